@@ -1,0 +1,44 @@
+# make demo    from a fresh clone to a result: makes .venv, installs, opens a bundled capture
+# make test    the same, then lint, types and all tests
+# make docs    writes the generated pages again
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := build/decode.sqlite
+
+.PHONY: demo test docs bench clean
+
+demo: $(VENV)/installed $(DEMO)
+	$(BIN)/gpuledger info $(DEMO)
+	$(BIN)/gpuledger stats $(DEMO)
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+docs: $(VENV)/installed-dev
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/stats.py
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/installed
+
+build/%.sqlite: captures/nsys/%.sqlite.xz | $(VENV)/bin/pip
+	mkdir -p build
+	$(BIN)/python -c 'import lzma, pathlib, sys; pathlib.Path(sys.argv[2]).write_bytes(lzma.open(sys.argv[1]).read())' $< $@
+
+clean:
+	rm -rf $(VENV) build

@@ -1,0 +1,77 @@
+"""GPU profiles in, NVIDIA's numbers out, and from there the books: every nanosecond booked to one line.
+
+    from gpuledger import open_trace, Table
+
+    trace = open_trace("run.sqlite")
+    kernels = trace[Table.KERNELS]
+    print(len(kernels), kernels.duration_ns.sum())
+
+Names are imported when first used, so that `import gpuledger` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuledger.errors import (
+        GpuledgerError,
+        MissingPackage,
+        NothingRecorded,
+        OutputRefused,
+        ToolFailed,
+        UnreadableProfile,
+    )
+    from gpuledger.limits import Limits
+    from gpuledger.model.health import Note, NotMeasured, Severity
+    from gpuledger.model.tables import Rows, Table
+    from gpuledger.model.trace import Origin, Trace
+    from gpuledger.read import open_trace
+
+_HOMES = {
+    "GpuledgerError": "errors",
+    "MissingPackage": "errors",
+    "NothingRecorded": "errors",
+    "OutputRefused": "errors",
+    "ToolFailed": "errors",
+    "UnreadableProfile": "errors",
+    "Limits": "limits",
+    "Note": "model.health",
+    "NotMeasured": "model.health",
+    "Severity": "model.health",
+    "Rows": "model.tables",
+    "Table": "model.tables",
+    "Origin": "model.trace",
+    "Trace": "model.trace",
+    "open_trace": "read",
+}
+
+__all__ = [
+    "GpuledgerError",
+    "Limits",
+    "MissingPackage",
+    "NotMeasured",
+    "Note",
+    "NothingRecorded",
+    "Origin",
+    "OutputRefused",
+    "Rows",
+    "Severity",
+    "Table",
+    "ToolFailed",
+    "Trace",
+    "UnreadableProfile",
+    "open_trace",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"gpuledger.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,6 @@
+"""`python -m gpuledger`."""
+
+from gpuledger.cli.main import main
+
+if __name__ == "__main__":
+    main()

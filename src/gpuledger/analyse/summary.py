@@ -1,0 +1,91 @@
+"""Statistics of groups: integer values and group numbers in, one `Summary` per group out.
+
+The standard deviation is the sample's (n - 1), 0 for a single value. The median of an even number of values is the
+mean of the middle two. Totals are exact; the others are doubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuledger.analyse.sheet import Cell, Column, Digits
+from gpuledger.model.keys import Positions
+from gpuledger.model.spans import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One group's statistics, in the unit of its values."""
+
+    count: int
+    total: int
+    average: float
+    median: float
+    least: int
+    most: int
+    deviation: float
+
+
+def summarise(values: Ints, number: Positions) -> list[Summary]:
+    """The statistics of each group; `number` holds each value's group, none of 0..max left out."""
+    if not len(values):
+        return []
+    order = np.lexsort((values, number))
+    ordered, group = values[order], number[order]
+    first = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
+    count = np.diff(np.append(first, len(group)))
+    total = np.add.reduceat(ordered, first)
+    average = total / count
+    low, high = ordered[first + (count - 1) // 2], ordered[first + count // 2]
+    median = (low + high) / 2
+    # centred on a whole number near the average, so that the sum of the offsets is exact and their squares stay small
+    centre = np.rint(average).astype(np.int64)
+    offset = ordered - np.repeat(centre, count)
+    squares = np.add.reduceat(offset.astype(np.float64) ** 2, first)
+    around_mean = squares - np.add.reduceat(offset, first).astype(np.float64) ** 2 / count
+    deviation = np.sqrt(np.maximum(around_mean, 0) / np.maximum(count - 1, 1))
+    columns = (count, total, average, median, ordered[first], ordered[first + count - 1], deviation)
+    return [Summary(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+TIME_SHARE = Column("time_percent", "Time (%)", Digits.TENTH)
+
+
+def time_columns(count_key: str, count_heading: str) -> tuple[Column, ...]:
+    """NVIDIA's columns for the statistics of durations."""
+    return (
+        Column("total_ns", "Total Time (ns)", Digits.WHOLE),
+        Column(count_key, count_heading, Digits.WHOLE),
+        *spread_columns(""),
+    )
+
+
+def spread_columns(prefix: str, *, average_detail: int = 1) -> tuple[Column, ...]:
+    """Average, median, least, most and deviation of a duration; `prefix` as in `TAvg`."""
+    key = f"{prefix.strip().lower()}_" if prefix else ""
+    return (
+        Column(f"{key}avg_ns", f"{prefix}Avg (ns)", Digits.TENTH, detail=average_detail),
+        Column(f"{key}med_ns", f"{prefix}Med (ns)", Digits.TENTH, detail=2),
+        Column(f"{key}min_ns", f"{prefix}Min (ns)", Digits.WHOLE, detail=4),
+        Column(f"{key}max_ns", f"{prefix}Max (ns)", Digits.WHOLE, detail=3),
+        Column(f"{key}stddev_ns", f"{prefix}StdDev (ns)", Digits.TENTH, detail=5),
+    )
+
+
+def time_cells(summary: Summary) -> tuple[Cell, ...]:
+    """A summary in the order of `time_columns`."""
+    return (summary.total, summary.count, *spread_cells(summary))
+
+
+def spread_cells(summary: Summary) -> tuple[Cell, ...]:
+    """A summary in the order of `spread_columns`."""
+    return (summary.average, summary.median, summary.least, summary.most, summary.deviation)
+
+
+def shares(totals: Sequence[int]) -> list[float | None]:
+    """Each total as a percentage of their sum; None if that is zero."""
+    whole = sum(totals)
+    return [100 * total / whole if whole else None for total in totals]

@@ -1,0 +1,120 @@
+"""The `gpuledger` command. Verbs are imported when they are called, so that `--help` is there at once."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from gpuledger.errors import GpuledgerError
+
+VERBS = {
+    "info": "Say what is in PROFILE, what is missing, and what that means.",
+    "stats": "Print NVIDIA's summary tables of PROFILE, to the nanosecond.",
+}
+"""Each verb with the first line of its help; a test keeps the two the same."""
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs by name and loads each from `gpuledger.cli.VERB`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], VERBS, n=1)
+            meant = f" Did you mean {close[0]}?" if close else f" There are: {', '.join(VERBS)}."
+            raise click.UsageError(f"no verb {args[0]!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"gpuledger {version('gpuledger')}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Examples: `gpuledger info run.sqlite`, `gpuledger stats run.sqlite`. More: `gpuledger VERB --help`.",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+def cli() -> None:
+    """GPU profiles in, NVIDIA's numbers out.
+
+    Reads what Nsight Systems exports (SQLite, parquetdir, arrowdir) without an nsys installation, and .nsys-rep
+    files where nsys is installed. Results go to stdout, everything else to stderr.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command and end the process: 0 done, 1 could not, 2 usage, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        cli.main(prog_name="gpuledger", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except GpuledgerError as error:
+        if os.environ.get("GPULEDGER_DEBUG") == "1":
+            raise
+        click.echo(sentence(error), err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has closed it; keep Python from complaining when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("GPULEDGER_DEBUG") == "1":
+            raise
+        click.echo(sentence(_unexpected(error)), err=True)
+        return 1
+    return 0
+
+
+def _unexpected(error: Exception) -> GpuledgerError:
+    what = "not enough memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
+    hint = "this is a bug in gpuledger; GPULEDGER_DEBUG=1 shows where"
+    return GpuledgerError(f"internal error: {what}", hint="" if isinstance(error, MemoryError) else hint)
+
+
+def sentence(error: GpuledgerError) -> str:
+    """An error for stderr: the claim, what was found set under it, and the hint after an empty line."""
+    from gpuledger.render.plain import visible
+
+    lines = [f"error: {visible(error.claim)}"]
+    lines += [f"       {visible(line)}" for line in error.found.splitlines()]
+    if error.hint:
+        lines += ["", f"hint: {visible(error.hint)}"]
+    return "\n".join(lines)

@@ -1,0 +1,115 @@
+"""Where results go: the options that every verb shares, and the writing.
+
+Results go to stdout or a file, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gpuledger.errors import OutputRefused
+
+FORMATS = ("text", "md", "csv", "json")
+_BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json"}
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How and where to write a result."""
+
+    format: str
+    path: Path | None
+    force: bool
+    quiet: bool
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where there is none, so that what is piped or stored is whole."""
+        if self.path is None and (sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()):
+            return shutil.get_terminal_size().columns
+        return None
+
+    def write(self, text: str) -> None:
+        """Write the result: whole, or not at all."""
+        if self.path is None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        _replace(self.path, text, force=self.force)
+        self.say(f"Wrote {self.path}")
+
+    def say(self, line: str) -> None:
+        """A remark beside the result."""
+        if not self.quiet:
+            click.echo(line, err=True)
+
+
+def output_options(command: _Command) -> _Command:
+    """--format, --output, --force and --quiet; `output_from` puts them together."""
+    options = (
+        click.option(
+            "--format",
+            "format_",
+            type=click.Choice(FORMATS),
+            help="How to print. Default: by the ending of --output, else text.",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            "path",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Write to this file instead of stdout.",
+        ),
+        click.option("--force", is_flag=True, help="Overwrite the output file if it is there."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the result and errors."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def output_from(format_: str | None, path: Path | None, force: bool, quiet: bool) -> Output:
+    """The options put together. Refuses early what could not be written later."""
+    if path is not None and path.exists() and not force:
+        raise OutputRefused(f"{path}: exists already", hint="--force overwrites it")
+    return Output(format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text"), path, force, quiet)
+
+
+def _replace(path: Path, text: str, *, force: bool) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never half of one."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        beside = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                file.write(text)
+            beside.chmod(0o666 & ~_umask())
+            if force:
+                beside.replace(path)
+            else:
+                os.link(beside, path)  # fails if somebody made the file in the meantime
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()
+    except FileExistsError:
+        raise OutputRefused(f"{path}: exists already", hint="--force overwrites it") from None
+    except OSError as error:
+        raise OutputRefused(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,102 @@
+"""`gpuledger stats`: NVIDIA's tables."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.stats import DEFAULT_REPORTS, REPORTS, Report, report_named
+from gpuledger.cli.output import output_from, output_options
+from gpuledger.cli.progress import progress
+from gpuledger.errors import NothingRecorded
+from gpuledger.model.health import NotMeasured
+from gpuledger.model.trace import Trace
+from gpuledger.read import open_trace
+from gpuledger.render.stats import Named, remarks, stats_csv, stats_json, stats_markdown, stats_text
+
+
+def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[Report, ...]:
+    names = [name.strip() for each in value for name in each.split(",") if name.strip()] or list(DEFAULT_REPORTS)
+    found = []
+    for name in dict.fromkeys(names):
+        report = report_named(name)
+        if report is None:
+            known = [each.name for each in REPORTS]
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}."
+            raise click.BadParameter(f"no report {name!r}. {meant}")
+        found.append(report)
+    return tuple(found)
+
+
+@click.command()
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option(
+    "-r",
+    "--report",
+    "reports",
+    multiple=True,
+    callback=_reports,
+    metavar="NAME[,NAME...]",
+    help=f"NVIDIA's name of a table; several with commas. Default: {','.join(DEFAULT_REPORTS)}.",
+)
+@output_options
+def stats(
+    profile: Path, reports: tuple[Report, ...], format_: str | None, path: Path | None, force: bool, quiet: bool
+) -> None:
+    """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
+
+    The CSV equals what `nsys stats --format csv` of nsys 2025.3 prints: header, rows, order and digits. Times are
+    those of the profile, with overlaps and nesting counted in full. On a terminal long names are cut in the middle;
+    CSV and JSON have them whole.
+
+    \b
+    Tables:
+      cuda_gpu_kern_sum      kernels               cuda_gpu_mem_time_sum  copies by time
+      cuda_gpu_kern_gb_sum   ... by launch shape   cuda_gpu_mem_size_sum  copies by bytes
+      cuda_api_sum           CUDA calls            nvtx_sum               ranges, host time
+      cuda_gpu_sum           kernels and copies    nvtx_pushpop_sum       ... push/pop only
+      cuda_api_gpu_sum       ... and CUDA calls    nvtx_gpu_proj_sum      ranges, on the GPU
+      cuda_kern_exec_sum     launch to end         nvtx_kern_sum          kernels by range
+      osrt_sum               OS calls
+
+    \b
+    Examples:
+      gpuledger stats run.sqlite
+      gpuledger stats run.sqlite --report=nvtx_kern_sum --format=csv
+      gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
+    """
+    output = output_from(format_, path, force, quiet)
+    needed = {table for report in reports for table in report.tables}
+    with progress(quiet=quiet) as tell:
+        trace = open_trace(profile, only=needed, progress=tell)
+    named: list[Named] = [(report.name, report.of(trace)) for report in reports]
+    if all(isinstance(sheet, NotMeasured) for _, sheet in named):
+        raise _nothing(profile, trace, named)
+    match output.format:
+        case "json":
+            output.write(stats_json(profile.name, named, trace.health))
+        case "csv":
+            for line in remarks(named, trace.health):
+                output.say(line)
+            output.write(stats_csv(named))
+        case "md":
+            output.write(stats_markdown(named, trace.health))
+        case _:
+            output.write(stats_text(named, trace.health, output.width))
+
+
+def _nothing(profile: Path, trace: Trace, named: list[Named]) -> NothingRecorded:
+    """The refusal when not one of the tables can be made."""
+    reasons = list(dict.fromkeys(sheet.reason for _, sheet in named if isinstance(sheet, NotMeasured)))
+    origin = trace.origin
+    version = f"nsys {origin.tool_version or 'of unknown version'}, export schema {origin.schema_version or 'unknown'}"
+    held = [f"{count:,} rows of {name}" for name, count in origin.source_rows if count][:6]
+    asked = named[0][0] if len(named) == 1 else "any of the tables asked for"
+    return NothingRecorded(
+        f"{profile.name}: nothing for {asked}: {reasons[0]}",
+        found="\n".join([*reasons[1:], f"{version}; it holds {', '.join(held) or 'no events'}"]),
+        hint="`gpuledger info` says what was recorded; record again with `nsys profile --trace=cuda,nvtx`",
+    )

@@ -1,0 +1,39 @@
+"""What can go wrong, as one small tree. The command line turns each into one sentence and an exit code."""
+
+from __future__ import annotations
+
+
+class GpuledgerError(Exception):
+    """Something the user can act on: what, where, what was found, and what to do.
+
+    `claim` is the sentence after `error:`. `found` is set under it, for the facts that led there.
+    `hint` is the next thing to try. None of the three ends in a full stop.
+    """
+
+    exit_code = 1
+
+    def __init__(self, claim: str, *, found: str = "", hint: str = "") -> None:
+        super().__init__(claim)
+        self.claim = claim
+        self.found = found
+        self.hint = hint
+
+
+class UnreadableProfile(GpuledgerError):
+    """The file is not a profile, or not a whole one."""
+
+
+class NothingRecorded(GpuledgerError):
+    """The profile is fine, but it does not hold what the question is about."""
+
+
+class MissingPackage(GpuledgerError):
+    """An optional package is needed for this input."""
+
+
+class OutputRefused(GpuledgerError):
+    """The result cannot be written where it was asked for."""
+
+
+class ToolFailed(GpuledgerError):
+    """A program that we started did not do its work."""

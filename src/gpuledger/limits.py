@@ -1,0 +1,25 @@
+"""Every cap in one place. A profile is untrusted: what exceeds a cap is refused in one sentence, never swallowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What reading one profile may cost."""
+
+    read_seconds: float = 900.0
+    """Longest time that reading one profile may take."""
+
+    rows_per_table: int = 400_000_000
+    """Most rows of one table that are held in memory."""
+
+    text_bytes: int = 1 << 20
+    """Longest name that is kept whole; a longer one is cut and counted."""
+
+    export_seconds: float = 3600.0
+    """Longest time that `nsys export` may take on a report."""
+
+
+DEFAULT_LIMITS = Limits()

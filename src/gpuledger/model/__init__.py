@@ -1,0 +1,1 @@
+"""The trace and the arithmetic on it. Imports nothing else of the package."""

@@ -1,0 +1,68 @@
+"""Rows that share a key: grouping, looking up and joining on several integer columns at once. All vectorised."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.intp]
+
+
+def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
+    """Rows with equal keys together: the first row of each group, and for each row the number of its group.
+
+    Groups are numbered in the order of their keys.
+    """
+    count = len(keys[0])
+    if not count:
+        return np.empty(0, np.intp), np.empty(0, np.intp)
+    order = np.lexsort(keys[::-1])
+    opens = np.zeros(count, np.bool_)
+    opens[0] = True
+    for key in keys:
+        ordered = key[order]
+        opens[1:] |= ordered[1:] != ordered[:-1]
+    number = np.empty(count, np.intp)
+    number[order] = np.cumsum(opens) - 1
+    return order[opens], number
+
+
+def search(
+    major: NDArray[Any],
+    minor: NDArray[Any],
+    wanted_major: NDArray[Any],
+    wanted_minor: NDArray[Any],
+    *,
+    side: Literal["left", "right"],
+) -> Positions:
+    """`np.searchsorted` for keys of two columns, sorted by (major, minor)."""
+    count = len(major)
+    rank = np.concatenate((np.ones(count, np.int8), np.full(len(wanted_major), 0 if side == "left" else 2, np.int8)))
+    order = np.lexsort((rank, np.concatenate((minor, wanted_minor)), np.concatenate((major, wanted_major))))
+    is_key = order < count
+    below = np.cumsum(is_key)
+    found = np.empty(len(wanted_major), np.intp)
+    found[order[~is_key] - count] = below[~is_key]
+    return found
+
+
+def expand(first: Positions, last: Positions) -> tuple[Positions, Positions]:
+    """All pairs (i, j) with first[i] <= j < last[i], in order of i, then j."""
+    count = np.maximum(last - first, 0)
+    outer = np.repeat(np.arange(len(count)), count)
+    offset = np.arange(len(outer)) - np.repeat(np.cumsum(count) - count, count)
+    return outer, first[outer] + offset
+
+
+def join(
+    left_major: NDArray[Any], left_minor: NDArray[Any], right_major: NDArray[Any], right_minor: NDArray[Any]
+) -> tuple[Positions, Positions]:
+    """All pairs of rows (left, right) with equal keys, in order of left."""
+    order = np.lexsort((right_minor, right_major))
+    major, minor = right_major[order], right_minor[order]
+    first = search(major, minor, left_major, left_minor, side="left")
+    last = search(major, minor, left_major, left_minor, side="right")
+    left, position = expand(first, last)
+    return left, order[position]

@@ -1,0 +1,189 @@
+"""What a kernel is called: its parts, a canonical form that profilers agree on, and its family.
+
+Profilers print one kernel in different ways: nsys writes `(int)128` where torch writes `128`, one gives the return
+type and the parameters, the other does not. The canonical form leaves out what differs and keeps what tells kernels
+apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+_PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
+_TRUE, _FALSE = re.compile(r"\(bool\)1\b"), re.compile(r"\(bool\)0\b")
+_ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
+_INSTANCE: Final = re.compile(r"\s*\(instance (\d+)\)")
+_INNERMOST: Final = re.compile(r"\([^()]*\)")
+_LAMBDA: Final = re.compile(r"[\[{]lambda#(\d+)[\]}]")
+_CONST: Final = re.compile(r"\s*\bconst\b\s*")
+_RETURN_TYPE: Final = re.compile(r"(?:^|(?<=[<,]))(?:void|bool) (?=\w)")
+_SUFFIX: Final = re.compile(r"(?<=\d)(?:ull|ul|ll|u|l)\b", re.IGNORECASE)
+_SPACES: Final = re.compile(r"\s*([<>,*&\[\]{}:])\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """A demangled name, taken apart."""
+
+    short: str
+    """The function's bare name: no namespace, template arguments or parameters."""
+    qualified: str
+    """With its namespaces."""
+    template: tuple[str, ...]
+    """The template arguments, each in canonical form."""
+
+    @property
+    def without_parameters(self) -> str:
+        """The qualified name with its template arguments."""
+        return f"{self.qualified}<{', '.join(self.template)}>" if self.template else self.qualified
+
+    @property
+    def canonical(self) -> str:
+        """One spelling for all profilers."""
+        return self.without_parameters
+
+
+@lru_cache(maxsize=65536)
+def parse(name: str) -> KernelName:
+    """Take a demangled name apart. A name that is no C++ at all is its own short name."""
+    text = _ANONYMOUS.sub("(anonymous)", name.strip())
+    text = _without_parameters(text)
+    text = text[_last_outside(text, " ") + 1 :]  # what stands before is the return type
+    head, template = _split_template(text)
+    short = head[_last_outside(head, "::") + 1 :].lstrip(":")
+    return KernelName(short or head, head, tuple(_canonical(each) for each in template))
+
+
+def _without_parameters(text: str) -> str:
+    """Cut a parameter list at the end, but neither a `(anonymous)` nor an `operator()`."""
+    if not text.endswith(")"):
+        return text
+    opening = _opening(text, len(text) - 1)
+    if opening <= 0 or text[opening:] == "(anonymous)" or text[:opening].endswith("operator"):
+        return text
+    return text[:opening].rstrip()
+
+
+def _opening(text: str, closing: int) -> int:
+    """Where the bracket that `closing` closes was opened; -1 if it never was."""
+    wanted: list[str] = []
+    for at in range(closing, -1, -1):
+        letter = text[at]
+        if letter in _PAIRS and not _is_operator(text, at):
+            wanted.append(_PAIRS[letter])
+        elif wanted and letter == wanted[-1] and not _is_operator(text, at):
+            wanted.pop()
+            if not wanted:
+                return at
+    return -1
+
+
+def _is_operator(text: str, at: int) -> bool:
+    """Whether the bracket belongs to `->`, `operator<` or the like."""
+    return text[at] in "<>" and (text[at - 1 : at] == "-" or text[:at].endswith("operator"))
+
+
+def _last_outside(text: str, what: str) -> int:
+    """The last place of `what` that lies outside all brackets (of its last letter); -1 if there is none."""
+    at = len(text) - 1
+    while at >= 0:
+        if text[at] in _PAIRS and not _is_operator(text, at):
+            at = _opening(text, at)
+            if at < 0:
+                return -1
+        elif text.startswith(what, at):
+            return at
+        at -= 1
+    return -1
+
+
+def _split_template(text: str) -> tuple[str, list[str]]:
+    """A name and its template arguments, split at the commas outside brackets."""
+    if not text.endswith(">"):
+        return text, []
+    opening = _opening(text, len(text) - 1)
+    if opening <= 0:
+        return text, []
+    arguments, depth, start = [], 0, opening + 1
+    for at in range(opening + 1, len(text) - 1):
+        letter = text[at]
+        if letter in "<([{" and not _is_operator(text, at):
+            depth += 1
+        elif letter in _PAIRS and not _is_operator(text, at):
+            depth -= 1
+        elif letter == "," and depth == 0:
+            arguments.append(text[start:at])
+            start = at + 1
+    arguments.append(text[start : len(text) - 1])
+    return text[:opening], arguments
+
+
+def _canonical(argument: str) -> str:
+    """One template argument without casts, number suffixes, return types, parameters, `const` and stray spaces.
+
+    A lambda is `[lambda(T1) (instance 2)]` to one profiler and `{lambda(float)#2}` to another; here it is `{lambda#2}`.
+    """
+    text = _FALSE.sub("false", _TRUE.sub("true", argument))
+    text = _ANONYMOUS.sub("anonymous", _INSTANCE.sub(r"#\1", text))
+    while (shorter := _INNERMOST.sub("", text)) != text:
+        text = shorter
+    text = _LAMBDA.sub(r"{lambda#\1}", _CONST.sub(" ", text))
+    return _SUFFIX.sub("", _RETURN_TYPE.sub("", _SPACES.sub(r"\1", text.strip())))
+
+
+_WORD: Final = re.compile(r"[A-Za-z_]\w{3,}")
+_SAYS_NOTHING: Final = re.compile(
+    r"at|native|c10|std|cuda|detail|templates|anonymous|lambda|operator|array|char|float|double|unsigned|long|short|bool|void"
+    r"|true|false|int\w*|uint\w*|BFloat16|Half|half|bfloat16_t|half_t|\w*gpu_kernel\w*|\w*gpu_index_kernel|cutlass|cute|tuple"
+    r"|C|type|const|binary_internal|OpaqueType|OffsetCalculator|TrivialOffsetCalculator|memory|LoadWithoutCast"
+    r"|StoreWithoutCast|TensorIteratorBase|ReduceOp|func_wrapper_t|BinaryFunctor|BUnaryFunctor|AUnaryFunctor"
+)
+
+
+@lru_cache(maxsize=65536)
+def label(name: str) -> str:
+    """A short name for people: the bare name, and of the template arguments the words that say what it does.
+
+    `void at::native::elementwise_kernel<(int)128, ... silu_kernel ...>(int, T3)` ->
+    `elementwise_kernel<…silu_kernel…>`.
+    """
+    parts = parse(name)
+    words = [word for each in parts.template for word in _WORD.findall(each) if not _SAYS_NOTHING.fullmatch(word)]
+    return f"{parts.short}<…{' '.join(list(dict.fromkeys(words))[-2:])}…>" if words else parts.short
+
+
+FAMILIES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
+    (family, re.compile(pattern, re.IGNORECASE))
+    for family, pattern in (
+        (
+            "communication",
+            r"nccl|rccl|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device",
+        ),
+        ("attention", r"flash|fmha|attention|sdpa|mha_|_mha|mla_|paged_kv|flashinfer.*(decode|prefill)"),
+        ("moe", r"moe|expert|topk_?gating|grouped_?gemm|permute_tokens|dispatch_kernel|combine_kernel"),
+        ("gemm", r"gemm|gemv|xmma|cutlass|cublas|nvjet|wgmma|hgmma|splitk|mma_|matmul|cijk_|_mm_kernel|triton_mm"),
+        ("convolution", r"conv|winograd|implicit_con"),
+        ("norm", r"norm"),
+        ("rope", r"rope|rotary"),
+        ("softmax", r"softmax"),
+        ("sampling", r"sampl|argmax|multinomial|philox|random|rand_|curand"),
+        ("sort", r"sort|top_?k|radix|merge_kernel|bitonic"),
+        ("gather-scatter", r"gather|scatter|index|embedding|take_|put_"),
+        ("activation", r"silu|gelu|relu|sigmoid|swiglu|act_and_mul|tanh"),
+        ("reduction", r"reduce|_sum|sum_|scan|cumsum|mean|norm_two"),
+        ("copy", r"copy|cast|convert|transpose|memcpy|cat_?array|concat|fill|memset|to_dtype"),
+        ("elementwise", r"elementwise|pointwise|triton_poi|add_|mul_|where|triton_"),
+    )
+)
+"""First match wins. The patterns are searched in the whole name."""
+
+OTHER: Final = "other"
+
+
+@lru_cache(maxsize=65536)
+def family(name: str) -> str:
+    """What kind of work a kernel does, from its name; `other` where nothing matches."""
+    return next((each for each, pattern in FAMILIES if pattern.search(name)), OTHER)

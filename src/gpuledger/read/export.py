@@ -1,0 +1,50 @@
+"""What the nsys reader asks of a container: the tables of an export, whatever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.model.spans import Ints
+
+NULL: Final = -(2**63)
+"""Stands for SQL's NULL in an integer column."""
+
+Progress = Callable[[str, int], None]
+"""Told now and then: which table is being read, how many of its rows so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """Integer columns of one table, and which rows held something that is no integer."""
+
+    columns: Mapping[str, Ints]
+    bad: NDArray[np.bool_]
+
+
+class Export(Protocol):
+    """The tables of one nsys export."""
+
+    @property
+    def container(self) -> str:
+        """What holds the tables: sqlite, parquetdir or arrowdir."""
+
+    @property
+    def tables(self) -> Mapping[str, frozenset[str]]:
+        """The tables and the columns of each."""
+
+    def count(self, table: str) -> int:
+        """How many rows `table` has."""
+
+    def integers(self, table: str, columns: Sequence[str]) -> Integers:
+        """Integer columns, in the order of the rows; `NULL` where there is no value."""
+
+    def texts(self, table: str, column: str) -> list[bytes | None]:
+        """A text column, in the order of the rows, as the bytes that are stored."""
+
+    def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
+        """The texts with these ids; what is not there is left out."""

@@ -1,0 +1,326 @@
+"""Nsight Systems export -> Trace, from any container. nsys creates tables lazily, so absence is normal.
+
+Events are read table by table; names and processes stay in nsys's numbering until all are in, and are then coded once.
+Rows that cannot be used are left out, counted, and named in the trace's health.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.model.health import Note, NotMeasured, Severity
+from gpuledger.model.spans import Ints, depths, parents
+from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
+from gpuledger.model.trace import PID_BITS, Trace
+from gpuledger.read import nsys_schema as schema
+from gpuledger.read.export import NULL, Export
+from gpuledger.read.nsys_devices import Devices
+from gpuledger.read.nsys_origin import describe, diagnostics, text_rows
+from gpuledger.read.nsys_strings import Coder, Coding
+from gpuledger.units import count_text
+
+Raw = dict[str, Ints]
+"""One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
+
+
+def read_export(export: Export, name: str, only: Collection[Table], limits: Limits) -> Trace:
+    """Read the tables in `only` of one export; `name` is what messages call it."""
+    if not schema.is_export(export.tables):
+        listed = ", ".join(sorted(export.tables)[:5]) or "none"
+        raise UnreadableProfile(
+            f"{name}: a database, but not an Nsight Systems export",
+            found=f"no StringIds table; tables found: {listed}",
+            hint="make one with `nsys export --type=sqlite REPORT.nsys-rep`",
+        )
+    reading = _Reading(export)
+    wanted = [table for table in Table if table in only]
+    raw = {table: columns for table in wanted if (columns := reading.table(table)) is not None}
+    coding = reading.coder.coding(export, limits)
+    finish = _Finish(coding, _hosts(raw), Devices(export))
+    tables = {table: finish.rows(table, columns) for table, columns in raw.items()}
+    absent = {table: NotMeasured(reading.why_absent(table)) for table in wanted if table not in tables}
+    notes = (*reading.notes, *coding.notes, *finish.devices.notes(), *_doubts(tables), *diagnostics(export))
+    return Trace(describe(export, tables, finish.devices.gpus), notes, coding.strings, tables, absent)
+
+
+class _Reading:
+    """One pass over an export: raw tables out, and what was noted on the way."""
+
+    def __init__(self, export: Export) -> None:
+        self.export = export
+        self.coder = Coder()
+        self.notes: list[Note] = []
+        self._unusable: dict[str, str] = {}
+
+    def table(self, table: Table) -> Raw | None:
+        """All rows of one of our tables, from each of nsys's tables that feed it; None if none of them is there."""
+        parts = [
+            part
+            for feed in schema.FEEDS[table]
+            if (taken := self._take(feed)) is not None
+            for part in [_SHAPE[feed.name](self, *taken)]
+        ]
+        if not parts:
+            return None
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def why_absent(self, table: Table) -> str:
+        names = [feed.name for feed in schema.FEEDS[table]]
+        broken = [self._unusable[name] for name in names if name in self._unusable]
+        return broken[0] if broken else f"no {table.value} were recorded (looked for {', '.join(names)})"
+
+    def _take(self, feed: schema.NsysTable) -> tuple[Raw, NDArray[np.bool_], str] | None:
+        """The usable rows of one of nsys's tables, which of its rows those are, and its actual name."""
+        name = schema.actual_name(feed.name, self.export.tables)
+        if name is None:
+            return None
+        have = self.export.tables[name]
+        if lacking := [column for column in feed.required.values() if column not in have]:
+            self._unusable[feed.name] = f"table {name} has no column {lacking[0]}"
+            self._note(Severity.LOSS, "table-unusable", self._unusable[feed.name] + "; it was left out", 1)
+            return None
+        wanted = {**feed.required} | {ours: theirs for ours, theirs in feed.optional.items() if theirs in have}
+        read = self.export.integers(name, list(wanted.values()))
+        keep = ~read.bad
+        for ours, theirs in wanted.items():
+            values = read.columns[theirs]
+            if ours in feed.required:
+                keep &= values != NULL
+            if ours in _NARROW:
+                keep &= (values == NULL) | ((values >= _INT32.min) & (values <= _INT32.max))
+        columns = {ours: read.columns[theirs] for ours, theirs in wanted.items()}
+        if lost := int((~keep).sum()):
+            sentence = f"{count_text(lost)} rows of {name} hold no usable times or values and were left out"
+            self._note(Severity.LOSS, "rows-dropped", sentence, lost)
+            columns = {ours: values[keep] for ours, values in columns.items()}
+        for ours, theirs in wanted.items():
+            if theirs in schema.STRING_COLUMNS:
+                self.coder.use(columns[ours])
+        nothing = np.full(int(keep.sum()), NULL, np.int64)
+        return dict.fromkeys(feed.optional, nothing) | columns, keep, name
+
+    def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
+        self.notes.append(Note(severity, code, sentence, count))
+
+    def _labels(self, enum: str) -> dict[int, str]:
+        """The labels of one of nsys's enumerations; the built-in ones where the export brings none."""
+        if enum not in self.export.tables:
+            return dict(enumerate(schema.LABELS[enum]))
+        rows = text_rows(self.export, enum, ("label",), integers=("id",))
+        return {row["id"]: row["label"] for row in rows if row["id"] is not None}
+
+    # One method per table of nsys: give it the columns that our table has.
+
+    def kernels(self, raw: Raw, *_: object) -> Raw:
+        return raw | {name: np.where(raw[name] == 0, NULL, raw[name]) for name in ("graph", "graph_node")}
+
+    def graphs(self, raw: Raw, *_: object) -> Raw:
+        return raw
+
+    def memcpy(self, raw: Raw, *_: object) -> Raw:
+        kinds, memory = self._labels("ENUM_CUDA_MEMCPY_OPER"), self._labels("ENUM_CUDA_MEM_KIND")
+        labelled = self.coder.labels(raw["kind"], kinds)
+        if unknown := int((labelled == NULL).sum()):
+            sentence = (
+                f"{count_text(unknown)} copies are of a kind that the export does not name; NVIDIA's tables omit them"
+            )
+            self._note(Severity.WARNING, "copy-kind-unknown", sentence, unknown)
+        ends = {side: self.coder.labels(raw[side], memory) for side in ("src_kind", "dst_kind")}
+        return raw | ends | {"kind": labelled}
+
+    def memset(self, raw: Raw, *_: object) -> Raw:
+        nothing = np.full(len(raw["start_ns"]), NULL, np.int64)
+        target = self.coder.labels(raw["dst_kind"], self._labels("ENUM_CUDA_MEM_KIND"))
+        kind = np.full(len(nothing), self.coder.own("Memset"), np.int64)
+        return raw | {"src_kind": nothing, "dst_kind": target, "kind": kind}
+
+    def cuda_calls(self, raw: Raw, *_: object) -> Raw:
+        layers = {schema.CLASS_RUNTIME: "runtime", schema.CLASS_DRIVER: "driver", NULL: "runtime"}
+        layer = self.coder.labels(raw.pop("class"), layers)
+        layer[layer == NULL] = self.coder.own("driver")
+        return raw | {"layer": layer}
+
+    def os_calls(self, raw: Raw, *_: object) -> Raw:
+        return self._library_calls(raw, "os", schema.CLASS_OS_CALL)
+
+    def cublas_calls(self, raw: Raw, *_: object) -> Raw:
+        return self._library_calls(raw, "cublas", schema.CLASS_CUBLAS_CALL)
+
+    def cudnn_calls(self, raw: Raw, *_: object) -> Raw:
+        return self._library_calls(raw, "cudnn", schema.CLASS_CUDNN_CALL)
+
+    def _library_calls(self, raw: Raw, layer: str, call_class: int) -> Raw:
+        """The calls of one library. Rows of other classes mark where its tracing began and ended; they are no calls."""
+        kind = raw.pop("class")
+        raw = {name: values[(kind == call_class) | (kind == NULL)] for name, values in raw.items()}
+        nothing = np.full(len(raw["start_ns"]), NULL, np.int64)
+        own = {"layer": np.full(len(nothing), self.coder.own(layer), np.int64)}
+        return {"correlation": nothing, "result": nothing, "callchain": nothing} | raw | own
+
+    def nvtx(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
+        event = raw.pop("class")
+        name = self._nvtx_names(raw["name"], keep, table)
+        domain = self._nvtx_domains(raw, event, name)
+        kind = np.full(len(event), NULL, np.int64)
+        for label, types in _NVTX_KINDS.items():
+            kind[np.isin(event, types)] = self.coder.own(label)
+        is_range = kind != NULL
+        is_mark = np.isin(event, schema.NVTX_MARK)
+        is_open = (raw["end_ns"] == NULL) & ~is_mark
+        last_seen = max(int(raw["start_ns"].max(initial=NULL)), int(raw["end_ns"].max(initial=NULL)))
+        end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
+        if unended := int((is_open & is_range).sum()):
+            sentence = f"{count_text(unended)} NVTX ranges have no end; it is taken as the last time in any NVTX event"
+            self._note(Severity.WARNING, "ranges-open", sentence, unended)
+        whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
+        return _nested({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
+
+    def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
+        """A registered string where there is one, else the text that was stored in line."""
+        if "text" not in self.export.tables[table]:
+            return text_id
+        inline = self.export.texts(table, "text")
+        names = text_id.copy()
+        stored = np.flatnonzero(keep)
+        for row in np.flatnonzero(text_id == NULL).tolist():
+            text = inline[stored[row]]
+            if text is not None:
+                names[row] = self.coder.own(text)
+        return names
+
+    def _nvtx_domains(self, raw: Raw, event: Ints, name: Ints) -> Ints:
+        """The name that each event's process gave to its domain: '' for the default one, NULL for one never named."""
+        process = raw["tid"] >> PID_BITS
+        number = np.where(raw["domain"] == NULL, 0, raw["domain"])
+        found = np.where(number == 0, self.coder.own(""), NULL)
+        creations = np.flatnonzero(event == schema.NVTX_DOMAIN)
+        latest_first = creations[np.lexsort((creations, raw["start_ns"][creations]))][::-1]
+        for row in latest_first.tolist():  # so that the earliest, written last, stands
+            found[(process == process[row]) & (number == number[row]) & (number != 0)] = name[row]
+        return found
+
+    def overheads(self, raw: Raw, *_: object) -> Raw:
+        return raw
+
+    def allocs(self, raw: Raw, *_: object) -> Raw:
+        named = {
+            "operation": self.coder.labels(raw["operation"], self._labels("ENUM_CUDA_DEV_MEM_EVENT_OPER")),
+            "memory_kind": self.coder.labels(raw["memory_kind"], self._labels("ENUM_CUDA_MEM_KIND")),
+        }
+        return raw | named | {"end_ns": raw["start_ns"]}
+
+    def syncs(self, raw: Raw, *_: object) -> Raw:
+        return raw | {"kind": self.coder.labels(raw["kind"], self._labels("ENUM_CUPTI_SYNC_TYPE"))}
+
+
+_INT32 = np.iinfo(np.int32)
+_NARROW = frozenset(("device", "registers", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
+_NVTX_KINDS = {
+    "push_pop": schema.NVTX_PUSH_POP,
+    "start_end": schema.NVTX_START_END,
+    "mark": schema.NVTX_MARK,
+}
+_SHAPE: Mapping[str, Callable[..., Raw]] = {
+    schema.KERNEL.name: _Reading.kernels,
+    schema.MEMCPY.name: _Reading.memcpy,
+    schema.MEMSET.name: _Reading.memset,
+    schema.GRAPH.name: _Reading.graphs,
+    schema.RUNTIME.name: _Reading.cuda_calls,
+    schema.OSRT.name: _Reading.os_calls,
+    schema.CUBLAS.name: _Reading.cublas_calls,
+    schema.CUDNN.name: _Reading.cudnn_calls,
+    schema.NVTX.name: _Reading.nvtx,
+    schema.SYNC.name: _Reading.syncs,
+    schema.ALLOC.name: _Reading.allocs,
+    schema.PROFILER_OVERHEAD.name: _Reading.overheads,
+    schema.CUPTI_OVERHEAD.name: _Reading.overheads,
+}
+
+
+def _nested(raw: Raw, push_pop: int) -> Raw:
+    """Depth and parent of each push/pop range on its thread."""
+    stacked = np.flatnonzero(raw["kind"] == push_pop)
+    up = parents(raw["start_ns"][stacked], raw["end_ns"][stacked], raw["tid"][stacked])
+    parent = np.full(len(raw["start_ns"]), NOT_RECORDED, np.int64)
+    parent[stacked] = np.where(up >= 0, stacked[up], NOT_RECORDED)
+    return raw | {"parent": parent, "depth": depths(parent)}
+
+
+class _Finish:
+    """Raw columns in, a finished table out: text coded, processes and devices resolved, types narrowed."""
+
+    def __init__(self, coding: Coding, hosts: Ints, devices: Devices) -> None:
+        self.devices = devices
+        self._coding = coding
+        self._hosts = hosts
+
+    def rows(self, table: Table, raw: Raw) -> Rows:
+        columns: dict[str, NDArray[Any]] = {}
+        if "tid" in raw:
+            columns["tid"] = _thread(raw["tid"])
+            raw = raw | {"pid": raw["tid"]}
+        if "end_tid" in raw:
+            columns["end_tid"] = _thread(raw["end_tid"])
+        columns["pid"] = self._process(raw["pid"])
+        if "device" in raw:
+            columns["gpu"] = self.devices.resolve(
+                columns["pid"], np.where(raw["device"] == NULL, NOT_RECORDED, raw["device"])
+            )
+        for column in table.schema.columns:
+            if column.name not in columns:
+                columns[column.name] = self._column(column.name, column.kind, raw)
+        return Rows(table.schema, columns, self._coding.strings)
+
+    def _column(self, name: str, kind: Kind, raw: Raw) -> NDArray[Any]:
+        if kind is Kind.TEXT:
+            return self._coding.codes(raw[name])
+        if kind is Kind.TRIPLE:
+            return np.stack([_number(raw[f"{name}_{axis}"]) for axis in "xyz"], axis=1).astype(np.int32)
+        return _number(raw[name]).astype(kind.dtype)
+
+    def _process(self, global_id: Ints) -> Ints:
+        """nsys's global id -> the host's index above the operating system's process id."""
+        host = np.searchsorted(self._hosts, global_id >> 2 * PID_BITS)
+        pid = host << PID_BITS | (global_id >> PID_BITS & (1 << PID_BITS) - 1)
+        return np.where(global_id == NULL, NOT_RECORDED, pid)
+
+
+def _hosts(raw: Mapping[Table, Raw]) -> Ints:
+    """The hosts that the events come from, in nsys's numbering."""
+    seen = [np.empty(0, np.int64)]
+    for columns in raw.values():
+        ids = columns["tid"] if "tid" in columns else columns["pid"]
+        seen.append(np.unique(ids[ids != NULL] >> 2 * PID_BITS))
+    return np.unique(np.concatenate(seen))
+
+
+def _thread(global_id: Ints) -> Ints:
+    return np.where(global_id == NULL, NOT_RECORDED, global_id & (1 << PID_BITS) - 1)
+
+
+def _number(values: Ints) -> Ints:
+    return np.where(values == NULL, NOT_RECORDED, values)
+
+
+def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
+    """What is odd about rows that were kept."""
+    notes = []
+    for table, rows in tables.items():
+        if backward := int((rows.duration_ns < 0).sum()):
+            sentence = (
+                f"{count_text(backward)} {table.value} end before they begin; NVIDIA's tables count them as they are"
+            )
+            notes.append(Note(Severity.WARNING, "times-backward", sentence, backward))
+    if Table.GRAPHS in tables and len(tables[Table.GRAPHS]):
+        count = len(tables[Table.GRAPHS])
+        sentence = (
+            f"{count_text(count)} CUDA graph launches were traced whole; their kernels are in none of NVIDIA's tables"
+        )
+        notes.append(Note(Severity.WARNING, "graphs-opaque", sentence, count))
+    return notes

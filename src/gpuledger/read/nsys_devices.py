@@ -1,0 +1,99 @@
+"""Which physical GPU a process means by "device 0".
+
+Two ranks that both see device 0 usually run on two GPUs, and two processes on one GPU share it. nsys knows:
+TARGET_INFO_CUDA_DEVICE maps (process, CUDA ordinal) to a GPU. Where it is missing the ordinals are taken at their word,
+and the trace's health says so if more than one process ran.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.model.health import Note, Severity
+from gpuledger.model.spans import Ints
+from gpuledger.model.tables import NOT_RECORDED
+from gpuledger.model.trace import PID_BITS, Gpu
+from gpuledger.read.export import Export
+from gpuledger.read.nsys_origin import text_rows
+
+_FIGURES = {
+    "sm_count": "smCount",
+    "memory_bytes": "totalMemory",
+    "bandwidth_bytes_per_s": "memoryBandwidth",
+    "clock_hz": "clockRate",
+    "l2_bytes": "l2CacheSize",
+}
+
+
+class Devices:
+    """Resolves (process, ordinal) to an index into `gpus`, adding GPUs that the export does not list."""
+
+    def __init__(self, export: Export) -> None:
+        self._gpus: list[Gpu] = []
+        self._by_ordinal: dict[int, int] = {}
+        self._by_process: dict[tuple[int, int], int] = {}
+        self._guessed: set[tuple[int, int]] = set()
+        by_id: dict[int, int] = {}
+        for row in sorted(_listed(export), key=lambda row: row["id"]):
+            by_id.setdefault(row["id"], len(self._gpus))
+            if row["cuDevice"] is not None:
+                self._by_ordinal.setdefault(row["cuDevice"], len(self._gpus))
+            self._gpus.append(_gpu(row))
+        mapping = ("gpuId", "cudaId", "pid")
+        for row in text_rows(export, "TARGET_INFO_CUDA_DEVICE", (), integers=mapping):
+            if row["gpuId"] in by_id:
+                self._by_process[row["pid"], row["cudaId"]] = by_id[row["gpuId"]]
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        return tuple(self._gpus)
+
+    def resolve(self, pid: Ints, device: Ints) -> NDArray[np.int32]:
+        """The physical GPU of each row."""
+        pairs, inverse = np.unique(np.stack((pid, device)), axis=1, return_inverse=True)
+        found = [self._one(p & (1 << PID_BITS) - 1, d) for p, d in pairs.T.tolist()]
+        return np.array(found, np.int32)[inverse.reshape(-1)] if found else np.empty(0, np.int32)
+
+    def _one(self, os_pid: int, ordinal: int) -> int:
+        if ordinal == NOT_RECORDED:
+            return NOT_RECORDED
+        if (os_pid, ordinal) in self._by_process:
+            return self._by_process[os_pid, ordinal]
+        self._guessed.add((os_pid, ordinal))
+        if ordinal not in self._by_ordinal:
+            self._by_ordinal[ordinal] = len(self._gpus)
+            self._gpus.append(Gpu(f"GPU {ordinal} (not described in the profile)"))
+        return self._by_ordinal[ordinal]
+
+    def notes(self) -> tuple[Note, ...]:
+        processes = {os_pid for os_pid, _ in self._guessed}
+        if len(processes) < 2:
+            return ()
+        sentence = (
+            f"the export does not say which GPU each of {len(processes)} processes used; "
+            "device numbers are taken to mean the same GPU in all of them"
+        )
+        return (Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)),)
+
+
+def _listed(export: Export) -> list[dict[str, Any]]:
+    have = export.tables.get("TARGET_INFO_GPU", frozenset())
+    if not have >= {"id", "name"}:
+        return []
+    texts = [name for name in ("name", "busLocation") if name in have]
+    numbers = ["id", "cuDevice", "computeMajor", "computeMinor", *_FIGURES.values()]
+    rows = text_rows(export, "TARGET_INFO_GPU", texts, integers=[name for name in numbers if name in have])
+    return [dict.fromkeys(numbers) | row for row in rows if row["id"] is not None]
+
+
+def _gpu(row: dict[str, Any]) -> Gpu:
+    capability = (row["computeMajor"], row["computeMinor"])
+    return Gpu(
+        name=row["name"] or "unnamed GPU",
+        bus=row.get("busLocation") or None,
+        compute_capability=None if None in capability else capability,
+        **{ours: row[theirs] for ours, theirs in _FIGURES.items()},
+    )

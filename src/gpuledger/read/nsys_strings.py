@@ -1,0 +1,116 @@
+"""nsys's string ids in, the trace's codes out.
+
+While tables are being read a text is an int64: nsys's own id, or a number that `Coder` gave to a text of ours (a
+label, an NVTX text that was stored in line). When all are read, the texts in use are fetched once and coded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuledger.limits import Limits
+from gpuledger.model.health import Note, Severity
+from gpuledger.model.spans import Ints
+from gpuledger.model.strings import NO_TEXT, Codes, Strings
+from gpuledger.read.export import NULL, Export
+from gpuledger.units import count_text
+
+_FIRST_OWN = 1 << 62
+"""Own texts are numbered from here, above any id of nsys, so that nsys's order comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """The finished dictionary, and how to apply it."""
+
+    strings: Strings
+    notes: tuple[Note, ...]
+    _ids: Ints
+    _codes: Codes
+
+    def codes(self, ids: Ints) -> Codes:
+        """The codes of a column of ids."""
+        if not len(self._ids):
+            return np.full(len(ids), NO_TEXT, np.int32)
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[at] == ids, self._codes[at], np.int32(NO_TEXT)).astype(np.int32)
+
+
+class Coder:
+    """Collects the texts that the tables use."""
+
+    def __init__(self) -> None:
+        self._own: dict[str | bytes, int] = {}
+        self._used: list[Ints] = []
+
+    def own(self, text: str | bytes) -> int:
+        """The id of a text of ours; bytes are decoded with the others at the end."""
+        return self._own.setdefault(text, _FIRST_OWN + len(self._own))
+
+    def use(self, ids: Ints) -> Ints:
+        """Note that a column uses these ids of nsys; gives them back."""
+        self._used.append(np.unique(ids))
+        return ids
+
+    def labels(self, values: Ints, names: Mapping[int, str]) -> Ints:
+        """A column of nsys's enumeration values as ids of their labels; NULL where a value has none."""
+        found = np.full(len(values), NULL, np.int64)
+        for value in np.unique(values).tolist():
+            if value in names:
+                found[values == value] = self.own(names[value])
+        return found
+
+    def coding(self, export: Export, limits: Limits) -> Coding:
+        """Fetch what was used and code it: nsys's strings in nsys's order, then our own in the order they came."""
+        used = np.unique(np.concatenate([np.empty(0, np.int64), *self._used]))
+        wanted = used[(used >= 0) & (used < _FIRST_OWN)]
+        stored = export.texts_by_id("StringIds", "id", "value", wanted.tolist())
+        decoder = _Decoder(limits.text_bytes)
+        by_id: dict[int, str] = {}
+        for each in used[(used != NULL) & (used < _FIRST_OWN)].tolist():
+            by_id[each] = decoder.text(stored[each]) if each in stored else f"[string {each} is not in the export]"
+        for own, each in self._own.items():
+            by_id[each] = own if isinstance(own, str) else decoder.text(own)
+        code: dict[str, int] = {}
+        for text in by_id.values():
+            code.setdefault(text, len(code))
+        lost = sum(1 for each in wanted.tolist() if each not in stored)
+        notes = decoder.notes()
+        if lost:
+            sentence = f"{count_text(lost)} names are missing from the export; their events show the string's number"
+            notes = (*notes, Note(Severity.WARNING, "names-missing", sentence, lost))
+        ids = np.array(sorted(by_id), np.int64)
+        codes = np.array([code[by_id[each]] for each in ids.tolist()], np.int32)
+        return Coding(Strings(code), notes, ids, codes)
+
+
+class _Decoder:
+    """Bytes to text. What is not UTF-8 stays visible as `\\xNN`, so that two different names stay different."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._odd = 0
+        self._cut = 0
+
+    def text(self, stored: bytes) -> str:
+        if len(stored) > self._longest:
+            self._cut += 1
+            stored = stored[: self._longest] + b"..."
+        try:
+            return stored.decode()
+        except UnicodeDecodeError:
+            self._odd += 1
+            return stored.decode(errors="backslashreplace")
+
+    def notes(self) -> tuple[Note, ...]:
+        found = []
+        if self._odd:
+            sentence = f"{count_text(self._odd)} names are not UTF-8; the odd bytes are shown as \\xNN"
+            found.append(Note(Severity.INFO, "names-not-utf8", sentence, self._odd))
+        if self._cut:
+            sentence = f"{count_text(self._cut)} names longer than {count_text(self._longest)} bytes were cut"
+            found.append(Note(Severity.WARNING, "names-cut", sentence, self._cut))
+        return tuple(found)

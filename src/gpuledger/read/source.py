@@ -1,0 +1,106 @@
+"""A path in, a `Source` out: what lies there, told from its first bytes and never from its name.
+
+The only module that opens a profile's file. Everything that is wrong with the file itself, rather than with what it
+holds, is refused here in one sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.units import bytes_text
+
+HEAD_BYTES = 128
+
+_FOREIGN = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),
+    (b"\xfd7zXZ\0", "compressed with xz", "unpack it with `xz -dk`, then open the result"),
+    (b"\x1f\x8b", "compressed with gzip", "unpack it with `gunzip -k`, then open the result"),
+    (b"(\xb5/\xfd", "compressed with zstd", "unpack it with `zstd -dk`, then open the result"),
+    (b"PK\x03\x04", "a zip archive", "unpack it, then open the profile inside"),
+    (
+        b"U3w[END]",
+        "a capture that nsys did not finish (.qdstrm)",
+        "import it with the QdstrmImporter of Nsight Systems",
+    ),
+    (b"NVR\0", "a report of Nsight Compute, not of Nsight Systems", "this release reads Nsight Systems only"),
+    (b"\x89HDF\r\n", "an HDF5 export", "export it again with `nsys export --type=sqlite`"),
+    (b"PAR1", "one Parquet file of an export", "open the folder that holds it"),
+    (b"\xff\xff\xff\xff", "one Arrow file of an export", "open the folder that holds it"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something on disk that may be a profile. `head` holds a file's first bytes, `files` a folder's file names."""
+
+    path: Path
+    size: int
+    head: bytes = b""
+    files: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return self.path.name or str(self.path)
+
+
+def look_at(path: Path) -> Source:
+    """Look at what lies at `path`; refuse what cannot be a profile whatever it holds."""
+    name = path.name or str(path)
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            return Source(path, 0, files=tuple(sorted(os.listdir(path))))
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableProfile(f"{name}: not a regular file", hint="save the profile to a file first")
+        if status.st_size == 0:
+            raise UnreadableProfile(
+                f"{name}: the file is empty", hint="the export or the copy did not finish; repeat it"
+            )
+        with path.open("rb") as file:
+            return Source(path, status.st_size, head=file.read(HEAD_BYTES))
+    except FileNotFoundError:
+        raise UnreadableProfile(f"{name}: no such file", hint=_nearest(path)) from None
+    except PermissionError:
+        raise UnreadableProfile(f"{name}: permission denied", hint=f"make it readable: `chmod u+r {path}`") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UnreadableProfile(f"{name}: cannot be opened: {reason.lower()}") from None
+
+
+def unrecognised(source: Source) -> GpuledgerError:
+    """The refusal of something that no reader knows."""
+    if not source.head:
+        found = f"a folder with {len(source.files)} entries, none of them a table of an nsys export"
+        return UnreadableProfile(
+            f"{source.name}: is a folder, not a profile",
+            found=found,
+            hint="give a file, or a folder made by `nsys export --type=parquetdir` (or arrowdir)",
+        )
+    for magic, what, hint in _FOREIGN:
+        if source.head.startswith(magic):
+            return UnreadableProfile(f"{source.name}: is {what}", hint=hint)
+    start = source.head[:24].decode("ascii", "replace").replace("\ufffd", ".")
+    printable = "".join(letter if letter.isprintable() else "." for letter in start)
+    return UnreadableProfile(
+        f"{source.name}: not a profile that gpuledger can read",
+        found=f"{bytes_text(source.size)}, begins with '{printable}'",
+        hint="it reads what `nsys export --type=sqlite` writes, and .nsys-rep where nsys is installed",
+    )
+
+
+def _nearest(path: Path) -> str:
+    """A file beside the missing one that was probably meant."""
+    import difflib
+
+    try:
+        beside = os.listdir(path.parent)
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, beside, n=1)
+    return f"did you mean {path.parent / close[0]}?" if close else ""

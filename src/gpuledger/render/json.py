@@ -1,0 +1,45 @@
+"""Results as JSON documents: versioned, integer nanoseconds, no NaN, the same bytes for the same input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from gpuledger.analyse.sheet import Cell, Digits, Sheet
+from gpuledger.model.health import Note, NotMeasured
+from gpuledger.render.digits import tenths
+
+
+def document(content: dict[str, Any]) -> str:
+    """One document, ended by a newline. Names keep their letters; lone surrogates are escaped."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="backslashreplace").decode() + "\n"
+
+
+def health_json(notes: Iterable[Note]) -> list[dict[str, Any]]:
+    """What a reader of the numbers should know."""
+    return [
+        {"severity": note.severity.value, "code": note.code, "count": note.count, "sentence": note.sentence}
+        for note in notes
+    ]
+
+
+def sheet_json(name: str, sheet: Sheet | NotMeasured) -> dict[str, Any]:
+    """One table as a list of objects, or why there is none."""
+    if isinstance(sheet, NotMeasured):
+        return {"report": name, "not_measured": sheet.reason, "rows": None}
+    rows = [
+        {column.key: _value(cell, column.digits) for cell, column in zip(row, sheet.columns, strict=True)}
+        for row in sheet.rows
+    ]
+    return {"report": name, "title": sheet.title, "rows": rows}
+
+
+def _value(cell: Cell, digits: Digits) -> int | float | str | list[int] | None:
+    if isinstance(cell, tuple):
+        return list(cell)
+    if isinstance(cell, float):
+        # the digits of the other formats, so that all of them agree
+        return float(tenths(cell)) if digits is Digits.TENTH else cell
+    return cell

@@ -1,0 +1,33 @@
+"""Untrusted text made safe to show: names come from profiles, and a profile may come from anybody."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+
+
+def visible(text: str) -> str:
+    """`text` with control characters, direction marks and lone surrogates spelled out: ESC becomes \\x1b."""
+    return _HIDDEN.sub(lambda match: _escape(match[0]), text)
+
+
+def _escape(letter: str) -> str:
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def cut_in_the_middle(text: str, width: int) -> str:
+    """`text` in at most `width` columns: the beginning and the end of a kernel's name both tell kernels apart."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    tail = (width - 1) * 2 // 5
+    ending = text[-tail:] if tail else ""
+    while cell_len(ending) > tail:
+        ending = ending[1:]
+    return set_cell_size(text, width - 1 - tail).rstrip() + "…" + ending

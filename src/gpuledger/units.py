@@ -1,0 +1,50 @@
+"""Numbers with their unit: exact integers in, three figures out.
+
+Nanoseconds and bytes are `int` everywhere in the package; only what is printed for people passes through here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_TIME: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
+_BYTES: Final = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
+
+
+def three_figures(value: float) -> str:
+    """`value` to three significant figures, never in exponent form below a million: 0.0123, 1.23, 12.3, 123, 1234."""
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if size >= 99.95:
+        return f"{value:.0f}"
+    if size >= 9.995:
+        return f"{value:.1f}"
+    if size >= 0.9995:
+        return f"{value:.2f}"
+    return f"{value:.3g}"
+
+
+def _scaled(value: int, scale: tuple[tuple[int, str], ...]) -> str:
+    factor, unit = next((each for each in scale if abs(value) >= each[0]), scale[-1])
+    return f"{three_figures(value / factor)} {unit}"
+
+
+def time_text(ns: int) -> str:
+    """A duration for people: 1234567 -> '1.23 ms'."""
+    return _scaled(ns, _TIME)
+
+
+def bytes_text(count: int) -> str:
+    """A size for people, in powers of ten as NVIDIA prints them: 150109880320 -> '150 GB'."""
+    return _scaled(count, _BYTES)
+
+
+def count_text(count: int) -> str:
+    """A count for people: 24400 -> '24,400'."""
+    return f"{count:,}"
+
+
+def share_text(share: float) -> str:
+    """A share of a stated whole: 0.9721 -> '97.2 %'."""
+    return f"{100 * share:.1f} %"
