@@ -79,9 +79,9 @@ def stats(
         case "json":
             output.write(stats_json(profile.name, named, trace.health))
         case "csv":
+            output.write(stats_csv(named))
             for line in remarks(named, trace.health):
                 output.say(line)
-            output.write(stats_csv(named))
         case "md":
             output.write(stats_markdown(named, trace.health))
         case _:

@@ -139,20 +139,19 @@ _SAYS_NOTHING: Final = re.compile(
     r"at|native|c10|std|cuda|detail|templates|anonymous|lambda|operator|array|char|float|double|unsigned|long|short|bool|void"
     r"|true|false|int\w*|uint\w*|BFloat16|Half|half|bfloat16_t|half_t|\w*gpu_kernel\w*|\w*gpu_index_kernel|cutlass|cute|tuple"
     r"|C|type|const|binary_internal|OpaqueType|OffsetCalculator|TrivialOffsetCalculator|memory|LoadWithoutCast"
-    r"|StoreWithoutCast|TensorIteratorBase|ReduceOp|func_wrapper_t|BinaryFunctor|BUnaryFunctor|AUnaryFunctor"
+    r"|StoreWithoutCast|LoadWithCast|StoreWithCast|CUDAGeneratorImpl|__nv_bfloat16|NullType|__half|TensorIteratorBase|ReduceOp|func_wrapper_t|BinaryFunctor|BUnaryFunctor|AUnaryFunctor"
 )
 
 
 @lru_cache(maxsize=65536)
 def label(name: str) -> str:
-    """A short name for people: the bare name, and of the template arguments the words that say what it does.
+    """A short name for people: the bare name, and of the template arguments the last word that says what it does.
 
-    `void at::native::elementwise_kernel<(int)128, ... silu_kernel ...>(int, T3)` ->
-    `elementwise_kernel<…silu_kernel…>`.
+    `void at::native::elementwise_kernel<(int)128, ... silu_kernel ...>(int, T3)` -> `elementwise_kernel…silu_kernel`.
     """
     parts = parse(name)
     words = [word for each in parts.template for word in _WORD.findall(each) if not _SAYS_NOTHING.fullmatch(word)]
-    return f"{parts.short}<…{' '.join(list(dict.fromkeys(words))[-2:])}…>" if words else parts.short
+    return f"{parts.short}…{words[-1]}" if words else parts.short
 
 
 FAMILIES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(

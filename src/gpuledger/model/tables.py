@@ -180,7 +180,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _END,
             *_WHERE,
             Column("operation", Kind.TEXT, "Allocation or Deallocation"),
-            Column("bytes", Kind.INT64, "size"),
+            Column("bytes", Kind.INT64, "size of the allocation"),
             Column("address", Kind.INT64, "address on the device"),
             Column("memory_kind", Kind.TEXT, "Device, Pinned, Managed, ..."),
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,25 @@ from gpuledger.model.trace import Origin, Trace, os_pid
 from gpuledger.render.csv import sheet_csv
 from gpuledger.render.json import document, health_json
 from gpuledger.render.markdown import escaped, sheet_markdown
-from gpuledger.render.plain import visible
+from gpuledger.render.plain import visible, wrapped
 from gpuledger.render.terminal import sheet_text
 from gpuledger.units import bytes_text, count_text, share_text, time_text
-
-_UNWRAPPED = 10_000
 
 
 def info_text(name: str, trace: Trace, found: Contents, width: int | None, *, verbose: bool) -> str:
     """For a terminal."""
-    room = width or _UNWRAPPED
     blocks = [
         "\n".join(
-            _wrapped(line, room, indent=2)
+            wrapped(line, width, indent=2)
             for line in (f"{visible(Path(name).name)}  {headline(trace, found)}", *_facts(trace, found))
         ),
         *(_untitled(sheet, width) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
-        _listed("Recorded", [(_counted(found, name), Table(name).schema.row) for name, _ in found.rows], room),
-        _listed("Not in this profile", [(each.what, each.means) for each in found.missing], room),
-        _listed("Health", [(note.severity.value, note.sentence) for note in trace.health], room),
+        _listed("Recorded", [(_counted(found, name), Table(name).schema.row) for name, _ in found.rows], width),
+        _listed("Not in this profile", [(each.what, each.means) for each in found.missing], width),
+        _listed("Health", [(note.severity.value, note.sentence) for note in trace.health], width),
     ]
     if verbose:
-        blocks += [_untitled(_source_sheet(trace), width), _private_text(trace, room)]
+        blocks += [_untitled(_source_sheet(trace), width), _private_text(trace, width)]
     blocks.append(f"next: gpuledger stats {visible(name)}")
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -232,12 +228,12 @@ def _gpu_json(use: GpuUse) -> dict[str, Any]:
     }
 
 
-def _private_text(trace: Trace, room: int) -> str:
+def _private_text(trace: Trace, width: int | None) -> str:
     private = trace.origin.private
     entries = [("command", " ".join(private.command))] if private.command else []
     entries += [("host", private.host)] if private.host else []
     entries += [("environment", f"{key}={value}") for key, value in private.environment]
-    return _listed("Private (shown by --verbose)", entries, room)
+    return _listed("Private (shown by --verbose)", entries, width)
 
 
 def _counted(found: Contents, table: str) -> str:
@@ -251,22 +247,10 @@ def _untitled(sheet: Sheet, width: int | None) -> str:
     return sheet_text(sheet, width).split("\n\n", 1)[1].rstrip("\n")
 
 
-def _listed(title: str, entries: list[tuple[str, str]], room: int) -> str:
+def _listed(title: str, entries: list[tuple[str, str]], width: int | None) -> str:
     """A term and a sentence a line, the sentences aligned and wrapped."""
     if not entries:
         return ""
     indent = max(len(term) for term, _ in entries) + 4
-    lines = [_wrapped(f"  {term:<{indent - 4}}  {visible(sentence)}", room, indent) for term, sentence in entries]
+    lines = [wrapped(f"  {term:<{indent - 4}}  {visible(sentence)}", width, indent) for term, sentence in entries]
     return "\n".join([title, *lines])
-
-
-def _wrapped(line: str, room: int, indent: int) -> str:
-    return textwrap.fill(
-        line,
-        room,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-        replace_whitespace=False,
-        drop_whitespace=True,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Final
 
 _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
@@ -18,6 +19,13 @@ def _escape(letter: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def wrapped(line: str, width: int | None, indent: int = 0) -> str:
+    """A sentence in lines of at most `width`, all but the first one indented; as it is where there is no width."""
+    if width is None:
+        return line
+    return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+
+
 def cut_in_the_middle(text: str, width: int) -> str:
     """`text` in at most `width` columns: the beginning and the end of a kernel's name both tell kernels apart."""
     from rich.cells import cell_len, set_cell_size
@@ -26,7 +34,7 @@ def cut_in_the_middle(text: str, width: int) -> str:
         return text
     if width <= 1:
         return "…"[:width]
-    tail = (width - 1) * 2 // 5
+    tail = (width - 1) // 2
     ending = text[-tail:] if tail else ""
     while cell_len(ending) > tail:
         ending = ending[1:]

@@ -9,7 +9,7 @@ from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.render.csv import sheet_csv
 from gpuledger.render.json import document, health_json, sheet_json
 from gpuledger.render.markdown import escaped, sheet_markdown
-from gpuledger.render.plain import visible
+from gpuledger.render.plain import visible, wrapped
 from gpuledger.render.terminal import sheet_text
 
 Named = tuple[str, Sheet | NotMeasured]
@@ -18,7 +18,7 @@ Named = tuple[str, Sheet | NotMeasured]
 def stats_text(named: Sequence[Named], notes: Iterable[Note], width: int | None) -> str:
     """For a terminal: one table after the other, then the notes."""
     blocks = [sheet_text(sheet, width) for _, sheet in named if isinstance(sheet, Sheet)]
-    closing = "".join(f"{line}\n" for line in remarks(named, notes))
+    closing = "".join(f"{wrapped(line, width, 6)}\n" for line in remarks(named, notes))
     return "\n".join([*blocks, closing] if closing else blocks)
 
 

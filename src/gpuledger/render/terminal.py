@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.render.digits import cell_text
-from gpuledger.render.plain import cut_in_the_middle, visible
+from gpuledger.render.plain import cut_in_the_middle, visible, wrapped
 
 _GAP = "  "
 _NAME_WIDTH = 26
@@ -27,7 +27,7 @@ def sheet_text(sheet: Sheet, width: int | None) -> str:
         [columns[at] for at in range(len(columns)) if sheet.columns[at] in shown],
         width,
     )
-    foot = [f"(no room for {', '.join(hidden)}: widen, or --format csv)"] if hidden else []
+    foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or --format csv)", width, 1)] if hidden else []
     return "\n".join([f"{sheet.title} ({sheet.name})", "", *lines, *foot]) + "\n"
 
 

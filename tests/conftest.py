@@ -1,0 +1,65 @@
+"""Fixtures: the bundled captures unpacked, and the command as a user runs it."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CAPTURES = ROOT / "captures" / "nsys"
+NAMES = ("attn", "decode", "graph", "moe_batched_gemm", "moe_loop", "zoo_graph", "zoo_node")
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Unpacks `captures/nsys/NAME.xz` once and gives the path of NAME; a folder for a .tar."""
+    folder = tmp_path_factory.mktemp("captures")
+
+    def unpack(name: str) -> Path:
+        target = folder / name.removesuffix(".tar")
+        if not target.exists():
+            packed = CAPTURES / f"{name}.xz"
+            if name.endswith(".tar"):
+                with tarfile.open(packed) as archive:
+                    archive.extractall(folder, filter="data")
+            else:
+                target.write_bytes(lzma.decompress(packed.read_bytes()))
+        return target
+
+    return unpack
+
+
+@pytest.fixture
+def decode(unpacked: Callable[[str], Path]) -> Path:
+    return unpacked("decode.sqlite")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one call of the command did."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
+    """Run the command as a user does: a process of its own."""
+    clean = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "GPULEDGER_DEBUG")}
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuledger", *arguments],
+        capture_output=True,
+        cwd=cwd,
+        env=clean | {"PYTHONWARNINGS": "error"} | environment,
+        check=False,
+        timeout=120,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -1,0 +1,109 @@
+"""Kernel names: the parts, one spelling for all profilers, families."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import NAMES
+from gpuledger import Table, open_trace
+from gpuledger.model.names import FAMILIES, family, label, parse
+
+SILU_NSYS = (
+    "void at::native::elementwise_kernel<(int)128, (int)4, void at::native::gpu_kernel_impl_nocast<at::native::<unnamed>"
+    "::silu_kernel(at::TensorIteratorBase &)::[lambda() (instance 1)]::operator ()() const::[lambda(c10::BFloat16) "
+    "(instance 1)]>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)"
+)
+SILU_TORCH = (
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::(anonymous namespace)::"
+    "silu_kernel(at::TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda(c10::BFloat16)#1}>"
+    "(at::TensorIteratorBase&, at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}"
+    " const&)::{lambda(int)#1}>(int, at::native::foo)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "short", "qualified", "template"),
+    [
+        ("gemm_tn", "gemm_tn", "gemm_tn", ()),
+        ("void k<(int)1>(T1 *)", "k", "k", ("1",)),
+        ("void at::native::reduce<(int)512, float>(T3)", "reduce", "at::native::reduce", ("512", "float")),
+        ("void <unnamed>::soft<(bool)0, (bool)1>(T2 *)", "soft", "(anonymous)::soft", ("false", "true")),
+        (
+            "std::enable_if<!T7, void>::type internal::gemvx::kernel<int>(int)",
+            "kernel",
+            "internal::gemvx::kernel",
+            ("int",),
+        ),
+        ("f<std::array<char *, (unsigned long)3>>(int)", "f", "f", ("std::array<char*,3>",)),
+        ("f<std::array<char*, 3ul> >(int)", "f", "f", ("std::array<char*,3>",)),
+        ("a::b::operator()(int)", "operator()", "a::b::operator()", ()),
+        ("", "", "", ()),
+    ],
+)
+def test_a_name_comes_apart(name: str, short: str, qualified: str, template: tuple[str, ...]) -> None:
+    found = parse(name)
+    assert (found.short, found.qualified, found.template) == (short, qualified, template)
+
+
+def test_nsys_and_torch_mean_the_same_kernel() -> None:
+    assert parse(SILU_NSYS).canonical == parse(SILU_TORCH).canonical
+
+
+@pytest.mark.parametrize("capture", NAMES)
+def test_short_names_equal_nsys_own(capture: str, unpacked: Callable[[str], Path]) -> None:
+    kernels = open_trace(unpacked(f"{capture}.sqlite"), only=[Table.KERNELS])[Table.KERNELS]
+    both = set(zip(kernels.texts("name"), kernels.texts("short_name"), strict=True))
+    assert {(whole, parse(whole or "").short) for whole, _ in both} == both
+
+
+def test_different_kernels_of_a_capture_keep_different_canonical_names(decode: Path) -> None:
+    names = {name or "" for name in open_trace(decode, only=[Table.KERNELS])[Table.KERNELS].texts("name")}
+    assert len({parse(name).canonical for name in names}) == len(names)
+
+
+def test_a_label_says_what_an_elementwise_kernel_does() -> None:
+    assert label(SILU_NSYS) == "elementwise_kernel…silu_kernel"
+    assert label("gemm_tn") == "gemm_tn"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("nvjet_sm90_tst_128x8_64x12_4x1_v_bz_TNT", "gemm"),
+        ("ampere_sgemm_64x32_sliced1x4_tn", "gemm"),
+        ("void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)128>>(Flash_fwd_params)", "attention"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "attention"),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)", "communication"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "communication"),
+        ("void at::native::<unnamed>::vectorized_layer_norm_kernel<float, float>(int, T2)", "norm"),
+        ("void <unnamed>::softmax_warp_forward<float, float>(T2 *)", "softmax"),
+        ("void at::native::sbtopk::gatherTopK<float, unsigned int>(T1)", "sort"),
+        ("void at::native::index_elementwise_kernel<(int)128>(long)", "gather-scatter"),
+        ("void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<float>>(int)", "copy"),
+        (SILU_NSYS, "activation"),
+        ("something_else_entirely", "other"),
+    ],
+)
+def test_families(name: str, expected: str) -> None:
+    assert family(name) == expected
+
+
+def test_families_are_named_once() -> None:
+    assert len({each for each, _ in FAMILIES}) == len(FAMILIES)
+
+
+@given(st.text(alphabet="ab<>()[]{}:, *&0-operator", max_size=60))
+def test_any_text_comes_apart_without_harm(name: str) -> None:
+    found = parse(name)
+    assert isinstance(found.canonical, str)
+    assert isinstance(label(name), str)
+    assert family(name)
+
+
+def test_a_huge_name_is_no_burden() -> None:
+    assert parse("void f<" + "g<" * 3000 + "int" + ">" * 3000 + ">(int)").short == "f"
