@@ -23,7 +23,7 @@ docs: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/stats.py
+	$(BIN)/python benchmarks/stats.py 200000
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

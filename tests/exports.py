@@ -31,7 +31,7 @@ def insert(database: sqlite3.Connection, table: str, rows: Iterable[Mapping[str,
         database.execute(f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(values))})', values)
 
 
-def kernel(start: int, end: int, **more: Any) -> dict[str, Any]:
+def kernel(start: object, end: object, **more: Any) -> dict[str, Any]:
     shape = dict.fromkeys(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), 1)
     defaults = {"globalPid": PID, "demangledName": 1, "shortName": 1, "correlationId": 1, "streamId": 7}
     return {"start": start, "end": end} | shape | defaults | more

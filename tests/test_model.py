@@ -43,7 +43,7 @@ def test_a_trace_spans_all_its_events_but_allocations() -> None:
 def test_rows_refuse_columns_of_another_shape() -> None:
     good = empty(Table.OVERHEADS, Strings([]))
     columns = {column.name: good[column.name] for column in good.schema.columns}
-    with pytest.raises(ValueError, match="expected the columns"):
+    with pytest.raises(ValueError, match="expected start_ns, end_ns"):
         Rows(good.schema, {}, good.strings)
     with pytest.raises(ValueError, match="different lengths"):
         Rows(good.schema, columns | {"pid": np.zeros(3, np.int64)}, good.strings)

@@ -104,19 +104,48 @@ def test_a_view_in_place_of_a_table_is_not_run(tmp_path: Path) -> None:
     assert Table.KERNELS in trace.absent
 
 
-def test_rows_that_hold_no_integers_are_dropped_and_counted(tmp_path: Path) -> None:
-    rows = [
-        kernel(5, 9),
-        kernel(6, 9, deviceId="zero"),
-        kernel(7, 9, gridX=1.5),
-        kernel(8, 9, gridX=2**40),
-        kernel(9, 9),
-    ]
+def test_rows_without_usable_times_are_dropped_and_counted(tmp_path: Path) -> None:
+    rows = [kernel(5, 9), kernel("soon", 9), kernel(7, 9.5), kernel(9, 9)]
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=rows))
     assert trace[Table.KERNELS]["start_ns"].tolist() == [5, 9]
     [note] = trace.health
-    assert (note.code, note.count, note.severity) == ("rows-dropped", 3, Severity.LOSS)
-    assert "3 rows of CUPTI_ACTIVITY_KIND_KERNEL" in note.sentence
+    assert (note.code, note.count, note.severity) == ("rows-dropped", 2, Severity.LOSS)
+    assert "2 rows of CUPTI_ACTIVITY_KIND_KERNEL have no usable start or end or demangledName" in note.sentence
+
+
+def test_other_values_that_are_no_numbers_count_as_not_recorded(tmp_path: Path) -> None:
+    rows = [kernel(5, 9, deviceId="zero"), kernel(7, 9, gridX=1.5), kernel(8, 9, gridX=2**40)]
+    trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=rows))
+    assert columns_of(trace[Table.KERNELS], "start_ns", "device") == [(5, -1), (7, 0), (8, 0)]
+    assert trace[Table.KERNELS]["grid"][:, 0].tolist() == [1, -1, -1]
+    assert codes(trace) == {"values-unusable": 3}
+
+
+def test_how_many_rows_there_are_does_not_depend_on_the_columns_read(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(5, 9, gridX="x"), kernel("x", 9), kernel(1, 2)])
+    for columns in (["name"], ["grid"], ["gpu", "pid", "name", "registers"]):
+        kernels = open_trace(path, only={Table.KERNELS: columns})[Table.KERNELS]
+        assert kernels["start_ns"].tolist() == [5, 1]
+        assert all(column in kernels for column in columns)
+        assert "context" not in kernels
+        with pytest.raises(KeyError, match="column context was not read"):
+            kernels["context"]
+
+
+def test_columns_read_alone_equal_those_read_together(decode: Path) -> None:
+    whole = open_trace(decode)
+    for table in (Table.KERNELS, Table.CALLS, Table.RANGES):
+        for column in table.schema.columns:
+            alone = open_trace(decode, only={table: [column.name]})[table]
+            if column.name in ("name", "short_name", "mangled_name", "layer", "kind", "domain"):
+                assert alone.texts(column.name) == whole[table].texts(column.name)
+            else:
+                assert np.array_equal(alone[column.name], whole[table][column.name]), column.name
+
+
+def test_an_unknown_column_is_a_mistake_of_the_caller(decode: Path) -> None:
+    with pytest.raises(ValueError, match="kernels has no column colour"):
+        open_trace(decode, only={Table.KERNELS: ["colour"]})
 
 
 def test_a_null_where_one_is_required_drops_the_row(tmp_path: Path) -> None:

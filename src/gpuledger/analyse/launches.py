@@ -29,7 +29,7 @@ _COLUMNS = (
     *spread_columns("A", average_detail=0),
     *spread_columns("Q", average_detail=0),
     *spread_columns("K", average_detail=0),
-    Column("api_name", "API Name", Digits.TEXT),
+    Column("api_name", "API Name", Digits.TEXT, detail=4),
     Column("kernel_name", "Kernel Name", Digits.TEXT, shorten=label),
 )
 

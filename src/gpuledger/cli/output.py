@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,18 +41,15 @@ class Output:
             return shutil.get_terminal_size().columns
         return None
 
-    def write(self, text: str) -> None:
-        """Write the result: whole, or not at all."""
+    def write(self, text: str, remarks: Iterable[str] = ()) -> None:
+        """Write the result, whole or not at all, and what is to be said beside it."""
         if self.path is None:
             sys.stdout.write(text)
             sys.stdout.flush()
-            return
-        _replace(self.path, text, force=self.force)
-        self.say(f"Wrote {self.path}")
-
-    def say(self, line: str) -> None:
-        """A remark beside the result."""
-        if not self.quiet:
+        else:
+            _replace(self.path, text, force=self.force)
+            remarks = (*remarks, f"Wrote {self.path}")
+        for line in () if self.quiet else remarks:
             click.echo(line, err=True)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.stats import DEFAULT_REPORTS, REPORTS, Report, report_named
+from gpuledger.analyse.stats import DEFAULT_REPORTS, REPORTS, Report, columns_for, report_named
 from gpuledger.cli.output import output_from, output_options
 from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded
@@ -54,13 +54,19 @@ def stats(
 
     \b
     Tables:
-      cuda_gpu_kern_sum      kernels               cuda_gpu_mem_time_sum  copies by time
-      cuda_gpu_kern_gb_sum   ... by launch shape   cuda_gpu_mem_size_sum  copies by bytes
-      cuda_api_sum           CUDA calls            nvtx_sum               ranges, host time
-      cuda_gpu_sum           kernels and copies    nvtx_pushpop_sum       ... push/pop only
-      cuda_api_gpu_sum       ... and CUDA calls    nvtx_gpu_proj_sum      ranges, on the GPU
-      cuda_kern_exec_sum     launch to end         nvtx_kern_sum          kernels by range
-      osrt_sum               OS calls
+      cuda_gpu_kern_sum      kernels
+      cuda_gpu_kern_gb_sum   kernels by launch shape
+      cuda_api_sum           CUDA calls
+      cuda_gpu_sum           kernels and copies
+      cuda_api_gpu_sum       CUDA calls, kernels and copies
+      cuda_gpu_mem_time_sum  copies and memsets, by time
+      cuda_gpu_mem_size_sum  copies and memsets, by bytes
+      cuda_kern_exec_sum     from the launch call to the kernel's end
+      nvtx_sum               ranges, time on the host
+      nvtx_pushpop_sum       push/pop ranges, time on the host
+      nvtx_gpu_proj_sum      ranges, time on the GPU
+      nvtx_kern_sum          kernels by range
+      osrt_sum               operating-system calls
 
     \b
     Examples:
@@ -69,9 +75,8 @@ def stats(
       gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
     """
     output = output_from(format_, path, force, quiet)
-    needed = {table for report in reports for table in report.tables}
     with progress(quiet=quiet) as tell:
-        trace = open_trace(profile, only=needed, progress=tell)
+        trace = open_trace(profile, only=columns_for(reports), progress=tell)
     named: list[Named] = [(report.name, report.of(trace)) for report in reports]
     if all(isinstance(sheet, NotMeasured) for _, sheet in named):
         raise _nothing(profile, trace, named)
@@ -79,9 +84,7 @@ def stats(
         case "json":
             output.write(stats_json(profile.name, named, trace.health))
         case "csv":
-            output.write(stats_csv(named))
-            for line in remarks(named, trace.health):
-                output.say(line)
+            output.write(stats_csv(named), remarks(named, trace.health))
         case "md":
             output.write(stats_markdown(named, trace.health))
         case _:

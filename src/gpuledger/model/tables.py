@@ -193,34 +193,46 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
 
 
 class Rows:
-    """The rows of one table as columns. Immutable; `rows["start_ns"]` is a read-only numpy array."""
+    """The rows of one table as columns. Immutable; `rows["start_ns"]` is a read-only numpy array.
+
+    Holds all columns of its schema, or those that somebody asked for; start and end are always there.
+    """
 
     __slots__ = ("_columns", "_length", "schema", "strings")
 
     def __init__(self, schema: Schema, columns: Mapping[str, NDArray[Any]], strings: Strings) -> None:
-        expected = [column.name for column in schema.columns]
-        if sorted(columns) != sorted(expected):
-            raise ValueError(f"expected the columns {expected}, got {sorted(columns)}")
+        known = [column.name for column in schema.columns]
+        if not {"start_ns", "end_ns"} <= columns.keys() <= set(known):
+            raise ValueError(f"expected start_ns, end_ns and other columns of {known}, got {sorted(columns)}")
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
         self.schema: Final = schema
         self.strings: Final = strings
         self._length: Final = lengths.pop()
-        self._columns: Final = {column.name: _frozen(column, columns[column.name]) for column in schema.columns}
+        self._columns: Final = {
+            column.name: _frozen(column, columns[column.name]) for column in schema.columns if column.name in columns
+        }
 
     def __len__(self) -> int:
         return self._length
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._columns[name]
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise KeyError(f"column {name} was not read; it holds {', '.join(self._columns)}") from None
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Rows)
             and self.schema == other.schema
             and self.strings == other.strings
-            and all(np.array_equal(self[column.name], other[column.name]) for column in self.schema.columns)
+            and self._columns.keys() == other._columns.keys()
+            and all(np.array_equal(values, other[name]) for name, values in self._columns.items())
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -233,7 +245,7 @@ class Rows:
 
     def codes(self, name: str) -> Codes:
         """A text column's codes."""
-        codes: Codes = self._columns[name]
+        codes: Codes = self[name]
         return codes
 
     def texts(self, name: str) -> list[str | None]:
@@ -264,7 +276,7 @@ class Rows:
                 return pa.DictionaryArray.from_arrays(codes, pa.array(self.strings.texts, pa.string()))
             return pa.array(values)
 
-        return pa.table({column.name: converted(column, self[column.name]) for column in self.schema.columns})
+        return pa.table({name: converted(self.schema[name], values) for name, values in self._columns.items()})
 
     def to_pandas(self) -> pandas.DataFrame:
         """This table for pandas."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 from gpuledger.read.arrow import ArrowReader
-from gpuledger.read.export import Progress
+from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.nsys import read_export
 from gpuledger.read.report import ReportReader
 from gpuledger.read.source import Source, look_at, unrecognised
@@ -25,8 +25,8 @@ class Reader(Protocol):
     def recognises(self, source: Source) -> bool:
         """Whether this looks like the format, from its first bytes or its file names."""
 
-    def read(self, source: Source, only: Collection[Table], limits: Limits, progress: Progress) -> Trace:
-        """Read the tables in `only`."""
+    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+        """Read the columns in `wanted`."""
 
 
 class SqliteReader:
@@ -37,9 +37,9 @@ class SqliteReader:
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(MAGIC)
 
-    def read(self, source: Source, only: Collection[Table], limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
         with open_sqlite(source, limits, progress) as export:
-            return read_export(export, source.name, only, limits)
+            return read_export(export, source.name, wanted, limits)
 
 
 READERS: tuple[Reader, ...] = (SqliteReader(), ArrowReader(), ReportReader())
@@ -52,13 +52,23 @@ def no_progress(table: str, rows: int) -> None:
 def open_trace(
     path: str | Path,
     *,
-    only: Collection[Table] = tuple(Table),
+    only: Collection[Table] | Mapping[Table, Collection[str]] = tuple(Table),
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress = no_progress,
 ) -> Trace:
-    """Read the profile at `path`, or just the tables in `only`."""
+    """Read the profile at `path`, or just what `only` names: some tables, or some columns of each."""
     found = look_at(Path(path))
     for reader in READERS:
         if reader.recognises(found):
-            return reader.read(found, only, limits, progress)
+            return reader.read(found, _wanted(only), limits, progress)
     raise unrecognised(found)
+
+
+def _wanted(only: Collection[Table] | Mapping[Table, Collection[str]]) -> Wanted:
+    """Which columns of which tables; times always, and a column's name must be one of the table's."""
+    chosen = only if isinstance(only, Mapping) else {table: (c.name for c in table.schema.columns) for table in only}
+    wanted = {table: frozenset(names) | {"start_ns", "end_ns"} for table, names in chosen.items()}
+    for table, names in wanted.items():
+        if unknown := names - {column.name for column in table.schema.columns}:
+            raise ValueError(f"{table.value} has no column {min(unknown)}")
+    return wanted

@@ -14,9 +14,9 @@ import numpy as np
 
 from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.model.tables import Table
+from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Trace
-from gpuledger.read.export import NULL, Integers, Progress
+from gpuledger.read.export import NULL, Integers, Progress, Wanted
 from gpuledger.read.nsys import read_export
 from gpuledger.read.source import Source
 
@@ -43,13 +43,11 @@ class ArrowExport:
 
     def integers(self, table: str, columns: Sequence[str]) -> Integers:
         read = self._read(table, columns)
-        bad = np.zeros(read.num_rows, np.bool_)
-        values = {}
-        for name in columns:
-            values[name], wrong = _integers(read.column(name))
-            bad |= wrong
+        values = {name: _integers(read.column(name)) for name in columns}
         self._progress(table, read.num_rows)
-        return Integers(values, bad)
+        bad = {name: len(read.column(name)) - read.column(name).null_count for name in columns if values[name] is None}
+        nothing = np.full(read.num_rows, NULL, np.int64)
+        return Integers({name: nothing if found is None else found for name, found in values.items()}, bad)
 
     def texts(self, table: str, column: str) -> list[bytes | None]:
         import pyarrow as pa
@@ -91,20 +89,16 @@ class ArrowExport:
             return whole.select(list(dict.fromkeys(columns))) if columns else whole
 
 
-def _integers(
-    column: pyarrow.ChunkedArray,
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """A column as int64, `NULL` for none, and which rows hold something that is no integer."""
+def _integers(column: pyarrow.ChunkedArray) -> Ints | None:
+    """A column as int64, `NULL` for no value; None if it does not hold integers at all."""
     import pyarrow as pa
 
-    count = len(column)
     if not (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
-        return np.full(count, NULL, np.int64), np.asarray(column.is_valid()).astype(np.bool_)
+        return None
     present = np.asarray(column.is_valid()).astype(np.bool_)
     # ids are unsigned here and signed in SQLite: the same 64 bits
     filled = column.cast(pa.int64(), safe=False).fill_null(0)
-    values = np.where(present, np.asarray(filled).astype(np.int64), NULL)
-    return values, np.zeros(count, np.bool_)
+    return np.where(present, np.asarray(filled).astype(np.int64), NULL)
 
 
 @contextlib.contextmanager
@@ -140,9 +134,9 @@ class ArrowReader:
     def recognises(self, source: Source) -> bool:
         return _suffix(source) is not None
 
-    def read(self, source: Source, only: Collection[Table], limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
         suffix = _suffix(source)
         if suffix is None:
             raise ValueError(f"{source.path} is no export")
         with _arrow_errors(source):
-            return read_export(ArrowExport(source.path, suffix, progress), source.name, only, limits)
+            return read_export(ArrowExport(source.path, suffix, progress), source.name, wanted, limits)

@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gpuledger.model.spans import Ints
+from gpuledger.model.tables import Table
 
 NULL: Final = -(2**63)
 """Stands for SQL's NULL in an integer column."""
@@ -17,13 +15,16 @@ NULL: Final = -(2**63)
 Progress = Callable[[str, int], None]
 """Told now and then: which table is being read, how many of its rows so far."""
 
+Wanted = Mapping[Table, frozenset[str]]
+"""What to read: columns of ours, by table. Times are always among them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """Integer columns of one table, and which rows held something that is no integer."""
+    """Integer columns of one table, `NULL` where there is no value or no integer; `bad` counts the latter by column."""
 
     columns: Mapping[str, Ints]
-    bad: NDArray[np.bool_]
+    bad: Mapping[str, int]
 
 
 class Export(Protocol):
@@ -41,7 +42,7 @@ class Export(Protocol):
         """How many rows `table` has."""
 
     def integers(self, table: str, columns: Sequence[str]) -> Integers:
-        """Integer columns, in the order of the rows; `NULL` where there is no value."""
+        """Integer columns, in the order of the rows."""
 
     def texts(self, table: str, column: str) -> list[bytes | None]:
         """A text column, in the order of the rows, as the bytes that are stored."""

@@ -6,7 +6,7 @@ Rows that cannot be used are left out, counted, and named in the trace's health.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gpuledger.model.spans import Ints, depths, parents
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
 from gpuledger.model.trace import PID_BITS, Trace
 from gpuledger.read import nsys_schema as schema
-from gpuledger.read.export import NULL, Export
+from gpuledger.read.export import NULL, Export, Wanted
 from gpuledger.read.nsys_devices import Devices
 from gpuledger.read.nsys_origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys_strings import Coder, Coding
@@ -29,8 +29,8 @@ Raw = dict[str, Ints]
 """One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
 
 
-def read_export(export: Export, name: str, only: Collection[Table], limits: Limits) -> Trace:
-    """Read the tables in `only` of one export; `name` is what messages call it."""
+def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Trace:
+    """Read the columns in `wanted` of one export; `name` is what messages call it."""
     if not schema.is_export(export.tables):
         listed = ", ".join(sorted(export.tables)[:5]) or "none"
         raise UnreadableProfile(
@@ -39,12 +39,12 @@ def read_export(export: Export, name: str, only: Collection[Table], limits: Limi
             hint="make one with `nsys export --type=sqlite REPORT.nsys-rep`",
         )
     reading = _Reading(export)
-    wanted = [table for table in Table if table in only]
-    raw = {table: columns for table in wanted if (columns := reading.table(table)) is not None}
+    asked = [(table, wanted[table]) for table in Table if table in wanted]
+    raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
     finish = _Finish(coding, _hosts(raw), Devices(export))
-    tables = {table: finish.rows(table, columns) for table, columns in raw.items()}
-    absent = {table: NotMeasured(reading.why_absent(table)) for table in wanted if table not in tables}
+    tables = {table: finish.rows(table, wanted[table], columns) for table, columns in raw.items()}
+    absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
     notes = (*reading.notes, *coding.notes, *finish.devices.notes(), *_doubts(tables), *diagnostics(export))
     return Trace(describe(export, tables, finish.devices.gpus), notes, coding.strings, tables, absent)
 
@@ -58,13 +58,13 @@ class _Reading:
         self.notes: list[Note] = []
         self._unusable: dict[str, str] = {}
 
-    def table(self, table: Table) -> Raw | None:
+    def table(self, table: Table, wanted: frozenset[str]) -> Raw | None:
         """All rows of one of our tables, from each of nsys's tables that feed it; None if none of them is there."""
+        needed = schema.needed(table, wanted)
         parts = [
-            part
+            _SHAPE[feed.name](self, *taken)
             for feed in schema.FEEDS[table]
-            if (taken := self._take(feed)) is not None
-            for part in [_SHAPE[feed.name](self, *taken)]
+            if (taken := self._take(feed, needed)) is not None
         ]
         if not parts:
             return None
@@ -75,7 +75,7 @@ class _Reading:
         broken = [self._unusable[name] for name in names if name in self._unusable]
         return broken[0] if broken else f"no {table.value} were recorded (looked for {', '.join(names)})"
 
-    def _take(self, feed: schema.NsysTable) -> tuple[Raw, NDArray[np.bool_], str] | None:
+    def _take(self, feed: schema.NsysTable, needed: frozenset[str]) -> tuple[Raw, NDArray[np.bool_], str] | None:
         """The usable rows of one of nsys's tables, which of its rows those are, and its actual name."""
         name = schema.actual_name(feed.name, self.export.tables)
         if name is None:
@@ -85,25 +85,28 @@ class _Reading:
             self._unusable[feed.name] = f"table {name} has no column {lacking[0]}"
             self._note(Severity.LOSS, "table-unusable", self._unusable[feed.name] + "; it was left out", 1)
             return None
-        wanted = {**feed.required} | {ours: theirs for ours, theirs in feed.optional.items() if theirs in have}
+        optional = {ours: theirs for ours, theirs in feed.optional.items() if ours in needed}
+        wanted = {**feed.required} | {ours: theirs for ours, theirs in optional.items() if theirs in have}
         read = self.export.integers(name, list(wanted.values()))
-        keep = ~read.bad
-        for ours, theirs in wanted.items():
-            values = read.columns[theirs]
-            if ours in feed.required:
-                keep &= values != NULL
-            if ours in _NARROW:
-                keep &= (values == NULL) | ((values >= _INT32.min) & (values <= _INT32.max))
         columns = {ours: read.columns[theirs] for ours, theirs in wanted.items()}
+        unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
+        for ours in _NARROW & columns.keys():
+            too_large = (columns[ours] != NULL) & (columns[ours] != columns[ours].astype(np.int32))
+            columns[ours] = np.where(too_large, NULL, columns[ours])
+            unusable += int(too_large.sum())
+        if unusable:
+            sentence = f"{count_text(unusable)} values in {name} are no usable numbers and count as not recorded"
+            self._note(Severity.WARNING, "values-unusable", sentence, unusable)
+        keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
         if lost := int((~keep).sum()):
-            sentence = f"{count_text(lost)} rows of {name} hold no usable times or values and were left out"
+            sentence = f"{count_text(lost)} rows of {name} have no usable {_listed(feed.required)} and were left out"
             self._note(Severity.LOSS, "rows-dropped", sentence, lost)
             columns = {ours: values[keep] for ours, values in columns.items()}
         for ours, theirs in wanted.items():
             if theirs in schema.STRING_COLUMNS:
                 self.coder.use(columns[ours])
         nothing = np.full(int(keep.sum()), NULL, np.int64)
-        return dict.fromkeys(feed.optional, nothing) | columns, keep, name
+        return dict.fromkeys(optional, nothing) | columns, keep, name
 
     def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
         self.notes.append(Note(severity, code, sentence, count))
@@ -118,7 +121,8 @@ class _Reading:
     # One method per table of nsys: give it the columns that our table has.
 
     def kernels(self, raw: Raw, *_: object) -> Raw:
-        return raw | {name: np.where(raw[name] == 0, NULL, raw[name]) for name in ("graph", "graph_node")}
+        graph = (name for name in ("graph", "graph_node") if name in raw)
+        return raw | {name: np.where(raw[name] == 0, NULL, raw[name]) for name in graph}
 
     def graphs(self, raw: Raw, *_: object) -> Raw:
         return raw
@@ -219,7 +223,6 @@ class _Reading:
         return raw | {"kind": self.coder.labels(raw["kind"], self._labels("ENUM_CUPTI_SYNC_TYPE"))}
 
 
-_INT32 = np.iinfo(np.int32)
 _NARROW = frozenset(("device", "registers", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
 _NVTX_KINDS = {
     "push_pop": schema.NVTX_PUSH_POP,
@@ -260,22 +263,24 @@ class _Finish:
         self._coding = coding
         self._hosts = hosts
 
-    def rows(self, table: Table, raw: Raw) -> Rows:
+    def rows(self, table: Table, wanted: frozenset[str], raw: Raw) -> Rows:
         columns: dict[str, NDArray[Any]] = {}
         if "tid" in raw:
             columns["tid"] = _thread(raw["tid"])
             raw = raw | {"pid": raw["tid"]}
         if "end_tid" in raw:
             columns["end_tid"] = _thread(raw["end_tid"])
-        columns["pid"] = self._process(raw["pid"])
-        if "device" in raw:
+        if "pid" in raw:
+            columns["pid"] = self._process(raw["pid"])
+        if "gpu" in wanted:
             columns["gpu"] = self.devices.resolve(
                 columns["pid"], np.where(raw["device"] == NULL, NOT_RECORDED, raw["device"])
             )
         for column in table.schema.columns:
-            if column.name not in columns:
+            if column.name in wanted and column.name not in columns:
                 columns[column.name] = self._column(column.name, column.kind, raw)
-        return Rows(table.schema, columns, self._coding.strings)
+        chosen = {name: values for name, values in columns.items() if name in wanted}
+        return Rows(table.schema, chosen, self._coding.strings)
 
     def _column(self, name: str, kind: Kind, raw: Raw) -> NDArray[Any]:
         if kind is Kind.TEXT:
@@ -295,9 +300,14 @@ def _hosts(raw: Mapping[Table, Raw]) -> Ints:
     """The hosts that the events come from, in nsys's numbering."""
     seen = [np.empty(0, np.int64)]
     for columns in raw.values():
-        ids = columns["tid"] if "tid" in columns else columns["pid"]
+        ids = columns.get("tid", columns.get("pid", seen[0]))
         seen.append(np.unique(ids[ids != NULL] >> 2 * PID_BITS))
     return np.unique(np.concatenate(seen))
+
+
+def _listed(names: Mapping[str, str]) -> str:
+    """nsys's own names of columns, for a sentence."""
+    return " or ".join(names.values())
 
 
 def _thread(global_id: Ints) -> Ints:

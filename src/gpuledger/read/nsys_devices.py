@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.model.health import Note, Severity
+from gpuledger.model.keys import group
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import NOT_RECORDED
-from gpuledger.model.trace import PID_BITS, Gpu
+from gpuledger.model.trace import Gpu, os_pid
 from gpuledger.read.export import Export
 from gpuledger.read.nsys_origin import text_rows
 
@@ -53,9 +54,10 @@ class Devices:
 
     def resolve(self, pid: Ints, device: Ints) -> NDArray[np.int32]:
         """The physical GPU of each row."""
-        pairs, inverse = np.unique(np.stack((pid, device)), axis=1, return_inverse=True)
-        found = [self._one(p & (1 << PID_BITS) - 1, d) for p, d in pairs.T.tolist()]
-        return np.array(found, np.int32)[inverse.reshape(-1)] if found else np.empty(0, np.int32)
+        first, number = group(pid, device)
+        pairs = zip(pid[first].tolist(), device[first].tolist(), strict=True)
+        found = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]
+        return np.array(found, np.int32)[number]
 
     def _one(self, os_pid: int, ordinal: int) -> int:
         if ordinal == NOT_RECORDED:

@@ -71,7 +71,8 @@ def _processes(export: Export, tables: Mapping[Table, Rows]) -> tuple[Process, .
     """The processes that some event belongs to, with their names where the export lists them."""
     seen: set[int] = set()
     for rows in tables.values():
-        seen.update(np.unique(rows["pid"]).tolist())
+        if "pid" in rows:
+            seen.update(np.unique(rows["pid"]).tolist())
     seen.discard(-1)
     names: dict[int, str] = {}
     for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",)):

@@ -106,6 +106,27 @@ FEEDS: Final[Mapping[Table, tuple[NsysTable, ...]]] = {
 }
 """Which of nsys's tables make up each of ours, in this order."""
 
+_MADE_FROM: Final = {
+    "grid": ("grid_x", "grid_y", "grid_z"),
+    "block": ("block_x", "block_y", "block_z"),
+    "gpu": ("device", "pid"),
+    "pid": ("pid", "tid"),
+    "layer": ("class",),
+}
+"""Columns of ours that are not simply one of nsys's."""
+
+_READ_WHOLE: Final = frozenset(Table) - {Table.KERNELS, Table.CALLS}
+"""Tables whose columns depend on each other, and which are small beside the others."""
+
+
+def needed(table: Table, wanted: frozenset[str]) -> frozenset[str]:
+    """Which of the columns named in `FEEDS` have to be read for the columns `wanted` of one of our tables."""
+    if table in _READ_WHOLE:
+        return frozenset(name for feed in FEEDS[table] for name in (*feed.required, *feed.optional))
+    # the class of a call is read in any case: it tells calls from marks
+    return frozenset(name for column in wanted for name in _MADE_FROM.get(column, (column,))) | {"class"}
+
+
 STRING_COLUMNS: Final = frozenset(("demangledName", "shortName", "mangledName", "nameId", "textId"))
 """Columns of the event tables that hold ids into StringIds."""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
 from gpuledger.capture.nsys import exported
 from gpuledger.limits import Limits
-from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
-from gpuledger.read.export import Progress
+from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.nsys import read_export
 from gpuledger.read.source import Source, look_at
 from gpuledger.read.sqlite import open_sqlite
@@ -25,8 +23,8 @@ class ReportReader:
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(MAGIC)
 
-    def read(self, source: Source, only: Collection[Table], limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
         progress("the report, with nsys export", 0)
         export = look_at(exported(source.path, seconds=limits.export_seconds))
         with open_sqlite(export, limits, progress) as tables:
-            return read_export(tables, source.name, only, limits)
+            return read_export(tables, source.name, wanted, limits)

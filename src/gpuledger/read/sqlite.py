@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
@@ -61,17 +60,14 @@ class SqliteExport:
     def integers(self, table: str, columns: Sequence[str]) -> Integers:
         wanted = ", ".join(f"ifnull({_quoted(column)}, {NULL})" for column in columns)
         chunks = [np.empty((0, len(columns)), np.int64)]
-        bad = [np.empty(0, np.bool_)]
+        bad = np.zeros(len(columns), np.int64)
         done = 0
         for rows in self._chunks(f"SELECT {wanted} FROM {_quoted(table)}"):
             values = np.array(rows)
-            if values.dtype == np.int64:
-                chunks.append(values)
-                bad.append(np.zeros(len(rows), np.bool_))
-            else:  # some value is no integer: find out which
-                clean, wrong = _integers_only(rows)
-                chunks.append(clean)
-                bad.append(wrong)
+            if values.dtype != np.int64:  # some value is no integer: find out which
+                values, wrong = _integers_only(rows)
+                bad += wrong
+            chunks.append(values)
             done += len(rows)
             self._progress(table, done)
             if done > self._limits.rows_per_table:
@@ -80,8 +76,9 @@ class SqliteExport:
                     hint="export a shorter stretch with `nsys export --times`",
                 )
         # one contiguous array per column: everything downstream works column by column
-        values = np.concatenate(chunks).T.copy()
-        return Integers(dict(zip(columns, values, strict=True)), np.concatenate(bad))
+        whole = np.concatenate(chunks).T.copy()
+        counts = {column: count for column, count in zip(columns, bad.tolist(), strict=True) if count}
+        return Integers(dict(zip(columns, whole, strict=True)), counts)
 
     def texts(self, table: str, column: str) -> list[bytes | None]:
         sql = f"SELECT {_quoted(column)} FROM {_quoted(table)}"
@@ -108,9 +105,9 @@ class SqliteExport:
             yield rows
 
 
-def _integers_only(rows: Sequence[tuple[object, ...]]) -> tuple[Ints, NDArray[np.bool_]]:
-    """`rows` with whatever is no integer set to NULL, and which rows those were."""
-    wrong = np.array([any(type(value) is not int for value in row) for row in rows])
+def _integers_only(rows: Sequence[tuple[object, ...]]) -> tuple[Ints, Ints]:
+    """`rows` with whatever is no integer set to NULL, and how many those were in each column."""
+    wrong = np.array([[type(value) is not int for value in row] for row in rows]).sum(axis=0)
     clean = [tuple(value if type(value) is int else NULL for value in row) for row in rows]
     return np.array(clean, np.int64), wrong
 

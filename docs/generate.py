@@ -1,0 +1,101 @@
+"""Write the pages that are made from the code: one per verb, the columns of every table. `make docs` runs it.
+
+A test fails when a page is not what this would write.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.sheet import Digits
+from gpuledger.analyse.stats import REPORTS
+from gpuledger.cli.main import VERBS, cli
+from gpuledger.model.health import NotMeasured
+from gpuledger.model.strings import Strings
+from gpuledger.model.tables import Table
+from gpuledger.model.trace import Origin, Trace
+
+REFERENCE = Path(__file__).parent / "reference"
+HELP_WIDTH = 78
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by its file name."""
+    found = {f"{verb}.md": verb_page(verb) for verb in VERBS}
+    found["commands.md"] = commands_page()
+    found["trace-tables.md"] = trace_tables_page()
+    found["reports.md"] = reports_page()
+    return found
+
+
+def help_of(command: click.Command, name: str) -> str:
+    """What `--help` prints, at a fixed width."""
+    context = click.Context(command, info_name=name, terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH)
+    return command.get_help(context)
+
+
+def commands_page() -> str:
+    """The command itself."""
+    lines = ["# gpuledger", "", "```text", help_of(cli, "gpuledger"), "```", ""]
+    lines += ["Exit codes: 0 done, 1 could not (one `error:` sentence on stderr), 2 a wrong call, 130 interrupted.", ""]
+    lines += ["| variable | effect |", "|---|---|"]
+    lines += ["| `COLUMNS` | width of text output; without it, the terminal's, and no limit where there is none |"]
+    lines += ["| `GPULEDGER_DEBUG=1` | errors come with a traceback |"]
+    lines += ["| `XDG_CACHE_HOME` | where exports of .nsys-rep files are kept (Linux) |", ""]
+    return "\n".join(lines)
+
+
+def verb_page(verb: str) -> str:
+    """One verb."""
+    command = getattr(importlib.import_module(f"gpuledger.cli.{verb}"), verb)
+    schema = f"JSON output is the document [gpuledger.{verb}/1](../schemas/gpuledger.{verb}-1.json)."
+    return f"# gpuledger {verb}\n\n```text\n{help_of(command, f'gpuledger {verb}')}\n```\n\n{schema}\n"
+
+
+def trace_tables_page() -> str:
+    """Our tables, column by column."""
+    parts = [
+        "# The tables of a trace\n",
+        f"{(Table.__doc__ or '').strip()} Text columns hold codes into `trace.strings`.",
+    ]
+    parts.append("Where a profile did not record a value, the column holds -1.\n")
+    for table in Table:
+        parts += [
+            f"## {table.value}\n",
+            f"A row is {table.schema.row}.\n",
+            "| column | stored as | meaning |",
+            "|---|---|---|",
+        ]
+        parts += [f"| `{column.name}` | {column.kind.value} | {column.meaning} |" for column in table.schema.columns]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def reports_page() -> str:
+    """NVIDIA's tables, column by column."""
+    nothing = Strings([])
+    empty = Trace(Origin("none", "none"), (), nothing, {}, {table: NotMeasured("empty") for table in Table})
+    units = {
+        Digits.WHOLE: "integer",
+        Digits.TENTH: "one decimal",
+        Digits.MEGABYTES: "MB, three decimals; bytes in JSON",
+    }
+    parts = [
+        "# NVIDIA's tables\n",
+        "What `gpuledger stats` can print. The CSV headings are NVIDIA's; JSON uses the keys.\n",
+    ]
+    for report in REPORTS:
+        sheet = report.make(empty)
+        parts += [f"## {report.name}\n", f"{sheet.title}. {(report.make.__doc__ or '').strip().splitlines()[0]}\n"]
+        parts += ["| CSV heading | JSON key | digits |", "|---|---|---|"]
+        parts += [f"| {c.heading} | `{c.key}` | {units.get(c.digits, c.digits.value)} |" for c in sheet.columns]
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text)
