@@ -15,7 +15,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 CAPTURES = ROOT / "captures" / "nsys"
-NAMES = ("attn", "decode", "graph", "moe_batched_gemm", "moe_loop", "zoo_graph", "zoo_node")
+NAMES = (
+    "attn",
+    "decode",
+    "graph",
+    "moe_batched_gemm",
+    "moe_loop",
+    "one_nccl",
+    "two_gloo",
+    "zoo_graph",
+    "zoo_node",
+)
 
 
 @pytest.fixture(scope="session")

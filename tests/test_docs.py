@@ -110,10 +110,8 @@ def test_every_question_names_a_command_that_exists() -> None:
 def test_nothing_of_this_machine_is_in_the_repository() -> None:
     import subprocess
 
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    if not listed[0]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not listed:
         pytest.skip("not a checkout")
     pattern = re.compile(r"/(?:work|root)/|/home/(?!user\b)\w+")
     for name in listed:
