@@ -173,7 +173,7 @@ def test_an_export_without_the_asked_table(report: str, sought: str, tmp_path: P
     ran = gpuledger("stats", path, f"--report={report}")
     assert refused(ran).startswith(f"a.sqlite: nothing for {report}: ")
     assert sought in ran.stderr
-    assert "1 rows of NVTX_EVENTS" in ran.stderr
+    assert "rows: NVTX_EVENTS (1)" in ran.stderr
     assert "hint: " in ran.stderr
 
 

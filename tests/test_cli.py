@@ -12,11 +12,14 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from conftest import ROOT, gpuledger
 from exports import kernel, minimal, push
 from gpuledger.cli.main import VERBS
+from gpuledger.render.plain import cut_apart
 
 
 def test_help_lists_the_verbs() -> None:
@@ -65,6 +68,25 @@ def test_stats_alone_prints_kernels_calls_and_ranges(decode: Path) -> None:
         "CUDA API Summary (cuda_api_sum)",
         "NVTX Range Summary (nvtx_sum)",
     ]
+
+
+@given(
+    st.lists(st.text("ab_…<>", max_size=40), max_size=8),
+    st.integers(1, 30),
+    st.sampled_from([None, lambda text: text[:5]]),
+)
+def test_cut_names_fit(texts: list[str], width: int, shorten: Callable[[str], str] | None) -> None:
+    cut = cut_apart(texts, width, shorten)
+    assert len(cut) == len(texts)
+    assert all(len(each) <= width for each in cut)
+
+
+def test_names_that_differ_in_the_middle_are_told_apart() -> None:
+    names = [
+        f"sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize{tile}_stage4_execute_kernel__5x_cublas"
+        for tile in ("128x256x16", "64x64x32")
+    ]
+    assert cut_apart(names, 32) == ["sm80_xmma_…tilesize128x256x16_s…", "sm80_xmma_…tilesize64x64x32_sta…"]
 
 
 @pytest.mark.parametrize("verb", ["info", "stats"])

@@ -316,7 +316,7 @@ def test_device_numbers_taken_at_their_word_are_said_to_be(tmp_path: Path) -> No
     path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2), kernel(1, 2, globalPid=PID + (1 << 24), deviceId=3)])
     trace = open_trace(path)
     assert trace[Table.KERNELS]["gpu"].tolist() == [0, 1]
-    assert [gpu.name for gpu in trace.origin.gpus] == [f"GPU {n} (not described in the profile)" for n in (0, 3)]
+    assert [gpu.name for gpu in trace.origin.gpus] == ["unknown GPU", "unknown GPU"]
     assert codes(trace) == {"gpus-assumed": 2}
 
 

@@ -19,14 +19,12 @@ ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 MEANING = {
     Table.KERNELS: "no GPU time by kernel",
     Table.COPIES: "no copies or memsets ran, or they were not traced",
-    Table.GRAPHS: "no CUDA graph was traced whole; nodes, if any, are among the kernels",
     Table.CALLS: "launch overhead, synchronisation and the cause of GPU idle time stay unknown",
     Table.RANGES: "nothing can be told by step or layer; steps must be found from the kernels",
-    Table.SYNCS: "none; synchronisation is counted from the calls",
     Table.ALLOCS: "peak memory and allocation churn stay unknown",
     Table.OVERHEADS: "time that the profiler itself took is not told apart",
 }
-"""What it means for later questions when a profile lacks a table."""
+"""What it means for later questions when a profile lacks a table; the others leave no question open."""
 
 OS_CALLS_MISSING = "host time blocked in the operating system cannot be told from host code"
 
@@ -80,7 +78,11 @@ class Contents:
 
 def contents(trace: Trace) -> Contents:
     """Take stock of a trace that was read whole."""
-    missing = [Missing(table.value, absent.reason, MEANING[table]) for table, absent in trace.absent.items()]
+    missing = [
+        Missing(table.value, trace.absent[table].reason, means)
+        for table, means in MEANING.items()
+        if table in trace.absent
+    ]
     calls = trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
         missing.append(Missing("OS calls", "no OS calls were recorded (looked for OSRT_API)", OS_CALLS_MISSING))

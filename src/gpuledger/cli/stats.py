@@ -96,10 +96,10 @@ def _nothing(profile: Path, trace: Trace, named: list[Named]) -> NothingRecorded
     reasons = list(dict.fromkeys(sheet.reason for _, sheet in named if isinstance(sheet, NotMeasured)))
     origin = trace.origin
     version = f"nsys {origin.tool_version or 'of unknown version'}, export schema {origin.schema_version or 'unknown'}"
-    held = [f"{count:,} rows of {name}" for name, count in origin.source_rows if count][:6]
+    held = [f"{name} ({count:,})" for name, count in origin.source_rows if count]
     asked = named[0][0] if len(named) == 1 else "any of the tables asked for"
     return NothingRecorded(
         f"{profile.name}: nothing for {asked}: {reasons[0]}",
-        found="\n".join([*reasons[1:], f"{version}; it holds {', '.join(held) or 'no events'}"]),
+        found="\n".join([*reasons[1:], f"{version}; rows: {', '.join(held) or 'none at all'}"]),
         hint="`gpuledger info` says what was recorded; record again with `nsys profile --trace=cuda,nvtx`",
     )

@@ -20,6 +20,9 @@ from gpuledger.model.trace import Gpu, os_pid
 from gpuledger.read.export import Export
 from gpuledger.read.nsys_origin import text_rows
 
+UNKNOWN = "unknown GPU"
+"""What a GPU is called that the profile does not describe."""
+
 _FIGURES = {
     "sm_count": "smCount",
     "memory_bytes": "totalMemory",
@@ -67,7 +70,7 @@ class Devices:
         self._guessed.add((os_pid, ordinal))
         if ordinal not in self._by_ordinal:
             self._by_ordinal[ordinal] = len(self._gpus)
-            self._gpus.append(Gpu(f"GPU {ordinal} (not described in the profile)"))
+            self._gpus.append(Gpu(UNKNOWN))
         return self._by_ordinal[ordinal]
 
     def notes(self) -> tuple[Note, ...]:

@@ -32,7 +32,7 @@ def describe(export: Export, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]
         tool_version=_trimmed(product),
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", [None])[0],
         started_utc=started[0]["utcTime"] if started else None,
-        driver_version=system.get("NvDriverVersion", [None])[0],
+        driver_version=_driver_version(system.get("NvDriverVersion", [None])[0]),
         cuda_version=_cuda_version(system.get("CudaDriverVersion", [None])[0]),
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,
         gpus=gpus,
@@ -50,6 +50,11 @@ def _trimmed(version: str | None) -> str | None:
 def _cuda_version(number: str | None) -> str | None:
     """13000 -> 13.0."""
     return f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number and number.isdecimal() else None
+
+
+def _driver_version(text: str | None) -> str | None:
+    """Before 2023 nsys left the points out: 5303002 -> 530.30.02."""
+    return f"{text[:3]}.{text[3:5]}.{text[5:]}" if text and text.isdecimal() and len(text) > 5 else text
 
 
 def _private(captured: Mapping[str, list[str]], system: Mapping[str, list[str]]) -> Private:

@@ -201,9 +201,12 @@ def is_export(tables: Iterable[str]) -> bool:
     return "StringIds" in set(tables)
 
 
-_DESCRIPTIVE = ("ENUM_", "META_DATA_", "EXPORT_META_DATA", "TARGET_INFO_", "StringIds", "sqlite_", "NVTX_PAYLOAD_")
+_DESCRIPTIVE = re.compile(
+    r"(ENUM|META_DATA|EXPORT_META_DATA|TARGET_INFO|NVTX_PAYLOAD|ANALYSIS|DIAGNOSTIC|sqlite)_?.*"
+    r"|StringIds|PROCESSES|ProcessStreams|ThreadNames|UnwindMethodType|.*_CALLCHAINS"
+)
 
 
 def holds_events(table: str) -> bool:
     """Whether a table of an export records what happened, rather than describe names, hardware or the file itself."""
-    return not table.startswith(_DESCRIPTIVE)
+    return not _DESCRIPTIVE.fullmatch(table)

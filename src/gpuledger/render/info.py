@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gpuledger.analyse.contents import Contents, GpuUse
+from gpuledger.analyse.contents import ON_GPU, Contents, GpuUse
 from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.tables import Table
@@ -112,12 +113,15 @@ def headline(trace: Trace, found: Contents) -> str:
     """One line that says what this is."""
     origin, counts = trace.origin, dict(found.rows)
     parts = [f"{origin.tool} {origin.tool_version}" if origin.tool_version else f"{origin.tool}, version not recorded"]
-    parts += sorted({visible(use.gpu.name) for use in found.gpus})
+    names = Counter(visible(use.gpu.name) for use in found.gpus)
+    parts += [name if count == 1 else f"{count} x {name}" for name, count in sorted(names.items())]
     parts.append(f"{count_text(len(found.processes))} process{'' if len(found.processes) == 1 else 'es'}")
     if not isinstance(found.span, NotMeasured):
         parts.append(time_text(found.span.end_ns - found.span.start_ns))
     if "kernels" in counts:
         parts.append(f"{count_text(counts['kernels'])} kernels")
+    elif not {table.value for table in ON_GPU} & counts.keys():
+        parts.append("no GPU work recorded")
     return " · ".join(parts)
 
 

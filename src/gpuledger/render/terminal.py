@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.render.digits import cell_text
-from gpuledger.render.plain import cut_in_the_middle, visible, wrapped
+from gpuledger.render.plain import cut_apart, cut_in_the_middle, visible, wrapped
 
 _GAP = "  "
 _NAME_WIDTH = 26
@@ -27,7 +27,7 @@ def sheet_text(sheet: Sheet, width: int | None) -> str:
         [columns[at] for at in range(len(columns)) if sheet.columns[at] in shown],
         width,
     )
-    foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or --format csv)", width, 1)] if hidden else []
+    foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
     return "\n".join([f"{sheet.title} ({sheet.name})", "", *lines, *foot]) + "\n"
 
 
@@ -65,15 +65,17 @@ def _grid(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int 
     if width is not None:
         _share_out(columns, widths, width)
 
+    cells = [cut_apart(texts, widths[at], columns[at].shorten) for at, texts in enumerate(cells)]
+
     def padded(at: int, text: str) -> str:
-        shorten = columns[at].shorten
-        if shorten is not None and cell_len(text) > widths[at]:
-            text = shorten(text)
-        text = cut_in_the_middle(text, widths[at])
         space = " " * (widths[at] - cell_len(text))
         return text + space if columns[at].digits is Digits.TEXT else space + text
 
-    lines = [[column.heading for column in columns], ["-" * each for each in widths], *zip(*cells, strict=True)]
+    lines = [
+        [cut_in_the_middle(column.heading, widths[at]) for at, column in enumerate(columns)],
+        ["-" * each for each in widths],
+        *zip(*cells, strict=True),
+    ]
     return [_GAP.join(padded(at, text) for at, text in enumerate(line)).rstrip() for line in lines]
 
 
