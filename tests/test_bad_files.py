@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Ran, gpuledger
-from exports import kernel, minimal, push
+from exports import call, kernel, minimal, push
 
 
 def refused(ran: Ran) -> str:
@@ -169,11 +169,11 @@ def test_the_extension_does_not_matter(tmp_path: Path) -> None:
     [("cuda_gpu_kern_sum", "CUPTI_ACTIVITY_KIND_KERNEL"), ("cuda_api_sum", "CUPTI_ACTIVITY_KIND_RUNTIME")],
 )
 def test_an_export_without_the_asked_table(report: str, sought: str, tmp_path: Path) -> None:
-    path = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 1, "step")])
+    path = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 1, "step")], OSRT=[call(1, 2, eventClass=27)])
     ran = gpuledger("stats", path, f"--report={report}")
     assert refused(ran).startswith(f"a.sqlite: nothing for {report}: ")
     assert sought in ran.stderr
-    assert "rows: NVTX_EVENTS (1)" in ran.stderr
+    assert "rows: NVTX_EVENTS (1), OSRT_API (1)" in ran.stderr
     assert "hint: " in ran.stderr
 
 

@@ -32,7 +32,7 @@ def test_the_notation_makes_kernels() -> None:
     assert kernels.duration_ns.tolist() == [10, 10]
 
 
-def test_a_trace_spans_all_its_events_but_allocations() -> None:
+def test_a_trace_spans_what_the_program_did() -> None:
     strings = Strings([])
     early = table(Table.ALLOCS, strings, 1, start_ns=[-50], end_ns=[-50])
     calls = table(Table.CALLS, strings, 1, start_ns=[3], end_ns=[90])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import CAPTURES, NAMES, ROOT, gpuledger
+from exports import call, kernel, minimal, push
 from gpuledger import NotMeasured, Trace, open_trace
 from gpuledger.analyse.stats import REPORTS
 from gpuledger.render.csv import sheet_csv
@@ -67,6 +68,13 @@ def test_a_table_that_nvidia_leaves_empty_has_a_header_and_says_so(name: str, un
     assert ran.stdout.startswith("Time (%),Total Time (ns),")
     assert ran.stdout.count("\n") == 1
     assert f"{name}: no data" in ran.stderr
+
+
+def test_a_table_whose_rows_all_fall_away_is_an_answer(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(5, 9)], RUNTIME=[call(1, 2)], NVTX=[push(7, 8, "late")])
+    ran = gpuledger("stats", path, "--report=nvtx_gpu_proj_sum", "--format=csv")
+    assert (ran.exit_code, ran.stdout.count("\n")) == (0, 1)
+    assert "nvtx_gpu_proj_sum: no data" in ran.stderr
 
 
 def test_the_random_exports_are_reproducible(tmp_path: Path) -> None:

@@ -147,10 +147,11 @@ def nvtx_gpu_proj_sum(trace: Trace) -> Sheet:
     host = summarise(kept.duration_ns, number)
     launched = summarise(operations, number)
     below = summarise(children, number)
+    has_level = level >= 0
+    with_level = np.bincount(number[has_level], minlength=len(names)).tolist()
+    levels = np.bincount(number[has_level], level[has_level], minlength=len(names)).tolist()
     rows = []
     for name_at, name in enumerate(names):
-        known = level[number == name_at]
-        known = known[known >= 0]
         cells: tuple[Cell, ...] = (
             name.text,
             name.style,
@@ -160,7 +161,7 @@ def nvtx_gpu_proj_sum(trace: Trace) -> Sheet:
             *spread_cells(projection[name_at]),
             launched[name_at].total,
             launched[name_at].average,
-            float(known.mean()) if len(known) else None,
+            levels[name_at] / with_level[name_at] if with_level[name_at] else None,
             below[name_at].average,
         )
         rows.append(((-projection[name_at].total, name.text, name.style), cells))

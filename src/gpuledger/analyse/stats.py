@@ -38,16 +38,17 @@ class Report:
         return {table: frozenset(self.columns.get(table, names)) for table, names in every.items()}
 
     def of(self, trace: Trace) -> Sheet | NotMeasured:
-        """The table, or why this profile cannot give it."""
+        """The table, or why this profile cannot give it. A table without rows is an answer too."""
+        return (not self.may_be_empty and self._missing(trace)) or self.make(trace)
+
+    def _missing(self, trace: Trace) -> NotMeasured | None:
         if absent := trace.missing(*self.needs):
-            return absent if not self.may_be_empty else self.make(trace)
+            return absent
         if self.any_of and all(trace.missing(table) for table in self.any_of):
-            reasons = [trace.absent[table].reason for table in self.any_of]
-            return NotMeasured("; ".join(reasons))
-        sheet = self.make(trace)
-        if not sheet.rows and not self.may_be_empty:
-            return NotMeasured(f"the profile holds no rows for {self.name}")
-        return sheet
+            return NotMeasured("; ".join(trace.absent[table].reason for table in self.any_of))
+        if Table.CALLS in self.needs and not len(calls.cuda_calls(trace)):
+            return NotMeasured("no CUDA calls were recorded (looked for CUPTI_ACTIVITY_KIND_RUNTIME)")
+        return None
 
 
 _GPU = (Table.KERNELS, Table.COPIES)

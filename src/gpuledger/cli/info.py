@@ -7,19 +7,19 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.contents import contents
-from gpuledger.cli.output import output_from, output_options
+from gpuledger.cli.output import Output, output_options, profile_argument
 from gpuledger.cli.progress import progress
 from gpuledger.read import open_trace
 from gpuledger.render.info import info_csv, info_json, info_markdown, info_text
 
 
 @click.command()
-@click.argument("profile", type=click.Path(path_type=Path))
+@profile_argument
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also the profile's own tables, the command line, host and environment."
 )
 @output_options
-def info(profile: Path, verbose: bool, format_: str | None, path: Path | None, force: bool, quiet: bool) -> None:
+def info(profile: Path, verbose: bool, output: Output) -> None:
     """Say what is in PROFILE, what is missing, and what that means.
 
     Prints the tool and its version, GPUs, processes, the time span, the rows of every table, and the profile's
@@ -32,8 +32,7 @@ def info(profile: Path, verbose: bool, format_: str | None, path: Path | None, f
       gpuledger info run.sqlite --format=json | jq .tables
       gpuledger info run_pqtdir
     """
-    output = output_from(format_, path, force, quiet)
-    with progress(quiet=quiet) as tell:
+    with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, progress=tell)
     found = contents(trace)
     match output.format:

@@ -6,6 +6,7 @@ Results go to stdout or a file, everything else to stderr.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import sys
@@ -13,7 +14,6 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -21,8 +21,6 @@ from gpuledger.errors import OutputRefused
 
 FORMATS = ("text", "md", "csv", "json")
 _BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json"}
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,19 @@ class Output:
             click.echo(line, err=True)
 
 
-def output_options(command: _Command) -> _Command:
-    """--format, --output, --force and --quiet; `output_from` puts them together."""
+def output_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """--format, --output, --force and --quiet, handed to the verb as one `output`."""
+
+    @functools.wraps(verb)
+    def with_output(
+        *arguments: object, format_: str | None, path: Path | None, force: bool, quiet: bool, **options: object
+    ) -> None:
+        if path is not None and path.exists() and not force:
+            raise _exists(path)
+        chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
+        verb(*arguments, output=Output(chosen, path, force, quiet), **options)
+
+    file = click.Path(path_type=Path, dir_okay=False)
     options = (
         click.option(
             "--format",
@@ -62,26 +71,22 @@ def output_options(command: _Command) -> _Command:
             type=click.Choice(FORMATS),
             help="How to print. Default: by the ending of --output, else text.",
         ),
-        click.option(
-            "-o",
-            "--output",
-            "path",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Write to this file instead of stdout.",
-        ),
+        click.option("-o", "--output", "path", type=file, help="Write to this file instead of stdout."),
         click.option("--force", is_flag=True, help="Overwrite the output file if it is there."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the result and errors."),
     )
     for option in reversed(options):
-        command = option(command)
-    return command
+        with_output = option(with_output)
+    return with_output
 
 
-def output_from(format_: str | None, path: Path | None, force: bool, quiet: bool) -> Output:
-    """The options put together. Refuses early what could not be written later."""
-    if path is not None and path.exists() and not force:
-        raise OutputRefused(f"{path}: exists already", hint="--force overwrites it")
-    return Output(format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text"), path, force, quiet)
+def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
+    """PROFILE: whatever `open_trace` takes."""
+    return click.argument("profile", type=click.Path(path_type=Path))(verb)
+
+
+def _exists(path: Path) -> OutputRefused:
+    return OutputRefused(f"{path}: exists already", hint="--force overwrites it")
 
 
 def _replace(path: Path, text: str, *, force: bool) -> None:
@@ -101,7 +106,7 @@ def _replace(path: Path, text: str, *, force: bool) -> None:
             with contextlib.suppress(FileNotFoundError):
                 beside.unlink()
     except FileExistsError:
-        raise OutputRefused(f"{path}: exists already", hint="--force overwrites it") from None
+        raise _exists(path) from None
     except OSError as error:
         raise OutputRefused(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.stats import DEFAULT_REPORTS, REPORTS, Report, columns_for, report_named
-from gpuledger.cli.output import output_from, output_options
+from gpuledger.cli.output import Output, output_options, profile_argument
 from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.health import NotMeasured
@@ -32,7 +32,7 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
 
 
 @click.command()
-@click.argument("profile", type=click.Path(path_type=Path))
+@profile_argument
 @click.option(
     "-r",
     "--report",
@@ -43,9 +43,7 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     help=f"NVIDIA's name of a table; several with commas. Default: {','.join(DEFAULT_REPORTS)}.",
 )
 @output_options
-def stats(
-    profile: Path, reports: tuple[Report, ...], format_: str | None, path: Path | None, force: bool, quiet: bool
-) -> None:
+def stats(profile: Path, reports: tuple[Report, ...], output: Output) -> None:
     """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
 
     The CSV equals what `nsys stats --format csv` of nsys 2025.3 prints: header, rows, order and digits. Times are
@@ -74,8 +72,7 @@ def stats(
       gpuledger stats run.sqlite --report=nvtx_kern_sum --format=csv
       gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
     """
-    output = output_from(format_, path, force, quiet)
-    with progress(quiet=quiet) as tell:
+    with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, only=columns_for(reports), progress=tell)
     named: list[Named] = [(report.name, report.of(trace)) for report in reports]
     if all(isinstance(sheet, NotMeasured) for _, sheet in named):

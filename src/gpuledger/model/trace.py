@@ -19,6 +19,9 @@ def os_pid(pid: int) -> int:
     return pid if pid < 0 else pid & (1 << PID_BITS) - 1
 
 
+_NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS)
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One physical GPU, as far as the profile describes it. None: not recorded."""
@@ -109,8 +112,11 @@ class Trace:
 
     @property
     def span(self) -> Span | NotMeasured:
-        """From the first to the last recorded time in any table; allocations from before the capture left out."""
-        timed = [rows for table, rows in self.tables.items() if len(rows) and table is not Table.ALLOCS]
+        """From the first to the last time that the program did anything.
+
+        Allocations are left out, as nsys lists those from before the capture too, and so is what the profiler did.
+        """
+        timed = [rows for table, rows in self.tables.items() if len(rows) and table not in _NOT_THE_PROGRAM]
         if not timed:
             return NotMeasured("no event was recorded")
         return Span(
