@@ -110,8 +110,12 @@ def test_a_parent_is_the_shortest_other_record_that_encloses(rows: list[tuple[in
         ]
         if not enclosing:
             assert found[at] == -1
+            continue
+        length, first = min(enclosing)
+        if length == end - start:
+            assert found[at] == max(other for _, other in enclosing if rows[other] == rows[at])
         else:
-            assert found[at] in [other for length, other in enclosing if length == min(enclosing)[0]]
+            assert found[at] == max(other for _, other in enclosing if rows[other] == rows[first])
 
 
 @given(records)
@@ -121,12 +125,26 @@ def test_parents_form_a_forest(rows: list[tuple[int, int, int]]) -> None:
     assert all((parent[at] < 0) == (depth == 0) for at, depth in enumerate(depths(parent).tolist()))
 
 
-def test_neatly_nested_records_need_no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neatly_nested_records_need_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     import gpuledger.model.spans as module
 
-    monkeypatch.setattr(module, "_parents_by_sweep", lambda *_: pytest.fail("swept"))
+    monkeypatch.setattr(module, "_parents_one_by_one", lambda *_: pytest.fail("went one by one"))
     rows = [(0, 100, 0), (0, 50, 0), (10, 20, 0), (50, 100, 0), (20, 30, 0), (0, 90, 1), (5, 6, 1)]
     assert parents(*columns(rows)).tolist() == [-1, 0, 1, 0, 1, -1, 5]
+
+
+@pytest.mark.parametrize("last_is_empty", [False, True])
+def test_a_hundred_thousand_ranges_left_open_are_no_burden(last_is_empty: bool) -> None:
+    count = 100_000
+    start = np.arange(count)
+    end = np.full(count, count - last_is_empty)
+    assert depths(parents(start, end, np.zeros(count, np.int64))).tolist() == list(range(count))
+
+
+def test_thousands_of_overlapping_ranges_are_no_burden() -> None:
+    count = 50_000
+    start = np.arange(count)
+    assert (parents(start, start + 5000, np.zeros(count, np.int64)) == -1).all()
 
 
 @given(records, records)

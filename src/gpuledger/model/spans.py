@@ -101,77 +101,98 @@ def pairs_inside(
 def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
     """For each record the shortest other one of its group that encloses it, bounds included; -1 where none does.
 
-    Records with the same bounds nest in their order: the first encloses the second. So the result is a forest.
+    Of several equally short ones it is the first record. Records with the same bounds nest in their order, the first
+    outermost, and the innermost of them holds what they enclose. So the result is a forest.
     """
-    order = np.lexsort((np.arange(len(start_ns)), -end_ns, start_ns, group))
+    order = np.lexsort((-end_ns, start_ns, group))
+    ordered = group[order]
+    nested = _parents_if_nested(start_ns[order], end_ns[order], ordered)
     parent = np.full(len(order), -1, np.intp)
-    nested = _parents_if_nested(start_ns[order], end_ns[order], group[order])
-    messy = group[order][nested == _NOT_NESTED]
-    tidy = nested >= 0
-    parent[order[tidy]] = order[nested[tidy]]
-    for each in np.unique(messy):
-        members = order[group[order] == each]
-        parent[members] = _parents_by_sweep(members, start_ns, end_ns)
+    inside, messy = nested >= 0, nested == _NOT_NESTED
+    parent[order[inside]] = order[nested[inside]]
+    for each in np.unique(ordered[messy]).tolist():
+        members = order[np.searchsorted(ordered, each, side="left") : np.searchsorted(ordered, each, side="right")]
+        parent[members] = _parents_one_by_one(members, start_ns[members].tolist(), end_ns[members].tolist())
     return parent
 
 
 def depths(parent: NDArray[np.signedinteger]) -> Ints:
     """How many ancestors each record of a forest has."""
-    depth = np.zeros(len(parent), np.int64)
-    ancestor = parent.copy()
-    while len(rising := np.flatnonzero(ancestor >= 0)):
-        depth[rising] += 1
-        ancestor[rising] = parent[ancestor[rising]]
-    return depth
+    ancestor = np.append(parent, -1)  # -1 is its own ancestor, at the end
+    depth = (ancestor >= 0).astype(np.int64)
+    while (ancestor >= 0).any():  # each round doubles how far up `ancestor` points
+        depth = depth + depth[ancestor]
+        ancestor = ancestor[ancestor]
+    return depth[:-1]
 
 
 _NOT_NESTED = -2
 
 
 def _parents_if_nested(start: Ints, end: Ints, group: Ints) -> Positions:
-    """Parents of records sorted by (group, start, -end), as positions; _NOT_NESTED throughout a group in which some
-    records overlap without nesting, or are empty (an empty record may touch two others: the sweep decides)."""
-    count = len(start)
-    position = np.arange(count)
+    """Parents of records sorted by (group, start, -end), as positions, where all records of a group nest.
+
+    _NOT_NESTED throughout a group in which some overlap without nesting, or are empty: those may touch two others.
+    """
+    position = np.arange(len(start))
     by_end = np.lexsort((end, group))
-    closed = search(group[by_end], end[by_end], group, start, side="right")
-    depth = position - closed
-    parent = np.full(count, -1, np.intp)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        above = position[depth == level - 1]
-        here = position[depth == level]
-        if not len(above):
-            parent[here] = here  # nothing one level up: not nested; caught below, as a record cannot enclose itself
-            continue
-        parent[here] = above[np.searchsorted(above, here) - 1]
+    closed_before = search(group[by_end], end[by_end], group, start, side="right")
+    depth = position - closed_before
+    # the parent is the last record before this one that is one level up
+    by_depth = np.lexsort((position, depth))
+    above = search(depth[by_depth], by_depth, depth - 1, position, side="left") - 1
+    parent = np.where(depth > 0, by_depth[above], -1)
     child = parent >= 0
     up = parent[child]
-    bad = np.zeros(count, bool)
-    bad[child] = (group[up] != group[child]) | (end[child] > end[up]) | (up >= position[child])
-    bad |= (start == end) | (depth < 0)
+    bad = (start >= end) | (depth < 0)
+    bad[child] |= (depth[up] != depth[child] - 1) | (group[up] != group[child]) | (end[child] > end[up])
     parent[np.isin(group, np.unique(group[bad]))] = _NOT_NESTED
     return parent
 
 
-def _parents_by_sweep(members: Positions, start_ns: Ints, end_ns: Ints) -> Positions:
-    """Parents of one group's records, given sorted by (start, -end), by keeping the list of those still open."""
-    parent = np.full(len(members), -1, np.intp)
-    open_records: list[tuple[int, int, int]] = []  # (end, start, record)
-    for position, record in enumerate(members.tolist()):
-        start, end = int(start_ns[record]), int(end_ns[record])
-        open_records = [each for each in open_records if each[0] >= start]
-        enclosing = [each for each in open_records if each[0] >= end]
-        if enclosing:
-            # the shortest; among equals with the same bounds the last one (the innermost), else the first record
-            shortest = min(each[0] - each[1] for each in enclosing)
-            tied = [each for each in enclosing if each[0] - each[1] == shortest]
-            same = [each for each in tied if (each[1], each[0]) == (start, end)]
-            parent[position] = max(each[2] for each in same) if same else _first_or_innermost(tied)
-        open_records.append((end, start, record))
-    return parent
+def _parents_one_by_one(members: Positions, starts: list[int], ends: list[int]) -> list[int]:
+    """Parents of one group's records, given sorted by (start, -end), whatever their bounds.
+
+    Records are entered in that order, so that those already there begin no later. Of them, the shortest that ends no
+    earlier is looked up in a tree of minima over the ends.
+    """
+    families: dict[tuple[int, int], list[int]] = {}
+    for record, start, end in zip(members.tolist(), starts, ends, strict=True):
+        families.setdefault((start, end), []).append(record)
+    ranks = {end: rank for rank, end in enumerate(sorted(set(ends), reverse=True), 1)}
+    shortest = _Minima(len(ranks))
+    parent: dict[int, int] = {}
+    for (start, end), twins in families.items():
+        outer = shortest.up_to(ranks[end])
+        above = -1 if outer is None else families[outer[2]][-1]
+        for record in sorted(twins):
+            parent[record] = above
+            above = record
+        twins.sort()
+        shortest.enter(ranks[end], (end - start, twins[0], (start, end)))
+    return [parent[record] for record in members.tolist()]
 
 
-def _first_or_innermost(tied: list[tuple[int, int, int]]) -> int:
-    """Of equally short enclosing records: the first one's innermost twin, so that twins form a chain."""
-    end, start, _ = min(tied, key=lambda each: each[2])
-    return max(each[2] for each in tied if (each[0], each[1]) == (end, start))
+_Entry = tuple[int, int, tuple[int, int]]
+
+
+class _Minima:
+    """The least entry among the first so many places, in a Fenwick tree."""
+
+    def __init__(self, places: int) -> None:
+        self._least: list[_Entry | None] = [None] * (places + 1)
+
+    def enter(self, place: int, entry: _Entry) -> None:
+        while place < len(self._least):
+            held = self._least[place]
+            self._least[place] = entry if held is None else min(held, entry)
+            place += place & -place
+
+    def up_to(self, place: int) -> _Entry | None:
+        least = None
+        while place > 0:
+            held = self._least[place]
+            if held is not None and (least is None or held < least):
+                least = held
+            place -= place & -place
+        return least

@@ -162,9 +162,16 @@ def _uri(source: Source, stack: contextlib.ExitStack) -> str:
     log = path.with_name(path.name + "-wal")
     if not log.exists() or log.stat().st_size == 0:
         return f"{path.as_uri()}?mode=ro&immutable=1"
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-")))
-    for each in (path, log):
-        shutil.copyfile(each, folder / each.name)
+    try:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-")))
+        for each in (path, log):
+            shutil.copyfile(each, folder / each.name)
+    except OSError as error:
+        raise UnreadableProfile(
+            f"{source.name}: has a write-ahead log, and cannot be copied to a temporary folder to be read with it",
+            found=(error.strerror or str(error)).lower(),
+            hint="close the program that writes it, or free some space",
+        ) from None
     return f"{(folder / path.name).as_uri()}?mode=ro"
 
 
