@@ -20,17 +20,17 @@ from gpuledger.model.trace import Gpu, Origin, Process, Trace
 _LINE = re.compile(r"s(?P<stream>\d+): (?P<start>-?\d+)-(?P<end>-?\d+)(?: (?P<name>.+))?")
 
 
-def table(kind: Table, strings: Strings, count: int, **columns: Any) -> Rows:
+def table(which: Table, strings: Strings, count: int, **columns: Any) -> Rows:
     """A table of `count` rows; columns that are not given hold 0, or nothing where that makes more sense."""
     filled = {}
-    for column in kind.schema.columns:
+    for column in which.schema.columns:
         shape = (count, 3) if column.kind is Kind.TRIPLE else (count,)
         blank = NOT_RECORDED if column.kind is Kind.TEXT or column.name in ("end_tid", "parent") else 0
         given = columns.get(column.name, np.full(shape, blank))
         if column.kind is Kind.TEXT and len(given) and isinstance(given[0], str):
             given = [strings.code(text) for text in given]
         filled[column.name] = np.asarray(given, column.kind.dtype).reshape(shape)
-    return Rows(kind.schema, filled, strings)
+    return Rows(which.schema, filled, strings)
 
 
 def trace(*kernels: str) -> Trace:

@@ -23,8 +23,11 @@ MAY_IMPORT = {
     "capture": {"errors"},
     "read": {"errors", "limits", "units", "model", "capture"},
     "analyse": {"errors", "units", "model"},
-    "render": {"units", "model", "analyse"},
-    "cli": {"errors", "limits", "units", "model", "capture", "read", "analyse", "render"},
+    "findings": {"units", "model", "analyse"},
+    "report": {"errors", "model", "analyse", "findings"},
+    "render": {"units", "model", "analyse", "findings", "report"},
+    "workloads": {"capture"},
+    "cli": {"errors", "limits", "units", "model", "capture", "read", "analyse", "findings", "report", "render"},
 }
 """What each part may import besides itself. `capture` hands over paths, so only `read` knows it, for .nsys-rep."""
 

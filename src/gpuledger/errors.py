@@ -35,5 +35,9 @@ class OutputRefused(GpuledgerError):
     """The result cannot be written where it was asked for."""
 
 
+class BooksDoNotBalance(GpuledgerError):
+    """Our own arithmetic is wrong: lines that must sum to a whole do not. A bug, never the user's fault."""
+
+
 class ToolFailed(GpuledgerError):
     """A program that we started did not do its work."""

@@ -41,6 +41,16 @@ def launches(work: Rows, calls: Rows) -> tuple[Positions, Positions]:
     return known[at], call
 
 
+def launching_call(pid: Ints, correlation: Ints, calls: Rows) -> Positions:
+    """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
+    found = np.full(len(pid), -1, np.intp)
+    known = np.flatnonzero((correlation != NOT_RECORDED) & (pid != NOT_RECORDED))
+    at, call = join(pid[known], correlation[known], calls["pid"], calls["correlation"])
+    latest_first = np.lexsort((-calls["start_ns"][call],))
+    found[known[at[latest_first]]] = call[latest_first]  # the earliest, written last, stands
+    return found
+
+
 def cuda_kern_exec_sum(trace: Trace) -> Sheet:
     """From launch call to kernel end: T the whole, A the call, Q the wait in the queue, K the kernel.
 

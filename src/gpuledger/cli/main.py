@@ -12,8 +12,11 @@ import click
 from gpuledger.errors import GpuledgerError
 
 VERBS = {
+    "report": "Say where the time in PROFILE went, and what to do about it.",
     "info": "Say what is in PROFILE, what is missing, and what that means.",
     "stats": "Print NVIDIA's summary tables of PROFILE, to the nanosecond.",
+    "gaps": "Say why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.",
+    "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -83,6 +84,27 @@ def output_options(verb: Callable[..., None]) -> Callable[..., None]:
 def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
     """PROFILE: whatever `open_trace` takes."""
     return click.argument("profile", type=click.Path(path_type=Path))(verb)
+
+
+def step_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """--step-range and --step-kernel, handed to the verb as one `wanted`."""
+
+    @functools.wraps(verb)
+    def with_steps(*arguments: object, step_range: str | None, step_kernel: str | None, **options: object) -> None:
+        from gpuledger.analyse.steps import Wanted
+
+        for option, pattern in (("--step-range", step_range), ("--step-kernel", step_kernel)):
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise click.BadParameter(f"{pattern!r} is no regular expression: {error}", param_hint=option) from None
+        verb(*arguments, wanted=Wanted(step_range, step_kernel), **options)
+
+    help_range = "Steps are the NVTX ranges whose name matches, e.g. decode. Default: found by themselves."
+    with_steps = click.option(
+        "--step-kernel", metavar="REGEX", help="A step ends with each kernel whose name matches."
+    )(with_steps)
+    return click.option("--step-range", metavar="REGEX", help=help_range)(with_steps)
 
 
 def _exists(path: Path) -> OutputRefused:

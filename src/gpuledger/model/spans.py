@@ -84,6 +84,53 @@ def intersection(a: Spans, b: Spans) -> Spans:
     return union(np.maximum(a.start_ns[outer], b.start_ns[inner]), np.minimum(a.end_ns[outer], b.end_ns[inner]))
 
 
+def difference(a: Spans, b: Spans) -> Spans:
+    """The instants of `a` that are not in `b`."""
+    if not len(a):
+        return a
+    return intersection(a, complement(b, Span(int(a.start_ns[0]), int(a.end_ns[-1]))))
+
+
+def covered(spans: Spans, start_ns: Ints, end_ns: Ints) -> Ints:
+    """For each window [start, end) how many nanoseconds of it the spans cover."""
+    before = np.append(0, np.cumsum(spans.end_ns - spans.start_ns))
+
+    def up_to(instant: Ints) -> Ints:
+        begun = np.searchsorted(spans.start_ns, instant, side="right")
+        overshoot = np.append(0, spans.end_ns)[begun] - instant
+        amount: Ints = before[begun] - np.where(begun > 0, np.maximum(overshoot, 0), 0)
+        return amount
+
+    return np.where(end_ns > start_ns, up_to(end_ns) - up_to(start_ns), 0)
+
+
+def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
+    """The part of each record that belongs to it alone, when an instant belongs to the first record that covers it.
+
+    Records come in order of their start. The parts are disjoint and together cover what the records cover; a record
+    that owns nothing has an empty part.
+    """
+    if not len(start_ns):
+        return start_ns, end_ns
+    reach = np.append(start_ns[0], np.maximum.accumulate(end_ns)[:-1])
+    own_start = np.maximum(start_ns, reach)
+    return own_start, np.maximum(own_start, end_ns)
+
+
+def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positions]:
+    """Each span cut at the sorted instants that lie inside it: starts and ends of the pieces, and whose each one is."""
+    first = np.searchsorted(cuts, start_ns, side="right")
+    last = np.searchsorted(cuts, end_ns, side="left")
+    owner, cut = expand(first, last)
+    whose = np.concatenate((np.arange(len(start_ns)), owner))
+    begin = np.concatenate((start_ns, cuts[cut]))
+    order = np.lexsort((begin, whose))
+    begin, whose = begin[order], whose[order]
+    last_piece = np.append(whose[1:] != whose[:-1], True)[: len(whose)]
+    end = np.where(last_piece, end_ns[whose], np.append(begin[1:], 0)[: len(whose)])
+    return begin, end, whose
+
+
 def pairs_inside(
     outer_start: Ints, outer_end: Ints, outer_group: Ints, inner_start: Ints, inner_end: Ints, inner_group: Ints
 ) -> tuple[Positions, Positions]:

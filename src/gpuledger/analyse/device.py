@@ -1,0 +1,119 @@
+"""One device's figures per step: the ledger, the triggers, and how much the host does itself. The findings' input.
+
+With steps, figures are those of the steady ones together, so that lines still sum. Without, the window is one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.activity import Activities
+from gpuledger.analyse.gaps import CAUSES
+from gpuledger.analyse.host import Host
+from gpuledger.analyse.ledger import Ledger, ledger
+from gpuledger.analyse.steps import Steps, Wanted, steps
+from gpuledger.model.spans import Span, covered
+from gpuledger.model.trace import Trace
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU's books, steps and triggers."""
+
+    found: Activities
+    host: Host
+    ledger: Ledger
+    steps: Steps | None
+
+    @property
+    def gpu(self) -> int:
+        return self.ledger.gpu
+
+    @cached_property
+    def steady(self) -> Span:
+        """The stretch that counts: the steps without warm-up, or the whole window."""
+        if self.steps is None:
+            return self.ledger.window
+        edges = self.steps.edges_ns
+        return Span(int(edges[self.steps.warm_up]), int(edges[-1]))
+
+    @property
+    def step_count(self) -> int:
+        return 1 if self.steps is None else len(self.steps) - self.steps.warm_up
+
+    @cached_property
+    def line_ns(self) -> dict[str, int]:
+        """Time of each line in the steady stretch; sums to it."""
+        start = self.ledger.tiles_ns[:-1]
+        inside = (start >= self.steady.start_ns) & (start < self.steady.end_ns)
+        sums = self.ledger.books[inside].sum(axis=0).tolist()
+        return {line: amount for line, amount in zip(self.ledger.lines, sums, strict=True) if amount}
+
+    @property
+    def steady_ns(self) -> int:
+        return self.steady.end_ns - self.steady.start_ns
+
+    @cached_property
+    def steady_gaps(self) -> NDArray[np.bool_]:
+        """Which gaps begin in the steady stretch."""
+        start = self.ledger.gaps.start_ns
+        return (start >= self.steady.start_ns) & (start < self.steady.end_ns)
+
+    @cached_property
+    def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """For each (trigger, draining call) the time and number of its gaps in the steady stretch, longest first."""
+        gaps = self.ledger.gaps
+        sums: dict[tuple[str, str], tuple[int, int]] = {}
+        for at in np.flatnonzero(self.steady_gaps).tolist():
+            key = (gaps.trigger[at], gaps.drained_by[at])
+            time, count = sums.get(key, (0, 0))
+            sums[key] = (time + int(gaps.length_ns[at]), count + 1)
+        return dict(sorted(sums.items(), key=lambda each: (-each[1][0], each[0])))
+
+    @cached_property
+    def device_floor_ns(self) -> int:
+        """The least that the steady stretch could take with an ideal host: busy, turnaround and time inside graphs."""
+        kept = ("compute", "comm", "copy", "idle.turnaround", "idle.graph")
+        return sum(amount for line, amount in self.line_ns.items() if line.startswith(kept))
+
+    @cached_property
+    def host_floor_ns(self) -> int:
+        """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
+        if not len(self.host.calls):
+            return 0
+        calls = self.host.calls
+        inside = (calls["start_ns"] >= self.steady.start_ns) & (calls["start_ns"] < self.steady.end_ns)
+        threads = self.host.thread_of_call[inside]
+        if not len(threads):
+            return 0
+        numbers, counts = np.unique(threads, return_counts=True)
+        labelled = self.host.thread(int(numbers[counts.argmax()])).labelled
+        blocked = int(covered(labelled["sync"], np.array([self.steady.start_ns]), np.array([self.steady.end_ns]))[0])
+        return self.steady_ns - blocked
+
+    def gaps_of(self, trigger: str) -> NDArray[np.intp]:
+        """Positions of the steady gaps with this trigger."""
+        return np.flatnonzero(self.steady_gaps & (np.array(self.ledger.gaps.trigger, dtype=object) == trigger))
+
+    def causes_of(self, trigger: str) -> dict[str, int]:
+        """The time of the steady gaps with this trigger, by cause."""
+        sums = self.ledger.gaps.causes_ns[self.gaps_of(trigger)].sum(axis=0).tolist()
+        return {cause: amount for cause, amount in zip(CAUSES, sums, strict=True) if amount}
+
+
+def devices(trace: Trace, found: Activities, window: Span, wanted: Wanted) -> tuple[Device, ...]:
+    """Every GPU that did anything in the window."""
+    host = Host(trace)
+    made = []
+    for gpu in np.unique(found.gpu).tolist():
+        cut = steps(trace, found, host, gpu, wanted)
+        if cut is not None:
+            # a step's first launch may lie before the window, which begins with the launch of the first activity
+            cut = replace(cut, edges_ns=np.unique(np.clip(cut.edges_ns, window.start_ns, window.end_ns)))
+        edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
+        made.append(Device(found, host, ledger(found, host, gpu, window, edges), cut))
+    return tuple(made)

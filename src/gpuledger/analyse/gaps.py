@@ -1,0 +1,309 @@
+"""Why a GPU was idle: gaps in, causes out, and for each gap what set it off.
+
+A gap is a stretch of the window in which nothing ran on the device. Its time is booked to causes, clipped to the gap,
+and they sum to it. Time says where the host was; the trigger says what to fix.
+
+Let A be the activity that ends the gap and L its launch call. If L had returned when the gap began, the device itself
+is the reason (`graph`, `context_switch`, `turnaround`, `device_wait`). If not, the host was late: after L
+`launch_latency`, inside it `launch` or `load`, before it whatever L's thread was doing (see `host`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.activity import Activities
+from gpuledger.analyse.busy import Busy
+from gpuledger.analyse.calls import shortened
+from gpuledger.analyse.host import Host
+from gpuledger.analyse.launches import launching_call
+from gpuledger.errors import BooksDoNotBalance
+from gpuledger.model.keys import Positions, group
+from gpuledger.model.spans import Ints, cut_at
+
+LAUNCH_LATENCY_NS: Final = 10_000
+"""From a launch call's return to the kernel's start, and from one kernel to the next queued one: longer is a wait."""
+
+SLOW_FIRST_LAUNCH: Final = 20
+"""A kernel's first launch that takes this many times the median of its API loads code: lazy loading shows only so."""
+
+CAUSES: Final = (
+    "sync",
+    "host_code",
+    "dispatch",
+    "launch",
+    "launch_latency",
+    "load",
+    "alloc",
+    "copy_call",
+    "call",
+    "os",
+    "wait_thread",
+    "profiler",
+    "turnaround",
+    "device_wait",
+    "context_switch",
+    "graph",
+    "unattributed",
+    "tail",
+)
+_AT: Final = {cause: at for at, cause in enumerate(CAUSES)}
+
+_LARGEST_WINS: Final = ("alloc", "os", "wait_thread", "profiler")
+_BEHIND: Final = ("dispatch", "launch", "call", "launch_latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The gaps of one GPU, in order of time. Columns of equal length; -1 where there is none."""
+
+    start_ns: Ints
+    end_ns: Ints
+    causes_ns: NDArray[np.int64]
+    """One row per gap, one column per cause."""
+    before: Ints
+    """Position of the activity that ended last before the gap."""
+    after: Ints
+    """Position of the activity that ends the gap."""
+    call: Ints
+    """Position of its launch call among the CUDA calls."""
+    trigger: tuple[str, ...]
+    """What set each gap off: a cause, `behind`, or `drained`."""
+    drained_by: tuple[str, ...]
+    """The blocking call that let the queue run dry; empty where the trigger is another."""
+    pieces: Pieces
+    """The same time, cut at instants that somebody asked for."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def length_ns(self) -> Ints:
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Gaps cut into pieces. Columns of equal length."""
+
+    start_ns: Ints
+    gap: Positions
+    """Which gap each belongs to."""
+    causes_ns: NDArray[np.int64]
+
+
+def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
+    """The gaps of one GPU with their causes, also cut at the instants `cuts`."""
+    start, end = work.idle.start_ns, work.idle.end_ns
+    here = found.on(work.gpu)
+    after = _starting_at(found, here, end)
+    before = _ending_last(found, here, start)
+    call = np.full(len(start), -1, np.intp)
+    followed = after >= 0
+    call[followed] = launching_call(found.pid[after[followed]], found.correlation[after[followed]], host.calls)
+    booking = _Booking(found, host, start, end, before, after, call)
+    piece_start, piece_end, gap = cut_at(start, end, cuts)
+    by_piece = booking.causes(piece_start, piece_end, gap)
+    causes = np.zeros((len(start), len(CAUSES)), np.int64)
+    np.add.at(causes, gap, by_piece)
+    if not np.array_equal(causes.sum(axis=1), end - start):
+        raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")
+    trigger, drained_by = booking.triggers(causes)
+    pieces = Pieces(piece_start, gap, by_piece)
+    return Gaps(start, end, causes, before, after, call, trigger, drained_by, pieces)
+
+
+def _starting_at(found: Activities, here: NDArray[np.intp], end: Ints) -> Ints:
+    """The first activity that starts when a gap ends; -1 for the gap at the window's end."""
+    at = np.searchsorted(found.start_ns[here], end, side="left")
+    inside = np.minimum(at, len(here) - 1)
+    return np.where((at < len(here)) & (found.start_ns[here][inside] == end), here[inside], -1)
+
+
+def _ending_last(found: Activities, here: NDArray[np.intp], start: Ints) -> Ints:
+    """An activity that ended when a gap began; -1 for the gap at the window's start."""
+    by_end = here[np.argsort(found.end_ns[here], kind="stable")]
+    at = np.searchsorted(found.end_ns[by_end], start, side="right") - 1
+    return np.where(at >= 0, by_end[np.maximum(at, 0)], -1)
+
+
+class _Booking:
+    """Books time to causes. What a gap's time is due to is decided for the whole gap, then booked piece by piece."""
+
+    def __init__(
+        self, found: Activities, host: Host, start: Ints, end: Ints, before: Ints, after: Ints, call: Ints
+    ) -> None:
+        self.found, self.host = found, host
+        self.start, self.end, self.before, self.after, self.call = start, end, before, after, call
+        self.whole = np.full(len(start), -1, np.intp)
+        self._decide()
+
+    def _decide(self) -> None:
+        """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
+        has_call = self.call >= 0
+        self._to(self.after < 0, "tail")
+        early = ~has_call & (self.whole < 0) & self._launched_before_capture()
+        self._to(~has_call & ~early, "unattributed")
+        self._to(self._inside_graph(), "graph")
+        returned = np.append(self.host.calls["end_ns"], 0)[self.call]
+        ahead = early | (has_call & (returned <= self.start))
+        self._to(ahead & self._other_process(), "context_switch")
+        self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), "turnaround")
+        self._to(ahead, "device_wait")
+
+    def _to(self, mask: NDArray[np.bool_], cause: str) -> None:
+        self.whole[mask & (self.whole < 0)] = _AT[cause]
+
+    def causes(self, start: Ints, end: Ints, gap: Positions) -> NDArray[np.int64]:
+        """Book pieces [start, end) of gaps."""
+        books = np.zeros((len(start), len(CAUSES)), np.int64)
+        cause = self.whole[gap]
+        booked = np.flatnonzero(cause >= 0)
+        books[booked, cause[booked]] = (end - start)[booked]
+        self._host_was_late(books, np.flatnonzero(cause < 0), start, end, gap)
+        return books
+
+    def _launched_before_capture(self) -> NDArray[np.bool_]:
+        """The activity's id is lower than any that its process recorded a call for."""
+        calls = self.host.calls
+        known = calls["correlation"] >= 0
+        processes, number = group(calls["pid"][known])
+        lowest = np.full(len(processes), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, number, calls["correlation"][known])
+        first = dict(zip(calls["pid"][known][processes].tolist(), lowest.tolist(), strict=True))
+        pid, correlation = self._of_next(self.found.pid), self._of_next(self.found.correlation)
+        limit = np.array([first.get(each, -1) for each in pid.tolist()], np.int64).reshape(-1)
+        return (correlation >= 0) & (correlation < limit)
+
+    def _of_next(self, column: Ints) -> Ints:
+        return np.where(self.after >= 0, column[np.maximum(self.after, 0)], -1)
+
+    def _inside_graph(self) -> NDArray[np.bool_]:
+        """The activity is a node of a graph of which another node had begun before the gap."""
+        nodes = np.flatnonzero((self.found.graph_node >= 0) & (self.found.correlation >= 0))
+        if not len(nodes):
+            return np.zeros(len(self.start), np.bool_)
+        _, number = group(self.found.pid[nodes], self.found.correlation[nodes])
+        began = np.full(int(number.max()) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(began, number, self.found.start_ns[nodes])
+        by_activity = np.full(len(self.found), np.iinfo(np.int64).max)
+        by_activity[nodes] = began[number]
+        began_of_next = np.append(by_activity, np.iinfo(np.int64).max)[self.after]
+        earlier: NDArray[np.bool_] = began_of_next < self.start
+        return earlier
+
+    def _other_process(self) -> NDArray[np.bool_]:
+        earlier = np.where(self.before >= 0, self.found.pid[np.maximum(self.before, 0)], -1)
+        other: NDArray[np.bool_] = (earlier >= 0) & (earlier != self._of_next(self.found.pid))
+        return other
+
+    def _host_was_late(self, books: NDArray[np.int64], late: Positions, start: Ints, end: Ints, gap: Positions) -> None:
+        """L had not returned when the gap began: split at L's start and end, and before L by what its thread did."""
+        if not len(late):
+            return
+        start, end, gap = start[late], end[late], gap[late]
+        call = self.call[gap]
+        launch_start, launch_end = self.host.calls["start_ns"][call], self.host.calls["end_ns"][call]
+        waits = self.end[gap] - launch_end > LAUNCH_LATENCY_NS
+        after = np.where(waits, _AT["device_wait"], _AT["launch_latency"])
+        np.add.at(books, (late, after), end - np.clip(launch_end, start, end))
+        inside = np.where(self._loads_code(gap), _AT["load"], _AT["launch"])
+        np.add.at(books, (late, inside), np.clip(launch_end, start, end) - np.clip(launch_start, start, end))
+        threads = self.host.thread_of_call[call]
+        for number in np.unique(threads).tolist():
+            mine = threads == number
+            before = np.clip(launch_start[mine], start[mine], end[mine])
+            for label, amount in self.host.thread(number).split(start[mine], before).items():
+                books[late[mine], _AT[label]] += amount
+
+    def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
+        """Whether L is its kernel's first launch in the process, and far slower than that API's usual call."""
+        calls = self.host.calls
+        slow = calls.duration_ns > SLOW_FIRST_LAUNCH * _median_by_name(calls.codes("name"), calls.duration_ns)
+        order = np.lexsort((self.found.start_ns, self.found.name, self.found.pid))
+        keys = np.stack((self.found.pid[order], self.found.name[order]))
+        leads = np.ones(len(order), np.bool_)
+        leads[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+        is_first = np.zeros(len(self.found), np.bool_)
+        is_first[order[leads]] = True
+        return slow[self.call[gap]] & is_first[self.after[gap]]
+
+    def triggers(self, causes: NDArray[np.int64]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What set each gap off, first match wins."""
+        length = self.end - self.start
+        largest = causes.argmax(axis=1) if len(causes) else np.empty(0, np.intp)
+        loading = (causes[:, _AT["load"]] > 0) & (2 * (causes[:, _AT["load"]] + causes[:, _AT["host_code"]]) > length)
+        behind = 2 * causes[:, [_AT[cause] for cause in _BEHIND]].sum(axis=1) > length
+        drained = self._drained_by()
+        found: list[str] = []
+        for at, each in enumerate(largest.tolist()):
+            if loading[at]:
+                found.append("load")
+            elif CAUSES[each] in _LARGEST_WINS:
+                found.append(CAUSES[each])
+            elif drained[at]:
+                found.append("drained")
+            elif behind[at]:
+                found.append("behind")
+            else:
+                found.append(CAUSES[each])
+        names = tuple(name if kind == "drained" else "" for name, kind in zip(drained, found, strict=True))
+        return tuple(found), names
+
+    def _drained_by(self) -> list[str]:
+        """L's thread's last blocking call before L, if it returned at or after the gap's beginning; '' if not."""
+        calls, names = self.host.calls, [""] * len(self.start)
+        blocking = self.host.blocking
+        by_thread = self.host.thread_of_call[blocking]
+        late = np.flatnonzero(self.whole < 0)
+        threads = self.host.thread_of_call[self.call[late]]
+        for number in np.unique(threads).tolist():
+            mine = late[threads == number]
+            waits = blocking[by_thread == number]
+            waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
+            ends = calls["end_ns"][waits]
+            last = np.searchsorted(ends, calls["start_ns"][self.call[mine]], side="right") - 1
+            for gap, at in zip(mine.tolist(), last.tolist(), strict=True):
+                if at >= 0 and ends[at] >= self.start[gap]:
+                    names[gap] = shortened(calls.strings.text(int(calls.codes("name")[waits[at]])) or "")
+        return names
+
+
+def _median_by_name(names: NDArray[np.int32], durations: Ints) -> NDArray[np.float64]:
+    """For each call the median duration of the calls of its name."""
+    order = np.lexsort((durations, names))
+    first = (
+        np.flatnonzero(np.append(True, names[order][1:] != names[order][:-1])) if len(order) else np.empty(0, np.intp)
+    )
+    count = np.diff(np.append(first, len(order)))
+    ordered = durations[order]
+    middle = (ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2
+    found = np.empty(len(order), np.float64)
+    found[order] = np.repeat(middle, count)
+    return found
+
+
+BUCKETS: Final = (
+    ("under 1 us", 1_000),
+    ("1-5 us", 5_000),
+    ("5-10 us", 10_000),
+    ("10-50 us", 50_000),
+    ("50-100 us", 100_000),
+    ("0.1-1 ms", 1_000_000),
+    ("over 1 ms", None),
+)
+"""Lengths of gaps, each bucket up to but not including its bound."""
+
+
+def histogram(found: Gaps) -> tuple[tuple[str, int, int], ...]:
+    """For each bucket its name, how many gaps fall into it, and their time."""
+    bounds = [bound for _, bound in BUCKETS if bound is not None]
+    bucket = np.searchsorted(bounds, found.length_ns, side="right")
+    counts = np.bincount(bucket, minlength=len(BUCKETS)).tolist()
+    times = np.zeros(len(BUCKETS), np.int64)
+    np.add.at(times, bucket, found.length_ns)
+    return tuple((name, counts[at], int(times[at])) for at, (name, _) in enumerate(BUCKETS))

@@ -1,0 +1,146 @@
+"""What a host thread was doing at each instant: calls in, one label per instant out.
+
+The outermost CUDA call wins; between CUDA calls, the profiler's own overhead, then operating-system calls. What is left
+is the program's own code: `dispatch` where the stretch between two CUDA calls is short, `host_code` where it is long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.calls import cuda_calls, of_layers, shortened
+from gpuledger.analyse.launches import launches
+from gpuledger.analyse.ranges import thread
+from gpuledger.model.spans import Ints, Span, Spans, complement, covered, difference, shares_in_order, union
+from gpuledger.model.tables import Rows, Table
+from gpuledger.model.trace import Trace
+
+DISPATCH_NS: Final = 100_000
+"""Up to here a stretch between two CUDA calls is the framework's path to the next call; beyond, it is host code."""
+
+CALL_KINDS: Final = (
+    ("sync", r"(Device|Stream|Event|Ctx|Context)Synchronize"),
+    ("launch", r"Launch(?!HostFunc)"),
+    (
+        "alloc",
+        r"(Malloc|MemAlloc|MemFree|MemPool|HostAlloc|HostRegister|HostUnregister|FreeHost|FreeAsync|MemCreate|MemMap)|^cudaFree",
+    ),
+    ("copy_call", r"Mem(cpy|set)"),
+    (
+        "load",
+        r"Module|Library|Link(Create|Add|Complete)|GraphInstantiate|GraphExecUpdate|SetAttribute|FuncGetAttributes",
+    ),
+)
+"""What kind a CUDA call is, by its name, first match wins; whatever matches nothing is a plain `call`."""
+
+WAITS_FOR_THREAD: Final = re.compile(
+    r"cond_(timed)?wait|sem_(timed)?wait|^poll|^ppoll|epoll|^select|futex|join|mutex_lock"
+)
+"""Operating-system calls in which a thread waits for another one."""
+
+_PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in CALL_KINDS)
+
+
+def call_kind(function: str) -> str:
+    """What kind of CUDA call a function is."""
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(function)), "call")
+
+
+@dataclass(frozen=True, slots=True)
+class HostThread:
+    """One thread's time by label, each a set of spans; they are disjoint. What lies outside all is `host_code`."""
+
+    labelled: Mapping[str, Spans]
+
+    def split(self, start_ns: Ints, end_ns: Ints) -> dict[str, Ints]:
+        """For each window, how much of it falls under each label; the labels sum to the window."""
+        amounts = {label: covered(spans, start_ns, end_ns) for label, spans in self.labelled.items()}
+        known = sum(amounts.values(), np.zeros(len(start_ns), np.int64))
+        length = np.maximum(end_ns - start_ns, 0)
+        amounts["host_code"] = length - known
+        return amounts
+
+
+class Host:
+    """The host side of a trace: threads on demand, and which calls block."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.calls: Final = cuda_calls(trace)
+        self.thread_of_call: Final = thread(self.calls)
+        self._threads: dict[int, HostThread] = {}
+
+    @cached_property
+    def kind_names(self) -> tuple[str, ...]:
+        return (*(kind for kind, _ in CALL_KINDS), "call")
+
+    @cached_property
+    def kinds(self) -> Ints:
+        """The kind of each CUDA call, as a position in `kind_names`; a copy call that waits for its copy is `sync`."""
+        by_code = np.zeros(len(self.calls.strings) + 1, np.int64)
+        for code in np.unique(self.calls.codes("name")).tolist():
+            by_code[code] = self.kind_names.index(call_kind(shortened(self.calls.strings.text(code) or "")))
+        kinds = by_code[self.calls.codes("name")]
+        kinds[self._blocking_copies] = self.kind_names.index("sync")
+        return kinds
+
+    @cached_property
+    def _blocking_copies(self) -> Ints:
+        """Copy calls that return at or after the end of their copy: by time, as a pageable async copy blocks too."""
+        copies = self._trace[Table.COPIES]
+        copy, call = launches(copies, self.calls)
+        return call[self.calls["end_ns"][call] >= copies["end_ns"][copy]]
+
+    @cached_property
+    def blocking(self) -> Ints:
+        """Positions of the calls in which the host waits for the device."""
+        return np.flatnonzero(self.kinds == self.kind_names.index("sync"))
+
+    def thread(self, number: int) -> HostThread:
+        """One thread, by `thread()`'s number."""
+        if number not in self._threads:
+            self._threads[number] = self._timeline(number)
+        return self._threads[number]
+
+    def _timeline(self, number: int) -> HostThread:
+        mine = np.flatnonzero(self.thread_of_call == number)
+        start, end = self.calls["start_ns"][mine], self.calls["end_ns"][mine]
+        order = np.lexsort((-end, start))
+        own_start, own_end = shares_in_order(start[order], end[order])  # the outermost call owns what it encloses
+        kinds = self.kinds[mine][order]
+        labelled = {
+            name: union(own_start[kinds == at], own_end[kinds == at]) for at, name in enumerate(self.kind_names)
+        }
+        in_calls = union(start, end)
+        if not len(in_calls):
+            return HostThread({})
+        between = complement(in_calls, Span(int(in_calls.start_ns[0]), int(in_calls.end_ns[-1])))
+        taken = in_calls
+        for label, spans in self._outside_calls(number):
+            labelled[label] = difference(spans, taken)
+            taken = union(np.append(taken.start_ns, spans.start_ns), np.append(taken.end_ns, spans.end_ns))
+        short = between.end_ns - between.start_ns < DISPATCH_NS
+        stretches = Spans(between.start_ns[short], between.end_ns[short])
+        labelled["dispatch"] = difference(stretches, taken)
+        return HostThread(labelled)
+
+    def _outside_calls(self, number: int) -> list[tuple[str, Spans]]:
+        """What counts only outside CUDA calls, first the most important."""
+        overheads = _of_thread(self._trace[Table.OVERHEADS], number)
+        system = _of_thread(of_layers(self._trace, "os"), number)
+        waiting = np.array([bool(WAITS_FOR_THREAD.search(name or "")) for name in system.texts("name")], np.bool_)
+        return [
+            ("profiler", union(overheads["start_ns"], overheads["end_ns"])),
+            ("wait_thread", union(system["start_ns"][waiting], system["end_ns"][waiting])),
+            ("os", union(system["start_ns"][~waiting], system["end_ns"][~waiting])),
+        ]
+
+
+def _of_thread(rows: Rows, number: int) -> Rows:
+    return rows.where(thread(rows) == number)

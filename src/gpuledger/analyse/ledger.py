@@ -1,0 +1,78 @@
+"""The books: every nanosecond of a device's window on exactly one line, for the whole window and for each step of it.
+
+Lines are `compute.FAMILY`, `comm`, `copy` and `idle.CAUSE`. They are disjoint and sum to the window, in integer
+nanoseconds; the program checks that on every run and stops if they do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.activity import Activities, State
+from gpuledger.analyse.busy import Busy, busy
+from gpuledger.analyse.gaps import CAUSES, Gaps, gaps
+from gpuledger.analyse.host import Host
+from gpuledger.errors import BooksDoNotBalance
+from gpuledger.model.spans import Ints, Span, covered, cut_at, shares_in_order
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One device's books. Tiles are consecutive parts of the window; `books` has a row per tile, a column per line."""
+
+    gpu: int
+    window: Span
+    lines: tuple[str, ...]
+    tiles_ns: Ints
+    """Where tiles begin and end: one more than there are tiles."""
+    books: NDArray[np.int64]
+    busy: Busy
+    gaps: Gaps
+
+    @property
+    def window_ns(self) -> int:
+        return self.window.end_ns - self.window.start_ns
+
+    def total(self) -> dict[str, int]:
+        """The whole window by line, lines without time left out."""
+        sums = self.books.sum(axis=0).tolist()
+        return {line: amount for line, amount in zip(self.lines, sums, strict=True) if amount}
+
+
+def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints) -> Ledger:
+    """Book one device's window, cut at the sorted instants `cuts`."""
+    inside = np.unique(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
+    tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
+    work = busy(found, gpu, window)
+    idle = gaps(found, host, work, inside)
+    compute = _compute(found, work, tiles)
+    exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)
+    causes = np.zeros((len(tiles) - 1, len(CAUSES)), np.int64)
+    np.add.at(causes, np.searchsorted(tiles, idle.pieces.start_ns, side="right") - 1, idle.pieces.causes_ns)
+    books = np.concatenate((compute, exposed, causes), axis=1)
+    lines = (*(f"compute.{name}" for name in found.families), "comm", "copy", *(f"idle.{cause}" for cause in CAUSES))
+    if not np.array_equal(books.sum(axis=1), np.diff(tiles)):
+        off = int(np.abs(books.sum(axis=1) - np.diff(tiles)).sum())
+        raise BooksDoNotBalance(
+            f"the ledger of GPU {gpu} is off by {off} ns",
+            found=f"{len(found)} activities, {len(idle)} gaps, {len(tiles) - 1} tiles",
+            hint="this is a bug in gpuledger; please report it with the output of `gpuledger info`",
+        )
+    return Ledger(gpu, window, lines, tiles, books, work, idle)
+
+
+def _compute(found: Activities, work: Busy, tiles: Ints) -> NDArray[np.int64]:
+    """Compute time by tile and family: an instant belongs to the kernel that started first."""
+    here = found.on(work.gpu)
+    here = here[found.state[here] == State.COMPUTE]
+    start = np.clip(found.start_ns[here], work.window.start_ns, work.window.end_ns)
+    end = np.clip(found.end_ns[here], work.window.start_ns, work.window.end_ns)
+    own_start, own_end = shares_in_order(start, end)
+    piece_start, piece_end, whose = cut_at(own_start, own_end, tiles[1:-1])
+    sums = np.zeros((len(tiles) - 1, len(found.families)), np.int64)
+    tile = np.clip(np.searchsorted(tiles, piece_start, side="right") - 1, 0, len(tiles) - 2)
+    np.add.at(sums, (tile, found.family[here][whose]), piece_end - piece_start)
+    return sums

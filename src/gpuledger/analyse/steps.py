@@ -1,0 +1,261 @@
+"""Steps: which launches belong together, and where that cuts the device's time.
+
+A range, a marker kernel or a graph launch only says which activities belong to step i. The step ends when the last of
+them ends, the next one begins there, and the first begins with its first launch call. So steps tile the device's time
+and their lengths sum to it. Host times of a range are never used as device times.
+
+A range counts what any thread of its process launches while it is open: autograd launches from threads of its own.
+Where several processes share a GPU, the steps are those of the process that launched the most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.activity import Activities
+from gpuledger.analyse.host import Host
+from gpuledger.analyse.launches import launching_call
+from gpuledger.analyse.ranges import spans_of_time
+from gpuledger.errors import NothingRecorded
+from gpuledger.model.keys import group
+from gpuledger.model.spans import Ints, pairs_inside
+from gpuledger.model.tables import Rows, Table
+from gpuledger.model.trace import Trace
+
+FEWEST: Final = 3
+"""Fewer repetitions than this are no steps."""
+
+COVERAGE: Final = 0.5
+"""The steps must hold this share of a device's activities to be found without being asked for."""
+
+WARM_UP_RATIO: Final = 1.25
+"""A leading step that takes this many times the median of the rest is warm-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of one GPU. `edges_ns` has one more entry than there are steps."""
+
+    gpu: int
+    source: str
+    """In words: what the steps were found by."""
+    edges_ns: Ints
+    warm_up: int
+    """How many leading steps are left out of the statistics."""
+
+    def __len__(self) -> int:
+        return len(self.edges_ns) - 1
+
+    @property
+    def length_ns(self) -> Ints:
+        return np.diff(self.edges_ns)
+
+    @property
+    def steady_ns(self) -> Ints:
+        """The lengths of the steps that count."""
+        return self.length_ns[self.warm_up :]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How the user wants steps to be found; both None: find out."""
+
+    range_pattern: str | None = None
+    kernel_pattern: str | None = None
+
+
+def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted) -> Steps | None:
+    """The steps of one GPU, from the first source that gives any; None if nothing repeats."""
+    here = found.on(gpu)
+    if wanted.range_pattern is not None:
+        member = _by_range(trace, found, host, here, re.compile(wanted.range_pattern))
+        if member is None:
+            raise _nothing_matches(wanted.range_pattern, "range", _range_names(trace))
+        return _tiled(found, host, here, gpu, f"ranges matching '{wanted.range_pattern}'", member)
+    if wanted.kernel_pattern is not None:
+        member = _by_kernel(trace, found, here, re.compile(wanted.kernel_pattern))
+        if member is None:
+            names = {trace.strings.text(code) or "" for code in np.unique(found.name[here]).tolist()}
+            raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
+        return _tiled(found, host, here, gpu, f"kernels matching '{wanted.kernel_pattern}'", member)
+    sources: tuple[tuple[str, Callable[[], NDArray[np.intp] | None]], ...] = (
+        ("a repeated NVTX range", lambda: _by_repeated_range(trace, found, host, here)),
+        ("graph launches", lambda: _by_graph(found, here)),
+        ("the period of the kernel sequence", lambda: _by_period(found, here)),
+    )
+    for source, find in sources:
+        member = find()
+        mine = found.pid[here] == _main_process(found, here)
+        if member is not None and (member[mine] >= 0).mean() >= COVERAGE and member.max() + 1 >= FEWEST:
+            return _tiled(found, host, here, gpu, source, member)
+    return None
+
+
+def _tiled(
+    found: Activities, host: Host, here: NDArray[np.intp], gpu: int, source: str, member: NDArray[np.intp]
+) -> Steps | None:
+    """Edges from which activity belongs to which step."""
+    inside = member >= 0
+    count = int(member.max()) + 1
+    ends = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(ends, member[inside], found.end_ns[here[inside]])
+    first = here[member == member[inside].min()]
+    call = launching_call(found.pid[first], found.correlation[first], host.calls)
+    began = host.calls["start_ns"][call[call >= 0]]
+    start = min(int(found.start_ns[first].min()), *began.tolist()) if len(began) else int(found.start_ns[first].min())
+    edges = np.unique(np.append(start, np.maximum.accumulate(ends)[ends > start]))
+    if len(edges) < 2:
+        return None
+    return Steps(gpu, source, edges, _warm_up(np.diff(edges)))
+
+
+def _warm_up(lengths: Ints) -> int:
+    """How many leading steps are clearly slower than what follows; never more than half."""
+    count = 0
+    while count < len(lengths) // 2 and lengths[count] > WARM_UP_RATIO * np.median(lengths[count + 1 :]):
+        count += 1
+    return count
+
+
+def _range_names(trace: Trace) -> list[str]:
+    names = trace[Table.RANGES].codes("name")
+    return sorted({trace.strings.text(code) or "" for code in np.unique(names).tolist()})
+
+
+def _nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRecorded:
+    shown = ", ".join(candidates[:12]) or f"there are no {what}s"
+    more = f" and {len(candidates) - 12} more" if len(candidates) > 12 else ""
+    return NothingRecorded(f"no {what} matches '{pattern}'", found=f"{what}s in the profile: {shown}{more}")
+
+
+def _by_range(
+    trace: Trace, found: Activities, host: Host, here: NDArray[np.intp], pattern: re.Pattern[str]
+) -> NDArray[np.intp] | None:
+    """Step i holds what was launched in the i-th range whose bare name matches."""
+    ranges = spans_of_time(trace)
+    texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
+    matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
+    chosen = ranges.where(matching[ranges.codes("name")])
+    return _launched_in(found, host, here, chosen) if len(chosen) else None
+
+
+def _launched_in(found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows) -> NDArray[np.intp] | None:
+    """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
+    ranges = ranges.where(ranges["pid"] == _main_process(found, here))
+    ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
+    call = launching_call(found.pid[here], found.correlation[here], host.calls)
+    launched = np.flatnonzero(call >= 0)
+    calls = host.calls.at(call[launched])
+    outer, inner = pairs_inside(
+        ranges["start_ns"], ranges["end_ns"], ranges["pid"], calls["start_ns"], calls["end_ns"], calls["pid"]
+    )
+    member = np.full(len(here), len(ranges), np.intp)
+    np.minimum.at(member, launched[inner], outer)
+    member[member == len(ranges)] = -1
+    used, number = group(member[member >= 0])
+    if not len(used):
+        return None
+    member[member >= 0] = number
+    return member
+
+
+def _main_process(found: Activities, here: NDArray[np.intp]) -> int:
+    """The process that launched the most on this GPU."""
+    processes, counts = np.unique(found.pid[here], return_counts=True)
+    return int(processes[counts.argmax()])
+
+
+def _by_repeated_range(trace: Trace, found: Activities, host: Host, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """The outermost range that repeats, numbers in its name left out, and launches the most."""
+    ranges = trace[Table.RANGES]
+    outermost = ranges.where((ranges["depth"] == 0) & (ranges.codes("kind") == trace.strings.code("push_pop")))
+    kinds: dict[str, int] = {}
+    code_kind = np.zeros(len(trace.strings) + 1, np.int64)
+    for code in np.unique(outermost.codes("name")).tolist():
+        code_kind[code] = kinds.setdefault(re.sub(r"\d+", "#", trace.strings.text(code) or ""), len(kinds))
+    kind = code_kind[outermost.codes("name")]
+    best: NDArray[np.intp] | None = None
+    for each in np.unique(kind).tolist():
+        chosen = outermost.where(kind == each)
+        if len(chosen) >= FEWEST:
+            member = _launched_in(found, host, here, chosen)
+            if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
+                best = member
+    return best
+
+
+def _by_kernel(
+    trace: Trace, found: Activities, here: NDArray[np.intp], pattern: re.Pattern[str]
+) -> NDArray[np.intp] | None:
+    """Each activity whose name matches ends a step."""
+    codes = np.unique(found.name[here]).tolist()
+    matching = [code for code in codes if code >= 0 and pattern.search(trace.strings.text(code) or "")]
+    marks = np.isin(found.name[here], matching)
+    return _ending_at(marks) if marks.any() else None
+
+
+def _ending_at(marks: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Steps that end with each marked activity; what follows the last mark is in none."""
+    member = np.cumsum(marks).astype(np.intp) - marks
+    return np.where(member < marks.sum(), member, -1)
+
+
+def _by_graph(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """One step per graph launch, or per period of the sequence of graphs launched."""
+    nodes = np.flatnonzero((found.graph_node[here] >= 0) & (found.correlation[here] >= 0))
+    whole = np.flatnonzero(found.name[here] < 0)
+    launched = np.union1d(nodes, whole)
+    if not len(launched):
+        return None
+    rows = here[launched]
+    first, number = group(found.pid[rows], found.correlation[rows])
+    by_time = np.argsort(found.start_ns[rows[first]], kind="stable")
+    rank = np.empty(len(first), np.intp)
+    rank[by_time] = np.arange(len(first))
+    graph = np.where(found.graph_node[rows[first]] >= 0, found.graph_node[rows[first]], -1)[by_time]
+    period = _period(graph)
+    if period is None:
+        return None
+    member = np.full(len(here), -1, np.intp)
+    member[launched] = rank[number] // period
+    return member
+
+
+def _by_period(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """Steps of the kernel sequence's own period: the rarest kernel that comes at equal distances ends a step."""
+    names = found.name[here]
+    for code in _rarest_first(names):
+        at = np.flatnonzero(names == code)
+        distances = np.diff(at)
+        usual = int(np.median(distances))
+        if usual > 1 and (distances == usual).mean() >= 0.8 and _segments_alike(names, at, usual):
+            return _ending_at(names == code)
+    return None
+
+
+def _rarest_first(names: Ints) -> list[int]:
+    codes, counts = np.unique(names, return_counts=True)
+    order = np.argsort(counts, kind="stable")
+    return [int(codes[at]) for at in order if counts[at] >= FEWEST and codes[at] >= 0]
+
+
+def _segments_alike(names: Ints, at: NDArray[np.intp], length: int) -> bool:
+    """Whether most stretches of the usual length before a mark hold the same kernels in the same order."""
+    ends = at[1:][np.diff(at) == length]
+    stretches = names[ends[:, None] - np.arange(length)[None, :]]
+    model = stretches[len(stretches) // 2]
+    return bool(((stretches == model).mean(axis=1) >= 0.9).mean() >= 0.8)
+
+
+def _period(sequence: Ints) -> int | None:
+    """The shortest period of a sequence that repeats at least FEWEST times; None if it has none."""
+    for period in range(1, len(sequence) // FEWEST + 1):
+        if (sequence[period:] == sequence[:-period]).mean() >= 0.95:
+            return period
+    return None

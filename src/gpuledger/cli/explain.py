@@ -1,0 +1,33 @@
+"""`gpuledger explain`: a page about a finding."""
+
+from __future__ import annotations
+
+import click
+
+from gpuledger.findings.pages import codes, page
+
+
+@click.command()
+@click.argument("code", required=False)
+def explain(code: str | None) -> None:
+    """Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.
+
+    Without CODE, lists them all.
+
+    \b
+    Examples:
+      gpuledger explain
+      gpuledger explain HOST-SYNC
+    """
+    if code is None:
+        for each in codes():
+            click.echo(page(each).splitlines()[0].removeprefix("# "))
+        return
+    wanted = code.upper()
+    if wanted not in codes():
+        import difflib
+
+        close = difflib.get_close_matches(wanted, codes(), n=1)
+        meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(codes())}."
+        raise click.BadParameter(f"no finding {code!r}. {meant}", param_hint="CODE")
+    click.echo(page(wanted), nl=False)

@@ -1,0 +1,223 @@
+"""The rules: a device's figures in, findings out. What each code means is in `explain/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.device import Device
+from gpuledger.findings.finding import Finding
+from gpuledger.model.names import label
+from gpuledger.model.spans import Ints
+from gpuledger.model.tables import Table
+from gpuledger.model.trace import Trace
+from gpuledger.units import count_text, share_text, time_text
+
+WORTH_TELLING: Final = 0.005
+"""Findings that would save less than this share of the steady stretch are left out."""
+
+TRACE_COST_NS: Final = 800
+"""What tracing one CUDA call costs the host, where nothing was measured: about 0.5 to 1 us with nsys."""
+
+HOST_CAUSES: Final = {
+    "load": ("HOST-LOAD", "code is loaded, compiled or prepared"),
+    "alloc": ("HOST-ALLOC", "the host allocates or frees memory"),
+    "os": ("HOST-OS", "the host is in the operating system"),
+    "wait_thread": ("HOST-THREAD", "the launching thread waits for another thread"),
+    "host_code": ("HOST-CODE", "the host runs its own code"),
+}
+DEVICE_CAUSES: Final = {
+    "device_wait": ("DEVICE-WAIT", "work was queued, but the device waited for something else"),
+    "context_switch": ("GPU-SHARED", "the device switched between processes"),
+}
+
+
+def findings(trace: Trace, devices: Iterable[Device]) -> tuple[Finding, ...]:
+    """All findings, the most profitable first; each code once, for the device where it costs the most."""
+    best: dict[str, Finding] = {}
+    for device in devices:
+        for found in (*_gap_findings(trace, device), *_exposed(device)):
+            if found.code not in best or found.saving_ns > best[found.code].saving_ns:
+                best[found.code] = found
+    ranked = sorted(best.values(), key=lambda each: (-each.saving_ns, each.code))
+    return (*ranked, *_about_the_capture(trace))
+
+
+def _gap_findings(trace: Trace, device: Device) -> list[Finding]:
+    """One finding per kind of trigger that is worth telling."""
+    totals: dict[str, tuple[int, int]] = {}
+    for (trigger, _), (time, count) in device.triggers.items():
+        kind = "drained" if trigger == "sync" else trigger
+        before = totals.get(kind, (0, 0))
+        totals[kind] = (before[0] + time, before[1] + count)
+    found = []
+    for trigger, (time, count) in totals.items():
+        if trigger in HOST_CAUSES:
+            made = _host_finding(device, trigger, time)
+        elif trigger == "drained":
+            made = _sync_finding(device, time, count)
+        elif trigger == "behind":
+            made = _launch_finding(device, totals)
+        elif trigger in DEVICE_CAUSES:
+            code, doing = DEVICE_CAUSES[trigger]
+            made = (code, f"{doing}: {_per_step(device, time)}", time, "the wait goes away")
+        else:
+            continue
+        code, claim, saving, assumption = made
+        if saving >= WORTH_TELLING * device.steady_ns:
+            found.append(_finding(device, code, claim, _evidence(trace, device, trigger), saving, assumption))
+    return found
+
+
+_Made = tuple[str, str, int, str]
+"""Code, claim, saving and assumption."""
+
+
+def _host_finding(device: Device, trigger: str, time: int) -> _Made:
+    code, doing = HOST_CAUSES[trigger]
+    causes = device.causes_of(trigger)
+    # code around a load is the compiler or the plan builder at work, so it goes when the load goes
+    gone = causes.get(trigger, 0) + (causes.get("host_code", 0) if trigger == "load" else 0)
+    floor = max(device.device_floor_ns, device.host_floor_ns - gone)
+    claim = f"the GPU waits {_per_step(device, time)} while {doing}"
+    return (
+        code,
+        claim,
+        min(time, device.steady_ns - floor),
+        "the step falls to what the device, or the rest of the host, needs",
+    )
+
+
+def _sync_finding(device: Device, time: int, count: int) -> _Made:
+    saving = device.steady_ns - max(device.host_floor_ns, device.device_floor_ns)
+    claim = f"the host waits for the GPU, which then runs dry: {_each(device, count)} times, {_per_step(device, time)}"
+    return "HOST-SYNC", claim, saving, "without the wait the host runs ahead, and host and device overlap fully"
+
+
+def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made:
+    stays = sum(time for trigger, (time, _) in totals.items() if trigger in HOST_CAUSES or trigger in DEVICE_CAUSES)
+    saving = device.steady_ns - device.device_floor_ns - stays
+    launches = int((device.host.kinds == device.host.kind_names.index("launch"))[_steady_calls(device)].sum())
+    claim = (
+        f"the host cannot launch as fast as the GPU works: {count_text(launches // device.step_count)} launches"
+        f"{' a step' if device.steps else ''}, {_per_step(device, totals['behind'][0])} lost between them"
+    )
+    return (
+        "LAUNCH-BOUND",
+        claim,
+        saving,
+        "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels",
+    )
+
+
+def _steady_calls(device: Device) -> NDArray[np.bool_]:
+    start = device.host.calls["start_ns"]
+    inside: NDArray[np.bool_] = (start >= device.steady.start_ns) & (start < device.steady.end_ns)
+    return inside
+
+
+def _exposed(device: Device) -> list[Finding]:
+    """Copies and communication that compute could hide."""
+    compute = sum(amount for line, amount in device.line_ns.items() if line.startswith("compute"))
+    found = []
+    for line, code, what in (("copy", "COPY-EXPOSED", "copies"), ("comm", "COMM-EXPOSED", "communication")):
+        exposed = device.line_ns.get(line, 0)
+        saving = min(exposed, compute)
+        if saving >= WORTH_TELLING * device.steady_ns:
+            claim = f"{_per_step(device, exposed)} of {what} with nothing computing beside it"
+            share = (f"{share_text(exposed / device.steady_ns)} of the time",)
+            found.append(_finding(device, code, claim, share, saving, "compute of the same step could cover it"))
+    return found
+
+
+def _finding(device: Device, code: str, claim: str, evidence: tuple[str, ...], saving: int, assumption: str) -> Finding:
+    steps = device.step_count
+    traced = int(_steady_calls(device).sum())
+    low = max(saving - traced * TRACE_COST_NS, 0) if code in ("LAUNCH-BOUND", "HOST-CODE", "HOST-SYNC") else saving
+    has_steps = device.steps is not None
+    return Finding(
+        code=code,
+        claim=claim,
+        evidence=evidence,
+        saving_ns=saving,
+        saving_ns_per_step=saving // steps if has_steps else None,
+        saving_low_ns_per_step=low // steps if has_steps else None,
+        assumption=assumption,
+        confidence="high" if saving > 0.1 * device.steady_ns else "medium",
+        gpu=device.gpu,
+        next=f"gpuledger explain {code}",
+    )
+
+
+def _per_step(device: Device, time: int) -> str:
+    return time_text(time // device.step_count) + (" a step" if device.steps is not None else "")
+
+
+def _each(device: Device, count: int) -> str:
+    each = count / device.step_count
+    return count_text(round(each)) if each >= 1 else f"{each:.2g}"
+
+
+def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
+    """Where the gaps of one trigger lie: the ranges, the call, the kernel that comes after, and what the host did."""
+    gaps, mine = device.ledger.gaps, device.gaps_of(trigger)
+    if not len(mine):
+        return ()
+    length = gaps.length_ns[mine]
+    after = [trace.strings.text(code) for code in device.found.name[np.maximum(gaps.after[mine], 0)].tolist()]
+    lines = [f"in {where}"] if (where := _ranges(trace, device, int(mine[length.argmax()]))) else []
+    name, share = _costliest([label(name or "a graph") for name in after], length)
+    lines.append(f"{share_text(share)} of it before {_short(name)}")
+    if trigger == "drained":
+        name, share = _costliest([gaps.drained_by[at] for at in mine.tolist()], length)
+        lines.append(f"{share_text(share)} of it after {name}")
+    causes = sorted(device.causes_of(trigger).items(), key=lambda each: -each[1])
+    total = int(length.sum())
+    shown = [f"{cause} {share_text(amount / total)}" for cause, amount in causes if amount * 20 > total]
+    return (*lines, f"by cause: {', '.join(shown)}")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 48 else f"{name[:28]}…{name[-19:]}"
+
+
+def _costliest(names: list[str], length: Ints) -> tuple[str, float]:
+    """The name with the most time, and its share."""
+    sums: dict[str, int] = {}
+    for name, time in zip(names, length.tolist(), strict=True):
+        sums[name] = sums.get(name, 0) + time
+    name, most = max(sums.items(), key=lambda each: each[1])
+    return name, most / max(int(length.sum()), 1)
+
+
+def _ranges(trace: Trace, device: Device, gap: int) -> str:
+    """The nest of ranges, at most three deep, in which the launch that ended a gap lies."""
+    calls, call, ranges = device.host.calls, int(device.ledger.gaps.call[gap]), trace[Table.RANGES]
+    if call < 0:
+        return ""
+    around = (
+        (ranges["pid"] == calls["pid"][call])
+        & (ranges["tid"] == calls["tid"][call])
+        & (ranges["start_ns"] <= calls["start_ns"][call])
+        & (ranges["end_ns"] >= calls["end_ns"][call])
+    )
+    nest = ranges.where(around)
+    names = nest.at(np.argsort(nest["start_ns"], kind="stable")).texts("name")
+    return " > ".join(name or "?" for name in names[-3:])
+
+
+def _about_the_capture(trace: Trace) -> list[Finding]:
+    """What the profile itself leaves open."""
+    found = []
+    for note in trace.health:
+        if note.code == "graphs-opaque":
+            claim = f"{count_text(note.count)} CUDA graph launches were traced whole: what ran inside was not recorded"
+            found.append(_capture_finding("CAPTURE-GRAPHS-OPAQUE", claim, "record with `--cuda-graph-trace=node`"))
+    return found
+
+
+def _capture_finding(code: str, claim: str, advice: str) -> Finding:
+    return Finding(code, claim, (advice,), 0, None, None, "", "high", -1, f"gpuledger explain {code}")

@@ -1,0 +1,124 @@
+"""The report: one trace's books, steps and findings together. `to_dict` is the document gpuledger.report/1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpuledger.analyse.activity import activities
+from gpuledger.analyse.busy import default_window
+from gpuledger.analyse.device import Device, devices
+from gpuledger.analyse.steps import Wanted
+from gpuledger.errors import NothingRecorded
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.rules import findings
+from gpuledger.model.health import NotMeasured
+from gpuledger.model.spans import Span
+from gpuledger.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one profile says."""
+
+    name: str
+    trace: Trace
+    window: Span
+    devices: tuple[Device, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def main_device(self) -> Device:
+        """The one to show first: where the most would be saved, else the busiest."""
+        gpus = [found.gpu for found in self.findings if found.gpu >= 0]
+        if gpus:
+            return next(device for device in self.devices if device.gpu == gpus[0])
+        return max(self.devices, key=lambda device: device.device_floor_ns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The versioned JSON document."""
+        origin = self.trace.origin
+        return {
+            "schema": "gpuledger.report/1",
+            "profile": self.name,
+            "origin": {
+                "tool": origin.tool,
+                "tool_version": origin.tool_version,
+                "schema_version": origin.schema_version,
+                "gpus": [gpu.name for gpu in origin.gpus],
+            },
+            "health": [
+                {"severity": n.severity.value, "code": n.code, "count": n.count, "sentence": n.sentence}
+                for n in self.trace.health
+            ],
+            "window_ns": self.window.end_ns - self.window.start_ns,
+            "devices": [_device(device) for device in self.devices],
+            "steps": _steps(self.main_device),
+            "findings": [_finding(found) for found in self.findings],
+        }
+
+
+def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
+    """Analyse a trace that was read whole."""
+    found = activities(trace)
+    window = default_window(trace, found)
+    if isinstance(window, NotMeasured):
+        origin = trace.origin
+        raise NothingRecorded(
+            f"{name}: {window.reason}",
+            found=f"nsys {origin.tool_version or 'of unknown version'}, schema {origin.schema_version or 'unknown'}",
+            hint="the traced process may be a parent of the one that uses the GPU; `gpuledger info` says what there is",
+        )
+    made = devices(trace, found, window, wanted)
+    return Report(name, trace, window, made, findings(trace, made))
+
+
+def _device(device: Device) -> dict[str, Any]:
+    window_ns = device.ledger.window_ns
+    return {
+        "device": device.gpu,
+        "window_ns": window_ns,
+        "ledger": [
+            {"line": line, "ns": amount, "share": amount / window_ns if window_ns else 0.0}
+            for line, amount in device.ledger.total().items()
+        ],
+        "hidden_comm_ns": device.ledger.busy.hidden_comm_ns,
+        "hidden_copy_ns": device.ledger.busy.hidden_copy_ns,
+        "triggers": [
+            {"trigger": trigger, "call": call, "ns": time, "gaps": count}
+            for (trigger, call), (time, count) in device.triggers.items()
+        ],
+    }
+
+
+def _steps(device: Device) -> dict[str, Any] | None:
+    if device.steps is None:
+        return None
+    steady = device.steps.steady_ns
+    low, middle, high = (int(value) for value in np.percentile(steady, (10, 50, 90), method="nearest"))
+    return {
+        "device": device.gpu,
+        "source": device.steps.source,
+        "count": len(steady),
+        "warm_up": device.steps.warm_up,
+        "median_ns": middle,
+        "p10_ns": low,
+        "p90_ns": high,
+    }
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    return {
+        "code": found.code,
+        "claim": found.claim,
+        "saving_ns_per_step": found.saving_ns_per_step,
+        "saving_low_ns_per_step": found.saving_low_ns_per_step,
+        "saving_ns": found.saving_ns,
+        "assumption": found.assumption,
+        "confidence": found.confidence,
+        "device": None if found.gpu < 0 else found.gpu,
+        "evidence": list(found.evidence),
+        "next": found.next,
+    }

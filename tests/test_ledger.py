@@ -1,0 +1,326 @@
+"""The books balance, on every profile we have, and say what an independent sweep says."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import NAMES
+from gpuledger import Table, Trace, open_trace
+from gpuledger.analyse.activity import State, activities
+from gpuledger.analyse.busy import busy, default_window
+from gpuledger.analyse.device import Device, devices
+from gpuledger.analyse.gaps import CAUSES, histogram
+from gpuledger.analyse.host import Host, call_kind
+from gpuledger.analyse.ledger import ledger
+from gpuledger.analyse.steps import Wanted
+from gpuledger.model.health import NotMeasured
+from gpuledger.model.spans import Span, total
+from gpuledger.model.strings import Strings
+from notation import of_tables, table, trace
+from test_corpus import FILES
+
+NO_CUTS = np.empty(0, np.int64)
+
+
+def analysed(path_or_trace: Path | Trace, wanted: Wanted | None = None) -> tuple[Device, ...]:
+    opened = path_or_trace if isinstance(path_or_trace, Trace) else open_trace(path_or_trace)
+    found = activities(opened)
+    window = default_window(opened, found)
+    return () if isinstance(window, NotMeasured) else devices(opened, found, window, wanted or Wanted())
+
+
+def idle_by_plain_sweep(device: Device) -> list[tuple[int, int]]:
+    """Gaps by walking over sorted activities: nothing of `spans` is used."""
+    window = device.ledger.window
+    rows = sorted(
+        (int(start), int(end))
+        for start, end, gpu in zip(device.found.start_ns, device.found.end_ns, device.found.gpu, strict=True)
+        if gpu == device.gpu
+    )
+    gaps, reach = [], window.start_ns
+    for start, end in rows:
+        if start > reach:
+            gaps.append((reach, min(start, window.end_ns)))
+        reach = max(reach, end)
+    if reach < window.end_ns:
+        gaps.append((reach, window.end_ns))
+    return gaps
+
+
+def check_balance(device: Device) -> None:
+    books = device.ledger
+    assert sum(books.total().values()) == books.window_ns
+    assert np.array_equal(books.books.sum(axis=1), np.diff(books.tiles_ns))
+    assert np.array_equal(books.gaps.causes_ns.sum(axis=1), books.gaps.length_ns)
+    assert sum(ns for _, ns in books.busy.families_ns) == total(books.busy.compute)
+    compute = sum(ns for line, ns in books.total().items() if line.startswith("compute."))
+    assert compute == total(books.busy.compute)
+    assert sum(device.line_ns.values()) == device.steady_ns
+    assert sum(time for _, _, time in histogram(books.gaps)) == total(books.busy.idle)
+    assert list(zip(books.gaps.start_ns.tolist(), books.gaps.end_ns.tolist(), strict=True)) == idle_by_plain_sweep(
+        device
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_books_of_a_capture_balance(name: str, unpacked: Callable[[str], Path]) -> None:
+    found = analysed(unpacked(f"{name}.sqlite"))
+    assert found
+    for device in found:
+        check_balance(device)
+
+
+@pytest.mark.parametrize("packed", FILES, ids=lambda path: path.name.split("__")[-1])
+def test_the_books_of_a_third_party_profile_balance(packed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "profile.sqlite"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    for device in analysed(path):
+        check_balance(device)
+
+
+def test_overlapping_streams_count_once() -> None:
+    made = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
+    work = busy(activities(made), 0, Span(0, 30))
+    assert list(work.idle) == [(15, 20)]
+    assert work.families_ns == (("gemm", 20), ("softmax", 5))
+
+
+def test_the_naive_query_goes_wrong_under_overlap_and_ours_does_not() -> None:
+    made = trace("s0: 0-100 a", "s1: 10-20 b", "s0: 110-120 c")
+    kernels = made[Table.KERNELS]
+    order = np.argsort(kernels["start_ns"])
+    naive = kernels["start_ns"][order][1:] - kernels["end_ns"][order][:-1]
+    assert naive.sum() == -90 + 90
+    [device] = analysed(made)
+    assert device.ledger.gaps.length_ns.tolist() == [10]
+
+
+def test_communication_and_copies_count_only_where_exposed() -> None:
+    strings = Strings(["gemm", "ncclDevKernel_AllReduce", "Host-to-Device"])
+    kernels = table(
+        Table.KERNELS,
+        strings,
+        2,
+        start_ns=[0, 5],
+        end_ns=[10, 20],
+        stream=[0, 1],
+        name=["gemm", "ncclDevKernel_AllReduce"],
+    )
+    copies = table(Table.COPIES, strings, 1, start_ns=[15], end_ns=[30], stream=[2], kind=["Host-to-Device"])
+    found = activities(of_tables(strings, {Table.KERNELS: kernels, Table.COPIES: copies}))
+    work = busy(found, 0, Span(0, 40))
+    assert [total(spans) for spans in (work.compute, work.comm, work.copy, work.idle)] == [10, 10, 10, 10]
+    assert (work.hidden_comm_ns, work.hidden_copy_ns) == (5, 5)
+
+
+kernel_lines = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(1, 15), st.sampled_from(["gemm", "softmax", "nccl"])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(kernel_lines, st.lists(st.integers(0, 80), max_size=4))
+def test_books_balance_for_any_kernels_and_any_cuts(lines: list[tuple[int, int, int, str]], cuts: list[int]) -> None:
+    made = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in lines))
+    found = activities(made)
+    window = default_window(made, found)
+    assert isinstance(window, Span)
+    books = ledger(found, Host(made), 0, window, np.array(sorted(set(cuts)), np.int64))
+    assert sum(books.total().values()) == books.window_ns
+    whole = ledger(found, Host(made), 0, window, NO_CUTS)
+    assert whole.total() == books.total()  # where one cuts changes no line
+
+
+@given(kernel_lines, st.integers(-1000, 10**12))
+def test_shifting_time_changes_no_line(lines: list[tuple[int, int, int, str]], shift: int) -> None:
+    def total_of(offset: int) -> dict[str, int]:
+        made = trace(*(f"s{s}: {start + offset}-{start + offset + length} {name}" for s, start, length, name in lines))
+        found = activities(made)
+        window = default_window(made, found)
+        assert isinstance(window, Span)
+        return ledger(found, Host(made), 0, window, NO_CUTS).total()
+
+    assert total_of(0) == total_of(shift)
+
+
+US = 1000
+
+
+def planted(calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int, int]]) -> Device:
+    """One thread's CUDA calls (name, start us, end us, correlation) and kernels (start us, end us, correlation)."""
+    strings = Strings(["runtime", "k", *dict.fromkeys(name for name, *_ in calls)])
+    call_rows = table(
+        Table.CALLS,
+        strings,
+        len(calls),
+        start_ns=[start * US for _, start, _, _ in calls],
+        end_ns=[end * US for _, _, end, _ in calls],
+        correlation=[correlation for *_, correlation in calls],
+        name=[name for name, *_ in calls],
+        layer=["runtime"] * len(calls),
+    )
+    kernel_rows = table(
+        Table.KERNELS,
+        strings,
+        len(kernels),
+        start_ns=[start * US for start, _, _ in kernels],
+        end_ns=[end * US for _, end, _ in kernels],
+        correlation=[correlation for *_, correlation in kernels],
+        name=["k"] * len(kernels),
+        graph_node=[-1] * len(kernels),
+    )
+    [device] = analysed(of_tables(strings, {Table.CALLS: call_rows, Table.KERNELS: kernel_rows}))
+    return device
+
+
+LAUNCH = "cudaLaunchKernel"
+
+
+@pytest.mark.parametrize(
+    ("calls", "kernels", "expected", "trigger"),
+    [
+        # the host was ahead: a short turn-around, and a long wait
+        ([(LAUNCH, 0, 2, 1), (LAUNCH, 3, 5, 2)], [(10, 20, 1), (22, 30, 2)], {"turnaround": 2}, "turnaround"),
+        ([(LAUNCH, 0, 2, 1), (LAUNCH, 3, 5, 2)], [(10, 20, 1), (60, 70, 2)], {"device_wait": 40}, "device_wait"),
+        # the host was late: code of its own, short and long, then the launch
+        (
+            [(LAUNCH, 0, 2, 1), (LAUNCH, 40, 44, 2)],
+            [(4, 10, 1), (47, 50, 2)],
+            {"dispatch": 30, "launch": 4, "launch_latency": 3},
+            "behind",
+        ),
+        (
+            [(LAUNCH, 0, 2, 1), (LAUNCH, 400, 404, 2)],
+            [(4, 10, 1), (407, 410, 2)],
+            {"host_code": 390, "launch": 4, "launch_latency": 3},
+            "host_code",
+        ),
+        # the host looked at the device, which ran dry meanwhile
+        (
+            [(LAUNCH, 0, 2, 1), ("cudaStreamSynchronize", 3, 15, 5), (LAUNCH, 20, 24, 2)],
+            [(4, 10, 1), (27, 30, 2)],
+            {"sync": 5, "dispatch": 5, "launch": 4, "launch_latency": 3},
+            "drained",
+        ),
+        (
+            [(LAUNCH, 0, 2, 1), ("cudaMalloc", 12, 90, 5), (LAUNCH, 92, 95, 2)],
+            [(4, 10, 1), (97, 99, 2)],
+            {"alloc": 78, "dispatch": 4, "launch": 3, "launch_latency": 2},
+            "alloc",
+        ),
+        (
+            [(LAUNCH, 0, 2, 1), ("cuLibraryLoadData", 12, 90, 5), (LAUNCH, 92, 95, 2)],
+            [(4, 10, 1), (97, 99, 2)],
+            {"load": 78, "dispatch": 4, "launch": 3, "launch_latency": 2},
+            "load",
+        ),
+        # nothing is known of the launch
+        ([(LAUNCH, 0, 2, 1)], [(4, 10, 1), (47, 50, 9)], {"unattributed": 37}, "unattributed"),
+        # launched before the capture began: its id is below the first recorded one
+        ([(LAUNCH, 100, 102, 5)], [(0, 10, 1), (14, 20, 2), (110, 120, 5)], {"turnaround": 4}, "turnaround"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_planted_cause_is_booked_to_its_line(
+    calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int, int]], expected: dict[str, int], trigger: str
+) -> None:
+    gaps = planted(calls, kernels).ledger.gaps
+    at = int(np.flatnonzero(gaps.start_ns == kernels[0][1] * US)[0])
+    booked = {cause: int(ns) // US for cause, ns in zip(CAUSES, gaps.causes_ns[at], strict=True) if ns}
+    assert booked == expected
+    assert gaps.trigger[at] == trigger
+    assert gaps.drained_by[at] == ("cudaStreamSynchronize" if trigger == "drained" else "")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        ("cudaLaunchKernel", "launch"),
+        ("cuLaunchKernelEx", "launch"),
+        ("cudaGraphLaunch_v10000", "launch"),
+        ("cudaLaunchHostFunc", "call"),
+        ("cudaMemcpyAsync", "copy_call"),
+        ("cuMemsetD8Async", "copy_call"),
+        ("cudaMalloc", "alloc"),
+        ("cudaFree", "alloc"),
+        ("cuMemAllocAsync", "alloc"),
+        ("cudaStreamSynchronize", "sync"),
+        ("cuCtxSynchronize", "sync"),
+        ("cudaStreamWaitEvent", "call"),
+        ("cuKernelSetAttribute", "load"),
+        ("cuLibraryLoadData", "load"),
+        ("cudaGraphInstantiate", "load"),
+        ("hipLaunchKernel", "launch"),
+        ("cudaEventRecord", "call"),
+    ],
+)
+def test_calls_are_of_a_kind(function: str, kind: str) -> None:
+    assert call_kind(function) == kind
+
+
+def test_decode_loses_its_time_to_loading_code(decode: Path) -> None:
+    [device] = analysed(decode)
+    assert device.steps is not None
+    assert (device.steps.source, device.step_count) == ("a repeated NVTX range", 20)
+    shares = {line: ns / device.steady_ns for line, ns in device.line_ns.items()}
+    assert shares["idle.host_code"] == pytest.approx(0.86, abs=0.01)
+    (trigger, _), (time, _) = next(iter(device.triggers.items()))
+    assert trigger == "load"
+    assert time / device.step_count == pytest.approx(41.7e6, rel=0.02)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["with ranges", "ranges hidden"])
+def test_graph_replays_are_steps(hidden: bool, unpacked: Callable[[str], Path]) -> None:
+    opened = open_trace(unpacked("graph.sqlite"), only=[t for t in Table if not (hidden and t is Table.RANGES)])
+    if hidden:
+        opened = of_tables(opened.strings, dict(opened.tables))
+    [device] = analysed(opened)
+    assert device.steps is not None
+    assert len(device.steps) == 20
+    assert device.steps.source == ("graph launches" if hidden else "a repeated NVTX range")
+
+
+def test_steps_are_found_in_kernels_alone(unpacked: Callable[[str], Path]) -> None:
+    opened = open_trace(unpacked("moe_batched_gemm.sqlite"), only=[Table.KERNELS])
+    [device] = analysed(of_tables(opened.strings, dict(opened.tables)))
+    assert device.steps is not None
+    assert device.steps.source == "the period of the kernel sequence"
+    assert 49 <= len(device.steps) <= 51
+
+
+def test_steps_tile_the_time(unpacked: Callable[[str], Path]) -> None:
+    for name in ("decode", "graph", "moe_loop", "two_gloo"):
+        for device in analysed(unpacked(f"{name}.sqlite")):
+            assert device.steps is not None
+            assert (device.steps.length_ns > 0).all()
+            assert int(device.steps.length_ns.sum()) == int(device.steps.edges_ns[-1] - device.steps.edges_ns[0])
+
+
+def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callable[[str], Path]) -> None:
+    from gpuledger.findings.rules import findings
+
+    loop = open_trace(unpacked("moe_loop.sqlite"))
+    found = findings(loop, analysed(loop))
+    assert found[0].code == "LAUNCH-BOUND"
+    assert "488 launches a step" in found[0].claim
+    [slow], [fast] = analysed(loop), analysed(unpacked("moe_batched_gemm.sqlite"))
+    saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
+    assert found[0].saving_ns_per_step == pytest.approx(saved, rel=0.2)
+
+
+def test_two_processes_on_one_gpu_pay_for_switching(unpacked: Callable[[str], Path]) -> None:
+    [device] = analysed(unpacked("two_gloo.sqlite"))
+    assert device.line_ns["idle.context_switch"] > 0
+    assert {trigger for trigger, _ in device.triggers} >= {"context_switch"}
+
+
+def test_states_are_in_order_of_precedence() -> None:
+    assert State.COMPUTE < State.COMM < State.COPY < State.IDLE
