@@ -11,6 +11,7 @@ DEMO := build/decode.sqlite
 demo: $(VENV)/installed $(DEMO)
 	$(BIN)/gpuledger info $(DEMO)
 	$(BIN)/gpuledger stats $(DEMO)
+	$(BIN)/gpuledger report $(DEMO)
 
 test: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

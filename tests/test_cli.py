@@ -89,7 +89,7 @@ def test_names_that_differ_in_the_middle_are_told_apart() -> None:
     assert cut_apart(names, 32) == ["sm80_xmma_…tilesize128x256x16_s…", "sm80_xmma_…tilesize64x64x32_sta…"]
 
 
-@pytest.mark.parametrize("verb", ["info", "stats"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "explain"])
 @pytest.mark.parametrize("width", [60, 80, 132])
 def test_no_line_is_wider_than_the_terminal(verb: str, width: int, decode: Path) -> None:
     from rich.cells import cell_len
@@ -132,7 +132,8 @@ def test_text_csv_markdown_and_json_hold_the_same_numbers(decode: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "arguments"), [("info", ()), ("stats", ("--report=nvtx_kern_sum,osrt_sum,cuda_gpu_kern_gb_sum",))]
+    ("verb", "arguments"),
+    [("info", ()), ("report", ()), ("stats", ("--report=nvtx_kern_sum,osrt_sum,cuda_gpu_kern_gb_sum",))],
 )
 @pytest.mark.parametrize("capture", ["decode", "zoo_graph"])
 def test_json_is_valid_against_its_schema(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from gpuledger.analyse.activity import activities
 from gpuledger.analyse.busy import default_window
 from gpuledger.analyse.device import Device, devices
 from gpuledger.analyse.steps import Wanted
+from gpuledger.analyse.variation import variation
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
@@ -94,18 +93,22 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _steps(device: Device) -> dict[str, Any] | None:
-    if device.steps is None:
+    found = variation(device)
+    if found is None:
         return None
-    steady = device.steps.steady_ns
-    low, middle, high = (int(value) for value in np.percentile(steady, (10, 50, 90), method="nearest"))
     return {
         "device": device.gpu,
-        "source": device.steps.source,
-        "count": len(steady),
-        "warm_up": device.steps.warm_up,
-        "median_ns": middle,
-        "p10_ns": low,
-        "p90_ns": high,
+        "source": found.steps.source,
+        "count": len(found.steps) - found.steps.warm_up,
+        "warm_up": found.steps.warm_up,
+        "median_ns": found.median_ns,
+        "p10_ns": found.p10_ns,
+        "p90_ns": found.p90_ns,
+        "drift_share": found.drift_share,
+        "outliers": [
+            {"step": each.step, "length_ns": each.length_ns, "line": each.line, "excess_ns": each.excess_ns}
+            for each in found.outliers
+        ],
     }
 
 

@@ -12,13 +12,12 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.names import family
+from gpuledger.model.families import COMMUNICATION, family
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 
-COMMUNICATION = "communication"
 GRAPH_FAMILY = "graph"
 """The family of graphs traced whole: which kernels ran inside is not known."""
 

@@ -24,7 +24,7 @@ from gpuledger.analyse.launches import launching_call
 from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.keys import group
-from gpuledger.model.spans import Ints, pairs_inside
+from gpuledger.model.spans import Ints, furthest, pairs_inside
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -109,7 +109,7 @@ def _tiled(
     call = launching_call(found.pid[first], found.correlation[first], host.calls)
     began = host.calls["start_ns"][call[call >= 0]]
     start = min(int(found.start_ns[first].min()), *began.tolist()) if len(began) else int(found.start_ns[first].min())
-    edges = np.unique(np.append(start, np.maximum.accumulate(ends)[ends > start]))
+    edges = np.unique(np.append(start, furthest(ends)[ends > start]))
     if len(edges) < 2:
         return None
     return Steps(gpu, source, edges, _warm_up(np.diff(edges)))

@@ -16,6 +16,11 @@ VERBS = {
     "info": "Say what is in PROFILE, what is missing, and what that means.",
     "stats": "Print NVIDIA's summary tables of PROFILE, to the nanosecond.",
     "gaps": "Say why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.",
+    "steps": "List the steps of PROFILE: usual length, drift, unusual ones and what made them so.",
+    "launches": "Say what launching costs in PROFILE: calls, time, queue, how far the host runs ahead.",
+    "memory": "Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+    "ranges": "Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.",
+    "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
     "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.device import Device
+from gpuledger.units import count_text, time_text
+
+WORTH_TELLING: Final = 0.005
+"""Findings that would save less than this share of the steady stretch are left out."""
+
+TRACE_COST_NS: Final = 800
+"""What tracing one CUDA call costs the host, where nothing was measured: about 0.5 to 1 us with nsys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +37,41 @@ class Finding:
     gpu: int
     next: str
     """The command to run next."""
+
+
+def finding(device: Device, code: str, claim: str, evidence: tuple[str, ...], saving: int, assumption: str) -> Finding:
+    """A finding about one device."""
+    steps = device.step_count
+    traced = int(steady_calls(device).sum())
+    low = max(saving - traced * TRACE_COST_NS, 0) if code in ("LAUNCH-BOUND", "HOST-CODE", "HOST-SYNC") else saving
+    has_steps = device.steps is not None
+    return Finding(
+        code=code,
+        claim=claim,
+        evidence=evidence,
+        saving_ns=saving,
+        saving_ns_per_step=saving // steps if has_steps else None,
+        saving_low_ns_per_step=low // steps if has_steps else None,
+        assumption=assumption,
+        confidence="high" if saving > 0.1 * device.steady_ns else "medium",
+        gpu=device.gpu,
+        next=f"gpuledger explain {code}",
+    )
+
+
+def per_step(device: Device, time: int) -> str:
+    """A time in words, for one step where there are steps."""
+    return time_text(time // device.step_count) + (" a step" if device.steps is not None else "")
+
+
+def times_each(device: Device, count: int) -> str:
+    """How often a step."""
+    each = count / device.step_count
+    return count_text(round(each)) if each >= 1 else f"{each:.2g}"
+
+
+def steady_calls(device: Device) -> NDArray[np.bool_]:
+    """Which CUDA calls begin in the steady stretch."""
+    start = device.host.calls["start_ns"]
+    inside: NDArray[np.bool_] = (start >= device.steady.start_ns) & (start < device.steady.end_ns)
+    return inside

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.analyse.device import Device
-from gpuledger.findings.finding import Finding
+from gpuledger.findings.capture import about_the_capture
+from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, steady_calls, times_each
+from gpuledger.findings.work import about_the_work
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
-from gpuledger.units import count_text, share_text, time_text
-
-WORTH_TELLING: Final = 0.005
-"""Findings that would save less than this share of the steady stretch are left out."""
-
-TRACE_COST_NS: Final = 800
-"""What tracing one CUDA call costs the host, where nothing was measured: about 0.5 to 1 us with nsys."""
+from gpuledger.units import count_text, share_text
 
 HOST_CAUSES: Final = {
     "load": ("HOST-LOAD", "code is loaded, compiled or prepared"),
@@ -35,15 +30,15 @@ DEVICE_CAUSES: Final = {
 }
 
 
-def findings(trace: Trace, devices: Iterable[Device]) -> tuple[Finding, ...]:
+def findings(trace: Trace, devices: Sequence[Device]) -> tuple[Finding, ...]:
     """All findings, the most profitable first; each code once, for the device where it costs the most."""
     best: dict[str, Finding] = {}
     for device in devices:
-        for found in (*_gap_findings(trace, device), *_exposed(device)):
+        for found in (*_gap_findings(trace, device), *_exposed(device), *about_the_work(trace, device)):
             if found.code not in best or found.saving_ns > best[found.code].saving_ns:
                 best[found.code] = found
     ranked = sorted(best.values(), key=lambda each: (-each.saving_ns, each.code))
-    return (*ranked, *_about_the_capture(trace))
+    return (*ranked, *about_the_capture(trace, devices))
 
 
 def _gap_findings(trace: Trace, device: Device) -> list[Finding]:
@@ -63,12 +58,12 @@ def _gap_findings(trace: Trace, device: Device) -> list[Finding]:
             made = _launch_finding(device, totals)
         elif trigger in DEVICE_CAUSES:
             code, doing = DEVICE_CAUSES[trigger]
-            made = (code, f"{doing}: {_per_step(device, time)}", time, "the wait goes away")
+            made = (code, f"{doing}: {per_step(device, time)}", time, "the wait goes away")
         else:
             continue
         code, claim, saving, assumption = made
         if saving >= WORTH_TELLING * device.steady_ns:
-            found.append(_finding(device, code, claim, _evidence(trace, device, trigger), saving, assumption))
+            found.append(finding(device, code, claim, _evidence(trace, device, trigger), saving, assumption))
     return found
 
 
@@ -82,7 +77,7 @@ def _host_finding(device: Device, trigger: str, time: int) -> _Made:
     # code around a load is the compiler or the plan builder at work, so it goes when the load goes
     gone = causes.get(trigger, 0) + (causes.get("host_code", 0) if trigger == "load" else 0)
     floor = max(device.device_floor_ns, device.host_floor_ns - gone)
-    claim = f"the GPU waits {_per_step(device, time)} while {doing}"
+    claim = f"the GPU waits {per_step(device, time)} while {doing}"
     return (
         code,
         claim,
@@ -93,17 +88,33 @@ def _host_finding(device: Device, trigger: str, time: int) -> _Made:
 
 def _sync_finding(device: Device, time: int, count: int) -> _Made:
     saving = device.steady_ns - max(device.host_floor_ns, device.device_floor_ns)
-    claim = f"the host waits for the GPU, which then runs dry: {_each(device, count)} times, {_per_step(device, time)}"
-    return "HOST-SYNC", claim, saving, "without the wait the host runs ahead, and host and device overlap fully"
+    rounds = f"{times_each(device, count)} times, {per_step(device, time)}"
+    copies = _blocking_copy_time(device)
+    if copies is None:
+        claim = f"the host waits for the GPU, which then runs dry: {rounds}"
+        return "HOST-SYNC", claim, saving, "without the wait the host runs ahead, and host and device overlap fully"
+    busy_without = device.device_floor_ns - device.line_ns.get("copy", 0)
+    saving = device.steady_ns - max(device.host_floor_ns, busy_without)
+    claim = f"small blocking copies let the GPU run dry: {rounds}"
+    return "HOST-COPY", claim, saving, "one packed, asynchronous copy takes the place of the small ones"
+
+
+def _blocking_copy_time(device: Device) -> int | None:
+    """The time of the gaps drained by copy calls, if they are most of the drained time; None if not."""
+    gaps, mine = device.ledger.gaps, device.gaps_of("drained")
+    by_copy = np.array(["Memcpy" in gaps.drained_by[at] for at in mine.tolist()], np.bool_)
+    length = gaps.length_ns[mine]
+    time = int(length[by_copy].sum())
+    return time if 2 * time > int(length.sum()) else None
 
 
 def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made:
     stays = sum(time for trigger, (time, _) in totals.items() if trigger in HOST_CAUSES or trigger in DEVICE_CAUSES)
     saving = device.steady_ns - device.device_floor_ns - stays
-    launches = int((device.host.kinds == device.host.kind_names.index("launch"))[_steady_calls(device)].sum())
+    launches = int((device.host.kinds == device.host.kind_names.index("launch"))[steady_calls(device)].sum())
     claim = (
         f"the host cannot launch as fast as the GPU works: {count_text(launches // device.step_count)} launches"
-        f"{' a step' if device.steps else ''}, {_per_step(device, totals['behind'][0])} lost between them"
+        f"{' a step' if device.steps else ''}, {per_step(device, totals['behind'][0])} lost between them"
     )
     return (
         "LAUNCH-BOUND",
@@ -111,12 +122,6 @@ def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made
         saving,
         "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels",
     )
-
-
-def _steady_calls(device: Device) -> NDArray[np.bool_]:
-    start = device.host.calls["start_ns"]
-    inside: NDArray[np.bool_] = (start >= device.steady.start_ns) & (start < device.steady.end_ns)
-    return inside
 
 
 def _exposed(device: Device) -> list[Finding]:
@@ -127,38 +132,10 @@ def _exposed(device: Device) -> list[Finding]:
         exposed = device.line_ns.get(line, 0)
         saving = min(exposed, compute)
         if saving >= WORTH_TELLING * device.steady_ns:
-            claim = f"{_per_step(device, exposed)} of {what} with nothing computing beside it"
+            claim = f"{per_step(device, exposed)} of {what} with nothing computing beside it"
             share = (f"{share_text(exposed / device.steady_ns)} of the time",)
-            found.append(_finding(device, code, claim, share, saving, "compute of the same step could cover it"))
+            found.append(finding(device, code, claim, share, saving, "compute of the same step could cover it"))
     return found
-
-
-def _finding(device: Device, code: str, claim: str, evidence: tuple[str, ...], saving: int, assumption: str) -> Finding:
-    steps = device.step_count
-    traced = int(_steady_calls(device).sum())
-    low = max(saving - traced * TRACE_COST_NS, 0) if code in ("LAUNCH-BOUND", "HOST-CODE", "HOST-SYNC") else saving
-    has_steps = device.steps is not None
-    return Finding(
-        code=code,
-        claim=claim,
-        evidence=evidence,
-        saving_ns=saving,
-        saving_ns_per_step=saving // steps if has_steps else None,
-        saving_low_ns_per_step=low // steps if has_steps else None,
-        assumption=assumption,
-        confidence="high" if saving > 0.1 * device.steady_ns else "medium",
-        gpu=device.gpu,
-        next=f"gpuledger explain {code}",
-    )
-
-
-def _per_step(device: Device, time: int) -> str:
-    return time_text(time // device.step_count) + (" a step" if device.steps is not None else "")
-
-
-def _each(device: Device, count: int) -> str:
-    each = count / device.step_count
-    return count_text(round(each)) if each >= 1 else f"{each:.2g}"
 
 
 def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
@@ -207,17 +184,3 @@ def _ranges(trace: Trace, device: Device, gap: int) -> str:
     nest = ranges.where(around)
     names = nest.at(np.argsort(nest["start_ns"], kind="stable")).texts("name")
     return " > ".join(name or "?" for name in names[-3:])
-
-
-def _about_the_capture(trace: Trace) -> list[Finding]:
-    """What the profile itself leaves open."""
-    found = []
-    for note in trace.health:
-        if note.code == "graphs-opaque":
-            claim = f"{count_text(note.count)} CUDA graph launches were traced whole: what ran inside was not recorded"
-            found.append(_capture_finding("CAPTURE-GRAPHS-OPAQUE", claim, "record with `--cuda-graph-trace=node`"))
-    return found
-
-
-def _capture_finding(code: str, claim: str, advice: str) -> Finding:
-    return Finding(code, claim, (advice,), 0, None, None, "", "high", -1, f"gpuledger explain {code}")

@@ -1,4 +1,4 @@
-"""What a kernel is called: its parts, a canonical form that profilers agree on, and its family.
+"""What a kernel is called: its parts, and a canonical form that profilers agree on. Its family is in `families`.
 
 Profilers print one kernel in different ways: nsys writes `(int)128` where torch writes `128`, one gives the return
 type and the parameters, the other does not. The canonical form leaves out what differs and keeps what tells kernels
@@ -16,7 +16,6 @@ _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
 _TRUE, _FALSE = re.compile(r"\(bool\)1\b"), re.compile(r"\(bool\)0\b")
 _ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
 _INSTANCE: Final = re.compile(r"\s*\(instance (\d+)\)")
-_INNERMOST: Final = re.compile(r"\([^()]*\)")
 _LAMBDA: Final = re.compile(r"[\[{]lambda#(\d+)[\]}]")
 _CONST: Final = re.compile(r"\s*\bconst\b\s*")
 _RETURN_TYPE: Final = re.compile(r"(?:^|(?<=[<,]))(?:void|bool) (?=\w)")
@@ -128,10 +127,21 @@ def _canonical(argument: str) -> str:
     """
     text = _FALSE.sub("false", _TRUE.sub("true", argument))
     text = _ANONYMOUS.sub("anonymous", _INSTANCE.sub(r"#\1", text))
-    while (shorter := _INNERMOST.sub("", text)) != text:
-        text = shorter
-    text = _LAMBDA.sub(r"{lambda#\1}", _CONST.sub(" ", text))
+    text = _LAMBDA.sub(r"{lambda#\1}", _CONST.sub(" ", _without_parentheses(text)))
     return _SUFFIX.sub("", _RETURN_TYPE.sub("", _SPACES.sub(r"\1", text.strip())))
+
+
+def _without_parentheses(text: str) -> str:
+    """The text outside all round brackets; brackets that do not match stand for nothing."""
+    kept, depth = [], 0
+    for letter in text:
+        if letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth = max(depth - 1, 0)
+        elif depth == 0:
+            kept.append(letter)
+    return "".join(kept)
 
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w{3,}")
@@ -152,37 +162,3 @@ def label(name: str) -> str:
     parts = parse(name)
     words = [word for each in parts.template for word in _WORD.findall(each) if not _SAYS_NOTHING.fullmatch(word)]
     return f"{parts.short}…{words[-1]}" if words else parts.short
-
-
-FAMILIES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
-    (family, re.compile(pattern, re.IGNORECASE))
-    for family, pattern in (
-        (
-            "communication",
-            r"nccl|rccl|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device",
-        ),
-        ("attention", r"flash|fmha|attention|sdpa|mha_|_mha|mla_|paged_kv|flashinfer.*(decode|prefill)"),
-        ("moe", r"moe|expert|topk_?gating|grouped_?gemm|permute_tokens|dispatch_kernel|combine_kernel"),
-        ("gemm", r"gemm|gemv|xmma|cutlass|cublas|nvjet|wgmma|hgmma|splitk|mma_|matmul|cijk_|_mm_kernel|triton_mm"),
-        ("convolution", r"conv|winograd|implicit_con"),
-        ("norm", r"norm"),
-        ("rope", r"rope|rotary"),
-        ("softmax", r"softmax"),
-        ("sampling", r"sampl|argmax|multinomial|philox|random|rand_|curand"),
-        ("sort", r"sort|top_?k|radix|merge_kernel|bitonic"),
-        ("gather-scatter", r"gather|scatter|index|embedding|take_|put_"),
-        ("activation", r"silu|gelu|relu|sigmoid|swiglu|act_and_mul|tanh"),
-        ("reduction", r"reduce|_sum|sum_|scan|cumsum|mean|norm_two"),
-        ("copy", r"copy|cast|convert|transpose|memcpy|cat_?array|concat|fill|memset|to_dtype"),
-        ("elementwise", r"elementwise|pointwise|triton_poi|add_|mul_|where|triton_"),
-    )
-)
-"""First match wins. The patterns are searched in the whole name."""
-
-OTHER: Final = "other"
-
-
-@lru_cache(maxsize=65536)
-def family(name: str) -> str:
-    """What kind of work a kernel does, from its name; `other` where nothing matches."""
-    return next((each for each, pattern in FAMILIES if pattern.search(name)), OTHER)

@@ -54,7 +54,7 @@ def union(start_ns: ArrayLike, end_ns: ArrayLike) -> Spans:
     start, end = start[order], end[order]
     if not len(start):
         return Spans(start, end)
-    reach = np.maximum.accumulate(end)
+    reach = furthest(end)
     opens = np.concatenate(([True], start[1:] > reach[:-1]))
     closes = np.concatenate((opens[1:], [True]))
     return Spans(start[opens], reach[closes])
@@ -104,6 +104,11 @@ def covered(spans: Spans, start_ns: Ints, end_ns: Ints) -> Ints:
     return np.where(end_ns > start_ns, up_to(end_ns) - up_to(start_ns), 0)
 
 
+def furthest(end_ns: Ints) -> Ints:
+    """For each record the latest end up to and including it."""
+    return np.maximum.accumulate(end_ns)
+
+
 def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
     """The part of each record that belongs to it alone, when an instant belongs to the first record that covers it.
 
@@ -112,7 +117,7 @@ def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
     """
     if not len(start_ns):
         return start_ns, end_ns
-    reach = np.append(start_ns[0], np.maximum.accumulate(end_ns)[:-1])
+    reach = np.append(start_ns[0], furthest(end_ns)[:-1])
     own_start = np.maximum(start_ns, reach)
     return own_start, np.maximum(own_start, end_ns)
 

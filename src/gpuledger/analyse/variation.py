@@ -1,0 +1,74 @@
+"""How steps vary: the usual length, outliers with the line that makes them so, and drift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.steps import Steps
+
+OUTLIER_RATIO: Final = 1.2
+"""A step is an outlier when it is this many times the median, and further off than three times the usual deviation."""
+
+DRIFT_SHARE: Final = 0.05
+"""Steps drift when the last third's median differs from the first third's by this share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A step that took unusually long, and the line whose excess over the usual explains the most of it."""
+
+    step: int
+    length_ns: int
+    line: str
+    excess_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """The steady steps of one device."""
+
+    steps: Steps
+    median_ns: int
+    p10_ns: int
+    p90_ns: int
+    outliers: tuple[Outlier, ...]
+    drift_share: float | None
+    """Change from the first to the last third; None with fewer than nine steps."""
+
+    @property
+    def drifts(self) -> bool:
+        return self.drift_share is not None and abs(self.drift_share) >= DRIFT_SHARE
+
+
+def variation(device: Device) -> Variation | None:
+    """None where no steps were found."""
+    if device.steps is None:
+        return None
+    steady = device.steps.steady_ns
+    low, middle, high = (int(value) for value in np.percentile(steady, (10, 50, 90), method="nearest"))
+    third = len(steady) // 3
+    drift = None
+    if third >= 3:
+        first, last = np.median(steady[:third]), np.median(steady[-third:])
+        drift = float(last / first - 1)
+    return Variation(device.steps, middle, low, high, _outliers(device, device.steps, middle), drift)
+
+
+def _outliers(device: Device, steps: Steps, median: int) -> tuple[Outlier, ...]:
+    """The unusual steps, the longest first."""
+    lengths = steps.length_ns
+    usual_deviation = float(np.median(np.abs(steps.steady_ns - median)))
+    slow = np.flatnonzero((lengths > OUTLIER_RATIO * median) & (lengths > median + 3 * usual_deviation))
+    slow = slow[slow >= steps.warm_up]
+    tile = np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])
+    usual = np.median(device.ledger.books[tile[steps.warm_up :]], axis=0)
+    found = []
+    for step in slow.tolist():
+        excess = device.ledger.books[tile[step]] - usual
+        at = int(excess.argmax())
+        found.append(Outlier(step, int(lengths[step]), device.ledger.lines[at], int(excess[at])))
+    return tuple(sorted(found, key=lambda each: (-each.length_ns, each.step)))

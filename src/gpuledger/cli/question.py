@@ -1,0 +1,33 @@
+"""The verbs that ask one question: all read a profile, find steps, and print tables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.sheet import Sheet
+from gpuledger.analyse.steps import Wanted
+from gpuledger.cli.output import Output, output_options, profile_argument, step_options
+from gpuledger.cli.progress import progress
+from gpuledger.model.trace import Trace
+from gpuledger.read import open_trace
+from gpuledger.render.sheets import sheets
+from gpuledger.report import build_report
+
+
+def question(answer: Callable[[Trace, Device], list[Sheet]]) -> click.Command:
+    """A verb from a function that gives tables for one device; its name and docstring are the verb's."""
+
+    @functools.wraps(answer)
+    def verb(profile: Path, wanted: Wanted, output: Output) -> None:
+        with progress(quiet=output.quiet) as tell:
+            trace = open_trace(profile, progress=tell)
+        made = build_report(trace, profile.name, wanted)
+        tables = [sheet for device in made.devices for sheet in answer(trace, device)]
+        output.write(sheets(output.format, answer.__name__, profile.name, tables, trace.health, output.width))
+
+    return click.command(answer.__name__)(profile_argument(step_options(output_options(verb))))

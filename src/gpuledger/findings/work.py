@@ -1,0 +1,115 @@
+"""Findings about what ran on the device: pageable copies, needless casts, tiny kernels."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.variation import variation
+from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step
+from gpuledger.model.device import link_bytes_per_s
+from gpuledger.model.names import label
+from gpuledger.model.tables import Rows, Table
+from gpuledger.model.trace import Trace
+from gpuledger.units import bytes_text, count_text, share_text, time_text
+
+TINY_NS: Final = 5_000
+"""A kernel this short takes longer to launch than to run."""
+
+CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
+"""Kernels that change a tensor's type."""
+
+
+def about_the_work(trace: Trace, device: Device) -> list[Finding]:
+    """One finding per kind of work that is worth telling."""
+    made = (_pageable(trace, device), _casts(trace, device), _tiny(trace, device), _outliers(device), _drift(device))
+    return [found for found in made if found is not None and found.saving_ns >= WORTH_TELLING * device.steady_ns]
+
+
+def _steady(rows: Rows, device: Device) -> Rows:
+    inside = (rows["start_ns"] >= device.steady.start_ns) & (rows["start_ns"] < device.steady.end_ns)
+    return rows.where(inside & (rows["gpu"] == device.gpu))
+
+
+def _pageable(trace: Trace, device: Device) -> Finding | None:
+    """Copies from or to pageable memory: staged through a buffer, far below the link's rate, and blocking the host."""
+    copies = _steady(trace[Table.COPIES], device)
+    pageable = trace.strings.code("Pageable")
+    to_host = np.isin(copies.codes("kind"), [trace.strings.code(k) for k in ("Host-to-Device", "Device-to-Host")])
+    mine = copies.where(to_host & ((copies.codes("src_kind") == pageable) | (copies.codes("dst_kind") == pageable)))
+    time, size = int(mine.duration_ns.sum()), int(mine["bytes"].sum())
+    if not time or not size:
+        return None
+    peak = link_bytes_per_s(trace.origin.gpus[device.gpu].name)
+    saving = time - size * 1_000_000_000 // peak
+    each = bytes_text(size // device.step_count)
+    claim = f"{each} are copied from or to pageable memory: {per_step(device, time)}"
+    rates = (
+        f"at {bytes_text(size * 1_000_000_000 // time)}/s; the link takes about {bytes_text(peak)}/s from pinned memory"
+    )
+    return finding(device, "COPY-PAGEABLE", claim, (rates,), saving, "pinned memory reaches the link's usual rate")
+
+
+def _casts(trace: Trace, device: Device) -> Finding | None:
+    kernels = _steady(trace[Table.KERNELS], device)
+    codes = np.unique(kernels.codes("name")).tolist()
+    casts = [code for code in codes if CASTS.search(trace.strings.text(code) or "")]
+    mine = kernels.where(np.isin(kernels.codes("name"), casts))
+    time = int(mine.duration_ns.sum())
+    if not time:
+        return None
+    each = len(mine) // device.step_count
+    claim = f"{count_text(each)} kernels a step only change a tensor's type: {per_step(device, time)}"
+    names = sorted({label(trace.strings.text(code) or "") for code in casts})[:3]
+    return finding(
+        device, "CAST", claim, (", ".join(names),), time, "the type is kept, or changed inside another kernel"
+    )
+
+
+def _tiny(trace: Trace, device: Device) -> Finding | None:
+    """Where the host cannot keep up because kernels are too short to be worth a launch."""
+    kernels = _steady(trace[Table.KERNELS], device)
+    behind = device.gaps_of("behind")
+    if not len(kernels) or not len(behind):
+        return None
+    tiny = kernels.duration_ns < TINY_NS
+    share = float(tiny.mean())
+    found, gaps = device.found, device.ledger.gaps
+    after = gaps.after[behind]
+    before_tiny = found.end_ns[after] - found.start_ns[after] < TINY_NS
+    time = int(gaps.length_ns[behind][before_tiny].sum())
+    if share < 0.5 or 2 * time < int(gaps.length_ns[behind].sum()):
+        return None
+    claim = (
+        f"{share_text(share)} of the kernels run under 5 us, less than a launch takes: {per_step(device, time)} of gaps"
+    )
+    advice = "fuse them, batch them, or capture the step in a CUDA graph"
+    return finding(device, "TINY-KERNELS", claim, (advice,), time, "the gaps close; do not add it to LAUNCH-BOUND")
+
+
+def _outliers(device: Device) -> Finding | None:
+    """Steps that take unusually long."""
+    found = variation(device)
+    if found is None or not found.outliers:
+        return None
+    saving = sum(each.length_ns - found.median_ns for each in found.outliers)
+    worst = found.outliers[0]
+    claim = f"{count_text(len(found.outliers))} of {count_text(device.step_count)} steps take unusually long"
+    evidence = (
+        f"step {worst.step}: {time_text(worst.length_ns)} against {time_text(found.median_ns)}, most of it {worst.line}"
+    )
+    return finding(device, "STEP-OUTLIERS", claim, (evidence,), saving, "they take as long as the median step")
+
+
+def _drift(device: Device) -> Finding | None:
+    """Steps that become slower as the run goes on."""
+    found = variation(device)
+    if found is None or not found.drifts or (found.drift_share or 0) < 0:
+        return None
+    share = found.drift_share or 0.0
+    saving = int(device.steady_ns * share / 2)
+    claim = f"steps become slower as the run goes on: {share_text(share)} from the first third to the last"
+    return finding(device, "STEP-DRIFT", claim, (), saving, "all steps take as long as the early ones")

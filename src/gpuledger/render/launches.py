@@ -1,0 +1,116 @@
+"""Launches as tables: by function, the queue, and by range."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuledger.analyse.calls import shortened
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.launches import launching_call
+from gpuledger.analyse.ranges import thread
+from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.analyse.summary import summarise
+from gpuledger.model.keys import group
+from gpuledger.model.spans import pairs_inside
+from gpuledger.model.tables import Table
+from gpuledger.model.trace import Trace
+
+_TINY_NS = 5_000
+_MOST_RANGES = 20
+
+
+def launches_sheets(trace: Trace, device: Device) -> list[Sheet]:
+    """All tables about launches, over the steady steps."""
+    gpu = device.gpu
+    made = [_by_function(device), _queue(device), _by_range(trace, device)]
+    return [Sheet(f"{sheet.name}_gpu{gpu}", f"{sheet.title}, GPU {gpu}", sheet.columns, sheet.rows) for sheet in made]
+
+
+def _steady_launches(device: Device) -> np.ndarray:
+    start = device.host.calls["start_ns"]
+    is_launch = device.host.kinds == device.host.kind_names.index("launch")
+    return np.flatnonzero(is_launch & (start >= device.steady.start_ns) & (start < device.steady.end_ns))
+
+
+def _by_function(device: Device) -> Sheet:
+    calls = device.host.calls.at(_steady_launches(device))
+    first, number = group(calls.codes("name"))
+    names = calls.strings.decode(calls.codes("name")[first])
+    times = summarise(calls.duration_ns, number)
+    columns = (
+        Column("name", "Launch call", Digits.TEXT),
+        Column("calls", "Calls", Digits.WHOLE),
+        Column("per_step", "A step", Digits.TENTH),
+        Column("total_ns", "Time (ns)", Digits.WHOLE),
+        Column("avg_ns", "Avg (ns)", Digits.TENTH),
+        Column("med_ns", "Med (ns)", Digits.TENTH, detail=1),
+        Column("step_percent", "Of the step (%)", Digits.TENTH),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            shortened(name or ""),
+            each.count,
+            each.count / device.step_count,
+            each.total,
+            each.average,
+            each.median,
+            100 * each.total / device.steady_ns,
+        )
+        for name, each in zip(names, times, strict=True)
+    ]
+    rows.sort(key=lambda row: -int(str(row[3])))
+    return Sheet("launch_calls", "Launch calls, steady steps", columns, tuple(rows))
+
+
+def _queue(device: Device) -> Sheet:
+    """From the call's return to the kernel's start; negative where the kernel began before the call returned."""
+    found = device.found
+    here = found.on(device.gpu)
+    here = here[(found.start_ns[here] >= device.steady.start_ns) & (found.start_ns[here] < device.steady.end_ns)]
+    call = launching_call(found.pid[here], found.correlation[here], device.host.calls)
+    launched = here[call >= 0]
+    delay = found.start_ns[launched] - device.host.calls["end_ns"][call[call >= 0]]
+    length = found.end_ns[here] - found.start_ns[here]
+    columns = (
+        Column("figure", "Figure", Digits.TEXT),
+        Column("value", "Value", Digits.TENTH),
+        Column("unit", "Unit", Digits.TEXT),
+    )
+    rows: list[tuple[Cell, ...]] = [("GPU activities a step", len(here) / device.step_count, "")]
+    if len(here):
+        rows.append(("of them under 5 us", 100 * float((length < _TINY_NS).mean()), "%"))
+        rows.append(("launched by a recorded call", 100 * len(launched) / len(here), "%"))
+    if len(delay):
+        rows += [
+            ("queued, median", float(np.median(delay)), "ns"),
+            ("queued, 10th percentile", float(np.percentile(delay, 10)), "ns"),
+            ("queued, 90th percentile", float(np.percentile(delay, 90)), "ns"),
+            ("queued over 10 us (host ahead)", 100 * float((delay > 10_000).mean()), "%"),
+        ]
+    return Sheet("launch_queue", "How far the host runs ahead, steady steps", columns, tuple(rows))
+
+
+def _by_range(trace: Trace, device: Device) -> Sheet:
+    """Launch calls inside each range, the ranges around it included."""
+    calls = device.host.calls.at(_steady_launches(device))
+    ranges = trace[Table.RANGES]
+    outer, inner = pairs_inside(
+        ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
+    )
+    first, number = group(ranges.codes("name")[outer])
+    times = summarise(calls.duration_ns[inner], number)
+    instances = np.bincount(number[group(number, outer)[0]], minlength=len(first))
+    names = trace.strings.decode(ranges.codes("name")[outer[first]])
+    columns = (
+        Column("range", "Range", Digits.TEXT),
+        Column("instances", "Instances", Digits.WHOLE),
+        Column("launches", "Launches", Digits.WHOLE),
+        Column("per_instance", "Each", Digits.TENTH),
+        Column("total_ns", "Time (ns)", Digits.WHOLE),
+    )
+    rows = [
+        (name or "", int(count), each.count, each.count / count, each.total)
+        for name, count, each in zip(names, instances.tolist(), times, strict=True)
+    ]
+    rows.sort(key=lambda row: (-row[2], row[0]))
+    return Sheet("launches_by_range", "Launches by range, steady steps", columns, tuple(rows[:_MOST_RANGES]))

@@ -1,0 +1,81 @@
+"""Ranges as a table: a tree by name, host and GPU time, launches and waits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.launches import launching_call
+from gpuledger.analyse.ranges import spans_of_time, thread
+from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.model.spans import Ints, pairs_inside
+from gpuledger.model.tables import Rows
+from gpuledger.model.trace import Trace
+
+_COLUMNS = (
+    Column("range", "Range", Digits.TEXT),
+    Column("instances", "Instances", Digits.WHOLE),
+    Column("host_ns", "Host (ns)", Digits.WHOLE),
+    Column("gpu_ns", "GPU (ns)", Digits.WHOLE),
+    Column("gpu_own_ns", "GPU, own (ns)", Digits.WHOLE, detail=1),
+    Column("launches", "Launches", Digits.WHOLE),
+    Column("syncs", "Waits", Digits.WHOLE, detail=2),
+)
+
+
+def ranges_sheets(trace: Trace, device: Device) -> list[Sheet]:
+    """The ranges of the whole window by their path in the tree, and what was launched in none."""
+    ranges = spans_of_time(trace)
+    found = device.found
+    here = found.on(device.gpu)
+    length = (found.end_ns - found.start_ns)[here]
+    call = launching_call(found.pid[here], found.correlation[here], device.host.calls)
+    innermost = _innermost(ranges, device.host.calls.at(np.maximum(call, 0)))
+    innermost[call < 0] = -1
+    blocking = device.host.calls.at(device.host.blocking)
+    waiting = _innermost(ranges, blocking)
+    own_gpu, own_launch, own_wait = (np.zeros(len(ranges), np.int64) for _ in range(3))
+    np.add.at(own_gpu, innermost[innermost >= 0], length[innermost >= 0])
+    np.add.at(own_launch, innermost[innermost >= 0], 1)
+    np.add.at(own_wait, waiting[waiting >= 0], 1)
+    rows = _tree(ranges, (own_gpu, own_launch, own_wait))
+    outside = innermost < 0
+    rows.append(
+        ("(in no range)", None, None, int(length[outside].sum()), int(length[outside].sum()), int(outside.sum()), None)
+    )
+    return [Sheet(f"ranges_gpu{device.gpu}", f"Ranges, GPU {device.gpu}", _COLUMNS, tuple(rows))]
+
+
+def _innermost(ranges: Rows, calls: Rows) -> np.ndarray:
+    """For each call the shortest range that it lies in; -1 for none."""
+    outer, inner = pairs_inside(
+        ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
+    )
+    found = np.full(len(calls), -1, np.intp)
+    longest_first = np.argsort(-ranges.duration_ns[outer], kind="stable")
+    found[inner[longest_first]] = outer[longest_first]
+    return found
+
+
+def _tree(ranges: Rows, own: tuple[Ints, Ints, Ints]) -> list[tuple[Cell, ...]]:
+    """One row per path of names, parents before children, the most GPU time first."""
+    names, parent = ranges.texts("name"), ranges["parent"]
+    # `parent` counts rows of the whole table; here marks are left out, so paths are built from those that remain
+    paths: list[tuple[str, ...]] = []
+    for at, up in enumerate(parent.tolist()):
+        above = paths[up] if 0 <= up < at else ()
+        paths.append((*above, names[at] or "?"))
+    sums: dict[tuple[str, ...], list[int]] = {}
+    duration = ranges.duration_ns.tolist()
+    for at, path in enumerate(paths):
+        held = sums.setdefault(path, [0, 0, 0, 0, 0, 0])
+        held[0] += 1
+        held[1] += duration[at]
+        held[3] += int(own[0][at])
+        for depth in range(1, len(path) + 1):
+            whole = sums.setdefault(path[:depth], [0, 0, 0, 0, 0, 0])
+            whole[2] += int(own[0][at])
+            whole[4] += int(own[1][at])
+            whole[5] += int(own[2][at])
+    order = sorted(sums, key=lambda path: [(-sums[path[:d]][2], path[d - 1]) for d in range(1, len(path) + 1)])
+    return [("  " * (len(path) - 1) + path[-1], *(sums[path][at] for at in (0, 1, 2, 3, 4, 5))) for path in order]

@@ -1,0 +1,81 @@
+"""Steps as tables: the usual length, the outliers, and every step with its largest lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.analyse.variation import Variation, variation
+
+_SUMMARY = (
+    Column("source", "Found by", Digits.TEXT),
+    Column("steps", "Steps", Digits.WHOLE),
+    Column("warm_up", "Warm-up", Digits.WHOLE),
+    Column("median_ns", "Median (ns)", Digits.WHOLE),
+    Column("p10_ns", "P10 (ns)", Digits.WHOLE, detail=1),
+    Column("p90_ns", "P90 (ns)", Digits.WHOLE, detail=1),
+    Column("drift_percent", "Drift (%)", Digits.TENTH, detail=2),
+)
+_OUTLIER = (
+    Column("step", "Step", Digits.WHOLE),
+    Column("length_ns", "Length (ns)", Digits.WHOLE),
+    Column("line", "Line that grew most", Digits.TEXT),
+    Column("excess_ns", "By (ns)", Digits.WHOLE),
+)
+_STEP = (
+    Column("step", "Step", Digits.WHOLE),
+    Column("start_ns", "Start (ns)", Digits.WHOLE, detail=1),
+    Column("length_ns", "Length (ns)", Digits.WHOLE),
+    Column("busy_ns", "Busy (ns)", Digits.WHOLE),
+    Column("idle_ns", "Idle (ns)", Digits.WHOLE),
+    Column("largest", "Largest line", Digits.TEXT),
+    Column("note", "", Digits.TEXT),
+)
+
+
+def step_sheets(device: Device) -> list[Sheet]:
+    """All tables about one GPU's steps; one without rows where there are none."""
+    found = variation(device)
+    gpu = device.gpu
+    if found is None:
+        return [Sheet(f"steps_gpu{gpu}", f"Steps, GPU {gpu}", _SUMMARY)]
+    return [
+        Sheet(f"steps_gpu{gpu}", f"Steps, GPU {gpu}", _SUMMARY, (_summary(found),)),
+        Sheet(
+            f"step_outliers_gpu{gpu}",
+            f"Unusual steps, GPU {gpu}",
+            _OUTLIER,
+            tuple((each.step, each.length_ns, each.line, each.excess_ns) for each in found.outliers),
+        ),
+        Sheet(f"step_list_gpu{gpu}", f"Every step, GPU {gpu}", _STEP, _each(device, found)),
+    ]
+
+
+def _summary(found: Variation) -> tuple[Cell, ...]:
+    drift = None if found.drift_share is None else 100 * found.drift_share
+    steady = len(found.steps) - found.steps.warm_up
+    return (found.steps.source, steady, found.steps.warm_up, found.median_ns, found.p10_ns, found.p90_ns, drift)
+
+
+def _each(device: Device, found: Variation) -> tuple[tuple[Cell, ...], ...]:
+    lines = device.ledger.lines
+    idle = np.array([line.startswith("idle.") for line in lines])
+    unusual = {each.step for each in found.outliers}
+    rows = []
+    tiles = np.searchsorted(device.ledger.tiles_ns, found.steps.edges_ns[:-1])
+    for step, (start, tile) in enumerate(zip(found.steps.edges_ns[:-1].tolist(), tiles.tolist(), strict=True)):
+        books = device.ledger.books[tile]
+        note = "warm-up" if step < found.steps.warm_up else "unusual" if step in unusual else ""
+        rows.append(
+            (
+                step,
+                start,
+                int(books.sum()),
+                int(books[~idle].sum()),
+                int(books[idle].sum()),
+                lines[int(books.argmax())],
+                note,
+            )
+        )
+    return tuple(rows)
