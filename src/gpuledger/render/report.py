@@ -11,7 +11,10 @@ from gpuledger.render.plain import visible, wrapped
 from gpuledger.report import Report
 from gpuledger.units import count_text, share_text, time_text
 
-_BAR = 24
+_WIDEST_BAR = 24
+_BESIDE_THE_BAR = 53
+"""What a ledger line needs beside its bar."""
+
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SMALL_FAMILY = 0.02
 """Families with less than this share of the step are shown together."""
@@ -110,15 +113,16 @@ def _rows(device: Device) -> list[tuple[str, int]]:
 
 def _ledger_lines(device: Device, width: int | None) -> list[str]:
     lines = [wrapped(_ledger_title(device), width, 2)]
-    for name, amount in _rows(device):
+    room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - _BESIDE_THE_BAR), 1)
+    for name, amount in [*_rows(device), ("total", device.steady_ns)]:
         share = amount / device.steady_ns
-        lines.append(f"  {name:<28}{_bar(share):<{_BAR}}  {share_text(share):>8}  {_each(device, amount):>9}")
-    lines.append(f"  {'total':<28}{'':<{_BAR}}  {share_text(1):>8}  {_each(device, device.steady_ns):>9}")
+        bar = "" if name == "total" else _bar(share, room)
+        lines.append(f"  {name:<28}{bar:<{room}}  {share_text(share):>8}  {_each(device, amount):>9}")
     return lines
 
 
-def _bar(share: float) -> str:
-    eighths = round(share * _BAR * 8)
+def _bar(share: float, room: int) -> str:
+    eighths = round(share * room * 8)
     return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 

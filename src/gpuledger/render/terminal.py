@@ -15,8 +15,9 @@ _NAME_WIDTH = 26
 
 def sheet_text(sheet: Sheet, width: int | None) -> str:
     """The sheet with its title; `width` None: as wide as it needs."""
+    title = wrapped(f"{sheet.title} ({sheet.name})", width, 2)
     if not sheet.rows:
-        return f"{sheet.title} ({sheet.name}): no data\n"
+        return f"{title}: no data\n"
     columns = [
         [visible(cell_text(row[at], column.digits)) for row in sheet.rows] for at, column in enumerate(sheet.columns)
     ]
@@ -28,7 +29,7 @@ def sheet_text(sheet: Sheet, width: int | None) -> str:
         width,
     )
     foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
-    return "\n".join([f"{sheet.title} ({sheet.name})", "", *lines, *foot]) + "\n"
+    return "\n".join([title, "", *lines, *foot]) + "\n"
 
 
 def _that_fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> list[Column]:
