@@ -1,0 +1,44 @@
+"""Marks for a profiler, set by the program that is profiled: a name in, an NVTX range around the block out.
+
+With `profiler=True` the block is also what `nsys profile --capture-range=cudaProfilerApi` records. Marks wait for no
+device: where its work belongs to the block, the caller synchronises inside. Without torch, or without a CUDA device,
+nothing happens, so that a program can be marked for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+
+@cache
+def _cuda() -> Any | None:
+    """`torch.cuda` where there is a device. Asked once: ranges sit in hot loops, and the question is not free."""
+    try:
+        torch = import_module("torch")  # late: the package itself does not need torch, and torch takes seconds to load
+    except ImportError:
+        return None
+    return torch.cuda if torch.cuda.is_available() else None
+
+
+@contextmanager
+def window(name: str, profiler: bool = False) -> Iterator[None]:
+    """An NVTX range `name` around the block; with `profiler`, cudaProfilerStart before it, cudaProfilerStop after."""
+    cuda = _cuda()
+    if cuda is None:
+        yield
+        return
+    if profiler:
+        cuda.profiler.start()
+    try:
+        cuda.nvtx.range_push(name)
+        try:
+            yield
+        finally:
+            cuda.nvtx.range_pop()
+    finally:
+        if profiler:
+            cuda.profiler.stop()
