@@ -75,6 +75,11 @@ class Device:
         return dict(sorted(sums.items(), key=lambda each: (-each[1][0], each[0])))
 
     @cached_property
+    def compute_ns(self) -> int:
+        """Compute in the steady stretch."""
+        return sum(amount for line, amount in self.line_ns.items() if line.startswith("compute"))
+
+    @cached_property
     def device_floor_ns(self) -> int:
         """The least that the steady stretch could take with an ideal host: busy, turnaround and time inside graphs."""
         kept = ("compute", "comm", "copy", "idle.turnaround", "idle.graph")

@@ -13,7 +13,7 @@ from gpuledger.analyse.steps import Steps
 OUTLIER_RATIO: Final = 1.2
 """A step is an outlier when it is this many times the median, and further off than three times the usual deviation."""
 
-DRIFT_SHARE: Final = 0.05
+DRIFT_SHARE: Final = 0.1
 """Steps drift when the last third's median differs from the first third's by this share."""
 
 

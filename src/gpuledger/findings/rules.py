@@ -7,15 +7,19 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
 from gpuledger.findings.capture import about_the_capture
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, steady_calls, times_each
-from gpuledger.findings.work import about_the_work
+from gpuledger.findings.work import about_the_work, pageable_loss_ns
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 from gpuledger.units import count_text, share_text
+
+BLOCKED_SHARE: Final = 0.1
+"""A host that waits for this share of its time is blocked by the device, not busy."""
 
 HOST_CAUSES: Final = {
     "load": ("HOST-LOAD", "code is loaded, compiled or prepared"),
@@ -34,7 +38,7 @@ def findings(trace: Trace, devices: Sequence[Device]) -> tuple[Finding, ...]:
     """All findings, the most profitable first; each code once, for the device where it costs the most."""
     best: dict[str, Finding] = {}
     for device in devices:
-        for found in (*_gap_findings(trace, device), *_exposed(device), *about_the_work(trace, device)):
+        for found in (*_gap_findings(trace, device), *_exposed(trace, device), *about_the_work(trace, device)):
             if found.code not in best or found.saving_ns > best[found.code].saving_ns:
                 best[found.code] = found
     ranked = sorted(best.values(), key=lambda each: (-each.saving_ns, each.code))
@@ -87,35 +91,49 @@ def _host_finding(device: Device, trigger: str, time: int) -> _Made:
 
 
 def _sync_finding(device: Device, time: int, count: int) -> _Made:
-    saving = device.steady_ns - max(device.host_floor_ns, device.device_floor_ns)
+    """The host waits, the queue runs dry, and the device then waits for the host.
+
+    Without the wait the step takes what the longer of host and device needs. What the host needs is known only
+    roughly: it includes what the waiting operations themselves cost. So where the host is really blocked, the gaps
+    count as well.
+    """
     rounds = f"{times_each(device, count)} times, {per_step(device, time)}"
-    copies = _blocking_copy_time(device)
-    if copies is None:
-        claim = f"the host waits for the GPU, which then runs dry: {rounds}"
-        return "HOST-SYNC", claim, saving, "without the wait the host runs ahead, and host and device overlap fully"
-    busy_without = device.device_floor_ns - device.line_ns.get("copy", 0)
-    saving = device.steady_ns - max(device.host_floor_ns, busy_without)
-    claim = f"small blocking copies let the GPU run dry: {rounds}"
-    return "HOST-COPY", claim, saving, "one packed, asynchronous copy takes the place of the small ones"
+    between_copies = _time_between_copies(device)
+    if 2 * between_copies > time:
+        saving = min(time + device.line_ns.get("copy", 0), device.steady_ns - device.compute_ns)
+        claim = f"small blocking copies follow each other, and the GPU runs dry between them: {rounds}"
+        return "HOST-COPY", claim, saving, "one packed, asynchronous copy takes the place of the small ones"
+    saving = device.steady_ns - max(device.host_floor_ns, device.device_floor_ns)
+    if _host_is_blocked(device):
+        saving = max(saving, min(time, device.steady_ns - device.device_floor_ns))
+    claim = f"the host waits for the GPU, which then runs dry: {rounds}"
+    return "HOST-SYNC", claim, saving, "without the wait the host runs ahead, and host and device overlap fully"
 
 
-def _blocking_copy_time(device: Device) -> int | None:
-    """The time of the gaps drained by copy calls, if they are most of the drained time; None if not."""
+def _host_is_blocked(device: Device) -> bool:
+    """Whether the host spends a notable part of its time waiting for the device."""
+    return device.steady_ns - device.host_floor_ns > BLOCKED_SHARE * device.steady_ns
+
+
+def _time_between_copies(device: Device) -> int:
+    """The time of drained gaps that lie between one copy and the next."""
     gaps, mine = device.ledger.gaps, device.gaps_of("drained")
-    by_copy = np.array(["Memcpy" in gaps.drained_by[at] for at in mine.tolist()], np.bool_)
-    length = gaps.length_ns[mine]
-    time = int(length[by_copy].sum())
-    return time if 2 * time > int(length.sum()) else None
+    mine = mine[(gaps.before[mine] >= 0) & (gaps.after[mine] >= 0)]
+    state = device.found.state
+    both = (state[gaps.before[mine]] == State.COPY) & (state[gaps.after[mine]] == State.COPY)
+    return int(gaps.length_ns[mine][both].sum())
 
 
 def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made:
-    stays = sum(time for trigger, (time, _) in totals.items() if trigger in HOST_CAUSES or trigger in DEVICE_CAUSES)
-    saving = device.steady_ns - device.device_floor_ns - stays
+    """Gaps in which the host was behind; those after a wait too if it hardly ever waits, as a graph closes both."""
+    own = totals["behind"][0]
+    saving = own if _host_is_blocked(device) else own + totals.get("drained", (0, 0))[0]
     launches = int((device.host.kinds == device.host.kind_names.index("launch"))[steady_calls(device)].sum())
     claim = (
         f"the host cannot launch as fast as the GPU works: {count_text(launches // device.step_count)} launches"
-        f"{' a step' if device.steps else ''}, {per_step(device, totals['behind'][0])} lost between them"
+        f"{' a step' if device.steps else ''}, {per_step(device, own)} lost between them"
     )
+    saving = min(saving, device.steady_ns - device.device_floor_ns)
     return (
         "LAUNCH-BOUND",
         claim,
@@ -124,13 +142,13 @@ def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made
     )
 
 
-def _exposed(device: Device) -> list[Finding]:
+def _exposed(trace: Trace, device: Device) -> list[Finding]:
     """Copies and communication that compute could hide."""
-    compute = sum(amount for line, amount in device.line_ns.items() if line.startswith("compute"))
     found = []
     for line, code, what in (("copy", "COPY-EXPOSED", "copies"), ("comm", "COMM-EXPOSED", "communication")):
         exposed = device.line_ns.get(line, 0)
-        saving = min(exposed, compute)
+        # copies of pageable memory cannot overlap at all; what pinning them saves is another finding's
+        saving = min(exposed - (pageable_loss_ns(trace, device) if line == "copy" else 0), device.compute_ns)
         if saving >= WORTH_TELLING * device.steady_ns:
             claim = f"{per_step(device, exposed)} of {what} with nothing computing beside it"
             share = (f"{share_text(exposed / device.steady_ns)} of the time",)

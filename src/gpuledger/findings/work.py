@@ -34,22 +34,34 @@ def _steady(rows: Rows, device: Device) -> Rows:
     return rows.where(inside & (rows["gpu"] == device.gpu))
 
 
-def _pageable(trace: Trace, device: Device) -> Finding | None:
-    """Copies from or to pageable memory: staged through a buffer, far below the link's rate, and blocking the host."""
+def _pageable_copies(trace: Trace, device: Device) -> Rows:
+    """Copies between the device and pageable host memory."""
     copies = _steady(trace[Table.COPIES], device)
     pageable = trace.strings.code("Pageable")
     to_host = np.isin(copies.codes("kind"), [trace.strings.code(k) for k in ("Host-to-Device", "Device-to-Host")])
-    mine = copies.where(to_host & ((copies.codes("src_kind") == pageable) | (copies.codes("dst_kind") == pageable)))
+    return copies.where(to_host & ((copies.codes("src_kind") == pageable) | (copies.codes("dst_kind") == pageable)))
+
+
+def pageable_loss_ns(trace: Trace, device: Device) -> int:
+    """How much longer pageable copies took than the link would need from pinned memory; never negative."""
+    mine = _pageable_copies(trace, device)
+    peak = link_bytes_per_s(trace.origin.gpus[device.gpu].name)
+    return max(int(mine.duration_ns.sum()) - int(mine["bytes"].sum()) * 1_000_000_000 // peak, 0)
+
+
+def _pageable(trace: Trace, device: Device) -> Finding | None:
+    """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
+    mine = _pageable_copies(trace, device)
     time, size = int(mine.duration_ns.sum()), int(mine["bytes"].sum())
     if not time or not size:
         return None
     peak = link_bytes_per_s(trace.origin.gpus[device.gpu].name)
-    saving = time - size * 1_000_000_000 // peak
     each = bytes_text(size // device.step_count)
     claim = f"{each} are copied from or to pageable memory: {per_step(device, time)}"
     rates = (
-        f"at {bytes_text(size * 1_000_000_000 // time)}/s; the link takes about {bytes_text(peak)}/s from pinned memory"
+        f"at {bytes_text(size * 1_000_000_000 // time)}/s; from pinned memory the link takes about {bytes_text(peak)}/s"
     )
+    saving = pageable_loss_ns(trace, device)
     return finding(device, "COPY-PAGEABLE", claim, (rates,), saving, "pinned memory reaches the link's usual rate")
 
 

@@ -42,8 +42,8 @@ def _by_function(device: Device) -> Sheet:
         Column("calls", "Calls", Digits.WHOLE),
         Column("per_step", "A step", Digits.TENTH),
         Column("total_ns", "Time (ns)", Digits.WHOLE),
-        Column("avg_ns", "Avg (ns)", Digits.TENTH),
-        Column("med_ns", "Med (ns)", Digits.TENTH, detail=1),
+        Column("avg_ns", "Avg (ns)", Digits.TENTH, detail=1),
+        Column("med_ns", "Med (ns)", Digits.TENTH, detail=2),
         Column("step_percent", "Of the step (%)", Digits.TENTH),
     )
     rows: list[tuple[Cell, ...]] = [

@@ -8,7 +8,7 @@ from gpuledger.model.spans import total
 
 _COLUMNS = (
     Column("kind", "Kind", Digits.TEXT),
-    Column("running_ns", "Running (ns)", Digits.WHOLE),
+    Column("running_ns", "Running (ns)", Digits.WHOLE, detail=1),
     Column("hidden_ns", "Hidden (ns)", Digits.WHOLE),
     Column("exposed_ns", "Exposed (ns)", Digits.WHOLE),
     Column("exposed_percent", "Of the window (%)", Digits.TENTH),
