@@ -25,6 +25,7 @@ docs: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/stats.py 200000
+	$(BIN)/python benchmarks/report.py
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

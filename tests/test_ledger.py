@@ -16,7 +16,7 @@ from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.activity import State, activities
 from gpuledger.analyse.busy import busy, default_window
 from gpuledger.analyse.device import Device, devices
-from gpuledger.analyse.gaps import CAUSES, histogram
+from gpuledger.analyse.gaps import CAUSES, TRIGGERS, histogram
 from gpuledger.analyse.host import Host, call_kind
 from gpuledger.analyse.ledger import ledger
 from gpuledger.analyse.steps import Wanted
@@ -236,8 +236,8 @@ def test_a_planted_cause_is_booked_to_its_line(
     at = int(np.flatnonzero(gaps.start_ns == kernels[0][1] * US)[0])
     booked = {cause: int(ns) // US for cause, ns in zip(CAUSES, gaps.causes_ns[at], strict=True) if ns}
     assert booked == expected
-    assert gaps.trigger[at] == trigger
-    assert gaps.drained_by[at] == ("cudaStreamSynchronize" if trigger == "drained" else "")
+    assert TRIGGERS[gaps.trigger[at]] == trigger
+    assert gaps.draining[gaps.drained_by[at]] == ("cudaStreamSynchronize" if trigger == "drained" else "")
 
 
 @pytest.mark.parametrize(
@@ -324,3 +324,74 @@ def test_two_processes_on_one_gpu_pay_for_switching(unpacked: Callable[[str], Pa
 
 def test_states_are_in_order_of_precedence() -> None:
     assert State.COMPUTE < State.COMM < State.COPY < State.IDLE
+
+
+def test_amdahl_keeps_saving_and_speed_up_apart() -> None:
+    from gpuledger.analyse.whatif import WhatIf
+
+    change = WhatIf("compute 10 x as fast", 70_000, 1_000_000, 63_000, "")
+    assert change.saving_ns / change.step_ns == pytest.approx(0.063)
+    assert change.speed_up == pytest.approx(1.067, abs=0.001)
+    assert change.limit == pytest.approx(1 / 0.93)
+
+
+def test_what_if_uses_the_same_books(decode: Path) -> None:
+    from conftest import gpuledger
+    from gpuledger.analyse.whatif import graph, hide, remove, speed_up
+
+    opened = open_trace(decode)
+    [device] = analysed(opened)
+    each = device.steady_ns // device.step_count
+    assert speed_up(device, "gemm", 2).saving_ns == round(device.line_ns["compute.gemm"] / 2) // device.step_count
+    assert remove(device, "sync").saving_ns == device.line_ns["idle.sync"] // device.step_count
+    assert hide(device, "copy").new_step_ns == each - device.line_ns["copy"] // device.step_count
+    assert 0 < graph(opened, device, "decode").saving_ns < each
+    ran = gpuledger("whatif", decode, "--speedup=gemm=2", "--graph=decode", "--format=csv")
+    assert ran.exit_code == 0
+    assert len(ran.stdout.splitlines()) == 3
+    ran = gpuledger("whatif", decode, "--remove=nothing")
+    assert ran.exit_code == 1
+    assert "has no line 'nothing'" in ran.stderr
+    assert gpuledger("whatif", decode).exit_code == 2
+    assert gpuledger("whatif", decode, "--speedup=gemm").exit_code == 2
+
+
+GOLDEN = """\
+decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kernels
+
+The GPU works 1.1 % of the time. The GPU waits 41.7 ms a step while code is
+loaded, compiled or prepared.
+
+Where the time went, per step (mean of 20 steps by a repeated NVTX range)
+"""
+
+
+def test_the_first_screen_says_it_all(decode: Path) -> None:
+    from conftest import gpuledger
+
+    shown = gpuledger("report", decode, COLUMNS="80").stdout
+    assert shown.startswith(GOLDEN)
+    assert "  1  HOST-LOAD       saves 41.6 ms a step (88.2 %)\n" in shown
+    assert "     in bench:decode > layer0 > attention\n" in shown
+    assert shown.endswith("next: gpuledger explain HOST-LOAD\n")
+    assert len(shown.splitlines()) <= 50
+
+
+def test_the_report_of_nothing_is_one_sentence(tmp_path: Path) -> None:
+    from conftest import gpuledger
+    from exports import minimal, push
+
+    ran = gpuledger("report", minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")]))
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: a.sqlite: no GPU work was recorded")
+
+
+def test_a_marker_that_matches_nothing_lists_what_there_is(decode: Path) -> None:
+    from conftest import gpuledger
+
+    ran = gpuledger("steps", decode, "--step-range=nonsense")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "no range matches 'nonsense'" in ran.stderr
+    assert "bench:decode" in ran.stderr
+    assert gpuledger("steps", decode, "--step-kernel=reduce_kernel", "--format=csv").exit_code == 0
+    assert gpuledger("steps", decode, "--step-range=(").exit_code == 2

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities
-from gpuledger.analyse.gaps import CAUSES
+from gpuledger.analyse.gaps import CAUSES, TRIGGERS
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ledger import Ledger, ledger
 from gpuledger.analyse.steps import Steps, Wanted, steps
+from gpuledger.analyse.summary import summarise
+from gpuledger.model.keys import group
 from gpuledger.model.spans import Span, covered
 from gpuledger.model.trace import Trace
 
@@ -67,12 +69,14 @@ class Device:
     def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:
         """For each (trigger, draining call) the time and number of its gaps in the steady stretch, longest first."""
         gaps = self.ledger.gaps
-        sums: dict[tuple[str, str], tuple[int, int]] = {}
-        for at in np.flatnonzero(self.steady_gaps).tolist():
-            key = (gaps.trigger[at], gaps.drained_by[at])
-            time, count = sums.get(key, (0, 0))
-            sums[key] = (time + int(gaps.length_ns[at]), count + 1)
-        return dict(sorted(sums.items(), key=lambda each: (-each[1][0], each[0])))
+        trigger, call = gaps.trigger[self.steady_gaps], gaps.drained_by[self.steady_gaps]
+        first, number = group(trigger, call)
+        times = summarise(gaps.length_ns[self.steady_gaps], number)
+        found = {
+            (TRIGGERS[trigger[at]], gaps.draining[call[at]]): (each.total, each.count)
+            for at, each in zip(first.tolist(), times, strict=True)
+        }
+        return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
 
     @cached_property
     def compute_ns(self) -> int:
@@ -102,7 +106,7 @@ class Device:
 
     def gaps_of(self, trigger: str) -> NDArray[np.intp]:
         """Positions of the steady gaps with this trigger."""
-        return np.flatnonzero(self.steady_gaps & (np.array(self.ledger.gaps.trigger, dtype=object) == trigger))
+        return np.flatnonzero(self.steady_gaps & (self.ledger.gaps.trigger == TRIGGERS.index(trigger)))
 
     def causes_of(self, trigger: str) -> dict[str, int]:
         """The time of the steady gaps with this trigger, by cause."""

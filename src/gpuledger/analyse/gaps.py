@@ -53,6 +53,9 @@ CAUSES: Final = (
 )
 _AT: Final = {cause: at for at, cause in enumerate(CAUSES)}
 
+TRIGGERS: Final = (*CAUSES, "behind", "drained")
+"""What can set a gap off: one of the causes, a host that cannot keep up, or a wait that let the queue run dry."""
+
 _LARGEST_WINS: Final = ("alloc", "os", "wait_thread", "profiler")
 _BEHIND: Final = ("dispatch", "launch", "call", "launch_latency")
 
@@ -71,10 +74,11 @@ class Gaps:
     """Position of the activity that ends the gap."""
     call: Ints
     """Position of its launch call among the CUDA calls."""
-    trigger: tuple[str, ...]
-    """What set each gap off: a cause, `behind`, or `drained`."""
-    drained_by: tuple[str, ...]
-    """The blocking call that let the queue run dry; empty where the trigger is another."""
+    trigger: Positions
+    """What set each gap off, as a position in TRIGGERS."""
+    drained_by: Positions
+    """The blocking call that let the queue run dry, as a position in `draining`; 0, the empty name, where none did."""
+    draining: tuple[str, ...]
     pieces: Pieces
     """The same time, cut at instants that somebody asked for."""
 
@@ -112,9 +116,9 @@ def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
     np.add.at(causes, gap, by_piece)
     if not np.array_equal(causes.sum(axis=1), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")
-    trigger, drained_by = booking.triggers(causes)
+    trigger, drained_by, draining = booking.triggers(causes)
     pieces = Pieces(piece_start, gap, by_piece)
-    return Gaps(start, end, causes, before, after, call, trigger, drained_by, pieces)
+    return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, pieces)
 
 
 def _starting_at(found: Activities, here: NDArray[np.intp], end: Ints) -> Ints:
@@ -232,32 +236,24 @@ class _Booking:
         is_first[order[leads]] = True
         return slow[self.call[gap]] & is_first[self.after[gap]]
 
-    def triggers(self, causes: NDArray[np.int64]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What set each gap off, first match wins."""
+    def triggers(self, causes: NDArray[np.int64]) -> tuple[Positions, Positions, tuple[str, ...]]:
+        """What set each gap off, first match wins; and for those drained, by which call."""
         length = self.end - self.start
-        largest = causes.argmax(axis=1) if len(causes) else np.empty(0, np.intp)
+        largest = causes.argmax(axis=1)
         loading = (causes[:, _AT["load"]] > 0) & (2 * (causes[:, _AT["load"]] + causes[:, _AT["host_code"]]) > length)
         behind = 2 * causes[:, [_AT[cause] for cause in _BEHIND]].sum(axis=1) > length
-        drained = self._drained_by()
-        found: list[str] = []
-        for at, each in enumerate(largest.tolist()):
-            if loading[at]:
-                found.append("load")
-            elif CAUSES[each] in _LARGEST_WINS:
-                found.append(CAUSES[each])
-            elif drained[at]:
-                found.append("drained")
-            elif behind[at]:
-                found.append("behind")
-            else:
-                found.append(CAUSES[each])
-        names = tuple(name if kind == "drained" else "" for name, kind in zip(drained, found, strict=True))
-        return tuple(found), names
+        drained, names = self._drained_by()
+        by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS])
+        kinds = [_AT["load"], largest, TRIGGERS.index("drained"), TRIGGERS.index("behind")]
+        trigger = np.select([loading, by_itself, drained > 0, behind], kinds, largest)
+        return trigger, np.where(trigger == TRIGGERS.index("drained"), drained, 0), names
 
-    def _drained_by(self) -> list[str]:
-        """L's thread's last blocking call before L, if it returned at or after the gap's beginning; '' if not."""
-        calls, names = self.host.calls, [""] * len(self.start)
-        blocking = self.host.blocking
+    def _drained_by(self) -> tuple[Positions, tuple[str, ...]]:
+        """L's thread's last blocking call before L, if it returned at or after the gap's beginning."""
+        calls, blocking = self.host.calls, self.host.blocking
+        codes = np.unique(calls.codes("name")[blocking])
+        names = ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
+        found = np.zeros(len(self.start), np.intp)
         by_thread = self.host.thread_of_call[blocking]
         late = np.flatnonzero(self.whole < 0)
         threads = self.host.thread_of_call[self.call[late]]
@@ -265,12 +261,11 @@ class _Booking:
             mine = late[threads == number]
             waits = blocking[by_thread == number]
             waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
-            ends = calls["end_ns"][waits]
-            last = np.searchsorted(ends, calls["start_ns"][self.call[mine]], side="right") - 1
-            for gap, at in zip(mine.tolist(), last.tolist(), strict=True):
-                if at >= 0 and ends[at] >= self.start[gap]:
-                    names[gap] = shortened(calls.strings.text(int(calls.codes("name")[waits[at]])) or "")
-        return names
+            last = np.searchsorted(calls["end_ns"][waits], calls["start_ns"][self.call[mine]], side="right") - 1
+            mine, last = mine[last >= 0], last[last >= 0]
+            inside = calls["end_ns"][waits[last]] >= self.start[mine]
+            found[mine[inside]] = np.searchsorted(codes, calls.codes("name")[waits[last[inside]]]) + 1
+        return found, names
 
 
 def _median_by_name(names: NDArray[np.int32], durations: Ints) -> NDArray[np.float64]:

@@ -123,6 +123,21 @@ def calls_in_ranges(ranges: Rows, calls: Rows) -> tuple[Positions, Positions]:
     )
 
 
+def ranges_around(trace: Trace, calls: Rows, call: int) -> list[str]:
+    """The names of the ranges that one call lies in, outermost first; none for call -1."""
+    if call < 0:
+        return []
+    ranges = trace[Table.RANGES]
+    around = (
+        (ranges["pid"] == calls["pid"][call])
+        & (ranges["tid"] == calls["tid"][call])
+        & (ranges["start_ns"] <= calls["start_ns"][call])
+        & (ranges["end_ns"] >= calls["end_ns"][call])
+    )
+    nest = ranges.where(around)
+    return [name or "?" for name in nest.at(np.argsort(nest["start_ns"], kind="stable")).texts("name")]
+
+
 def nvtx_gpu_proj_sum(trace: Trace) -> Sheet:
     """Ranges projected onto the GPU: from the start of the first operation launched in them to the end of the last.
 

@@ -16,6 +16,7 @@ class Digits(Enum):
     TEXT = "text"
     WHOLE = "whole number"
     TENTH = "one decimal, ties away from zero"
+    HUNDREDTH = "two decimals"
     MEGABYTES = "bytes as MB with three decimals"
     TRIPLE = "three whole numbers, each at least four wide"
 

@@ -34,6 +34,12 @@ FEWEST: Final = 3
 COVERAGE: Final = 0.5
 """The steps must hold this share of a device's activities to be found without being asked for."""
 
+DEEPEST: Final = 4
+"""Ranges nested deeper than this are no steps."""
+
+MOST_KINDS: Final = 50
+"""So many kinds of range are tried at each depth; a step's range is among the first."""
+
 WARM_UP_RATIO: Final = 1.25
 """A leading step that takes this many times the median of the rest is warm-up."""
 
@@ -91,8 +97,7 @@ def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted)
     )
     for source, find in sources:
         member = find()
-        mine = found.pid[here] == _main_process(found, here)
-        if member is not None and (member[mine] >= 0).mean() >= COVERAGE and member.max() + 1 >= FEWEST:
+        if member is not None and _covers(found, here, member) and member.max() + 1 >= FEWEST:
             return _tiled(found, host, here, gpu, source, member)
     return None
 
@@ -165,6 +170,12 @@ def _launched_in(found: Activities, host: Host, here: NDArray[np.intp], ranges: 
     return member
 
 
+def _covers(found: Activities, here: NDArray[np.intp], member: NDArray[np.intp]) -> bool:
+    """Whether the steps hold most of what the main process ran on this GPU."""
+    mine = found.pid[here] == _main_process(found, here)
+    return bool((member[mine] >= 0).mean() >= COVERAGE)
+
+
 def _main_process(found: Activities, here: NDArray[np.intp]) -> int:
     """The process that launched the most on this GPU."""
     processes, counts = np.unique(found.pid[here], return_counts=True)
@@ -172,21 +183,31 @@ def _main_process(found: Activities, here: NDArray[np.intp]) -> int:
 
 
 def _by_repeated_range(trace: Trace, found: Activities, host: Host, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """The outermost range that repeats, numbers in its name left out, and launches the most."""
+    """The outermost kind of range that repeats and launches most of the work."""
     ranges = trace[Table.RANGES]
-    outermost = ranges.where((ranges["depth"] == 0) & (ranges.codes("kind") == trace.strings.code("push_pop")))
+    stacked = ranges.where(ranges.codes("kind") == trace.strings.code("push_pop"))
+    for depth in range(min(int(stacked["depth"].max(initial=-1)), DEEPEST) + 1):
+        best = _most_launching(trace, found, host, here, stacked.where(stacked["depth"] == depth))
+        if best is not None and _covers(found, here, best):
+            return best
+    return None
+
+
+def _most_launching(
+    trace: Trace, found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows
+) -> NDArray[np.intp] | None:
+    """Of the kinds of range that repeat, numbers in their names left out, the one that launches the most."""
     kinds: dict[str, int] = {}
     code_kind = np.zeros(len(trace.strings) + 1, np.int64)
-    for code in np.unique(outermost.codes("name")).tolist():
+    for code in np.unique(ranges.codes("name")).tolist():
         code_kind[code] = kinds.setdefault(re.sub(r"\d+", "#", trace.strings.text(code) or ""), len(kinds))
-    kind = code_kind[outermost.codes("name")]
+    kind = code_kind[ranges.codes("name")]
+    numbers, counts = np.unique(kind, return_counts=True)
     best: NDArray[np.intp] | None = None
-    for each in np.unique(kind).tolist():
-        chosen = outermost.where(kind == each)
-        if len(chosen) >= FEWEST:
-            member = _launched_in(found, host, here, chosen)
-            if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
-                best = member
+    for each in numbers[counts >= FEWEST][:MOST_KINDS].tolist():
+        member = _launched_in(found, host, here, ranges.where(kind == each))
+        if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
+            best = member
     return best
 
 

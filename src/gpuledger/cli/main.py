@@ -21,6 +21,7 @@ VERBS = {
     "memory": "Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
     "ranges": "Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.",
     "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
+    "whatif": "Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.",
     "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""

@@ -9,12 +9,12 @@ import numpy as np
 
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
+from gpuledger.analyse.ranges import ranges_around
 from gpuledger.findings.capture import about_the_capture
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, steady_calls, times_each
 from gpuledger.findings.work import about_the_work, pageable_loss_ns
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
-from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 from gpuledger.units import count_text, share_text
 
@@ -163,11 +163,12 @@ def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
         return ()
     length = gaps.length_ns[mine]
     after = [trace.strings.text(code) for code in device.found.name[np.maximum(gaps.after[mine], 0)].tolist()]
-    lines = [f"in {where}"] if (where := _ranges(trace, device, int(mine[length.argmax()]))) else []
+    nest = ranges_around(trace, device.host.calls, int(gaps.call[mine[length.argmax()]]))
+    lines = [f"in {' > '.join(nest[-3:])}"] if nest else []
     name, share = _costliest([label(name or "a graph") for name in after], length)
     lines.append(f"{share_text(share)} of it before {_short(name)}")
     if trigger == "drained":
-        name, share = _costliest([gaps.drained_by[at] for at in mine.tolist()], length)
+        name, share = _costliest([gaps.draining[at] for at in gaps.drained_by[mine].tolist()], length)
         lines.append(f"{share_text(share)} of it after {name}")
     causes = sorted(device.causes_of(trigger).items(), key=lambda each: -each[1])
     total = int(length.sum())
@@ -186,19 +187,3 @@ def _costliest(names: list[str], length: Ints) -> tuple[str, float]:
         sums[name] = sums.get(name, 0) + time
     name, most = max(sums.items(), key=lambda each: each[1])
     return name, most / max(int(length.sum()), 1)
-
-
-def _ranges(trace: Trace, device: Device, gap: int) -> str:
-    """The nest of ranges, at most three deep, in which the launch that ended a gap lies."""
-    calls, call, ranges = device.host.calls, int(device.ledger.gaps.call[gap]), trace[Table.RANGES]
-    if call < 0:
-        return ""
-    around = (
-        (ranges["pid"] == calls["pid"][call])
-        & (ranges["tid"] == calls["tid"][call])
-        & (ranges["start_ns"] <= calls["start_ns"][call])
-        & (ranges["end_ns"] >= calls["end_ns"][call])
-    )
-    nest = ranges.where(around)
-    names = nest.at(np.argsort(nest["start_ns"], kind="stable")).texts("name")
-    return " > ".join(name or "?" for name in names[-3:])

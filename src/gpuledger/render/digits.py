@@ -19,6 +19,8 @@ def cell_text(value: Cell, digits: Digits) -> str:
         return value
     if digits is Digits.TENTH:
         return tenths(value)
+    if digits is Digits.HUNDREDTH:
+        return f"{value:.2f}"
     if digits is Digits.MEGABYTES:
         return f"{value / 1e6:.3f}"
     return f"{value:d}" if isinstance(value, int) else f"{value:.0f}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.gaps import CAUSES, histogram
+from gpuledger.analyse.gaps import CAUSES, TRIGGERS, histogram
+from gpuledger.analyse.ranges import ranges_around
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.model.names import label
 from gpuledger.model.trace import Trace
@@ -74,6 +75,8 @@ def _longest(trace: Trace, device: Device) -> Sheet:
         Column("cause", "Largest cause", Digits.TEXT),
         Column("cause_ns", "Cause (ns)", _NS, detail=1),
         Column("before", "Before", Digits.TEXT, detail=3, shorten=label),
+        Column("range", "Range", Digits.TEXT, detail=4),
+        Column("tid", "Thread", Digits.WHOLE, detail=5),
         Column("after", "After", Digits.TEXT, shorten=label),
     )
 
@@ -83,8 +86,14 @@ def _longest(trace: Trace, device: Device) -> Sheet:
     rows = []
     for at in np.argsort(-gaps.length_ns, kind="stable")[:LONGEST].tolist():
         largest = int(gaps.causes_ns[at].argmax())
-        trigger = f"{gaps.trigger[at]} by {gaps.drained_by[at]}" if gaps.drained_by[at] else gaps.trigger[at]
+        trigger = TRIGGERS[gaps.trigger[at]]
+        if gaps.drained_by[at]:
+            trigger = f"{trigger} by {gaps.draining[gaps.drained_by[at]]}"
         ends = (name(int(gaps.before[at])), name(int(gaps.after[at])))
         length, start = int(gaps.length_ns[at]), int(gaps.start_ns[at])
-        rows.append((length, start, trigger, CAUSES[largest], int(gaps.causes_ns[at, largest]), *ends))
+        call = int(gaps.call[at])
+        where = " > ".join(ranges_around(trace, device.host.calls, call))
+        owner = int(device.host.calls["tid"][call]) if call >= 0 else None
+        largest_ns = int(gaps.causes_ns[at, largest])
+        rows.append((length, start, trigger, CAUSES[largest], largest_ns, ends[0], where, owner, ends[1]))
     return Sheet("gaps_longest", f"The {LONGEST} longest gaps", columns, tuple(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,5 +42,7 @@ def _value(cell: Cell, digits: Digits) -> int | float | str | list[int] | None:
         return list(cell)
     if isinstance(cell, float):
         # the digits of the other formats, so that all of them agree
-        return float(tenths(cell)) if digits is Digits.TENTH else cell
+        if digits is Digits.TENTH:
+            return float(tenths(cell))
+        return cell if math.isfinite(cell) else None
     return cell
