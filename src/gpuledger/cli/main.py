@@ -66,13 +66,13 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.command(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Examples: `gpuledger info run.sqlite`, `gpuledger stats run.sqlite`. More: `gpuledger VERB --help`.",
+    epilog="Start with `gpuledger report run.sqlite`. More: `gpuledger VERB --help`.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def cli() -> None:
-    """GPU profiles in, NVIDIA's numbers out.
+    """Say where a GPU's time went, and what to do about it.
 
     Reads what Nsight Systems exports (SQLite, parquetdir, arrowdir) without an nsys installation, and .nsys-rep
     files where nsys is installed. Results go to stdout, everything else to stderr.
