@@ -395,3 +395,67 @@ def test_a_marker_that_matches_nothing_lists_what_there_is(decode: Path) -> None
     assert "bench:decode" in ran.stderr
     assert gpuledger("steps", decode, "--step-kernel=reduce_kernel", "--format=csv").exit_code == 0
     assert gpuledger("steps", decode, "--step-range=(").exit_code == 2
+
+
+def test_users_add_families_of_their_own(decode: Path, tmp_path: Path) -> None:
+    import json
+
+    from conftest import gpuledger
+
+    (tmp_path / "pyproject.toml").write_text('[tool.gpuledger.families]\nours = ["nvjet_.*"]\n')
+    ran = gpuledger("report", decode, "--format=json", cwd=tmp_path)
+    lines = {line["line"]: line["ns"] for line in json.loads(ran.stdout)["devices"][0]["ledger"]}
+    assert "compute.ours" in lines
+    (tmp_path / "mine.toml").write_text('[families]\ncommunication = ["nvjet_.*"]\n')
+    ran = gpuledger("report", decode, "--format=json", "--families=mine.toml", cwd=tmp_path)
+    lines = {line["line"]: line["ns"] for line in json.loads(ran.stdout)["devices"][0]["ledger"]}
+    assert lines["comm"] > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("families = 3", "families is not a table"),
+        ('[families]\na = "x"', "family 'a' is not a list of patterns"),
+        ('[families]\na = ["("]', "'(' is no regular expression"),
+        ("[", "cannot be read as TOML"),
+    ],
+)
+def test_bad_families_are_refused_in_one_sentence(content: str, complaint: str, decode: Path, tmp_path: Path) -> None:
+    from conftest import gpuledger
+
+    (tmp_path / "mine.toml").write_text(content)
+    ran = gpuledger("gaps", decode, "--families=mine.toml", cwd=tmp_path)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: mine.toml: ")
+    assert complaint in ran.stderr
+
+
+def corpus(name: str, folder: Path) -> Path:
+    packed = next((path for path in FILES if name in path.name), None)
+    if packed is None:
+        pytest.skip("no third-party profiles beside the checkout")
+    path = folder / "profile.sqlite"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    return path
+
+
+def test_a_gpu_that_copies_is_not_idle(tmp_path: Path) -> None:
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(corpus("h100_2gpu_1s", tmp_path))
+    found = analysed(opened)
+    for device in found:
+        assert device.ledger.total()["copy"] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
+        assert total(device.ledger.busy.idle) / device.ledger.window_ns < 0.01
+        assert "idle.unattributed" not in device.ledger.total()  # launched before the capture, not lost
+    assert findings(opened, found)[0].code == "COPY-EXPOSED"
+
+
+def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> None:
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(corpus("result_2_7B", tmp_path))
+    [device] = analysed(opened)
+    assert device.ledger.total()["compute.graph"] == pytest.approx(7.8e9, rel=0.01)
+    assert [found.code for found in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]

@@ -61,7 +61,7 @@ class Report:
 
 def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
     """Analyse a trace that was read whole."""
-    found = activities(trace)
+    found = activities(trace, wanted.families)
     window = default_window(trace, found)
     if isinstance(window, NotMeasured):
         origin = trace.origin

@@ -57,10 +57,10 @@ class Activities:
         return np.flatnonzero(self.gpu == gpu)
 
 
-def activities(trace: Trace) -> Activities:
-    """Gather them from the tables."""
+def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activities:
+    """Gather them from the tables; `extra` are families of the user's own, (family, pattern)."""
     kernels, copies, graphs = (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
-    families, kernel_family = _families(trace)
+    families, kernel_family = _families(trace, extra)
     is_comm = kernel_family == families.index(COMMUNICATION)
     parts = (
         (kernels, np.where(is_comm, State.COMM, State.COMPUTE), kernel_family, kernels.codes("name")),
@@ -97,11 +97,11 @@ def activities(trace: Trace) -> Activities:
     )
 
 
-def _families(trace: Trace) -> tuple[tuple[str, ...], Ints]:
+def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], Ints]:
     """The families that occur, and for each kernel the position of its own."""
     codes = trace[Table.KERNELS].codes("name")
     found: dict[str, int] = {COMMUNICATION: 0, GRAPH_FAMILY: 1}
     by_code = np.zeros(len(trace.strings) + 1, np.int64)  # the last one is for NO_TEXT
     for code in np.unique(codes).tolist():
-        by_code[code] = found.setdefault(family(trace.strings.text(code) or ""), len(found))
+        by_code[code] = found.setdefault(family(trace.strings.text(code) or "", extra), len(found))
     return tuple(found), by_code[codes]

@@ -20,7 +20,6 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.busy import Busy
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.host import Host
-from gpuledger.analyse.launches import launching_call
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import Ints, cut_at
@@ -108,7 +107,7 @@ def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
     before = _ending_last(found, here, start)
     call = np.full(len(start), -1, np.intp)
     followed = after >= 0
-    call[followed] = launching_call(found.pid[after[followed]], found.correlation[after[followed]], host.calls)
+    call[followed] = host.launching(found)[after[followed]]
     booking = _Booking(found, host, start, end, before, after, call)
     piece_start, piece_end, gap = cut_at(start, end, cuts)
     by_piece = booking.causes(piece_start, piece_end, gap)

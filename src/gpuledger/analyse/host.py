@@ -14,9 +14,11 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.calls import cuda_calls, of_layers, shortened
-from gpuledger.analyse.launches import launches
+from gpuledger.analyse.launches import launches, launching_call
 from gpuledger.analyse.ranges import thread
+from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints, Span, Spans, complement, covered, difference, shares_in_order, union
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
@@ -75,6 +77,13 @@ class Host:
         self.calls: Final = cuda_calls(trace)
         self.thread_of_call: Final = thread(self.calls)
         self._threads: dict[int, HostThread] = {}
+        self._launching: tuple[Activities, Positions] | None = None
+
+    def launching(self, found: Activities) -> Positions:
+        """The call that launched each activity, as a position in `calls`; -1 for none. Looked up once."""
+        if self._launching is None or self._launching[0] is not found:
+            self._launching = (found, launching_call(found.pid, found.correlation, self.calls))
+        return self._launching[1]
 
     @cached_property
     def kind_names(self) -> tuple[str, ...]:

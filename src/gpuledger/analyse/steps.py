@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
-from gpuledger.analyse.launches import launching_call
 from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.keys import group
@@ -70,10 +69,11 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How the user wants steps to be found; both None: find out."""
+    """What the user asks for: how steps are found (both None: find out), and kernel families of their own."""
 
     range_pattern: str | None = None
     kernel_pattern: str | None = None
+    families: tuple[tuple[str, str], ...] = ()
 
 
 def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted) -> Steps | None:
@@ -111,7 +111,7 @@ def _tiled(
     ends = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(ends, member[inside], found.end_ns[here[inside]])
     first = here[member == member[inside].min()]
-    call = launching_call(found.pid[first], found.correlation[first], host.calls)
+    call = host.launching(found)[first]
     began = host.calls["start_ns"][call[call >= 0]]
     start = min(int(found.start_ns[first].min()), *began.tolist()) if len(began) else int(found.start_ns[first].min())
     edges = np.unique(np.append(start, furthest(ends)[ends > start]))
@@ -154,7 +154,7 @@ def _launched_in(found: Activities, host: Host, here: NDArray[np.intp], ranges: 
     """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
     ranges = ranges.where(ranges["pid"] == _main_process(found, here))
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = launching_call(found.pid[here], found.correlation[here], host.calls)
+    call = host.launching(found)[here]
     launched = np.flatnonzero(call >= 0)
     calls = host.calls.at(call[launched])
     outer, inner = pairs_inside(

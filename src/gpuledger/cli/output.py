@@ -87,23 +87,29 @@ def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def step_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """--step-range and --step-kernel, handed to the verb as one `wanted`."""
+    """--step-range, --step-kernel and --families, handed to the verb as one `wanted`."""
 
     @functools.wraps(verb)
-    def with_steps(*arguments: object, step_range: str | None, step_kernel: str | None, **options: object) -> None:
+    def with_steps(
+        *arguments: object, step_range: str | None, step_kernel: str | None, families: Path | None, **options: object
+    ) -> None:
         from gpuledger.analyse.steps import Wanted
+        from gpuledger.config import user_families
 
         for option, pattern in (("--step-range", step_range), ("--step-kernel", step_kernel)):
             try:
                 re.compile(pattern or "")
             except re.error as error:
                 raise click.BadParameter(f"{pattern!r} is no regular expression: {error}", param_hint=option) from None
-        verb(*arguments, wanted=Wanted(step_range, step_kernel), **options)
+        verb(*arguments, wanted=Wanted(step_range, step_kernel, user_families(families)), **options)
 
     help_range = "Steps are the NVTX ranges whose name matches, e.g. decode. Default: found by themselves."
     with_steps = click.option(
         "--step-kernel", metavar="REGEX", help="A step ends with each kernel whose name matches."
     )(with_steps)
+    file = click.Path(path_type=Path, dir_okay=False)
+    help_families = "TOML with kernel families of your own. Default: [tool.gpuledger.families] in ./pyproject.toml."
+    with_steps = click.option("--families", type=file, help=help_families)(with_steps)
     return click.option("--step-range", metavar="REGEX", help=help_range)(with_steps)
 
 

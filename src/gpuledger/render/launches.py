@@ -6,11 +6,11 @@ import numpy as np
 
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.launches import launching_call
 from gpuledger.analyse.ranges import thread
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import summarise
-from gpuledger.model.keys import group
+from gpuledger.findings.finding import steady_calls
+from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import pairs_inside
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
@@ -22,23 +22,25 @@ _MOST_RANGES = 20
 def launches_sheets(trace: Trace, device: Device) -> list[Sheet]:
     """All tables about launches, over the steady steps."""
     gpu = device.gpu
-    made = [_by_function(device), _queue(device), _by_range(trace, device)]
+    steady = steady_calls(device)
+    launch = device.host.kinds == device.host.kind_names.index("launch")
+    wait = device.host.kinds == device.host.kind_names.index("sync")
+    made = [
+        _by_function(device, np.flatnonzero(steady & launch), "launch_calls", "Launch calls"),
+        _by_function(device, np.flatnonzero(steady & wait), "waiting_calls", "Calls that wait for the device"),
+        _queue(device),
+        _by_range(trace, device, np.flatnonzero(steady & launch)),
+    ]
     return [Sheet(f"{sheet.name}_gpu{gpu}", f"{sheet.title}, GPU {gpu}", sheet.columns, sheet.rows) for sheet in made]
 
 
-def _steady_launches(device: Device) -> np.ndarray:
-    start = device.host.calls["start_ns"]
-    is_launch = device.host.kinds == device.host.kind_names.index("launch")
-    return np.flatnonzero(is_launch & (start >= device.steady.start_ns) & (start < device.steady.end_ns))
-
-
-def _by_function(device: Device) -> Sheet:
-    calls = device.host.calls.at(_steady_launches(device))
+def _by_function(device: Device, chosen: Positions, name: str, title: str) -> Sheet:
+    calls = device.host.calls.at(chosen)
     first, number = group(calls.codes("name"))
     names = calls.strings.decode(calls.codes("name")[first])
     times = summarise(calls.duration_ns, number)
     columns = (
-        Column("name", "Launch call", Digits.TEXT),
+        Column("name", "Call", Digits.TEXT),
         Column("calls", "Calls", Digits.WHOLE),
         Column("per_step", "A step", Digits.TENTH),
         Column("total_ns", "Time (ns)", Digits.WHOLE),
@@ -48,7 +50,7 @@ def _by_function(device: Device) -> Sheet:
     )
     rows: list[tuple[Cell, ...]] = [
         (
-            shortened(name or ""),
+            shortened(function or ""),
             each.count,
             each.count / device.step_count,
             each.total,
@@ -56,10 +58,10 @@ def _by_function(device: Device) -> Sheet:
             each.median,
             100 * each.total / device.steady_ns,
         )
-        for name, each in zip(names, times, strict=True)
+        for function, each in zip(names, times, strict=True)
     ]
     rows.sort(key=lambda row: -int(str(row[3])))
-    return Sheet("launch_calls", "Launch calls, steady steps", columns, tuple(rows))
+    return Sheet(name, f"{title}, steady steps", columns, tuple(rows))
 
 
 def _queue(device: Device) -> Sheet:
@@ -67,7 +69,7 @@ def _queue(device: Device) -> Sheet:
     found = device.found
     here = found.on(device.gpu)
     here = here[(found.start_ns[here] >= device.steady.start_ns) & (found.start_ns[here] < device.steady.end_ns)]
-    call = launching_call(found.pid[here], found.correlation[here], device.host.calls)
+    call = device.host.launching(found)[here]
     launched = here[call >= 0]
     delay = found.start_ns[launched] - device.host.calls["end_ns"][call[call >= 0]]
     length = found.end_ns[here] - found.start_ns[here]
@@ -90,9 +92,9 @@ def _queue(device: Device) -> Sheet:
     return Sheet("launch_queue", "How far the host runs ahead, steady steps", columns, tuple(rows))
 
 
-def _by_range(trace: Trace, device: Device) -> Sheet:
+def _by_range(trace: Trace, device: Device, chosen: Positions) -> Sheet:
     """Launch calls inside each range, the ranges around it included."""
-    calls = device.host.calls.at(_steady_launches(device))
+    calls = device.host.calls.at(chosen)
     ranges = trace[Table.RANGES]
     outer, inner = pairs_inside(
         ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.launches import launching_call
 from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.model.spans import Ints, pairs_inside
@@ -29,7 +28,7 @@ def ranges_sheets(trace: Trace, device: Device) -> list[Sheet]:
     found = device.found
     here = found.on(device.gpu)
     length = (found.end_ns - found.start_ns)[here]
-    call = launching_call(found.pid[here], found.correlation[here], device.host.calls)
+    call = device.host.launching(found)[here]
     innermost = _innermost(ranges, device.host.calls.at(np.maximum(call, 0)))
     innermost[call < 0] = -1
     blocking = device.host.calls.at(device.host.blocking)

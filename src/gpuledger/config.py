@@ -1,0 +1,48 @@
+"""What a user sets once: kernel families of their own, from a TOML file or the project's pyproject.toml.
+
+    [tool.gpuledger.families]
+    attention = ["my_attn_.*"]
+    comm-ours = ["ring_exchange"]
+
+In a file of its own the table is called `[families]`. Patterns are regular expressions, searched in the whole kernel
+name before the built-in table.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from gpuledger.errors import GpuledgerError
+
+Families = tuple[tuple[str, str], ...]
+
+
+def user_families(path: Path | None) -> Families:
+    """Patterns from `path`, or from a pyproject.toml in the current folder if there is one; none if it sets none."""
+    chosen = path or Path("pyproject.toml")
+    if path is None and not chosen.is_file():
+        return ()
+    try:
+        content = tomllib.loads(chosen.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise GpuledgerError(f"{chosen}: cannot be read as TOML", found=str(error)) from None
+    table = content.get("tool", {}).get("gpuledger", {}).get("families", content.get("families", {}))
+    return tuple((family, pattern) for family, patterns in _checked(chosen, table) for pattern in patterns)
+
+
+def _checked(path: Path, table: object) -> list[tuple[str, list[str]]]:
+    """The table, if it is one of lists of regular expressions."""
+    hint = 'write it as `attention = ["pattern", ...]`'
+    if not isinstance(table, dict):
+        raise GpuledgerError(f"{path}: families is not a table", hint=hint)
+    for family, patterns in table.items():
+        if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+            raise GpuledgerError(f"{path}: family '{family}' is not a list of patterns", hint=hint)
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise GpuledgerError(f"{path}: '{pattern}' is no regular expression: {error}") from None
+    return list(table.items())
