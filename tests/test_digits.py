@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuledger.analyse.sheet import Digits
 from gpuledger.analyse.summary import summarise
 from gpuledger.render.digits import cell_text, tenths
-from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
+from gpuledger.units import bytes_text, count_text, parse_time, share_text, three_figures, time_text
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,18 @@ def test_numbers_for_people() -> None:
     assert bytes_text(150_109_880_320) == "150 GB"
     assert count_text(24400) == "24,400"
     assert share_text(0.9721) == "97.2 %"
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"), [("1.5ms", 1_500_000), ("0.1", 100_000_000), ("3 us", 3000), ("7ns", 7), (".25s", 250_000_000)]
+)
+def test_times_are_parsed_exactly(text: str, ns: int) -> None:
+    assert parse_time(text) == ns
+
+
+def test_what_is_no_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="is no time"):
+        parse_time("soon")
 
 
 @given(st.floats(1e-6, 1e6))

@@ -459,3 +459,30 @@ def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> N
     [device] = analysed(opened)
     assert device.ledger.total()["compute.graph"] == pytest.approx(7.8e9, rel=0.01)
     assert [found.code for found in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]
+
+
+def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
+    import json
+
+    from conftest import gpuledger
+
+    def window(*options: str) -> int:
+        ran = gpuledger("report", decode, "--format=json", *options)
+        assert ran.exit_code == 0, ran.stderr
+        content = json.loads(ran.stdout)
+        assert sum(line["ns"] for line in content["devices"][0]["ledger"]) == content["window_ns"]
+        return int(content["window_ns"])
+
+    assert window("--time=0.1s:0.35s") == 250_000_000
+    assert window("--time=:1ms") == 1_000_000
+    assert window("--range=prefill") == pytest.approx(57.4e6, rel=0.01)
+    assert window("--device=0") == window()
+    for options, complaint in (
+        (["--device=7"], "nothing ran on GPU 7"),
+        (["--time=5s:6s"], "nothing lies in that stretch"),
+        (["--range=zzz"], "no range matches 'zzz'"),
+    ):
+        ran = gpuledger("report", decode, *options)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert complaint in ran.stderr
+    assert gpuledger("gaps", decode, "--time=soon").exit_code == 2

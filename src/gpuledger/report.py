@@ -71,7 +71,7 @@ def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
             hint="the traced process may be a parent of the one that uses the GPU; `gpuledger info` says what there is",
         )
     made = devices(trace, found, window, wanted)
-    return Report(name, trace, window, made, findings(trace, made))
+    return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
 
 
 def _device(device: Device) -> dict[str, Any]:

@@ -5,10 +5,21 @@ Nanoseconds and bytes are `int` everywhere in the package; only what is printed 
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import Final
 
 _TIME: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 _BYTES: Final = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
+
+
+def parse_time(text: str) -> int:
+    """A duration in nanoseconds, exactly: '1.5ms' -> 1500000; a bare number is in seconds."""
+    match = re.fullmatch(r"\s*(-?[0-9]*\.?[0-9]+)\s*(ns|us|ms|s)?\s*", text)
+    if match is None:
+        raise ValueError(f"'{text}' is no time; write 250ms, 1.5s or 800us")
+    factor = next(factor for factor, unit in _TIME if unit == (match[2] or "s"))
+    return int(Decimal(match[1]) * factor)
 
 
 def three_figures(value: float) -> str:

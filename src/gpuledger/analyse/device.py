@@ -15,8 +15,9 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.gaps import CAUSES, TRIGGERS
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ledger import Ledger, ledger
-from gpuledger.analyse.steps import Steps, Wanted, steps
+from gpuledger.analyse.steps import Steps, Wanted, narrowed, steps
 from gpuledger.analyse.summary import summarise
+from gpuledger.errors import NothingRecorded
 from gpuledger.model.keys import group
 from gpuledger.model.spans import Span, covered
 from gpuledger.model.trace import Trace
@@ -64,6 +65,13 @@ class Device:
         """Which gaps begin in the steady stretch."""
         start = self.ledger.gaps.start_ns
         return (start >= self.steady.start_ns) & (start < self.steady.end_ns)
+
+    @cached_property
+    def steady_calls(self) -> NDArray[np.bool_]:
+        """Which CUDA calls begin in the steady stretch."""
+        start = self.host.calls["start_ns"]
+        inside: NDArray[np.bool_] = (start >= self.steady.start_ns) & (start < self.steady.end_ns)
+        return inside
 
     @cached_property
     def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -117,12 +125,21 @@ class Device:
 def devices(trace: Trace, found: Activities, window: Span, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU that did anything in the window."""
     host = Host(trace)
+    window = narrowed(trace, found, host, window, wanted)
+    gpus = np.unique(found.gpu).tolist()
+    if wanted.device is not None and wanted.device not in gpus:
+        raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
     made = []
-    for gpu in np.unique(found.gpu).tolist():
+    for gpu in gpus if wanted.device is None else [wanted.device]:
         cut = steps(trace, found, host, gpu, wanted)
         if cut is not None:
             # a step's first launch may lie before the window, which begins with the launch of the first activity
-            cut = replace(cut, edges_ns=np.unique(np.clip(cut.edges_ns, window.start_ns, window.end_ns)))
+            edges = np.unique(np.clip(cut.edges_ns, window.start_ns, window.end_ns))
+            cut = (
+                replace(cut, edges_ns=edges, warm_up=min(cut.warm_up, max(len(edges) - 2, 0)))
+                if len(edges) > 1
+                else None
+            )
         edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
         made.append(Device(found, host, ledger(found, host, gpu, window, edges), cut))
     return tuple(made)

@@ -23,7 +23,7 @@ from gpuledger.analyse.host import Host
 from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.keys import group
-from gpuledger.model.spans import Ints, furthest, pairs_inside
+from gpuledger.model.spans import Ints, Span, furthest, pairs_inside
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -74,6 +74,11 @@ class Wanted:
     range_pattern: str | None = None
     kernel_pattern: str | None = None
     families: tuple[tuple[str, str], ...] = ()
+    device: int | None = None
+    time_ns: tuple[int | None, int | None] | None = None
+    """A stretch of the window, from its start."""
+    scope_pattern: str | None = None
+    """Only from the first to the last activity launched in ranges that match."""
 
 
 def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted) -> Steps | None:
@@ -100,6 +105,32 @@ def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted)
         if member is not None and _covers(found, here, member) and member.max() + 1 >= FEWEST:
             return _tiled(found, host, here, gpu, source, member)
     return None
+
+
+def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> Span:
+    """The part of the window that the user asks for."""
+    start, end = window
+    if wanted.scope_pattern is not None:
+        everything = np.arange(len(found))
+        pattern = re.compile(wanted.scope_pattern)
+        member = _by_range(trace, found, host, everything, pattern, every_process=True)
+        if member is None:
+            raise _nothing_matches(wanted.scope_pattern, "range", _range_names(trace))
+        inside = np.flatnonzero(member >= 0)
+        call = host.launching(found)[inside]
+        start = min(int(found.start_ns[inside].min()), int(host.calls["start_ns"][call[call >= 0]].min()))
+        end = int(found.end_ns[inside].max())
+    if wanted.time_ns is not None:
+        first, last = wanted.time_ns
+        start, end = (
+            max(start, window.start_ns + (first or 0)),
+            min(end, window.end_ns if last is None else window.start_ns + last),
+        )
+    if end <= start:
+        raise NothingRecorded(
+            "nothing lies in that stretch of time", found=f"the window is {window.end_ns - window.start_ns} ns long"
+        )
+    return Span(max(start, window.start_ns), min(end, window.end_ns))
 
 
 def _tiled(
@@ -140,19 +171,28 @@ def _nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingR
 
 
 def _by_range(
-    trace: Trace, found: Activities, host: Host, here: NDArray[np.intp], pattern: re.Pattern[str]
+    trace: Trace,
+    found: Activities,
+    host: Host,
+    here: NDArray[np.intp],
+    pattern: re.Pattern[str],
+    *,
+    every_process: bool = False,
 ) -> NDArray[np.intp] | None:
     """Step i holds what was launched in the i-th range whose bare name matches."""
     ranges = spans_of_time(trace)
     texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
     matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
     chosen = ranges.where(matching[ranges.codes("name")])
-    return _launched_in(found, host, here, chosen) if len(chosen) else None
+    return _launched_in(found, host, here, chosen, every_process=every_process) if len(chosen) else None
 
 
-def _launched_in(found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows) -> NDArray[np.intp] | None:
+def _launched_in(
+    found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows, *, every_process: bool = False
+) -> NDArray[np.intp] | None:
     """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
-    ranges = ranges.where(ranges["pid"] == _main_process(found, here))
+    if not every_process:
+        ranges = ranges.where(ranges["pid"] == _main_process(found, here))
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
     call = host.launching(found)[here]
     launched = np.flatnonzero(call >= 0)

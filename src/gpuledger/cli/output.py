@@ -87,30 +87,59 @@ def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def step_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """--step-range, --step-kernel and --families, handed to the verb as one `wanted`."""
+    """What to look at and how to cut it into steps, handed to the verb as one `wanted`."""
 
     @functools.wraps(verb)
     def with_steps(
-        *arguments: object, step_range: str | None, step_kernel: str | None, families: Path | None, **options: object
+        *arguments: object,
+        step_range: str | None,
+        step_kernel: str | None,
+        families: Path | None,
+        device: int | None,
+        time: tuple[int | None, int | None] | None,
+        scope: str | None,
+        **options: object,
     ) -> None:
         from gpuledger.analyse.steps import Wanted
         from gpuledger.config import user_families
 
-        for option, pattern in (("--step-range", step_range), ("--step-kernel", step_kernel)):
+        for option, pattern in (("--step-range", step_range), ("--step-kernel", step_kernel), ("--range", scope)):
             try:
                 re.compile(pattern or "")
             except re.error as error:
                 raise click.BadParameter(f"{pattern!r} is no regular expression: {error}", param_hint=option) from None
-        verb(*arguments, wanted=Wanted(step_range, step_kernel, user_families(families)), **options)
+        wanted = Wanted(step_range, step_kernel, user_families(families), device, time, scope)
+        verb(*arguments, wanted=wanted, **options)
 
-    help_range = "Steps are the NVTX ranges whose name matches, e.g. decode. Default: found by themselves."
-    with_steps = click.option(
-        "--step-kernel", metavar="REGEX", help="A step ends with each kernel whose name matches."
-    )(with_steps)
     file = click.Path(path_type=Path, dir_okay=False)
-    help_families = "TOML with kernel families of your own. Default: [tool.gpuledger.families] in ./pyproject.toml."
-    with_steps = click.option("--families", type=file, help=help_families)(with_steps)
-    return click.option("--step-range", metavar="REGEX", help=help_range)(with_steps)
+    options = (
+        click.option("--step-range", metavar="REGEX", help="Steps are the NVTX ranges that match. Default: found."),
+        click.option("--step-kernel", metavar="REGEX", help="A step ends with each kernel whose name matches."),
+        click.option(
+            "--time", metavar="A:B", callback=_stretch, help="Only from A to B, e.g. 0.5s:1.5s, from the start."
+        ),
+        click.option("--range", "scope", metavar="REGEX", help="Only what lies around the work of matching ranges."),
+        click.option("--device", type=int, metavar="N", help="Only GPU N."),
+        click.option("--families", type=file, help="TOML with kernel families of your own; default ./pyproject.toml."),
+    )
+    for option in reversed(options):
+        with_steps = option(with_steps)
+    return with_steps
+
+
+def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int | None, int | None] | None:
+    """A:B in nanoseconds; either side may be left out."""
+    if value is None:
+        return None
+    from gpuledger.units import parse_time
+
+    first, colon, last = value.partition(":")
+    try:
+        if not colon:
+            raise ValueError("expected A:B, e.g. 0.5s:1.5s")
+        return (parse_time(first) if first else None, parse_time(last) if last else None)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _exists(path: Path) -> OutputRefused:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gpuledger.analyse.device import Device
 from gpuledger.units import count_text, time_text
 
@@ -67,7 +64,7 @@ def finding(device: Device, code: str, claim: str, evidence: tuple[str, ...], sa
 
 def _tracing_ns(device: Device) -> int:
     """What tracing cost the host in the steady stretch, roughly."""
-    traced = steady_calls(device)
+    traced = device.steady_calls
     waits = int(traced[device.host.blocking].sum())
     return int(traced.sum()) * TRACE_COST_NS + waits * WAIT_COST_NS
 
@@ -81,10 +78,3 @@ def times_each(device: Device, count: int) -> str:
     """How often a step."""
     each = count / device.step_count
     return count_text(round(each)) if each >= 1 else f"{each:.2g}"
-
-
-def steady_calls(device: Device) -> NDArray[np.bool_]:
-    """Which CUDA calls begin in the steady stretch."""
-    start = device.host.calls["start_ns"]
-    inside: NDArray[np.bool_] = (start >= device.steady.start_ns) & (start < device.steady.end_ns)
-    return inside

@@ -11,7 +11,7 @@ from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import ranges_around
 from gpuledger.findings.capture import about_the_capture
-from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, steady_calls, times_each
+from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
 from gpuledger.findings.work import about_the_work, pageable_loss_ns
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
@@ -128,7 +128,7 @@ def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made
     """Gaps in which the host was behind; those after a wait too if it hardly ever waits, as a graph closes both."""
     own = totals["behind"][0]
     saving = own if _host_is_blocked(device) else own + totals.get("drained", (0, 0))[0]
-    launches = int((device.host.kinds == device.host.kind_names.index("launch"))[steady_calls(device)].sum())
+    launches = int((device.host.kinds == device.host.kind_names.index("launch"))[device.steady_calls].sum())
     claim = (
         f"the host cannot launch as fast as the GPU works: {count_text(launches // device.step_count)} launches"
         f"{' a step' if device.steps else ''}, {per_step(device, own)} lost between them"

@@ -9,7 +9,6 @@ from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import thread
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import summarise
-from gpuledger.findings.finding import steady_calls
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import pairs_inside
 from gpuledger.model.tables import Table
@@ -22,7 +21,7 @@ _MOST_RANGES = 20
 def launches_sheets(trace: Trace, device: Device) -> list[Sheet]:
     """All tables about launches, over the steady steps."""
     gpu = device.gpu
-    steady = steady_calls(device)
+    steady = device.steady_calls
     launch = device.host.kinds == device.host.kind_names.index("launch")
     wait = device.host.kinds == device.host.kind_names.index("sync")
     made = [
