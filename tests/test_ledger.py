@@ -32,8 +32,9 @@ NO_CUTS = np.empty(0, np.int64)
 def analysed(path_or_trace: Path | Trace, wanted: Wanted | None = None) -> tuple[Device, ...]:
     opened = path_or_trace if isinstance(path_or_trace, Trace) else open_trace(path_or_trace)
     found = activities(opened)
-    window = default_window(opened, found)
-    return () if isinstance(window, NotMeasured) else devices(opened, found, window, wanted or Wanted())
+    host = Host(opened)
+    window = default_window(host, found)
+    return () if isinstance(window, NotMeasured) else devices(opened, found, host, window, wanted or Wanted())
 
 
 def idle_by_plain_sweep(device: Device) -> list[tuple[int, int]]:
@@ -131,7 +132,7 @@ kernel_lines = st.lists(
 def test_books_balance_for_any_kernels_and_any_cuts(lines: list[tuple[int, int, int, str]], cuts: list[int]) -> None:
     made = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in lines))
     found = activities(made)
-    window = default_window(made, found)
+    window = default_window(Host(made), found)
     assert isinstance(window, Span)
     books = ledger(found, Host(made), 0, window, np.array(sorted(set(cuts)), np.int64))
     assert sum(books.total().values()) == books.window_ns
@@ -144,7 +145,7 @@ def test_shifting_time_changes_no_line(lines: list[tuple[int, int, int, str]], s
     def total_of(offset: int) -> dict[str, int]:
         made = trace(*(f"s{s}: {start + offset}-{start + offset + length} {name}" for s, start, length, name in lines))
         found = activities(made)
-        window = default_window(made, found)
+        window = default_window(Host(made), found)
         assert isinstance(window, Span)
         return ledger(found, Host(made), 0, window, NO_CUTS).total()
 

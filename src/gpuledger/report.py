@@ -8,6 +8,7 @@ from typing import Any
 from gpuledger.analyse.activity import activities
 from gpuledger.analyse.busy import default_window
 from gpuledger.analyse.device import Device, devices
+from gpuledger.analyse.host import Host
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.variation import variation
 from gpuledger.errors import NothingRecorded
@@ -62,7 +63,8 @@ class Report:
 def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
     """Analyse a trace that was read whole."""
     found = activities(trace, wanted.families)
-    window = default_window(trace, found)
+    host = Host(trace)
+    window = default_window(host, found)
     if isinstance(window, NotMeasured):
         origin = trace.origin
         raise NothingRecorded(
@@ -70,7 +72,7 @@ def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
             found=f"nsys {origin.tool_version or 'of unknown version'}, schema {origin.schema_version or 'unknown'}",
             hint="the traced process may be a parent of the one that uses the GPU; `gpuledger info` says what there is",
         )
-    made = devices(trace, found, window, wanted)
+    made = devices(trace, found, host, window, wanted)
     return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
 
 

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuledger.analyse.activity import Activities, State
-from gpuledger.analyse.calls import cuda_calls
-from gpuledger.analyse.launches import launching_call
+from gpuledger.analyse.host import Host
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.spans import Span, Spans, clip, complement, difference, intersection, shares_in_order, total, union
 from gpuledger.model.tables import Table
-from gpuledger.model.trace import Trace
 
 NEEDS = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 """One of them at least."""
@@ -40,14 +38,12 @@ class Busy:
     """Compute by kernel family, longest first; sums to compute."""
 
 
-def default_window(trace: Trace, found: Activities) -> Span | NotMeasured:
+def default_window(host: Host, found: Activities) -> Span | NotMeasured:
     """From the launch call of the first GPU activity to the end of the last one, the same for all devices."""
     if not len(found):
         return NotMeasured("no GPU work was recorded")
-    calls = cuda_calls(trace)
-    first = np.flatnonzero(found.start_ns == found.start_ns[0])
-    call = launching_call(found.pid[first], found.correlation[first], calls)
-    began = calls["start_ns"][call[call >= 0]]
+    call = host.launching(found)[found.start_ns == found.start_ns[0]]
+    began = host.calls["start_ns"][call[call >= 0]]
     start = min(int(found.start_ns[0]), *began.tolist()) if len(began) else int(found.start_ns[0])
     return Span(start, int(found.end_ns.max()))
 

@@ -122,9 +122,8 @@ class Device:
         return {cause: amount for cause, amount in zip(CAUSES, sums, strict=True) if amount}
 
 
-def devices(trace: Trace, found: Activities, window: Span, wanted: Wanted) -> tuple[Device, ...]:
+def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU that did anything in the window."""
-    host = Host(trace)
     window = narrowed(trace, found, host, window, wanted)
     gpus = np.unique(found.gpu).tolist()
     if wanted.device is not None and wanted.device not in gpus:

@@ -269,16 +269,10 @@ class _Booking:
 
 def _median_by_name(names: NDArray[np.int32], durations: Ints) -> NDArray[np.float64]:
     """For each call the median duration of the calls of its name."""
-    order = np.lexsort((durations, names))
-    first = (
-        np.flatnonzero(np.append(True, names[order][1:] != names[order][:-1])) if len(order) else np.empty(0, np.intp)
-    )
-    count = np.diff(np.append(first, len(order)))
-    ordered = durations[order]
-    middle = (ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2
-    found = np.empty(len(order), np.float64)
-    found[order] = np.repeat(middle, count)
-    return found
+    medians = np.zeros(int(names.max(initial=-1)) + 2)  # the last one is for NO_TEXT
+    for code in np.unique(names).tolist():
+        medians[code] = np.median(durations[names == code])
+    return medians[names]
 
 
 BUCKETS: Final = (
