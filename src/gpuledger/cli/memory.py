@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.answers.memory import memory_sheets
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.sheet import Sheet
 from gpuledger.cli.question import question
 from gpuledger.model.trace import Trace
-from gpuledger.render.memory import memory_sheets
 
 
 @question

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gpuledger.analyse.answers.ledger import ledger_sheet
 from gpuledger.analyse.contents import contents
 from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
@@ -14,7 +15,6 @@ from gpuledger.read import open_trace
 from gpuledger.render.csv import sheet_csv
 from gpuledger.render.info import headline
 from gpuledger.render.json import document
-from gpuledger.render.ledger import ledger_sheet
 from gpuledger.render.report import report_markdown, report_text
 from gpuledger.report import build_report
 
