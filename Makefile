@@ -1,12 +1,13 @@
 # make demo    from a fresh clone to a result: makes .venv, installs, opens a bundled capture
 # make test    the same, then lint, types and all tests
 # make docs    writes the generated pages again
+# make test-workloads    tests of the programs to profile; installs torch, which is large
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/decode.sqlite
 
-.PHONY: demo test docs bench clean
+.PHONY: demo test test-workloads docs bench clean
 
 demo: $(VENV)/installed $(DEMO)
 	$(BIN)/gpuledger info $(DEMO)
@@ -18,6 +19,10 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+test-workloads: $(VENV)/installed-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pytest tests/test_zoo.py tests/test_window.py
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py
