@@ -7,7 +7,7 @@ import numpy as np
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
-from gpuledger.model.spans import Ints, pairs_inside
+from gpuledger.model.spans import Ints, depths, pairs_inside, parents
 from gpuledger.model.tables import Rows
 from gpuledger.model.trace import Trace
 
@@ -58,15 +58,9 @@ def _innermost(ranges: Rows, calls: Rows) -> np.ndarray:
 
 def _tree(ranges: Rows, own: tuple[Ints, Ints, Ints]) -> list[tuple[Cell, ...]]:
     """One row per path of names, parents before children, the most GPU time first."""
-    names, parent = ranges.texts("name"), ranges["parent"]
-    # `parent` counts rows of the whole table; here marks are left out, so paths are built from those that remain
-    paths: list[tuple[str, ...]] = []
-    for at, up in enumerate(parent.tolist()):
-        above = paths[up] if 0 <= up < at else ()
-        paths.append((*above, names[at] or "?"))
-    sums: dict[tuple[str, ...], list[int]] = {}
     duration = ranges.duration_ns.tolist()
-    for at, path in enumerate(paths):
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for at, path in enumerate(_paths(ranges)):
         held = sums.setdefault(path, [0, 0, 0, 0, 0, 0])
         held[0] += 1
         held[1] += duration[at]
@@ -77,4 +71,15 @@ def _tree(ranges: Rows, own: tuple[Ints, Ints, Ints]) -> list[tuple[Cell, ...]]:
             whole[4] += int(own[1][at])
             whole[5] += int(own[2][at])
     order = sorted(sums, key=lambda path: [(-sums[path[:d]][2], path[d - 1]) for d in range(1, len(path) + 1)])
-    return [("  " * (len(path) - 1) + path[-1], *(sums[path][at] for at in (0, 1, 2, 3, 4, 5))) for path in order]
+    return [("  " * (len(path) - 1) + path[-1], *sums[path]) for path in order]
+
+
+def _paths(ranges: Rows) -> list[tuple[str, ...]]:
+    """For each range the names from its outermost ancestor down to itself."""
+    names = [name or "?" for name in ranges.texts("name")]
+    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)).tolist()
+    outermost_first = np.argsort(depths(np.array(above, np.intp)), kind="stable").tolist()
+    paths: list[tuple[str, ...]] = [()] * len(names)
+    for at in outermost_first:
+        paths[at] = (*(paths[above[at]] if above[at] >= 0 else ()), names[at])
+    return paths
