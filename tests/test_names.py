@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import NAMES
+from conftest import NAMES, ROOT
 from gpuledger import Table, open_trace
 from gpuledger.model.names import label, parse
 
@@ -64,6 +66,19 @@ def test_short_names_equal_nsys_own(capture: str, unpacked: Callable[[str], Path
 def test_different_kernels_of_a_capture_keep_different_canonical_names(decode: Path) -> None:
     names = {name or "" for name in open_trace(decode, only=[Table.KERNELS])[Table.KERNELS].texts("name")}
     assert len({parse(name).canonical for name in names}) == len(names)
+
+
+TORCH = ROOT.parent / "shared" / "captures" / "torch"
+
+
+@pytest.mark.skipif(not TORCH.exists(), reason="no torch captures beside the checkout")
+@pytest.mark.parametrize("capture", ["attn", "decode", "graph", "moe_batched_gemm", "moe_loop"])
+def test_nsys_and_torch_agree_on_every_kernel_of_one_program(capture: str, unpacked: Callable[[str], Path]) -> None:
+    kernels = open_trace(unpacked(f"{capture}.sqlite"), only={Table.KERNELS: ["name"]})[Table.KERNELS]
+    seen_by_nsys = {parse(name or "").canonical for name in set(kernels.texts("name"))}
+    events = json.loads(gzip.decompress((TORCH / f"{capture}.json.gz").read_bytes()))["traceEvents"]
+    seen_by_torch = {parse(event["name"]).canonical for event in events if event.get("cat") == "kernel"}
+    assert seen_by_nsys == seen_by_torch
 
 
 def test_a_label_says_what_an_elementwise_kernel_does() -> None:
