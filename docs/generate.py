@@ -51,8 +51,10 @@ def commands_page() -> str:
 def verb_page(verb: str) -> str:
     """One verb."""
     command = getattr(importlib.import_module(f"gpuledger.cli.{verb}"), verb)
-    has_schema = (Path(__file__).parent / "schemas" / f"gpuledger.{verb}-1.json").exists()
-    schema = f"JSON output is the document [gpuledger.{verb}/1](../schemas/gpuledger.{verb}-1.json).\n"
+    own = (Path(__file__).parent / "schemas" / f"gpuledger.{verb}-1.json").exists()
+    file = f"gpuledger.{verb}-1.json" if own else "gpuledger.tables-1.json"
+    schema = f"JSON output is the document [gpuledger.{verb}/1](../schemas/{file}).\n"
+    has_schema = any(parameter.name == "format_" for parameter in command.params)
     help_text = help_of(command, f"gpuledger {verb}")
     return f"# gpuledger {verb}\n\n```text\n{help_text}\n```\n" + (f"\n{schema}" if has_schema else "")
 

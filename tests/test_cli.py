@@ -147,6 +147,16 @@ def test_json_is_valid_against_its_schema(
     assert gpuledger(verb, profile, *arguments, "--format=json").stdout == content
 
 
+@pytest.mark.parametrize("verb", ["gaps", "steps", "launches", "ranges", "memory", "overlap", "whatif"])
+def test_the_json_of_one_question_is_valid_against_its_schema(verb: str, decode: Path) -> None:
+    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.tables-1.json").read_text())
+    ran = gpuledger(verb, decode, "--format=json", *(["--speedup=gemm=2"] if verb == "whatif" else []))
+    assert ran.exit_code == 0
+    content = json.loads(ran.stdout)
+    assert content["schema"] == f"gpuledger.{verb}/1"
+    Draft202012Validator(schema).validate(content)
+
+
 def test_several_csv_tables_are_parted_by_an_empty_line(decode: Path) -> None:
     ran = gpuledger("stats", decode, "--report=cuda_gpu_kern_sum,nvtx_sum", "--format=csv", "--quiet")
     assert ran.stderr == ""

@@ -158,6 +158,10 @@ def _closing(report: Report) -> list[str]:
     for device in others:
         working = sum(amount for line, amount in device.line_ns.items() if not line.startswith("idle"))
         lines.append(f"GPU {device.gpu} works {share_text(working / device.steady_ns)} of the time.")
+    unclassified = report.main_device.line_ns.get("compute.other", 0)
+    if unclassified:
+        share = share_text(unclassified / report.main_device.compute_ns)
+        lines.append(f"{share} of compute is in kernels of no known family; name them with --families.")
     calls = report.trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
         lines.append(f"Not measured: {OS_CALLS_MISSING}.")
