@@ -487,3 +487,12 @@ def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
         assert (ran.exit_code, ran.stdout) == (1, "")
         assert complaint in ran.stderr
     assert gpuledger("gaps", decode, "--time=soon").exit_code == 2
+
+
+def test_large_copies_are_not_called_small(tmp_path: Path) -> None:
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(corpus("Mordred", tmp_path))
+    told = [found.code for found in findings(opened, analysed(opened))]
+    assert "HOST-COPY" not in told
+    assert "COPY-PAGEABLE" in told

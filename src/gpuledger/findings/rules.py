@@ -21,6 +21,9 @@ from gpuledger.units import count_text, share_text
 BLOCKED_SHARE: Final = 0.1
 """A host that waits for this share of its time is blocked by the device, not busy."""
 
+SMALL_COPY_NS: Final = 20_000
+"""A copy this short costs the host more than the device: it is worth packing with others."""
+
 HOST_CAUSES: Final = {
     "load": ("HOST-LOAD", "code is loaded, compiled or prepared"),
     "alloc": ("HOST-ALLOC", "the host allocates or frees memory"),
@@ -116,11 +119,11 @@ def _host_is_blocked(device: Device) -> bool:
 
 
 def _time_between_copies(device: Device) -> int:
-    """The time of drained gaps that lie between one copy and the next."""
-    gaps, mine = device.ledger.gaps, device.gaps_of("drained")
+    """The time of drained gaps that lie between one small copy and the next."""
+    gaps, mine, found = device.ledger.gaps, device.gaps_of("drained"), device.found
     mine = mine[(gaps.before[mine] >= 0) & (gaps.after[mine] >= 0)]
-    state = device.found.state
-    both = (state[gaps.before[mine]] == State.COPY) & (state[gaps.after[mine]] == State.COPY)
+    small = (found.state == State.COPY) & (found.end_ns - found.start_ns < SMALL_COPY_NS)
+    both = small[gaps.before[mine]] & small[gaps.after[mine]]
     return int(gaps.length_ns[mine][both].sum())
 
 
