@@ -19,7 +19,7 @@ from gpuledger.analyse.steps import Steps, Wanted, narrowed, steps
 from gpuledger.analyse.summary import summarise
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.keys import group
-from gpuledger.model.spans import Span, covered
+from gpuledger.model.spans import Ints, Span, covered
 from gpuledger.model.trace import Trace
 
 
@@ -44,6 +44,11 @@ class Device:
         edges = self.steps.edges_ns
         return Span(int(edges[self.steps.warm_up]), int(edges[-1]))
 
+    def begins_steady(self, start_ns: Ints) -> NDArray[np.bool_]:
+        """Which of these begin in the steady stretch."""
+        inside: NDArray[np.bool_] = (start_ns >= self.steady.start_ns) & (start_ns < self.steady.end_ns)
+        return inside
+
     @property
     def step_count(self) -> int:
         return 1 if self.steps is None else len(self.steps) - self.steps.warm_up
@@ -52,7 +57,7 @@ class Device:
     def line_ns(self) -> dict[str, int]:
         """Time of each line in the steady stretch; sums to it."""
         start = self.ledger.tiles_ns[:-1]
-        inside = (start >= self.steady.start_ns) & (start < self.steady.end_ns)
+        inside = self.begins_steady(start)
         sums = self.ledger.books[inside].sum(axis=0).tolist()
         return {line: amount for line, amount in zip(self.ledger.lines, sums, strict=True) if amount}
 
@@ -64,14 +69,12 @@ class Device:
     def steady_gaps(self) -> NDArray[np.bool_]:
         """Which gaps begin in the steady stretch."""
         start = self.ledger.gaps.start_ns
-        return (start >= self.steady.start_ns) & (start < self.steady.end_ns)
+        return self.begins_steady(start)
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
         """Which CUDA calls begin in the steady stretch."""
-        start = self.host.calls["start_ns"]
-        inside: NDArray[np.bool_] = (start >= self.steady.start_ns) & (start < self.steady.end_ns)
-        return inside
+        return self.begins_steady(self.host.calls["start_ns"])
 
     @cached_property
     def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -102,9 +105,7 @@ class Device:
         """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
         if not len(self.host.calls):
             return 0
-        calls = self.host.calls
-        inside = (calls["start_ns"] >= self.steady.start_ns) & (calls["start_ns"] < self.steady.end_ns)
-        threads = self.host.thread_of_call[inside]
+        threads = self.host.thread_of_call[self.steady_calls]
         if not len(threads):
             return 0
         numbers, counts = np.unique(threads, return_counts=True)

@@ -6,25 +6,14 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.analyse.answers.whatif import whatif_sheet
 from gpuledger.analyse.steps import Wanted
-from gpuledger.analyse.whatif import WhatIf, graph, hide, remove, speed_up
+from gpuledger.analyse.whatif import graph, hide, remove, speed_up
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.read import open_trace
 from gpuledger.render.sheets import sheets
 from gpuledger.report import build_report
-
-_COLUMNS = (
-    Column("change", "If", Digits.TEXT),
-    Column("line_ns", "Now (ns)", Digits.WHOLE, detail=2),
-    Column("step_ns", "Step (ns)", Digits.WHOLE),
-    Column("new_step_ns", "New step (ns)", Digits.WHOLE),
-    Column("saving_percent", "Saves (%)", Digits.TENTH),
-    Column("speed_up", "Speed-up", Digits.HUNDREDTH),
-    Column("limit", "Limit", Digits.HUNDREDTH, detail=1),
-    Column("assumption", "Assuming that", Digits.TEXT, detail=3),
-)
 
 
 def _speed_ups(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
@@ -85,12 +74,5 @@ def whatif(
         *(hide(device, kind) for kind in hidden),
         *(graph(trace, device, pattern) for pattern in captured),
     ]
-    title = f"What if, per step, GPU {device.gpu}"
-    made = [Sheet("whatif", title, _COLUMNS, tuple(_row(change) for change in changes))]
+    made = [whatif_sheet(device, changes)]
     output.write(sheets(output.format, "whatif", profile.name, made, trace.health, output.width))
-
-
-def _row(change: WhatIf) -> tuple[Cell, ...]:
-    percent = 100 * change.saving_ns / change.step_ns
-    times = (change.line_ns, change.step_ns, change.new_step_ns)
-    return (change.change, *times, percent, change.speed_up, change.limit, change.assumption)

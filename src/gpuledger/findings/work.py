@@ -30,8 +30,7 @@ def about_the_work(trace: Trace, device: Device) -> list[Finding]:
 
 
 def _steady(rows: Rows, device: Device) -> Rows:
-    inside = (rows["start_ns"] >= device.steady.start_ns) & (rows["start_ns"] < device.steady.end_ns)
-    return rows.where(inside & (rows["gpu"] == device.gpu))
+    return rows.where(device.begins_steady(rows["start_ns"]) & (rows["gpu"] == device.gpu))
 
 
 def _pageable_copies(trace: Trace, device: Device) -> Rows:

@@ -67,7 +67,7 @@ def _queue(device: Device) -> Sheet:
     """From the call's return to the kernel's start; negative where the kernel began before the call returned."""
     found = device.found
     here = found.on(device.gpu)
-    here = here[(found.start_ns[here] >= device.steady.start_ns) & (found.start_ns[here] < device.steady.end_ns)]
+    here = here[device.begins_steady(found.start_ns[here])]
     call = device.host.launching(found)[here]
     launched = here[call >= 0]
     delay = found.start_ns[launched] - device.host.calls["end_ns"][call[call >= 0]]

@@ -22,8 +22,7 @@ def memory_sheets(trace: Trace, device: Device) -> list[Sheet]:
 
 def _copies(trace: Trace, device: Device) -> Sheet:
     every = trace[Table.COPIES]
-    steady = (every["start_ns"] >= device.steady.start_ns) & (every["start_ns"] < device.steady.end_ns)
-    copies = every.where(steady & (every["gpu"] == device.gpu))
+    copies = every.where(device.begins_steady(every["start_ns"]) & (every["gpu"] == device.gpu))
     keys = [copies.codes(name) for name in ("kind", "src_kind", "dst_kind")]
     first, number = group(*keys)
     labels = list(zip(*(copies.strings.decode(key[first]) for key in keys), strict=True))
@@ -47,10 +46,8 @@ def _copies(trace: Trace, device: Device) -> Sheet:
 
 
 def _calls(device: Device) -> Sheet:
-    start = device.host.calls["start_ns"]
     is_alloc = device.host.kinds == device.host.kind_names.index("alloc")
-    inside = is_alloc & (start >= device.steady.start_ns) & (start < device.steady.end_ns)
-    calls = device.host.calls.where(inside)
+    calls = device.host.calls.where(is_alloc & device.steady_calls)
     first, number = group(calls.codes("name"))
     names = calls.strings.decode(calls.codes("name")[first])
     columns = (
