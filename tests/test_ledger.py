@@ -330,7 +330,7 @@ def test_states_are_in_order_of_precedence() -> None:
 def test_amdahl_keeps_saving_and_speed_up_apart() -> None:
     from gpuledger.analyse.whatif import WhatIf
 
-    change = WhatIf("compute 10 x as fast", 70_000, 1_000_000, 63_000, "")
+    change = WhatIf("compute 10 x as fast", "", 1, 1_000_000, 70_000, 63_000)
     assert change.saving_ns / change.step_ns == pytest.approx(0.063)
     assert change.speed_up == pytest.approx(1.067, abs=0.001)
     assert change.limit == pytest.approx(1 / 0.93)
@@ -363,7 +363,7 @@ decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kern
 The GPU works 1.1 % of the time. The GPU waits 41.7 ms a step while code is
 loaded, compiled or prepared.
 
-Where the time went, per step (mean of 20 steps by a repeated NVTX range)
+Where the time went, per step (mean of 20 decode steps by a repeated NVTX range)
 """
 
 

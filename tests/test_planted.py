@@ -30,36 +30,63 @@ EXPECTED = {
     "small_copies": "HOST-COPY",
     "casts": "CAST",
 }
+HELD_OUT = {
+    "nonzero": "HOST-SYNC",
+    "sample_loop": "HOST-SYNC",
+    "python_between": "HOST-CODE",
+    "file_wait": "HOST-OS",
+    "thread_wait": "HOST-THREAD",
+    "growing_alloc": "HOST-ALLOC",
+    "pinned_alloc": "HOST-ALLOC",
+    "pageable_out": "COPY-PAGEABLE",
+    "event_wait": "HOST-SYNC",
+    "stream_chain": "DEVICE-WAIT",
+    "exposed_out": "COPY-EXPOSED",
+    "small_reads": "HOST-COPY",
+    "mixed_types": "CAST",
+}
+"""Written by somebody else, to see how the rules do on programs that they were not made for."""
+
+TWO_REASONS = ("growing_alloc",)
+"""Mending it also does without kernels that copy, so that it saves more than the allocation costs."""
+
+ALL = {"planted": EXPECTED, "zoo_llm": HELD_OUT}
 STEP = Wanted(range_pattern="^step$")
 
 
+CASES = [(programs, case) for programs, cases in ALL.items() for case in cases]
+
+
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planted")
-    with tarfile.open(CAPTURES / "planted.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "planted"
+    for programs in ALL:
+        with tarfile.open(CAPTURES / f"{programs}.tar.xz") as archive:
+            archive.extractall(folder, filter="data")
+    return folder
 
 
-@pytest.mark.parametrize("case", EXPECTED)
-def test_the_planted_reason_is_the_top_finding_with_its_saving(case: str, planted: Path) -> None:
-    bad = open_trace(planted / f"{case}.bad.sqlite")
+@pytest.mark.parametrize(("programs", "case"), CASES)
+def test_the_planted_reason_is_the_top_finding_with_its_saving(programs: str, case: str, captured: Path) -> None:
+    bad = open_trace(captured / programs / f"{case}.bad.sqlite")
     [slow] = analysed(bad, STEP)
-    [fast] = analysed(planted / f"{case}.fixed.sqlite", STEP)
+    [fast] = analysed(captured / programs / f"{case}.fixed.sqlite", STEP)
     check_balance(slow)
     check_balance(fast)
     top = findings(bad, [slow])[0]
-    assert top.code == EXPECTED[case]
+    assert top.code == ALL[programs][case]
     saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
-    assert top.saving_ns_per_step == pytest.approx(saved, rel=0.2)
+    if case not in TWO_REASONS:
+        assert top.saving_ns_per_step == pytest.approx(saved, rel=0.2)
+    assert 0 <= (top.saving_low_ns_per_step or 0) <= (top.saving_ns_per_step or 0)
 
 
-@pytest.mark.parametrize("case", EXPECTED)
-def test_the_fixed_program_has_that_finding_no_more(case: str, planted: Path) -> None:
-    fixed = open_trace(planted / f"{case}.fixed.sqlite")
+@pytest.mark.parametrize(("programs", "case"), CASES)
+def test_the_fixed_program_has_that_finding_no_more(programs: str, case: str, captured: Path) -> None:
+    fixed = open_trace(captured / programs / f"{case}.fixed.sqlite")
     [device] = analysed(fixed, STEP)
     remaining = {found.code: found.saving_ns / device.steady_ns for found in findings(fixed, [device])}
-    assert remaining.get(EXPECTED[case], 0) < 0.05
+    assert remaining.get(ALL[programs][case], 0) < 0.05
 
 
 def test_every_code_that_is_told_has_a_page() -> None:

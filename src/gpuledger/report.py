@@ -9,6 +9,7 @@ from gpuledger.analyse.activity import activities
 from gpuledger.analyse.busy import default_window
 from gpuledger.analyse.device import Device, devices
 from gpuledger.analyse.host import Host
+from gpuledger.analyse.phases import PHASES
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.variation import variation
 from gpuledger.errors import NothingRecorded
@@ -107,6 +108,9 @@ def _steps(device: Device) -> dict[str, Any] | None:
         "p10_ns": found.p10_ns,
         "p90_ns": found.p90_ns,
         "drift_share": found.drift_share,
+        "phases": {
+            name: device.phases.of_step[found.steps.warm_up :].count(at) for at, name in enumerate(PHASES) if name
+        },
         "outliers": [
             {"step": each.step, "length_ns": each.length_ns, "line": each.line, "excess_ns": each.excess_ns}
             for each in found.outliers

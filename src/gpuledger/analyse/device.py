@@ -15,6 +15,7 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.gaps import CAUSES, TRIGGERS
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ledger import Ledger, ledger
+from gpuledger.analyse.phases import Phases, phases
 from gpuledger.analyse.steps import Steps, Wanted, narrowed, steps
 from gpuledger.analyse.summary import summarise
 from gpuledger.errors import NothingRecorded
@@ -31,6 +32,8 @@ class Device:
     host: Host
     ledger: Ledger
     steps: Steps | None
+    phases: Phases
+    """Prefill or decode: of the steps, or of the window where there are none."""
 
     @property
     def gpu(self) -> int:
@@ -101,17 +104,31 @@ class Device:
         return sum(amount for line, amount in self.line_ns.items() if line.startswith(kept))
 
     @cached_property
-    def host_floor_ns(self) -> int:
-        """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
-        if not len(self.host.calls):
-            return 0
+    def main_thread(self) -> int | None:
+        """The thread that makes the most CUDA calls in the steady stretch; None where there are none."""
         threads = self.host.thread_of_call[self.steady_calls]
         if not len(threads):
-            return 0
+            return None
         numbers, counts = np.unique(threads, return_counts=True)
-        labelled = self.host.thread(int(numbers[counts.argmax()])).labelled
+        return int(numbers[counts.argmax()])
+
+    @cached_property
+    def host_floor_ns(self) -> int:
+        """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
+        if self.main_thread is None:
+            return 0
+        labelled = self.host.thread(self.main_thread).labelled
         blocked = int(covered(labelled["sync"], np.array([self.steady.start_ns]), np.array([self.steady.end_ns]))[0])
         return self.steady_ns - blocked
+
+    @cached_property
+    def host_floor_without_waits_ns(self) -> int:
+        """The same if nothing waited: what leads up to a wait goes with it, the program's own code stays."""
+        if self.main_thread is None:
+            return 0
+        start, end = (np.clip(each, *self.steady) for each in self.host.waits(self.main_thread))
+        spent = self.host.thread(self.main_thread).split(start, end)
+        return self.steady_ns - int((end - start - spent["host_code"]).sum())
 
     def gaps_of(self, trigger: str) -> NDArray[np.intp]:
         """Positions of the steady gaps with this trigger."""
@@ -141,5 +158,6 @@ def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: W
                 else None
             )
         edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
-        made.append(Device(found, host, ledger(found, host, gpu, window, edges), cut))
+        told = phases(trace, found, host, gpu, np.array(window) if cut is None else edges)
+        made.append(Device(found, host, ledger(found, host, gpu, window, edges), cut, told))
     return tuple(made)

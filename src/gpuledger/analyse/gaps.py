@@ -30,6 +30,9 @@ LAUNCH_LATENCY_NS: Final = 10_000
 SLOW_FIRST_LAUNCH: Final = 20
 """A kernel's first launch that takes this many times the median of its API loads code: lazy loading shows only so."""
 
+LAUNCHES_TO_GET_AHEAD: Final = 8
+"""Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
+
 CAUSES: Final = (
     "sync",
     "host_code",
@@ -177,9 +180,10 @@ class _Booking:
         processes, number = group(calls["pid"][known])
         lowest = np.full(len(processes), np.iinfo(np.int64).max)
         np.minimum.at(lowest, number, calls["correlation"][known])
-        first = dict(zip(calls["pid"][known][processes].tolist(), lowest.tolist(), strict=True))
         pid, correlation = self._of_next(self.found.pid), self._of_next(self.found.correlation)
-        limit = np.array([first.get(each, -1) for each in pid.tolist()], np.int64).reshape(-1)
+        limit = np.full(len(pid), -1)
+        for process, first in zip(calls["pid"][known][processes].tolist(), lowest.tolist(), strict=True):
+            limit[pid == process] = first
         return (correlation >= 0) & (correlation < limit)
 
     def _of_next(self, column: Ints) -> Ints:
@@ -241,14 +245,19 @@ class _Booking:
         largest = causes.argmax(axis=1)
         loading = (causes[:, _AT["load"]] > 0) & (2 * (causes[:, _AT["load"]] + causes[:, _AT["host_code"]]) > length)
         behind = 2 * causes[:, [_AT[cause] for cause in _BEHIND]].sum(axis=1) > length
-        drained, names = self._drained_by()
-        by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS])
+        drained, names = self._drained_by(behind)
+        by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
+            2 * causes[:, _AT["host_code"]] > length  # a wait may have come first, but this is what took long
+        )
         kinds = [_AT["load"], largest, TRIGGERS.index("drained"), TRIGGERS.index("behind")]
         trigger = np.select([loading, by_itself, drained > 0, behind], kinds, largest)
         return trigger, np.where(trigger == TRIGGERS.index("drained"), drained, 0), names
 
-    def _drained_by(self) -> tuple[Positions, tuple[str, ...]]:
-        """L's thread's last blocking call before L, if it returned at or after the gap's beginning."""
+    def _drained_by(self, behind: NDArray[np.bool_]) -> tuple[Positions, tuple[str, ...]]:
+        """L's thread's last blocking call before L, if it returned at or after the gap's beginning.
+
+        Or if it returned a few launches before L: a host that is `behind` then had no chance yet to get ahead.
+        """
         calls, blocking = self.host.calls, self.host.blocking
         codes = np.unique(calls.codes("name")[blocking])
         names = ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
@@ -262,7 +271,10 @@ class _Booking:
             waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
             last = np.searchsorted(calls["end_ns"][waits], calls["start_ns"][self.call[mine]], side="right") - 1
             mine, last = mine[last >= 0], last[last >= 0]
-            inside = calls["end_ns"][waits[last]] >= self.start[mine]
+            returned = calls["end_ns"][waits[last]]
+            launched = self.host.launch_times(number)
+            since = np.searchsorted(launched, calls["start_ns"][self.call[mine]]) - np.searchsorted(launched, returned)
+            inside = (returned >= self.start[mine]) | (behind[mine] & (since <= LAUNCHES_TO_GET_AHEAD))
             found[mine[inside]] = np.searchsorted(codes, calls.codes("name")[waits[last[inside]]]) + 1
         return found, names
 

@@ -111,6 +111,21 @@ class Host:
         """Positions of the calls in which the host waits for the device."""
         return np.flatnonzero(self.kinds == self.kind_names.index("sync"))
 
+    def launch_times(self, number: int) -> Ints:
+        """When each launch call of a thread returned, sorted."""
+        mine = (self.thread_of_call == number) & (self.kinds == self.kind_names.index("launch"))
+        return np.sort(self.calls["end_ns"][mine])
+
+    def waits(self, number: int) -> tuple[Ints, Ints]:
+        """What a thread does in order to wait: from its last launch before a blocking call to that call's return."""
+        waiting = self.blocking[self.thread_of_call[self.blocking] == number]
+        launched = self.launch_times(number)
+        end = np.sort(self.calls["end_ns"][waiting])
+        start = self.calls["start_ns"][waiting[np.argsort(self.calls["end_ns"][waiting], kind="stable")]]
+        at = np.searchsorted(launched, start, side="right") - 1
+        began = np.where(at >= 0, launched[np.maximum(at, 0)], start) if len(launched) else start
+        return np.maximum(began, np.append(start[:1], end[:-1])), end
+
     def thread(self, number: int) -> HostThread:
         """One thread, by `thread()`'s number."""
         if number not in self._threads:

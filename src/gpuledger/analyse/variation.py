@@ -11,7 +11,7 @@ from gpuledger.analyse.device import Device
 from gpuledger.analyse.steps import Steps
 
 OUTLIER_RATIO: Final = 1.2
-"""A step is an outlier when it is this many times the median, and further off than three times the usual deviation."""
+"""A step is an outlier at this many times its phase's median, and three times the usual deviation away from it."""
 
 DRIFT_SHARE: Final = 0.1
 """Steps drift when the last third's median differs from the first third's by this share."""
@@ -23,6 +23,8 @@ class Outlier:
 
     step: int
     length_ns: int
+    usual_ns: int
+    """The median of the steps of its phase."""
     line: str
     excess_ns: int
 
@@ -55,20 +57,23 @@ def variation(device: Device) -> Variation | None:
     if third >= 3:
         first, last = np.median(steady[:third]), np.median(steady[-third:])
         drift = float(last / first - 1)
-    return Variation(device.steps, middle, low, high, _outliers(device, device.steps, middle), drift)
+    return Variation(device.steps, middle, low, high, _outliers(device, device.steps), drift)
 
 
-def _outliers(device: Device, steps: Steps, median: int) -> tuple[Outlier, ...]:
-    """The unusual steps, the longest first."""
-    lengths = steps.length_ns
-    usual_deviation = float(np.median(np.abs(steps.steady_ns - median)))
-    slow = np.flatnonzero((lengths > OUTLIER_RATIO * median) & (lengths > median + 3 * usual_deviation))
-    slow = slow[slow >= steps.warm_up]
+def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:
+    """The steps that are unusual for their phase, the longest first."""
     tile = np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])
-    usual = np.median(device.ledger.books[tile[steps.warm_up :]], axis=0)
+    phase = np.array(device.phases.of_step)[steps.warm_up :]
     found = []
-    for step in slow.tolist():
-        excess = device.ledger.books[tile[step]] - usual
-        at = int(excess.argmax())
-        found.append(Outlier(step, int(lengths[step]), device.ledger.lines[at], int(excess[at])))
+    for each in np.unique(phase).tolist():
+        alike = steps.warm_up + np.flatnonzero(phase == each)
+        lengths, books = steps.length_ns[alike], device.ledger.books[tile[alike]]
+        median, usual = np.median(lengths), np.median(books, axis=0)
+        usual_deviation = float(np.median(np.abs(lengths - median)))
+        slow = (lengths > OUTLIER_RATIO * median) & (lengths > median + 3 * usual_deviation)
+        for at in np.flatnonzero(slow).tolist():
+            excess = books[at] - usual
+            line = int(excess.argmax())
+            name, by = device.ledger.lines[line], int(excess[line])
+            found.append(Outlier(int(alike[at]), int(lengths[at]), int(median), name, by))
     return tuple(sorted(found, key=lambda each: (-each.length_ns, each.step)))

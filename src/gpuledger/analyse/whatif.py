@@ -22,14 +22,28 @@ from gpuledger.model.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """One change and what it would do to the mean steady step."""
+    """One change and what it would do to the steady stretch, and to the mean step of it."""
 
     change: str
-    line_ns: int
-    """What the change is about, per step."""
-    step_ns: int
-    saving_ns: int
     assumption: str
+    steps: int
+    steady_ns: int
+    about_ns: int
+    """What the change is about, in the whole stretch."""
+    saved_ns: int
+
+    @property
+    def line_ns(self) -> int:
+        """What the change is about, per step."""
+        return self.about_ns // self.steps
+
+    @property
+    def step_ns(self) -> int:
+        return self.steady_ns // self.steps
+
+    @property
+    def saving_ns(self) -> int:
+        return self.saved_ns // self.steps
 
     @property
     def new_step_ns(self) -> int:
@@ -62,22 +76,22 @@ def speed_up(device: Device, wanted: str, factor: float) -> WhatIf:
     time = _matching(device, wanted)
     saving = round(time - time / factor)
     said = "nothing else changes, and nothing waits for what did not become faster"
-    return _per_step(device, f"{wanted} {factor:g} x as fast", time, saving, said)
+    return _what_if(device, f"{wanted} {factor:g} x as fast", time, saving, said)
 
 
 def remove(device: Device, cause: str) -> WhatIf:
     """Idle time of one cause gone."""
     time = _matching(device, cause)
-    return _per_step(
+    return _what_if(
         device, f"no {cause}", time, time, "the gaps close by that much; the host does not become the limit"
     )
 
 
-def hide(device: Device, kind: str) -> WhatIf:
-    """Exposed communication or copies run under compute."""
+def hide(device: Device, kind: str, *, but_ns: int = 0) -> WhatIf:
+    """Exposed communication or copies run under compute, all but `but_ns` of them."""
     time = _matching(device, kind)
     said = "compute of the same step covers it, without slowing down"
-    return _per_step(device, f"{kind} hidden", time, min(time, device.compute_ns), said)
+    return _what_if(device, f"{kind} hidden", time, min(time - but_ns, device.compute_ns), said)
 
 
 def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
@@ -97,9 +111,8 @@ def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
     closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(each) for each in ("behind", "drained")])
     time = int(gaps.length_ns[launched][closes].sum())
     said = "shapes are static and nothing in the range needs the host; one launch for the graph is not counted"
-    return _per_step(device, f"range '{pattern}' in a graph", time, time, said)
+    return _what_if(device, f"range '{pattern}' in a graph", time, time, said)
 
 
-def _per_step(device: Device, change: str, time: int, saving: int, assumption: str) -> WhatIf:
-    steps = device.step_count
-    return WhatIf(change, time // steps, device.steady_ns // steps, saving // steps, assumption)
+def _what_if(device: Device, change: str, about: int, saved: int, assumption: str) -> WhatIf:
+    return WhatIf(change, assumption, device.step_count, device.steady_ns, about, saved)

@@ -45,7 +45,10 @@ def exported(report: Path, *, seconds: float) -> Path:
 
 def _export(nsys: Path, report: Path, target: Path, seconds: float) -> None:
     options = ["--type=sqlite", "--force-overwrite=true", "--quiet=true", f"--output={target}"]
-    done = run([nsys, "export", *options, report.resolve()], seconds=seconds)
+    # Python's stacks come only as JSON; releases before 2024 write it unasked and do not know the option
+    done = run([nsys, "export", *options, "--include-json=true", report.resolve()], seconds=seconds)
+    if done.exit_code != 0 and "include-json" in done.output:
+        done = run([nsys, "export", *options, report.resolve()], seconds=seconds)
     if done.exit_code == 0 and target.exists() and target.stat().st_size:
         return
     hint = "the report may be newer than this nsys: export it with the version that made it"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import ranges_around
+from gpuledger.analyse.sites import costliest_call, sites
+from gpuledger.analyse.whatif import hide
 from gpuledger.findings.capture import about_the_capture
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
 from gpuledger.findings.work import about_the_work, pageable_loss_ns
@@ -20,6 +23,9 @@ from gpuledger.units import count_text, share_text
 
 BLOCKED_SHARE: Final = 0.1
 """A host that waits for this share of its time is blocked by the device, not busy."""
+
+FEW_WAITS: Final = 0.25
+"""Up to this share of the gaps in which the host is behind, gaps after a wait are taken for part of the same."""
 
 SMALL_COPY_NS: Final = 20_000
 """A copy this short costs the host more than the device: it is worth packing with others."""
@@ -37,19 +43,32 @@ DEVICE_CAUSES: Final = {
 }
 
 
+ALIKE: Final = 0.1
+"""Savings that differ by less than this share are taken for equal."""
+
+
 def findings(trace: Trace, devices: Sequence[Device]) -> tuple[Finding, ...]:
     """All findings, the most profitable first; each code once, for the device where it costs the most."""
-    best: dict[str, Finding] = {}
+    best: dict[str, tuple[Finding, int]] = {}
     for device in devices:
-        for found in (*_gap_findings(trace, device), *_exposed(trace, device), *about_the_work(trace, device)):
-            if found.code not in best or found.saving_ns > best[found.code].saving_ns:
-                best[found.code] = found
-    ranked = sorted(best.values(), key=lambda each: (-each.saving_ns, each.code))
-    return (*ranked, *about_the_capture(trace, devices))
+        others = (*_exposed(trace, device), *about_the_work(trace, device))
+        for found, own_ns in (*_gap_findings(trace, device), *((each, each.saving_ns) for each in others)):
+            if found.code not in best or found.saving_ns > best[found.code][0].saving_ns:
+                best[found.code] = (found, own_ns)
+    return (*_ranked(list(best.values())), *about_the_capture(trace, devices))
 
 
-def _gap_findings(trace: Trace, device: Device) -> list[Finding]:
-    """One finding per kind of trigger that is worth telling."""
+def _ranked(found: list[tuple[Finding, int]]) -> list[Finding]:
+    """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first."""
+    found = sorted(found, key=lambda each: (-each[0].saving_ns, each[0].code))
+    for at, ((first, own), (second, more)) in enumerate(pairwise(list(found))):
+        if more > own and second.saving_ns > (1 - ALIKE) * first.saving_ns and own < first.saving_ns / 2:
+            found[at], found[at + 1] = found[at + 1], found[at]
+    return [each for each, _ in found]
+
+
+def _gap_findings(trace: Trace, device: Device) -> list[tuple[Finding, int]]:
+    """One finding per kind of trigger that is worth telling, with the time of its own gaps."""
     totals: dict[str, tuple[int, int]] = {}
     for (trigger, _), (time, count) in device.triggers.items():
         kind = "drained" if trigger == "sync" else trigger
@@ -65,17 +84,27 @@ def _gap_findings(trace: Trace, device: Device) -> list[Finding]:
             made = _launch_finding(device, totals)
         elif trigger in DEVICE_CAUSES:
             code, doing = DEVICE_CAUSES[trigger]
-            made = (code, f"{doing}: {per_step(device, time)}", time, "the wait goes away")
+            made = _Made(code, f"{doing}: {per_step(device, time)}", time, "the wait goes away")
         else:
             continue
-        code, claim, saving, assumption = made
-        if saving >= WORTH_TELLING * device.steady_ns:
-            found.append(finding(device, code, claim, _evidence(trace, device, trigger), saving, assumption))
+        if made.saving_ns >= WORTH_TELLING * device.steady_ns:
+            evidence = _evidence(trace, device, trigger)
+            told = finding(
+                device, made.code, made.claim, evidence, made.saving_ns, made.assumption, at_least=made.at_least_ns
+            )
+            found.append((told, time))
     return found
 
 
-_Made = tuple[str, str, int, str]
-"""Code, claim, saving and assumption."""
+class _Made(NamedTuple):
+    """What a rule says."""
+
+    code: str
+    claim: str
+    saving_ns: int
+    assumption: str
+    at_least_ns: int | None = None
+    """Where the rule itself knows a low end."""
 
 
 def _host_finding(device: Device, trigger: str, time: int) -> _Made:
@@ -85,32 +114,28 @@ def _host_finding(device: Device, trigger: str, time: int) -> _Made:
     gone = causes.get(trigger, 0) + (causes.get("host_code", 0) if trigger == "load" else 0)
     floor = max(device.device_floor_ns, device.host_floor_ns - gone)
     claim = f"the GPU waits {per_step(device, time)} while {doing}"
-    return (
-        code,
-        claim,
-        min(time, device.steady_ns - floor),
-        "the step falls to what the device, or the rest of the host, needs",
-    )
+    saving = min(time, device.steady_ns - floor)
+    return _Made(code, claim, saving, "the step falls to what the device, or the rest of the host, needs")
 
 
 def _sync_finding(device: Device, time: int, count: int) -> _Made:
     """The host waits, the queue runs dry, and the device then waits for the host.
 
-    Without the wait the step takes what the longer of host and device needs. What the host needs is known only
-    roughly: it includes what the waiting operations themselves cost. So where the host is really blocked, the gaps
-    count as well.
+    Without the wait the step takes what the longer of host and device needs, and the host no longer does what led up
+    to the wait. That is the low end: a host that sleeps wakes slowly, and what an operator does in order to wait is
+    only partly known. At best all the gaps close.
     """
     rounds = f"{times_each(device, count)} times, {per_step(device, time)}"
     between_copies = _time_between_copies(device)
     if 2 * between_copies > time:
         saving = min(time + device.line_ns.get("copy", 0), device.steady_ns - device.compute_ns)
         claim = f"small blocking copies follow each other, and the GPU runs dry between them: {rounds}"
-        return "HOST-COPY", claim, saving, "one packed, asynchronous copy takes the place of the small ones"
-    saving = device.steady_ns - max(device.host_floor_ns, device.device_floor_ns)
-    if _host_is_blocked(device):
-        saving = max(saving, min(time, device.steady_ns - device.device_floor_ns))
+        return _Made("HOST-COPY", claim, saving, "one packed, asynchronous copy takes the place of the small ones")
+    sure = device.steady_ns - max(device.host_floor_without_waits_ns, device.device_floor_ns)
+    saving = max(sure, min(time, device.steady_ns - device.device_floor_ns))
     claim = f"the host waits for the GPU, which then runs dry: {rounds}"
-    return "HOST-SYNC", claim, saving, "without the wait the host runs ahead, and host and device overlap fully"
+    assumption = "without the wait the host runs ahead, and host and device overlap fully"
+    return _Made("HOST-SYNC", claim, saving, assumption, sure)
 
 
 def _host_is_blocked(device: Device) -> bool:
@@ -123,26 +148,23 @@ def _time_between_copies(device: Device) -> int:
     gaps, mine, found = device.ledger.gaps, device.gaps_of("drained"), device.found
     mine = mine[(gaps.before[mine] >= 0) & (gaps.after[mine] >= 0)]
     small = (found.state == State.COPY) & (found.end_ns - found.start_ns < SMALL_COPY_NS)
-    both = small[gaps.before[mine]] & small[gaps.after[mine]]
+    alike = found.name[gaps.before[mine]] == found.name[gaps.after[mine]]  # not there and back
+    both = small[gaps.before[mine]] & small[gaps.after[mine]] & alike
     return int(gaps.length_ns[mine][both].sum())
 
 
 def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made:
-    """Gaps in which the host was behind; those after a wait too if it hardly ever waits, as a graph closes both."""
-    own = totals["behind"][0]
-    saving = own if _host_is_blocked(device) else own + totals.get("drained", (0, 0))[0]
+    """Gaps in which the host was behind; those after a wait too if they are few, as a graph closes both."""
+    own, drained = totals["behind"][0], totals.get("drained", (0, 0))[0]
+    saving = own + drained if drained < FEW_WAITS * own and not _host_is_blocked(device) else own
     launches = int((device.host.kinds == device.host.kind_names.index("launch"))[device.steady_calls].sum())
     claim = (
         f"the host cannot launch as fast as the GPU works: {count_text(launches // device.step_count)} launches"
         f"{' a step' if device.steps else ''}, {per_step(device, own)} lost between them"
     )
     saving = min(saving, device.steady_ns - device.device_floor_ns)
-    return (
-        "LAUNCH-BOUND",
-        claim,
-        saving,
-        "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels",
-    )
+    assumption = "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels"
+    return _Made("LAUNCH-BOUND", claim, saving, assumption)
 
 
 def _exposed(trace: Trace, device: Device) -> list[Finding]:
@@ -150,12 +172,15 @@ def _exposed(trace: Trace, device: Device) -> list[Finding]:
     found = []
     for line, code, what in (("copy", "COPY-EXPOSED", "copies"), ("comm", "COMM-EXPOSED", "communication")):
         exposed = device.line_ns.get(line, 0)
+        if not exposed:
+            continue
         # copies of pageable memory cannot overlap at all; what pinning them saves is another finding's
-        saving = min(exposed - (pageable_loss_ns(trace, device) if line == "copy" else 0), device.compute_ns)
+        hidden = hide(device, line, but_ns=pageable_loss_ns(trace, device) if line == "copy" else 0)
+        saving = hidden.saved_ns
         if saving >= WORTH_TELLING * device.steady_ns:
             claim = f"{per_step(device, exposed)} of {what} with nothing computing beside it"
             share = (f"{share_text(exposed / device.steady_ns)} of the time",)
-            found.append(finding(device, code, claim, share, saving, "compute of the same step could cover it"))
+            found.append(finding(device, code, claim, share, saving, hidden.assumption))
     return found
 
 
@@ -173,6 +198,11 @@ def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
     if trigger == "drained":
         name, share = _costliest([gaps.draining[at] for at in gaps.drained_by[mine].tolist()], length)
         lines.append(f"{share_text(share)} of it after {name}")
+    if held := costliest_call(trace, device, mine, trigger):
+        lines.append(f"{share_text(held.share)} of it in {held.name}")
+    for site in sites(trace, device, mine):
+        what = "samples" if site.of_samples else "time in calls"
+        lines.append(f"{share_text(site.share)} of the {what} in {site.name}")
     causes = sorted(device.causes_of(trigger).items(), key=lambda each: -each[1])
     total = int(length.sum())
     shown = [f"{cause} {share_text(amount / total)}" for cause, amount in causes if amount * 20 > total]

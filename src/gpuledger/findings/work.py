@@ -7,9 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.variation import variation
-from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step
+from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
 from gpuledger.model.device import link_bytes_per_s
 from gpuledger.model.names import label
 from gpuledger.model.tables import Rows, Table
@@ -19,6 +20,9 @@ from gpuledger.units import bytes_text, count_text, share_text, time_text
 TINY_NS: Final = 5_000
 """A kernel this short takes longer to launch than to run."""
 
+CHURN_PER_STEP: Final = 2
+"""From so many allocation calls a step on, memory is churned."""
+
 CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
 """Kernels that change a tensor's type."""
 
@@ -26,16 +30,19 @@ CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel
 def about_the_work(trace: Trace, device: Device) -> list[Finding]:
     """One finding per kind of work that is worth telling."""
     made = (_pageable(trace, device), _casts(trace, device), _tiny(trace, device), _outliers(device), _drift(device))
-    return [found for found in made if found is not None and found.saving_ns >= WORTH_TELLING * device.steady_ns]
+    worth = [found for found in made if found is not None and found.saving_ns >= WORTH_TELLING * device.steady_ns]
+    return [*worth, *_churn(device)]
 
 
-def _steady(rows: Rows, device: Device) -> Rows:
-    return rows.where(device.begins_steady(rows["start_ns"]) & (rows["gpu"] == device.gpu))
+def _steady(rows: Rows, device: Device, *columns: str) -> Rows:
+    """The rows of the steady stretch, with these columns."""
+    chosen = device.begins_steady(rows["start_ns"]) & (rows["gpu"] == device.gpu)
+    return rows.only(*columns).where(chosen)
 
 
 def _pageable_copies(trace: Trace, device: Device) -> Rows:
     """Copies between the device and pageable host memory."""
-    copies = _steady(trace[Table.COPIES], device)
+    copies = _steady(trace[Table.COPIES], device, "kind", "src_kind", "dst_kind", "bytes")
     pageable = trace.strings.code("Pageable")
     to_host = np.isin(copies.codes("kind"), [trace.strings.code(k) for k in ("Host-to-Device", "Device-to-Host")])
     return copies.where(to_host & ((copies.codes("src_kind") == pageable) | (copies.codes("dst_kind") == pageable)))
@@ -65,13 +72,15 @@ def _pageable(trace: Trace, device: Device) -> Finding | None:
 
 
 def _casts(trace: Trace, device: Device) -> Finding | None:
-    kernels = _steady(trace[Table.KERNELS], device)
+    kernels = _steady(trace[Table.KERNELS], device, "name")
     codes = np.unique(kernels.codes("name")).tolist()
     casts = [code for code in codes if CASTS.search(trace.strings.text(code) or "")]
     mine = kernels.where(np.isin(kernels.codes("name"), casts))
-    time = int(mine.duration_ns.sum())
-    if not time:
+    if not len(mine):
         return None
+    # where the host cannot keep up, launches that go away save their share of what is lost between launches
+    late = int(device.ledger.gaps.length_ns[device.gaps_of("behind")].sum())
+    time = int(mine.duration_ns.sum()) + late * len(mine) // len(kernels)
     each = len(mine) // device.step_count
     claim = f"{count_text(each)} kernels a step only change a tensor's type: {per_step(device, time)}"
     names = sorted({label(trace.strings.text(code) or "") for code in casts})[:3]
@@ -82,7 +91,7 @@ def _casts(trace: Trace, device: Device) -> Finding | None:
 
 def _tiny(trace: Trace, device: Device) -> Finding | None:
     """Where the host cannot keep up because kernels are too short to be worth a launch."""
-    kernels = _steady(trace[Table.KERNELS], device)
+    kernels = _steady(trace[Table.KERNELS], device, "name")
     behind = device.gaps_of("behind")
     if not len(kernels) or not len(behind):
         return None
@@ -101,16 +110,34 @@ def _tiny(trace: Trace, device: Device) -> Finding | None:
     return finding(device, "TINY-KERNELS", claim, (advice,), time, "the gaps close; do not add it to LAUNCH-BOUND")
 
 
+def _churn(device: Device) -> list[Finding]:
+    """Memory allocated and freed in every step. What that costs in idle time is another finding's: it saves nothing."""
+    host = device.host
+    calls = np.flatnonzero(device.steady_calls & (host.kinds == host.kind_names.index("alloc")))
+    if len(calls) < CHURN_PER_STEP * device.step_count or device.steps is None:
+        return []
+    time = int(host.calls.duration_ns[calls].sum())
+    names = [shortened(name or "") for name in host.calls.at(calls).texts("name")]
+    common = sorted(set(names), key=lambda name: (-names.count(name), name))[:3]
+    evidence = ", ".join(f"{name} {times_each(device, names.count(name))} x" for name in common)
+    claim = (
+        f"{times_each(device, len(calls))} calls a step allocate or free memory, {per_step(device, time)} of the host"
+    )
+    return [
+        finding(device, "ALLOC-CHURN", claim, (evidence,), 0, "the host hides it today; it will not in a faster step")
+    ]
+
+
 def _outliers(device: Device) -> Finding | None:
     """Steps that take unusually long."""
     found = variation(device)
     if found is None or not found.outliers:
         return None
-    saving = sum(each.length_ns - found.median_ns for each in found.outliers)
+    saving = sum(each.length_ns - each.usual_ns for each in found.outliers)
     worst = found.outliers[0]
     claim = f"{count_text(len(found.outliers))} of {count_text(device.step_count)} steps take unusually long"
     evidence = (
-        f"step {worst.step}: {time_text(worst.length_ns)} against {time_text(found.median_ns)}, most of it {worst.line}"
+        f"step {worst.step}: {time_text(worst.length_ns)} against {time_text(worst.usual_ns)}, most of it {worst.line}"
     )
     return finding(device, "STEP-OUTLIERS", claim, (evidence,), saving, "they take as long as the median step")
 

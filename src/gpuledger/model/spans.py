@@ -49,9 +49,11 @@ def union(start_ns: ArrayLike, end_ns: ArrayLike) -> Spans:
     """The instants that at least one span covers. Empty and backward spans cover none."""
     start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
     real = end > start
-    start, end = start[real], end[real]
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
+    if not real.all():
+        start, end = start[real], end[real]
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
     if not len(start):
         return Spans(start, end)
     reach = furthest(end)

@@ -70,6 +70,7 @@ class Table(Enum):
     SYNCS = "syncs"
     ALLOCS = "allocs"
     OVERHEADS = "overheads"
+    SAMPLES = "samples"
 
     @property
     def schema(self) -> Schema:
@@ -90,6 +91,7 @@ _DEVICE = Column("device", Kind.INT32, "CUDA ordinal, as the process saw the GPU
 _CONTEXT = Column("context", Kind.INT64, "CUDA context")
 _STREAM = Column("stream", Kind.INT64, "CUDA stream, within the context")
 _WHERE = (_GPU, _DEVICE, _CONTEXT, _STREAM, _PID, _CORRELATION)
+_STACK = Column("stack", Kind.INT64, "the recorded call stack: position in the trace's stacks")
 _GRAPH_NODE = Column("graph_node", Kind.INT64, "CUDA graph node that it is an execution of")
 
 SCHEMAS: Final[Mapping[Table, Schema]] = {
@@ -145,7 +147,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             Column("name", Kind.TEXT, "function, with the version suffix that the profiler gave it"),
             Column("layer", Kind.TEXT, "runtime, driver, os, cublas or cudnn"),
             Column("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
-            Column("callchain", Kind.INT64, "id of the recorded call chain"),
+            _STACK,
         ),
     ),
     Table.RANGES: Schema(
@@ -188,6 +190,10 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
     Table.OVERHEADS: Schema(
         "a stretch in which the profiler itself held a thread",
         (_START, _END, _PID, _TID, Column("name", Kind.TEXT, "what the profiler was doing")),
+    ),
+    Table.SAMPLES: Schema(
+        "one look at what a thread was running; start_ns equals end_ns",
+        (_START, _END, _PID, _TID, _STACK, Column("source", Kind.TEXT, "cpu or python")),
     ),
 }
 
@@ -251,6 +257,11 @@ class Rows:
     def texts(self, name: str) -> list[str | None]:
         """A text column's texts."""
         return self.strings.decode(self.codes(name))
+
+    def only(self, *names: str) -> Rows:
+        """The same rows with these columns, and the times: cheaper to select from."""
+        kept = {"start_ns", "end_ns", *names}
+        return Rows(self.schema, {name: self[name] for name in kept}, self.strings)
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
         """The rows for which `mask` is true, in order."""

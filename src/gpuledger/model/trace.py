@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gpuledger.model.health import Note, NotMeasured
 from gpuledger.model.spans import Span
+from gpuledger.model.stacks import Stacks
 from gpuledger.model.strings import Strings
 from gpuledger.model.tables import Rows, Table, empty
 
@@ -85,6 +86,8 @@ class Trace:
     """The tables that the profile holds, of those that were asked for."""
     absent: Mapping[Table, NotMeasured]
     """The tables that it does not hold, and why."""
+    stacks: Stacks = field(default_factory=Stacks)
+    """The call stacks that columns called `stack` point to."""
 
     def __getitem__(self, table: Table) -> Rows:
         """The rows of `table`; none if the profile does not hold it. Asks only for what was read."""

@@ -22,6 +22,7 @@ from gpuledger.read import nsys_schema as schema
 from gpuledger.read.export import NULL, Export, Wanted
 from gpuledger.read.nsys_devices import Devices
 from gpuledger.read.nsys_origin import describe, diagnostics, text_rows
+from gpuledger.read.nsys_stacks import StackReader
 from gpuledger.read.nsys_strings import Coder, Coding
 from gpuledger.units import count_text
 
@@ -46,7 +47,8 @@ def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Tr
     tables = {table: finish.rows(table, wanted[table], columns) for table, columns in raw.items()}
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
     notes = (*reading.notes, *coding.notes, *finish.devices.notes(), *_doubts(tables), *diagnostics(export))
-    return Trace(describe(export, tables, finish.devices.gpus), notes, coding.strings, tables, absent)
+    origin = describe(export, tables, finish.devices.gpus)
+    return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
 
 
 class _Reading:
@@ -55,6 +57,7 @@ class _Reading:
     def __init__(self, export: Export) -> None:
         self.export = export
         self.coder = Coder()
+        self.stacks = StackReader(export, self.coder)
         self.notes: list[Note] = []
         self._unusable: dict[str, str] = {}
 
@@ -62,7 +65,7 @@ class _Reading:
         """All rows of one of our tables, from each of nsys's tables that feed it; None if none of them is there."""
         needed = schema.needed(table, wanted)
         parts = [
-            _SHAPE[feed.name](self, *taken)
+            _SHAPE[table, feed.name](self, *taken)
             for feed in schema.FEEDS[table]
             if (taken := self._take(feed, needed)) is not None
         ]
@@ -148,10 +151,10 @@ class _Reading:
         layers = {schema.CLASS_RUNTIME: "runtime", schema.CLASS_DRIVER: "driver", NULL: "runtime"}
         layer = self.coder.labels(raw.pop("class"), layers)
         layer[layer == NULL] = self.coder.own("driver")
-        return raw | {"layer": layer}
+        return raw | {"layer": layer} | self._stack(raw, schema.RUNTIME)
 
     def os_calls(self, raw: Raw, *_: object) -> Raw:
-        return self._library_calls(raw, "os", schema.CLASS_OS_CALL)
+        return self._library_calls(raw | self._stack(raw, schema.OSRT), "os", schema.CLASS_OS_CALL)
 
     def cublas_calls(self, raw: Raw, *_: object) -> Raw:
         return self._library_calls(raw, "cublas", schema.CLASS_CUBLAS_CALL)
@@ -165,7 +168,26 @@ class _Reading:
         raw = {name: values[(kind == call_class) | (kind == NULL)] for name, values in raw.items()}
         nothing = np.full(len(raw["start_ns"]), NULL, np.int64)
         own = {"layer": np.full(len(nothing), self.coder.own(layer), np.int64)}
-        return {"correlation": nothing, "result": nothing, "callchain": nothing} | raw | own
+        return {"correlation": nothing, "result": nothing, "stack": nothing} | raw | own
+
+    def _stack(self, raw: Raw, feed: schema.NsysTable) -> Raw:
+        """The stacks of events whose call chain was asked for."""
+        return {"stack": self.stacks.of_events(feed.name, raw["stack"])} if "stack" in raw else {}
+
+    def samples(self, raw: Raw, *_: object) -> Raw:
+        source = np.full(len(raw["start_ns"]), self.coder.own("cpu"), np.int64)
+        return raw | {"end_ns": raw["start_ns"], "source": source} | self._stack(raw, schema.SAMPLE)
+
+    def python_samples(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
+        """Marks whose payload is a stack. An export without the JSON of payloads has none."""
+        stack = np.full(len(raw["start_ns"]), NULL, np.int64)
+        if "NVTX_PAYLOAD_SCHEMAS" in self.export.tables and "jsonText" in self.export.tables[table]:
+            marks = np.flatnonzero(np.isin(raw["class"], schema.NVTX_MARK))
+            payloads = self.export.texts(table, "jsonText")
+            stack[marks] = self.stacks.of_python([payloads[row] for row in np.flatnonzero(keep)[marks].tolist()])
+        source = np.full(len(stack), self.coder.own("python"), np.int64)
+        whole = {"start_ns": raw["start_ns"], "end_ns": raw["start_ns"], "stack": stack, "source": source}
+        return {name: values[stack != NULL] for name, values in (raw | whole).items() if name != "class"}
 
     def nvtx(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
         event = raw.pop("class")
@@ -229,20 +251,22 @@ _NVTX_KINDS = {
     "start_end": schema.NVTX_START_END,
     "mark": schema.NVTX_MARK,
 }
-_SHAPE: Mapping[str, Callable[..., Raw]] = {
-    schema.KERNEL.name: _Reading.kernels,
-    schema.MEMCPY.name: _Reading.memcpy,
-    schema.MEMSET.name: _Reading.memset,
-    schema.GRAPH.name: _Reading.graphs,
-    schema.RUNTIME.name: _Reading.cuda_calls,
-    schema.OSRT.name: _Reading.os_calls,
-    schema.CUBLAS.name: _Reading.cublas_calls,
-    schema.CUDNN.name: _Reading.cudnn_calls,
-    schema.NVTX.name: _Reading.nvtx,
-    schema.SYNC.name: _Reading.syncs,
-    schema.ALLOC.name: _Reading.allocs,
-    schema.PROFILER_OVERHEAD.name: _Reading.overheads,
-    schema.CUPTI_OVERHEAD.name: _Reading.overheads,
+_SHAPE: Mapping[tuple[Table, str], Callable[..., Raw]] = {
+    (Table.KERNELS, schema.KERNEL.name): _Reading.kernels,
+    (Table.COPIES, schema.MEMCPY.name): _Reading.memcpy,
+    (Table.COPIES, schema.MEMSET.name): _Reading.memset,
+    (Table.GRAPHS, schema.GRAPH.name): _Reading.graphs,
+    (Table.CALLS, schema.RUNTIME.name): _Reading.cuda_calls,
+    (Table.CALLS, schema.OSRT.name): _Reading.os_calls,
+    (Table.CALLS, schema.CUBLAS.name): _Reading.cublas_calls,
+    (Table.CALLS, schema.CUDNN.name): _Reading.cudnn_calls,
+    (Table.RANGES, schema.NVTX.name): _Reading.nvtx,
+    (Table.SYNCS, schema.SYNC.name): _Reading.syncs,
+    (Table.ALLOCS, schema.ALLOC.name): _Reading.allocs,
+    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _Reading.overheads,
+    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _Reading.overheads,
+    (Table.SAMPLES, schema.SAMPLE.name): _Reading.samples,
+    (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _Reading.python_samples,
 }
 
 

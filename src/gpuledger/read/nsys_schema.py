@@ -71,12 +71,12 @@ RUNTIME: Final = NsysTable(
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     _TIMES | {"name": "nameId"},
     _ON_THREAD
-    | {"correlation": "correlationId", "class": "eventClass", "result": "returnValue", "callchain": "callchainId"},
+    | {"correlation": "correlationId", "class": "eventClass", "result": "returnValue", "stack": "callchainId"},
 )
 OSRT: Final = NsysTable(
     "OSRT_API",
     _TIMES | {"name": "nameId"},
-    _ON_THREAD | {"class": "eventClass", "result": "returnValue", "callchain": "callchainId"},
+    _ON_THREAD | {"class": "eventClass", "result": "returnValue", "stack": "callchainId"},
 )
 CUBLAS: Final = NsysTable("CUBLAS_EVENTS", _TIMES | {"name": "nameId"}, _ON_THREAD | {"class": "eventClass"})
 CUDNN: Final = NsysTable("CUDNN_EVENTS", _TIMES | {"name": "nameId"}, _ON_THREAD | {"class": "eventClass"})
@@ -93,6 +93,9 @@ ALLOC: Final = NsysTable(
 )
 PROFILER_OVERHEAD: Final = NsysTable("PROFILER_OVERHEAD", _TIMES | {"name": "nameId"}, _ON_THREAD)
 CUPTI_OVERHEAD: Final = NsysTable("CUPTI_ACTIVITY_KIND_OVERHEAD", _TIMES, _ON_THREAD | {"name": "nameId"})
+SAMPLE: Final = NsysTable("COMPOSITE_EVENTS", {"start_ns": "start", "stack": "id"}, _ON_THREAD)
+PYTHON_SAMPLE: Final = NsysTable(NVTX.name, {"start_ns": "start", "class": "eventType"}, _ON_THREAD)
+"""nsys keeps its looks at Python's stack as NVTX marks."""
 
 FEEDS: Final[Mapping[Table, tuple[NsysTable, ...]]] = {
     Table.KERNELS: (KERNEL,),
@@ -103,6 +106,7 @@ FEEDS: Final[Mapping[Table, tuple[NsysTable, ...]]] = {
     Table.SYNCS: (SYNC,),
     Table.ALLOCS: (ALLOC,),
     Table.OVERHEADS: (PROFILER_OVERHEAD, CUPTI_OVERHEAD),
+    Table.SAMPLES: (SAMPLE, PYTHON_SAMPLE),
 }
 """Which of nsys's tables make up each of ours, in this order."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuledger.analyse.contents import OS_CALLS_MISSING
 from gpuledger.analyse.device import Device
+from gpuledger.analyse.phases import PHASES
 from gpuledger.model.health import Severity
 from gpuledger.model.tables import Table
 from gpuledger.render.markdown import escaped
@@ -92,8 +93,13 @@ def verdict(report: Report) -> str:
 def _ledger_title(device: Device) -> str:
     if device.steps is None:
         return f"Where the time went ({time_text(device.steady_ns)}, no steps found)"
-    warm = f", {device.steps.warm_up} of warm-up left out" if device.steps.warm_up else ""
-    return f"Where the time went, per step (mean of {device.step_count} steps by {device.steps.source}{warm})"
+    steady, leading = device.phases.of_step[device.steps.warm_up :], device.phases.of_step[: device.steps.warm_up]
+    prefill = PHASES.index("prefill")
+    warming = "prefill" if set(leading) == {prefill} and prefill not in steady else "warm-up"
+    warm = f", {len(leading)} of {warming} left out" if leading else ""
+    kinds = [f"{count_text(steady.count(at))} {name}" for at, name in enumerate(PHASES) if name and at in steady]
+    many = f"{' and '.join(kinds)} steps" if len(kinds) > 0 and 0 not in steady else f"{device.step_count} steps"
+    return f"Where the time went, per step (mean of {many} by {device.steps.source}{warm})"
 
 
 def _rows(device: Device) -> list[tuple[str, int]]:

@@ -159,9 +159,7 @@ def alloc_bad(core: Core) -> Step:
 
     def churn() -> None:
         torch.cuda.empty_cache()  # without CUDA it does nothing
-        _ = [
-            torch.empty_like(core.batches[0]) for _ in range(core.size.pieces)
-        ]  # all alive at once; the core reuses them
+        _ = [torch.empty_like(core.batches[0]) for _ in range(core.size.pieces)]  # alive at once; the core reuses them
 
     return plain(core, churn)
 
@@ -291,6 +289,15 @@ def of_scales(core: Core, index: int) -> Tensor:
     return core.batch(index) * rows[:, None] * 2.0 ** (index % BATCHES)
 
 
+def error_of(core: Core, output: Tensor, hidden: Tensor) -> float:
+    """The output's relative error against the core in float32, rounded where the core rounds."""
+    # TF32 holds bfloat16 exactly: it costs no accuracy, and keeps the check short in a profile of the whole program.
+    torch.set_float32_matmul_precision("high")
+    for weight in core.weights:
+        hidden = (hidden.float() @ weight.float()).bfloat16().clamp(min=0)
+    return float((output.float() - hidden.float()).norm() / hidden.float().norm())
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One planted reason. `bad` and `fixed` prepare what they need and give the step to be repeated."""
@@ -302,6 +309,7 @@ class Case:
     bad: Callable[[Core], Step]
     fixed: Callable[[Core], Step]
     source: Callable[[Core, int], Tensor] = Core.batch  # the stack's input, by other means than the steps'
+    check: Callable[[Core, Tensor, Tensor], float] = error_of  # of the last output, with that input
 
 
 DEEP = Size(1024, 4096, 64)  # layers so short that the 20 us lost after each of them show
@@ -349,22 +357,13 @@ def measure(core: Core, step: Step, warmup: int, steps: int, *, profiler: bool) 
     return output, [1e3 * each for each in seconds or [mean]]
 
 
-def error_of(core: Core, output: Tensor, hidden: Tensor) -> float:
-    """The output's relative error against the core in float32, rounded where the core rounds."""
-    # TF32 holds bfloat16 exactly: it costs no accuracy, and keeps the check short in a profile of the whole program.
-    torch.set_float32_matmul_precision("high")
-    for weight in core.weights:
-        hidden = (hidden.float() @ weight.float()).bfloat16().clamp(min=0)
-    return float((output.float() - hidden.float()).norm() / hidden.float().norm())
-
-
 def run(case: Case, options: argparse.Namespace) -> dict[str, object]:
     """Measure one variant of one case and check its numbers."""
     core = build(case.size if options.device == "cuda" else case.size.small(), options.device, options.seed)
     step = (case.fixed if options.fixed else case.bad)(core)
     output, times_ms = measure(core, step, options.warmup, options.steps, profiler=options.cuda_profiler)
     with window("check"):
-        error = error_of(core, output, case.source(core, options.warmup + options.steps - 1))
+        error = case.check(core, output, case.source(core, options.warmup + options.steps - 1))
     if not error < TOLERANCE:  # also when it is NaN
         raise SystemExit(f"error: {case.name}: the output is off by {error:.3g} of its norm (allowed {TOLERANCE})")
     median, p10, p90 = np.percentile(times_ms, [50, 10, 90]).round(4).tolist()
@@ -373,10 +372,10 @@ def run(case: Case, options: argparse.Namespace) -> dict[str, object]:
     return {**what, "steps": options.steps, **times, "checked": True}
 
 
-def main() -> None:
-    """The command line: exit code 2 for a wrong one, 1 for wrong numbers or no device."""
-    parser = argparse.ArgumentParser(prog="gpuledger.workloads.zoo", description="Lose time for one planted reason.")
-    parser.add_argument("case", nargs="?", choices=[case.name for case in CASES])
+def main(cases: tuple[Case, ...] = CASES, prog: str = "gpuledger.workloads.zoo") -> None:
+    """The command line of some cases: exit code 2 for a wrong one, 1 for wrong numbers or no device."""
+    parser = argparse.ArgumentParser(prog=prog, description="Lose time for one planted reason.")
+    parser.add_argument("case", nargs="?", choices=[case.name for case in cases])
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("--fixed", action="store_true", help="the variant without the loss")
     parser.add_argument("--steps", type=int, default=20)
@@ -386,13 +385,13 @@ def main() -> None:
     parser.add_argument("--cuda-profiler", action="store_true", help="cudaProfilerStart and Stop around the steps")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(f"{case.name:14} {case.finding:14} {case.loss}" for case in CASES))  # noqa: T201
+        print("\n".join(f"{case.name:14} {case.finding:14} {case.loss}" for case in cases))  # noqa: T201
         return
     if options.case is None or options.steps < 1 or options.warmup < 0:
         parser.error("give a case (see --list), at least one step, and no negative warm-up")
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("error: torch sees no CUDA device\n\nhint: --device=cpu runs the same case on small sizes")
-    print(json.dumps(run(next(case for case in CASES if case.name == options.case), options)))  # noqa: T201
+    print(json.dumps(run(next(case for case in cases if case.name == options.case), options)))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.analyse.device import Device
+from gpuledger.analyse.phases import PHASES
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.variation import Variation, variation
 
@@ -30,7 +31,15 @@ _STEP = (
     Column("busy_ns", "Busy (ns)", Digits.WHOLE),
     Column("idle_ns", "Idle (ns)", Digits.WHOLE),
     Column("largest", "Largest line", Digits.TEXT),
+    Column("phase", "Phase", Digits.TEXT),
     Column("note", "", Digits.TEXT),
+)
+_PHASE = (
+    Column("phase", "Phase", Digits.TEXT),
+    Column("where", "Where", Digits.TEXT),
+    Column("steps", "Steps", Digits.WHOLE),
+    Column("median_ns", "Median (ns)", Digits.WHOLE),
+    Column("total_ns", "Total (ns)", Digits.WHOLE),
 )
 
 
@@ -42,6 +51,7 @@ def step_sheets(device: Device) -> list[Sheet]:
         return [Sheet(f"steps_gpu{gpu}", f"Steps, GPU {gpu}", _SUMMARY)]
     return [
         Sheet(f"steps_gpu{gpu}", f"Steps, GPU {gpu}", _SUMMARY, (_summary(found),)),
+        Sheet(f"step_phases_gpu{gpu}", f"Prefill and decode, GPU {gpu}", _PHASE, _phases(device, found)),
         Sheet(
             f"step_outliers_gpu{gpu}",
             f"Unusual steps, GPU {gpu}",
@@ -56,6 +66,24 @@ def _summary(found: Variation) -> tuple[Cell, ...]:
     drift = None if found.drift_share is None else 100 * found.drift_share
     steady = len(found.steps) - found.steps.warm_up
     return (found.steps.source, steady, found.steps.warm_up, found.median_ns, found.p10_ns, found.p90_ns, drift)
+
+
+def _phases(device: Device, found: Variation) -> tuple[tuple[Cell, ...], ...]:
+    """A row per phase of the steps, and one for what lies before and after them; none where nothing tells."""
+    if not device.phases.known:
+        return ()
+    phase, window = np.array(device.phases.of_step), device.ledger.window
+    rows: list[tuple[Cell, ...]] = []
+    before, after = int(found.steps.edges_ns[0]) - window.start_ns, window.end_ns - int(found.steps.edges_ns[-1])
+    if device.phases.before:
+        rows.append((PHASES[device.phases.before], "before the steps", None, None, before))
+    for each in np.unique(phase).tolist():
+        lengths = found.steps.length_ns[phase == each]
+        middle = int(np.percentile(lengths, 50, method="nearest"))
+        rows.append((PHASES[each] or "not told", "steps", len(lengths), middle, int(lengths.sum())))
+    if device.phases.after:
+        rows.append((PHASES[device.phases.after], "after the steps", None, None, after))
+    return tuple(rows)
 
 
 def _each(device: Device, found: Variation) -> tuple[tuple[Cell, ...], ...]:
@@ -75,6 +103,7 @@ def _each(device: Device, found: Variation) -> tuple[tuple[Cell, ...], ...]:
                 int(books[~idle].sum()),
                 int(books[idle].sum()),
                 lines[int(books.argmax())],
+                PHASES[device.phases.of_step[step]],
                 note,
             )
         )

@@ -1,0 +1,112 @@
+"""Prefill told from decode: steps in, the phase of each out.
+
+A step's phase is what most of its work says: the ranges that the work was launched in, where any is called prefill or
+decode (or context and generation, as vLLM and TensorRT-LLM do), else the attention kernels, where both kinds occur.
+Kernels for long queries alone prove nothing: training and encoders use them too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.activity import Activities
+from gpuledger.analyse.host import Host
+from gpuledger.analyse.ranges import spans_of_time
+from gpuledger.model.keys import Positions
+from gpuledger.model.spans import Ints, pairs_inside
+from gpuledger.model.strings import Codes
+from gpuledger.model.trace import Trace
+
+PHASES: Final = ("", "prefill", "decode", "mixed")
+"""Positions in it are phases; the first is: cannot be told."""
+
+_PREFILL, _DECODE, _MIXED = 1, 2, 3
+MIXED_SHARE: Final = 0.1
+"""A step is mixed when the lesser phase has this share of the work that says anything."""
+
+_RANGES: Final = (
+    re.compile(r"prefill|context_[1-9]|\bextend\b", re.IGNORECASE),
+    re.compile(r"decod|generation_[1-9]", re.IGNORECASE),
+)
+_KERNELS: Final = (
+    re.compile(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash", re.IGNORECASE),
+    re.compile(r"splitkv|paged_attention|decode|masked_multihead|mmha|xqa|fwd_(grouped_)?kernel_stage", re.IGNORECASE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The phase of each step, of what came before the steps and of what came after, as positions in PHASES."""
+
+    before: int
+    of_step: tuple[int, ...]
+    after: int
+
+    @property
+    def known(self) -> bool:
+        return any((self.before, *self.of_step, self.after))
+
+
+def phases(trace: Trace, found: Activities, host: Host, gpu: int, edges_ns: Ints) -> Phases:
+    """The phases of one GPU's steps, which `edges_ns` bound."""
+    here = found.on(gpu)
+    votes = _by_range(trace, found, host, here)
+    if not votes.any():
+        votes = _by_kernel(trace, found.name[here])
+    stretch = np.searchsorted(edges_ns, found.start_ns[here], side="right")
+    amounts = np.zeros((len(edges_ns) + 1, len(PHASES)), np.int64)
+    np.add.at(amounts, (stretch, votes), (found.end_ns - found.start_ns)[here])
+    phase = [_phase(*row) for row in amounts[:, 1:].tolist()]
+    return Phases(phase[0], tuple(phase[1:-1]), phase[-1])
+
+
+def _phase(prefill: int, decode: int, mixed: int) -> int:
+    total = prefill + decode + mixed
+    if not total:
+        return 0
+    if mixed or min(prefill, decode) >= MIXED_SHARE * total:
+        return _MIXED
+    return _PREFILL if prefill > decode else _DECODE
+
+
+def _says(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> int:
+    prefill, decode = (bool(pattern.search(text)) for pattern in patterns)
+    return _MIXED if prefill and decode else _PREFILL if prefill else _DECODE if decode else 0
+
+
+def _by_text(trace: Trace, codes: Ints | Codes, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> Ints:
+    """What each of these texts says."""
+    by_code = np.zeros(len(trace.strings) + 1, np.int64)  # the last one is for NO_TEXT
+    for code in np.unique(codes).tolist():
+        by_code[code] = _says(trace.strings.text(code) or "", patterns)
+    return by_code[codes]
+
+
+def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> Ints:
+    """For each activity what the innermost telling range around its launch says."""
+    votes = np.zeros(len(here), np.int64)
+    ranges = spans_of_time(trace)
+    says = _by_text(trace, ranges.codes("name"), _RANGES)
+    if not says.any():
+        return votes
+    ranges, says = ranges.where(says > 0), says[says > 0]
+    call = host.launching(found)[here]
+    launched = np.flatnonzero(call >= 0)
+    calls = host.calls.at(call[launched])
+    outer, inner = pairs_inside(
+        ranges["start_ns"], ranges["end_ns"], ranges["pid"], calls["start_ns"], calls["end_ns"], calls["pid"]
+    )
+    outermost_first = np.argsort(ranges["start_ns"][outer], kind="stable")
+    votes[launched[inner[outermost_first]]] = says[outer[outermost_first]]  # the innermost, written last, stands
+    return votes
+
+
+def _by_kernel(trace: Trace, names: Ints) -> Ints:
+    """What each kernel's name says, where decode's kernels occur at all."""
+    votes = _by_text(trace, names, _KERNELS)
+    votes[votes == _MIXED] = 0
+    return votes if (votes == _DECODE).any() else np.zeros_like(votes)
