@@ -71,7 +71,7 @@ def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
         raise NothingRecorded(
             f"{name}: {window.reason}",
             found=f"nsys {origin.tool_version or 'of unknown version'}, schema {origin.schema_version or 'unknown'}",
-            hint="the traced process may be a parent of the one that uses the GPU; `gpuledger info` says what there is",
+            hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
         )
     made = devices(trace, found, host, window, wanted)
     return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
@@ -102,7 +102,7 @@ def _steps(device: Device) -> dict[str, Any] | None:
     return {
         "device": device.gpu,
         "source": found.steps.source,
-        "count": len(found.steps) - found.steps.warm_up,
+        "count": len(found.steps),
         "warm_up": found.steps.warm_up,
         "median_ns": found.median_ns,
         "p10_ns": found.p10_ns,

@@ -12,7 +12,7 @@ from gpuledger.analyse.variation import Variation, variation
 _SUMMARY = (
     Column("source", "Found by", Digits.TEXT),
     Column("steps", "Steps", Digits.WHOLE),
-    Column("warm_up", "Warm-up", Digits.WHOLE),
+    Column("warm_up", "of them warm-up", Digits.WHOLE),
     Column("median_ns", "Median (ns)", Digits.WHOLE),
     Column("p10_ns", "P10 (ns)", Digits.WHOLE, detail=1),
     Column("p90_ns", "P90 (ns)", Digits.WHOLE, detail=1),
@@ -64,8 +64,7 @@ def step_sheets(device: Device) -> list[Sheet]:
 
 def _summary(found: Variation) -> tuple[Cell, ...]:
     drift = None if found.drift_share is None else 100 * found.drift_share
-    steady = len(found.steps) - found.steps.warm_up
-    return (found.steps.source, steady, found.steps.warm_up, found.median_ns, found.p10_ns, found.p90_ns, drift)
+    return (found.steps.source, len(found.steps), found.steps.warm_up, found.median_ns, found.p10_ns, found.p90_ns, drift)
 
 
 def _phases(device: Device, found: Variation) -> tuple[tuple[Cell, ...], ...]:
