@@ -18,6 +18,12 @@ class Limits:
     text_bytes: int = 1 << 20
     """Longest name that is kept whole; a longer one is cut and counted."""
 
+    unpacked_bytes: int = 200_000_000_000
+    """Most bytes that a compressed profile may unpack to; they are streamed, never held."""
+
+    event_bytes: int = 64 << 20
+    """Longest single event, and longest metadata, of a JSON trace."""
+
     export_seconds: float = 3600.0
     """Longest time that `nsys export` may take on a report."""
 

@@ -28,8 +28,9 @@ from gpuledger.model.names import label
 from gpuledger.model.spans import Ints, depths, pairs_inside, parents
 from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import NOT_RECORDED, Rows, Table
-from gpuledger.model.trace import PID_BITS, Trace, os_pid
+from gpuledger.model.trace import Trace, os_pid
 
+_TID_BITS = 32
 _STYLES = {"push_pop": "PushPop", "start_end": "StartEnd"}
 _RANGE = Column("range", "Range", Digits.TEXT)
 _STYLE = Column("style", "Style", Digits.TEXT, detail=6)
@@ -97,8 +98,8 @@ def _host_times(ranges: Rows, ends_known: bool) -> list[tuple[RangeName, tuple[C
 
 
 def thread(rows: Rows) -> Ints:
-    """One number per thread."""
-    key: Ints = rows["pid"] << PID_BITS | rows["tid"]
+    """One number per thread. A thread's id may be as long as a pointer, so it is added, not packed."""
+    key: Ints = (rows["pid"] << _TID_BITS) + rows["tid"]
     return key
 
 

@@ -71,6 +71,7 @@ class Table(Enum):
     ALLOCS = "allocs"
     OVERHEADS = "overheads"
     SAMPLES = "samples"
+    COLLECTIVES = "collectives"
 
     @property
     def schema(self) -> Schema:
@@ -159,11 +160,12 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _TID,
             Column("domain", Kind.TEXT, "NVTX domain; empty for the default one"),
             Column("name", Kind.TEXT, "the annotation's text, without the domain"),
-            Column("kind", Kind.TEXT, "push_pop, start_end or mark"),
+            Column("kind", Kind.TEXT, "push_pop, start_end or mark; from torch also op (an operator) and python"),
             Column("open", Kind.FLAG, "the end was not recorded; end_ns is the last time seen in any annotation"),
             Column("end_tid", Kind.INT64, "thread that ended it, where the profiler says that it was another"),
-            Column("depth", Kind.INT32, "how many push_pop ranges of the thread enclose it; marks and start_end: 0"),
-            Column("parent", Kind.INT64, "row of the push_pop range that directly encloses it"),
+            Column("depth", Kind.INT32, "how many ranges of its kind on the thread enclose it; marks and start_end: 0"),
+            Column("parent", Kind.INT64, "row of the range of its kind that directly encloses it"),
+            Column("inputs", Kind.TEXT, "an operator's inputs as recorded: their shapes, then their types, as JSON"),
         ),
     ),
     Table.SYNCS: Schema(
@@ -194,6 +196,23 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
     Table.SAMPLES: Schema(
         "one look at what a thread was running; start_ns equals end_ns",
         (_START, _END, _PID, _TID, _STACK, Column("source", Kind.TEXT, "cpu or python")),
+    ),
+    Table.COLLECTIVES: Schema(
+        "one collective as the framework described it: on its kernel, or on the operator that launched the kernel",
+        (
+            _START,
+            _END,
+            _PID,
+            Column("tid", Kind.INT64, "thread of the operator; -1 where a kernel carries the description"),
+            _CORRELATION,
+            Column("name", Kind.TEXT, "the framework's name: allreduce, all_to_allv, ..."),
+            Column("group", Kind.TEXT, "the process group's name"),
+            Column("ranks", Kind.TEXT, "the ranks in it, as recorded"),
+            Column("group_size", Kind.INT64, "how many ranks are in it"),
+            Column("in_elements", Kind.INT64, "elements that each rank gives"),
+            Column("out_elements", Kind.INT64, "elements that each rank gets"),
+            Column("dtype", Kind.TEXT, "type of the elements"),
+        ),
     ),
 }
 

@@ -70,6 +70,10 @@ class Origin:
     """What the capture was told to trace, in the profiler's words."""
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
+    rank: int | None = None
+    """Which of a job's ranks this is."""
+    world_size: int | None = None
+    """How many ranks the job has."""
     source_rows: tuple[tuple[str, int], ...] = ()
     """Rows of each of the profile's own event tables, by name."""
     private: Private = field(default_factory=Private)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -13,8 +14,10 @@ from gpuledger.read.arrow import ArrowReader
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.nsys import read_export
 from gpuledger.read.report import ReportReader
-from gpuledger.read.source import Source, look_at, unrecognised
+from gpuledger.read.source import Source, look_at, opened, unrecognised
 from gpuledger.read.sqlite import MAGIC, open_sqlite
+from gpuledger.read.stream import GZIP, Plain, unpacked
+from gpuledger.read.torch import read_torch
 
 
 class Reader(Protocol):
@@ -42,7 +45,29 @@ class SqliteReader:
             return read_export(export, source.name, wanted, limits)
 
 
-READERS: tuple[Reader, ...] = (SqliteReader(), ArrowReader(), ReportReader())
+def looks_like_json(head: bytes) -> bool:
+    """Whether a file that begins so may be JSON."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") and bool(head)
+
+
+class TorchReader:
+    """torch.profiler trace -> Trace, plain or gzipped."""
+
+    name = "torch json"
+
+    def recognises(self, source: Source) -> bool:
+        return source.head.startswith(GZIP) or looks_like_json(source.head)
+
+    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+        with opened(source) as file:
+            head, stream = unpacked(Plain(file), source.name, limits)
+            container = "json.gz" if source.head.startswith(GZIP) else "json"
+            if source.head.startswith(GZIP) and not looks_like_json(head):
+                raise unrecognised(replace(source, head=head))
+            return read_torch(stream, source.name, container, wanted, limits, progress)
+
+
+READERS: tuple[Reader, ...] = (SqliteReader(), ArrowReader(), ReportReader(), TorchReader())
 
 
 def no_progress(table: str, rows: int) -> None:

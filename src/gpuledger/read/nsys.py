@@ -76,6 +76,8 @@ class _Reading:
     def why_absent(self, table: Table) -> str:
         names = [feed.name for feed in schema.FEEDS[table]]
         broken = [self._unusable[name] for name in names if name in self._unusable]
+        if not names:
+            return f"nsys does not record {table.value}"
         return broken[0] if broken else f"no {table.value} were recorded (looked for {', '.join(names)})"
 
     def _take(self, feed: schema.NsysTable, needed: frozenset[str]) -> tuple[Raw, NDArray[np.bool_], str] | None:
@@ -276,7 +278,8 @@ def _nested(raw: Raw, push_pop: int) -> Raw:
     up = parents(raw["start_ns"][stacked], raw["end_ns"][stacked], raw["tid"][stacked])
     parent = np.full(len(raw["start_ns"]), NOT_RECORDED, np.int64)
     parent[stacked] = np.where(up >= 0, stacked[up], NOT_RECORDED)
-    return raw | {"parent": parent, "depth": depths(parent)}
+    inputs = np.full(len(parent), NULL, np.int64)
+    return raw | {"parent": parent, "depth": depths(parent), "inputs": inputs}
 
 
 class _Finish:

@@ -107,6 +107,7 @@ FEEDS: Final[Mapping[Table, tuple[NsysTable, ...]]] = {
     Table.ALLOCS: (ALLOC,),
     Table.OVERHEADS: (PROFILER_OVERHEAD, CUPTI_OVERHEAD),
     Table.SAMPLES: (SAMPLE, PYTHON_SAMPLE),
+    Table.COLLECTIVES: (),
 }
 """Which of nsys's tables make up each of ours, in this order."""
 

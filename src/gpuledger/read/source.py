@@ -10,18 +10,17 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.units import bytes_text
 
-HEAD_BYTES = 128
+HEAD_BYTES = 512
 
 _FOREIGN = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),
     (b"\xfd7zXZ\0", "compressed with xz", "unpack it with `xz -dk`, then open the result"),
-    (b"\x1f\x8b", "compressed with gzip", "unpack it with `gunzip -k`, then open the result"),
     (b"(\xb5/\xfd", "compressed with zstd", "unpack it with `zstd -dk`, then open the result"),
-    (b"PK\x03\x04", "a zip archive", "unpack it, then open the profile inside"),
     (
         b"U3w[END]",
         "a capture that nsys did not finish (.qdstrm)",
@@ -47,6 +46,14 @@ class Source:
     def name(self) -> str:
         """How messages call it."""
         return self.path.name or str(self.path)
+
+
+def opened(source: Source) -> BinaryIO:
+    """The file's bytes."""
+    try:
+        return source.path.open("rb")
+    except OSError as error:
+        raise UnreadableProfile(f"{source.name}: cannot be opened: {(error.strerror or str(error)).lower()}") from None
 
 
 def look_at(path: Path) -> Source:

@@ -1,0 +1,301 @@
+"""A Chrome trace's JSON in, its events out, batch by batch; what stands around the events is its metadata.
+
+The text is read in pieces and cut between events. A cut is right if and only if the piece parses: it begins where an
+event begins, and braces balance only at an event's end. Pieces are decoded with a typed decoder. One that is not valid
+JSON, or holds a value of an odd type, is read again with a patient decoder, event by event if need be, and what cannot
+be read is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.model.health import Note, Severity
+from gpuledger.read.stream import Bytes
+from gpuledger.units import bytes_text, count_text
+
+PIECE: Final = 4 << 20
+_TAIL: Final = 1 << 16
+_KEYS: Final = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:'
+_BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
+_END: Final = re.compile(rb"\}\s*,?\s*\]|\A\s*\]")
+_EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>.)', re.DOTALL)
+_NEXT: Final = re.compile(r"\}\s*,\s*(?=\{)")
+_FEW: Final = 8
+"""So many candidates for a cut are tried before a piece is taken for broken."""
+
+
+class Args(msgspec.Struct, gc=False):
+    """What is read of an event's arguments, in the spellings of 2021 to today."""
+
+    correlation: int = -1
+    device: int = -1
+    context: int = -1
+    stream: int = -1
+    grid: Raw = Raw()
+    block: Raw = Raw()
+    registers: int = msgspec.field(name="registers per thread", default=-1)
+    shared_memory: int = msgspec.field(name="shared memory", default=-1)
+    graph: int = msgspec.field(name="graph id", default=-1)
+    graph_node: int = msgspec.field(name="graph node id", default=-1)
+    bytes: int | str = -1
+    memory_bytes: int = msgspec.field(name="Bytes", default=0)
+    memory_device: int = msgspec.field(name="Device Id", default=-1)
+    memory_device_type: int = msgspec.field(name="Device Type", default=-1)
+    address: int = msgspec.field(name="Addr", default=-1)
+    sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
+    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
+    dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
+    types: Raw = msgspec.field(name="Input type", default=Raw())
+    collective: str = msgspec.field(name="Collective name", default="")
+    group: Raw = msgspec.field(name="Process Group Name", default=Raw())
+    ranks: Raw = msgspec.field(name="Process Group Ranks", default=Raw())
+    group_size: int = msgspec.field(name="Group size", default=-1)
+    in_elements: int = msgspec.field(name="In msg nelems", default=-1)
+    out_elements: int = msgspec.field(name="Out msg nelems", default=-1)
+    dtype: str = ""
+    name: str = ""
+    labels: str = ""
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event. Times stay text until they are parsed exactly."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: Raw = Raw()
+    dur: Raw = Raw()
+    args: Args | None = None
+
+
+_STRICT: Final = msgspec.json.Decoder(list[Event])
+_FIELDS: Final = {field.encode_name: field.type for field in msgspec.structs.fields(Args)}
+_NAMES: Final = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
+
+
+class EventStream:
+    """The events of one JSON text. After `batches` is exhausted, `metadata` and `notes` are complete."""
+
+    def __init__(self, stream: Bytes, name: str, limits: Limits) -> None:
+        self.metadata: dict[str, Any] = {}
+        self._stream, self._name, self._limits = stream, name, limits
+        self._odd = self._lost = 0
+        self._broken_off = ""
+
+    def batches(self) -> Iterator[list[Event]]:
+        """All events, some thousands at a time."""
+        text = self._find_events()
+        while True:
+            piece = self._stream.read(PIECE)
+            text += piece
+            if len(text) > self._limits.event_bytes + 2 * PIECE:
+                limit = bytes_text(self._limits.event_bytes)
+                raise UnreadableProfile(f"{self._name}: not a trace: no event ends within {limit}")
+            if not piece:
+                yield from self._last(text)
+                return
+            events, text = self._whole_events(text)
+            if events is not None:
+                yield events
+            elif (end := self._end_of_events(text)) is not None:
+                events, rest = end
+                yield events
+                self._after_events(rest + self._stream.read(self._limits.event_bytes))
+                return
+            else:
+                events, text, ended = self._patiently(text, at_end=False)
+                yield events
+                if ended:
+                    self._after_events(text + self._stream.read(self._limits.event_bytes))
+                    return
+
+    def notes(self) -> list[Note]:
+        """What could not be read."""
+        found = []
+        cut = self._broken_off or self._stream.cut
+        if cut:
+            found.append(Note(Severity.LOSS, "trace-cut-off", f"{cut}: the trace is not whole, its end is missing"))
+        if self._lost:
+            sentence = f"{count_text(self._lost)} events could not be read and were left out"
+            found.append(Note(Severity.LOSS, "events-unreadable", sentence, self._lost))
+        if self._odd:
+            sentence = f"{count_text(self._odd)} events hold odd values; what could be read of them was kept"
+            found.append(Note(Severity.WARNING, "events-odd", sentence, self._odd))
+        return found
+
+    def _find_events(self) -> bytes:
+        """Reads up to the first event; what stands before is metadata."""
+        text = b""
+        while True:
+            piece = self._stream.read(PIECE)
+            text = (text + piece).removeprefix(b"\xef\xbb\xbf").lstrip()
+            if text.startswith(b"["):
+                return text[1:]
+            for match in _EVENTS.finditer(text):
+                before = _object(text[: match.start()].rstrip().rstrip(b",") + b"}")
+                if before is None:
+                    continue  # the word, but inside something else
+                if match["value"] != b"[":
+                    raise UnreadableProfile(f"{self._name}: traceEvents is no list", hint="export the trace again")
+                self.metadata = before
+                return text[match.end() :]
+            if not piece or len(text) > self._limits.event_bytes:
+                raise self._not_a_trace(text)
+
+    def _not_a_trace(self, text: bytes) -> UnreadableProfile:
+        whole = _object(text)
+        found = f"its keys are {', '.join(sorted(whole)[:6]) or 'none'}" if whole is not None else "not valid JSON"
+        return UnreadableProfile(
+            f"{self._name}: JSON, but not a torch.profiler trace (looked for `traceEvents`)",
+            found=found,
+            hint="it reads what `torch.profiler` writes with `export_chrome_trace` or `tensorboard_trace_handler`",
+        )
+
+    def _whole_events(self, text: bytes) -> tuple[list[Event] | None, bytes]:
+        """The events that end within `text`, and the rest; None where no cut gives valid events."""
+        window = max(len(text) - _TAIL, 0)
+        cuts = [match.start() + 1 for match in _BETWEEN.finditer(text, window)] or [
+            match.start() + 1 for match in _BETWEEN.finditer(text)
+        ]
+        for cut in cuts[: -_FEW - 1 : -1]:
+            events = _decoded(text[:cut])
+            if events is not None:
+                return events, text[cut:].lstrip().removeprefix(b",")
+        return None, text
+
+    def _end_of_events(self, text: bytes) -> tuple[list[Event], bytes] | None:
+        """The last events, if the list ends within `text`, and what stands after it."""
+        for tried, match in enumerate(_END.finditer(text)):
+            if tried == _FEW:
+                return None
+            inside = text[: match.end() - 1].rstrip().removesuffix(b",")
+            events = _decoded(inside)
+            if events is not None:
+                return events, text[match.end() :]
+        return None
+
+    def _last(self, text: bytes) -> Iterator[list[Event]]:
+        """What is left at the end of the file."""
+        end = self._end_of_events(text)
+        if end is not None:
+            yield end[0]
+            self._after_events(end[1])
+            return
+        events, rest = self._whole_events(text)
+        if events is not None:
+            yield events
+            text = rest
+        events, text, ended = self._patiently(text, at_end=True)
+        yield events
+        if ended:
+            self._after_events(text)
+        else:
+            self._broken_off = self._broken_off or "the list of events does not end"
+
+    def _after_events(self, text: bytes) -> None:
+        """Metadata that follows the events."""
+        rest = text.strip()
+        if rest in (b"", b"}", b","):
+            return
+        self.metadata |= _object(b"{" + rest.removeprefix(b",")) or {}
+
+    def _patiently(self, text: bytes, *, at_end: bool) -> tuple[list[Event], bytes, bool]:
+        """Event by event with a decoder that takes what is nearly JSON: events, the rest, and whether the list ended.
+
+        What is broken is left out up to the next place where an event could begin.
+        """
+        events: list[Event] = []
+        letters = text.decode("utf-8", "backslashreplace")
+        decoder = json.JSONDecoder(parse_float=str, parse_constant=str, parse_int=_whole)
+        at = 0
+        while (at := _skip(letters, at)) < len(letters):
+            if letters[at] == "]":
+                return events, letters[at + 1 :].encode(), True
+            try:
+                value, at = decoder.raw_decode(letters, at)
+            except (ValueError, RecursionError):
+                following = _NEXT.search(letters, at)
+                if following is None:
+                    break
+                self._lost += 1
+                at = following.end()
+                continue
+            event = _event(value)
+            self._odd += event is not None
+            self._lost += event is None
+            if event is not None:
+                events.append(event)
+        rest = letters[at:]
+        if at_end and rest:
+            self._broken_off = "the last event breaks off"
+            rest = ""
+        return events, rest.encode(), False
+
+
+def _decoded(inside: bytes) -> list[Event] | None:
+    try:
+        return _STRICT.decode(b"[" + inside + b"]")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    """A JSON object; None if it is not one."""
+    try:
+        found = json.loads(text.decode("utf-8", "backslashreplace"), parse_int=_whole)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _whole(text: str) -> int | str:
+    """An integer, unless it is longer than any that means something."""
+    return int(text) if len(text) < 40 else text
+
+
+def _skip(letters: str, at: int) -> int:
+    while at < len(letters) and letters[at] in " \t\r\n,":
+        at += 1
+    return at
+
+
+def _clean(text: object) -> str:
+    """Text without lone surrogates, which could not be written anywhere."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _event(value: object) -> Event | None:
+    """An event from whatever the patient decoder found."""
+    if not isinstance(value, dict):
+        return None
+    given = value.get("args")
+    args = Args()
+    for key, item in (given if isinstance(given, dict) else {}).items():
+        wanted = _FIELDS.get(key)
+        if wanted is int and isinstance(item, int) and abs(item) < 2**63:
+            setattr(args, _NAMES[key], item)
+        elif wanted is str and isinstance(item, str):
+            setattr(args, _NAMES[key], _clean(item))
+        elif wanted is Raw:
+            setattr(args, _NAMES[key], Raw(json.dumps(item).encode()))
+    pid, tid = (item if isinstance(item := value.get(key, -1), int) else _clean(item) for key in ("pid", "tid"))
+    return Event(
+        _clean(value.get("ph", "")),
+        _clean(value.get("cat", "")),
+        _clean(value.get("name", "")),
+        pid if not isinstance(pid, int) or abs(pid) < 2**63 else -1,
+        tid if not isinstance(tid, int) or abs(tid) < 2**63 else -1,
+        *(Raw(str(value[key]).encode()) if value.get(key) is not None else Raw() for key in ("ts", "dur")),
+        args,
+    )

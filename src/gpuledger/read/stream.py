@@ -1,0 +1,186 @@
+"""What a file holds as one stream of bytes: plain, gzipped, or a member of a tar or zip archive.
+
+Nothing is ever unpacked to disk, and no more than a piece is held. A compressed stream that breaks off gives what it
+held and says so in `cut`.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final, Protocol
+
+from zlib_ng import zlib_ng
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.read.source import Source, opened
+from gpuledger.units import bytes_text
+
+GZIP: Final = b"\x1f\x8b"
+ZIP: Final = b"PK\x03\x04"
+_PIECE: Final = 1 << 20
+_TAR_MAGIC_AT: Final = 257
+_BROKEN: Final = (zlib.error, zlib_ng.error, EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
+
+
+class Bytes(Protocol):
+    """A stream that says whether it broke off."""
+
+    cut: str
+    """Why the stream ended before its end; empty while all is well."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes, none at the end."""
+
+
+class Plain:
+    """A file as it is."""
+
+    cut = ""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._file.read(size)
+
+
+class Gunzipped:
+    """What a gzip file holds; several members in a row count as one."""
+
+    def __init__(self, file: Bytes, name: str, limits: Limits) -> None:
+        self.cut = ""
+        self._file, self._name, self._limit = file, name, limits.unpacked_bytes
+        self._unpack = zlib_ng.decompressobj(wbits=31)
+        self._ready, self._total, self._ended = b"", 0, False
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At least one byte unless the stream is at its end."""
+        parts, have = [self._ready], len(self._ready)
+        while not self._ended and (size < 0 or have < size):
+            part = self._more()
+            parts.append(part)
+            have += len(part)
+        whole = b"".join(parts)
+        cut = len(whole) if size < 0 else size
+        self._ready = whole[cut:]
+        return whole[:cut]
+
+    def _more(self) -> bytes:
+        packed = self._unpack.unconsumed_tail or self._unpack.unused_data or self._file.read(_PIECE)
+        if self._unpack.eof:
+            if not packed.startswith(GZIP):  # the end, or junk after it
+                self._ended = True
+                return b""
+            self._unpack = zlib_ng.decompressobj(wbits=31)
+        if not packed:
+            self._ended, self.cut = True, "the gzip stream breaks off"
+            return b""
+        try:
+            part: bytes = self._unpack.decompress(packed, 8 * _PIECE)
+        except (zlib.error, zlib_ng.error):
+            self._ended, self.cut = True, "the gzip stream is damaged"
+            return b""
+        self._total += len(part)
+        if self._total > self._limit:
+            raise UnreadableProfile(f"{self._name}: unpacks to more than {bytes_text(self._limit)}")
+        return part
+
+
+class Joined:
+    """Bytes that were already looked at, then the rest of their stream."""
+
+    def __init__(self, head: bytes, rest: Bytes) -> None:
+        self._head, self._rest = head, rest
+
+    @property
+    def cut(self) -> str:
+        return self._rest.cut
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not self._head:
+            return self._rest.read(size)
+        cut = len(self._head) if size < 0 else size
+        part, self._head = self._head[:cut], self._head[cut:]
+        return part + self._rest.read() if size < 0 else part
+
+
+def unpacked(stream: Bytes, name: str, limits: Limits) -> tuple[bytes, Bytes]:
+    """The first bytes of what a stream holds, and all of it, unzipped where it was gzipped."""
+    head = stream.read(512)
+    whole: Bytes = Joined(head, stream)
+    if head.startswith(GZIP):
+        inner = Gunzipped(whole, name, limits)
+        head = inner.read(512)
+        whole = Joined(head, inner)
+        if head.startswith(GZIP):
+            raise UnreadableProfile(f"{name}: is gzipped twice", hint="unpack it once with `gunzip -k`")
+    return head, whole
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether a stream that begins so is a tar archive."""
+    return head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar"
+
+
+def is_archive(source: Source, limits: Limits) -> bool:
+    """Whether a file is a tar archive, gzipped or not, or a zip archive."""
+    if source.head.startswith(ZIP) or is_tar(source.head):
+        return True
+    if not source.head.startswith(GZIP):
+        return False
+    with opened(source) as file:
+        return is_tar(unpacked(Plain(file), source.name, limits)[0])
+
+
+def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], Bytes]]]:
+    """The regular files of an archive in the order they are stored: name, and how to read it.
+
+    A tar archive is a stream: a member must be read before the next one is asked for.
+    """
+    with opened(source) as file, _named(source):
+        if source.head.startswith(ZIP):
+            with zipfile.ZipFile(file) as archive:
+                for info in archive.infolist():
+                    if not info.is_dir():
+                        yield info.filename, lambda info=info: _of_zip(archive, info, limits)
+            return
+        _, whole = unpacked(Plain(file), source.name, limits)
+        with tarfile.open(fileobj=_ForTar(whole), mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
+            for member in tar:
+                if member.isfile():
+                    content = tar.extractfile(member)
+                    yield member.name, lambda content=content: Plain(content)
+
+
+class _ForTar:
+    """A stream with nothing but `read`, as tarfile likes it."""
+
+    def __init__(self, stream: Bytes) -> None:
+        self.read = stream.read
+
+
+def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> Bytes:
+    if info.file_size > limits.unpacked_bytes:
+        raise UnreadableProfile(f"{info.filename}: unpacks to {bytes_text(info.file_size)}")
+    try:
+        return Plain(archive.open(info))  # type: ignore[arg-type]
+    except RuntimeError:
+        raise UnreadableProfile(f"{info.filename}: is encrypted", hint="unpack it with its password first") from None
+
+
+@contextmanager
+def _named(source: Source) -> Iterator[None]:
+    """Says in one sentence what is wrong with an archive."""
+    try:
+        yield
+    except _BROKEN as error:
+        reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
+        raise UnreadableProfile(
+            f"{source.name}: the archive is damaged", found=reason, hint="copy or pack it again"
+        ) from None
