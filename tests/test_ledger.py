@@ -270,7 +270,7 @@ def test_calls_are_of_a_kind(function: str, kind: str) -> None:
 def test_decode_loses_its_time_to_loading_code(decode: Path) -> None:
     [device] = analysed(decode)
     assert device.steps is not None
-    assert (device.steps.source, device.step_count) == ("a repeated NVTX range", 20)
+    assert (device.steps.source, device.step_count) == ("a repeated range", 20)
     shares = {line: ns / device.steady_ns for line, ns in device.line_ns.items()}
     assert shares["idle.host_code"] == pytest.approx(0.86, abs=0.01)
     (trigger, _), (time, _) = next(iter(device.triggers.items()))
@@ -286,7 +286,7 @@ def test_graph_replays_are_steps(hidden: bool, unpacked: Callable[[str], Path]) 
     [device] = analysed(opened)
     assert device.steps is not None
     assert len(device.steps) == 20
-    assert device.steps.source == ("graph launches" if hidden else "a repeated NVTX range")
+    assert device.steps.source == ("graph launches" if hidden else "a repeated range")
 
 
 def test_steps_are_found_in_kernels_alone(unpacked: Callable[[str], Path]) -> None:
@@ -363,7 +363,7 @@ decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kern
 The GPU works 1.1 % of the time. The GPU waits 41.7 ms a step while code is
 loaded, compiled or prepared.
 
-Where the time went, per step (mean of 20 decode steps by a repeated NVTX range)
+Where the time went, per step (mean of 20 decode steps by a repeated range)
 """
 
 

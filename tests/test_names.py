@@ -68,10 +68,9 @@ def test_different_kernels_of_a_capture_keep_different_canonical_names(decode: P
     assert len({parse(name).canonical for name in names}) == len(names)
 
 
-TORCH = ROOT.parent / "shared" / "captures" / "torch"
+TORCH = ROOT / "captures" / "torch"
 
 
-@pytest.mark.skipif(not TORCH.exists(), reason="no torch captures beside the checkout")
 @pytest.mark.parametrize("capture", ["attn", "decode", "graph", "moe_batched_gemm", "moe_loop"])
 def test_nsys_and_torch_agree_on_every_kernel_of_one_program(capture: str, unpacked: Callable[[str], Path]) -> None:
     kernels = open_trace(unpacked(f"{capture}.sqlite"), only={Table.KERNELS: ["name"]})[Table.KERNELS]

@@ -70,7 +70,7 @@ def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
         origin = trace.origin
         raise NothingRecorded(
             f"{name}: {window.reason}",
-            found=f"nsys {origin.tool_version or 'of unknown version'}, schema {origin.schema_version or 'unknown'}",
+            found=f"{origin.tool} {origin.tool_version or 'of unknown version'}, schema {origin.schema_version or 'unknown'}",
             hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
         )
     made = devices(trace, found, host, window, wanted)

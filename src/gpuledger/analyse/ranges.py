@@ -130,6 +130,8 @@ def ranges_around(trace: Trace, calls: Rows, call: int) -> list[str]:
         return []
     ranges = trace[Table.RANGES]
     around = (
+        ranges.codes("kind") != trace.strings.code("python")  # those are in the call's stack
+    ) & (
         (ranges["pid"] == calls["pid"][call])
         & (ranges["tid"] == calls["tid"][call])
         & (ranges["start_ns"] <= calls["start_ns"][call])

@@ -27,6 +27,9 @@ from gpuledger.model.spans import Ints, Span, furthest, pairs_inside
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
+PROFILER_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
+"""What torch.profiler calls the steps of its schedule."""
+
 FEWEST: Final = 3
 """Fewer repetitions than this are no steps."""
 
@@ -96,13 +99,15 @@ def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted)
             raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
         return _tiled(found, host, here, gpu, f"kernels matching '{wanted.kernel_pattern}'", member)
     sources: tuple[tuple[str, Callable[[], NDArray[np.intp] | None]], ...] = (
-        ("a repeated NVTX range", lambda: _by_repeated_range(trace, found, host, here)),
+        ("torch's ProfilerStep", lambda: _by_range(trace, found, host, here, PROFILER_STEP)),
+        ("a repeated range", lambda: _by_repeated_range(trace, found, host, here)),
         ("graph launches", lambda: _by_graph(found, here)),
         ("the period of the kernel sequence", lambda: _by_period(found, here)),
     )
     for source, find in sources:
         member = find()
-        if member is not None and _covers(found, here, member) and member.max() + 1 >= FEWEST:
+        fewest = 1 if source == "torch's ProfilerStep" else FEWEST  # one is enough where it is called a step
+        if member is not None and _covers(found, here, member) and member.max() + 1 >= fewest:
             return _tiled(found, host, here, gpu, source, member)
     return None
 
@@ -160,7 +165,7 @@ def _warm_up(lengths: Ints) -> int:
 
 
 def _range_names(trace: Trace) -> list[str]:
-    names = trace[Table.RANGES].codes("name")
+    names = spans_of_time(trace).codes("name")
     return sorted({trace.strings.text(code) or "" for code in np.unique(names).tolist()})
 
 
@@ -289,15 +294,36 @@ def _by_graph(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | N
 
 
 def _by_period(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """Steps of the kernel sequence's own period: the rarest kernel that comes at equal distances ends a step."""
+    """Steps of the kernel sequence's own period: the rarest kernel that comes at equal distances marks them."""
     names = found.name[here]
     for code in _rarest_first(names):
         at = np.flatnonzero(names == code)
         distances = np.diff(at)
         usual = int(np.median(distances))
-        if usual > 1 and (distances == usual).mean() >= 0.8 and _segments_alike(names, at, usual):
-            return _ending_at(names == code)
+        alike = distances == usual
+        covers = alike.sum() * usual >= COVERAGE * len(names)
+        if usual > 1 and covers and alike.mean() >= 0.8 and _segments_alike(names, at, usual):
+            return _from_first_to_last(names, at, usual)
     return None
+
+
+def _from_first_to_last(names: Ints, at: NDArray[np.intp], usual: int) -> NDArray[np.intp]:
+    """Steps from marks at equal distances: the last ends with the sequence, if what follows each mark is the same.
+
+    The first has the usual length if its kernels are the usual ones; else it begins after the first mark. What lies
+    before the first step and after the last is in none.
+    """
+    tail = names[at[-1] + 1 :]
+    if len(tail) < usual:
+        follows = [np.array_equal(names[mark + 1 : mark + 1 + len(tail)], tail) for mark in at.tolist()]
+        if np.mean(follows) >= 0.8:
+            at = at + len(tail)
+    first, model = at[0] - usual + 1, names[at[-1] - usual + 1 : at[-1] + 1]
+    if first < 0 or (names[first : at[0] + 1] == model).mean() < 0.9:
+        first, at = at[0] + 1, at[1:]
+    position = np.arange(len(names))
+    member = np.searchsorted(at, position, side="left")
+    return np.where((position >= first) & (position <= at[-1]), member, -1)
 
 
 def _rarest_first(names: Ints) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.gaps import TRIGGERS
-from gpuledger.analyse.ranges import thread
+from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.spans import pairs_inside
 from gpuledger.model.tables import Table
@@ -96,7 +96,7 @@ def hide(device: Device, kind: str, *, but_ns: int = 0) -> WhatIf:
 
 def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
     """The launches of a range captured in a CUDA graph: the gaps in which the host was behind, or had waited, close."""
-    ranges, gaps = trace[Table.RANGES], device.ledger.gaps
+    ranges, gaps = spans_of_time(trace), device.ledger.gaps
     texts = ranges.texts("name")
     chosen = ranges.where(np.array([bool(re.search(pattern, text or "")) for text in texts], np.bool_))
     if not len(chosen):

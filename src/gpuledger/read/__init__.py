@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
+from gpuledger.read.archive import SEPARATOR, ArchiveReader, read_member, traces_in
 from gpuledger.read.arrow import ArrowReader
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.nsys import read_export
 from gpuledger.read.report import ReportReader
-from gpuledger.read.source import Source, look_at, opened, unrecognised
+from gpuledger.read.source import Source, look_at, unrecognised
 from gpuledger.read.sqlite import MAGIC, open_sqlite
-from gpuledger.read.stream import GZIP, Plain, unpacked
-from gpuledger.read.torch import read_torch
+from gpuledger.read.stream import is_archive
+from gpuledger.read.torch import TorchReader
 
 
 class Reader(Protocol):
@@ -45,29 +45,7 @@ class SqliteReader:
             return read_export(export, source.name, wanted, limits)
 
 
-def looks_like_json(head: bytes) -> bool:
-    """Whether a file that begins so may be JSON."""
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") and bool(head)
-
-
-class TorchReader:
-    """torch.profiler trace -> Trace, plain or gzipped."""
-
-    name = "torch json"
-
-    def recognises(self, source: Source) -> bool:
-        return source.head.startswith(GZIP) or looks_like_json(source.head)
-
-    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
-        with opened(source) as file:
-            head, stream = unpacked(Plain(file), source.name, limits)
-            container = "json.gz" if source.head.startswith(GZIP) else "json"
-            if source.head.startswith(GZIP) and not looks_like_json(head):
-                raise unrecognised(replace(source, head=head))
-            return read_torch(stream, source.name, container, wanted, limits, progress)
-
-
-READERS: tuple[Reader, ...] = (SqliteReader(), ArrowReader(), ReportReader(), TorchReader())
+READERS: tuple[Reader, ...] = (SqliteReader(), ArrowReader(), ReportReader(), ArchiveReader(), TorchReader())
 
 
 def no_progress(table: str, rows: int) -> None:
@@ -81,12 +59,26 @@ def open_trace(
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress = no_progress,
 ) -> Trace:
-    """Read the profile at `path`, or just what `only` names: some tables, or some columns of each."""
+    """Read the profile at `path`, or just what `only` names: some tables, or some columns of each.
+
+    `ARCHIVE::MEMBER` names one of the traces in an archive.
+    """
+    outer, separator, member = str(path).partition(SEPARATOR)
+    if separator and not Path(path).exists():
+        return read_member(look_at(Path(outer)), member, _wanted(only), limits, progress)
     found = look_at(Path(path))
     for reader in READERS:
         if reader.recognises(found):
             return reader.read(found, _wanted(only), limits, progress)
     raise unrecognised(found)
+
+
+def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:
+    """What `open_trace` can open at `path`: the file itself, or the traces in an archive."""
+    found = look_at(Path(path))
+    if found.head and is_archive(found, limits):
+        return [f"{path}{SEPARATOR}{member}" for member in traces_in(found, limits)]
+    return [str(path)]
 
 
 def _wanted(only: Collection[Table] | Mapping[Table, Collection[str]]) -> Wanted:

@@ -28,7 +28,7 @@ _KEYS: Final = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:'
 _BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
 _END: Final = re.compile(rb"\}\s*,?\s*\]|\A\s*\]")
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>.)', re.DOTALL)
-_NEXT: Final = re.compile(r"\}\s*,\s*(?=\{)")
+_NEXT: Final = re.compile(r"\}\s*,\s*(?=\{\s*" + _KEYS.decode() + ")")
 _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
 
@@ -92,6 +92,8 @@ class EventStream:
         self._stream, self._name, self._limits = stream, name, limits
         self._odd = self._lost = 0
         self._broken_off = ""
+        self._is_faulty = False
+        """Whether the last piece that could not be decoded holds something else than whole events."""
 
     def batches(self) -> Iterator[list[Event]]:
         """All events, some thousands at a time."""
@@ -108,17 +110,18 @@ class EventStream:
             events, text = self._whole_events(text)
             if events is not None:
                 yield events
-            elif (end := self._end_of_events(text)) is not None:
-                events, rest = end
-                yield events
-                self._after_events(rest + self._stream.read(self._limits.event_bytes))
+                continue
+            if not self._is_faulty:
+                continue  # no event ends here yet
+            if (end := self._end_of_events(text)) is not None:
+                yield end[0]
+                self._after_events(end[1] + self._stream.read(self._limits.event_bytes))
                 return
-            else:
-                events, text, ended = self._patiently(text, at_end=False)
-                yield events
-                if ended:
-                    self._after_events(text + self._stream.read(self._limits.event_bytes))
-                    return
+            events, text, ended = self._patiently(text, at_end=False)
+            yield events
+            if ended:
+                self._after_events(text + self._stream.read(self._limits.event_bytes))
+                return
 
     def notes(self) -> list[Note]:
         """What could not be read."""
@@ -168,10 +171,14 @@ class EventStream:
         cuts = [match.start() + 1 for match in _BETWEEN.finditer(text, window)] or [
             match.start() + 1 for match in _BETWEEN.finditer(text)
         ]
+        self._is_faulty = False
         for cut in cuts[: -_FEW - 1 : -1]:
-            events = _decoded(text[:cut])
-            if events is not None:
-                return events, text[cut:].lstrip().removeprefix(b",")
+            try:
+                return _STRICT.decode(b"[" + text[:cut] + b"]"), text[cut:].lstrip().removeprefix(b",")
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                if _is_before_the_end(error, cut):
+                    self._is_faulty = True
+                    break
         return None, text
 
     def _end_of_events(self, text: bytes) -> tuple[list[Event], bytes] | None:
@@ -222,6 +229,7 @@ class EventStream:
         while (at := _skip(letters, at)) < len(letters):
             if letters[at] == "]":
                 return events, letters[at + 1 :].encode(), True
+            begins = at
             try:
                 value, at = decoder.raw_decode(letters, at)
             except (ValueError, RecursionError):
@@ -231,16 +239,27 @@ class EventStream:
                 self._lost += 1
                 at = following.end()
                 continue
-            event = _event(value)
-            self._odd += event is not None
+            whole = _decoded(letters[begins:at].encode("utf-8", "backslashreplace"))
+            event = whole[0] if whole else _event(value)
             self._lost += event is None
             if event is not None:
+                self._odd += not whole
                 events.append(event)
         rest = letters[at:]
         if at_end and rest:
             self._broken_off = "the last event breaks off"
             rest = ""
         return events, rest.encode(), False
+
+
+def _is_before_the_end(error: Exception, length: int) -> bool:
+    """Whether a text of this length failed within, not because it was cut in the wrong place."""
+    if isinstance(error, msgspec.ValidationError) or not isinstance(error, msgspec.DecodeError):
+        return True
+    if "truncated" in str(error):
+        return False
+    at = re.search(r"\(byte (\d+)\)", str(error))
+    return at is None or int(at[1]) < length - 1
 
 
 def _decoded(inside: bytes) -> list[Event] | None:
@@ -289,13 +308,24 @@ def _event(value: object) -> Event | None:
             setattr(args, _NAMES[key], _clean(item))
         elif wanted is Raw:
             setattr(args, _NAMES[key], Raw(json.dumps(item).encode()))
-    pid, tid = (item if isinstance(item := value.get(key, -1), int) else _clean(item) for key in ("pid", "tid"))
     return Event(
-        _clean(value.get("ph", "")),
-        _clean(value.get("cat", "")),
-        _clean(value.get("name", "")),
-        pid if not isinstance(pid, int) or abs(pid) < 2**63 else -1,
-        tid if not isinstance(tid, int) or abs(tid) < 2**63 else -1,
-        *(Raw(str(value[key]).encode()) if value.get(key) is not None else Raw() for key in ("ts", "dur")),
-        args,
+        ph=_clean(value.get("ph", "")),
+        cat=_clean(value.get("cat", "")),
+        name=_clean(value.get("name", "")),
+        pid=_identity(value.get("pid")),
+        tid=_identity(value.get("tid")),
+        ts=_number_text(value.get("ts")),
+        dur=_number_text(value.get("dur")),
+        args=args,
     )
+
+
+def _identity(value: object) -> int | str:
+    """A process or thread."""
+    if isinstance(value, int):
+        return value if abs(value) < 2**62 else -1
+    return -1 if value is None else _clean(value)
+
+
+def _number_text(value: object) -> Raw:
+    return Raw() if value is None else Raw(str(value).encode("utf-8", "backslashreplace"))

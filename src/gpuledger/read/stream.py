@@ -12,12 +12,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Final, Protocol
+from functools import partial
+from typing import BinaryIO, Final, Protocol, cast
 
 from zlib_ng import zlib_ng
 
 from gpuledger.errors import UnreadableProfile
-from gpuledger.limits import Limits
+from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.source import Source, opened
 from gpuledger.units import bytes_text
 
@@ -25,14 +26,16 @@ GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _PIECE: Final = 1 << 20
 _TAR_MAGIC_AT: Final = 257
-_BROKEN: Final = (zlib.error, zlib_ng.error, EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
+_DAMAGED: Final = (zlib.error, cast("type[Exception]", zlib_ng.error))
+_BROKEN: Final = (*_DAMAGED, EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
 
 
 class Bytes(Protocol):
     """A stream that says whether it broke off."""
 
-    cut: str
-    """Why the stream ended before its end; empty while all is well."""
+    @property
+    def cut(self) -> str:
+        """Why the stream ended before its end; empty while all is well."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Up to `size` bytes, none at the end."""
@@ -83,7 +86,7 @@ class Gunzipped:
             return b""
         try:
             part: bytes = self._unpack.decompress(packed, 8 * _PIECE)
-        except (zlib.error, zlib_ng.error):
+        except _DAMAGED:
             self._ended, self.cut = True, "the gzip stream is damaged"
             return b""
         self._total += len(part)
@@ -128,7 +131,7 @@ def is_tar(head: bytes) -> bool:
     return head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar"
 
 
-def is_archive(source: Source, limits: Limits) -> bool:
+def is_archive(source: Source, limits: Limits = DEFAULT_LIMITS) -> bool:
     """Whether a file is a tar archive, gzipped or not, or a zip archive."""
     if source.head.startswith(ZIP) or is_tar(source.head):
         return True
@@ -148,14 +151,13 @@ def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], 
             with zipfile.ZipFile(file) as archive:
                 for info in archive.infolist():
                     if not info.is_dir():
-                        yield info.filename, lambda info=info: _of_zip(archive, info, limits)
+                        yield info.filename, partial(_of_zip, archive, info, limits)
             return
         _, whole = unpacked(Plain(file), source.name, limits)
         with tarfile.open(fileobj=_ForTar(whole), mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
             for member in tar:
                 if member.isfile():
-                    content = tar.extractfile(member)
-                    yield member.name, lambda content=content: Plain(content)
+                    yield member.name, partial(_of_tar, tar, member)
 
 
 class _ForTar:
@@ -165,11 +167,15 @@ class _ForTar:
         self.read = stream.read
 
 
+def _of_tar(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Bytes:
+    return Plain(cast("BinaryIO", tar.extractfile(member)))
+
+
 def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> Bytes:
     if info.file_size > limits.unpacked_bytes:
         raise UnreadableProfile(f"{info.filename}: unpacks to {bytes_text(info.file_size)}")
     try:
-        return Plain(archive.open(info))  # type: ignore[arg-type]
+        return Plain(cast("BinaryIO", archive.open(info)))
     except RuntimeError:
         raise UnreadableProfile(f"{info.filename}: is encrypted", hint="unpack it with its password first") from None
 

@@ -7,47 +7,53 @@ the file's calls.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
-from msgspec import Raw
-from numpy.typing import NDArray
 
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
 from gpuledger.model.health import Note, NotMeasured, Severity
-from gpuledger.model.spans import Ints, depths, parents
+from gpuledger.model.spans import depths, parents
 from gpuledger.model.strings import NO_TEXT, Strings
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
 from gpuledger.model.trace import Trace
 from gpuledger.read.events import Args, Event, EventStream
 from gpuledger.read.exact import nanoseconds
 from gpuledger.read.export import Progress, Wanted
-from gpuledger.read.stream import Bytes
+from gpuledger.read.source import Source, opened, unrecognised
+from gpuledger.read.stream import GZIP, Bytes, Plain, unpacked
+from gpuledger.read.torch_columns import CATEGORIES, Codes, Columns, Shaper
 from gpuledger.read.torch_origin import Devices, describe
 from gpuledger.read.torch_stacks import call_stacks
 from gpuledger.units import count_text
 
-Columns = dict[str, NDArray[Any]]
 _NO_ARGS: Final = Args()
-_SPACED: Final = bytes.maketrans(b"[]", b"  ")
 
 
-class Codes(dict[str, int]):
-    """Gives each new text the next code."""
+def looks_like_json(head: bytes) -> bool:
+    """Whether something that begins so may be a trace."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") and bool(head)
 
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self.cut = 0
 
-    def __missing__(self, text: str) -> int:
-        if len(text) > self._longest:
-            self.cut += 1
-            text = text[: self._longest] + "..."
-        return self.setdefault(text, len(self))
+class TorchReader:
+    """torch.profiler trace -> Trace, plain or gzipped."""
+
+    name = "torch json"
+
+    def recognises(self, source: Source) -> bool:
+        return source.head.startswith(GZIP) or looks_like_json(source.head)
+
+    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+        with opened(source) as file:
+            head, stream = unpacked(Plain(file), source.name, limits)
+            is_packed = source.head.startswith(GZIP)
+            if not looks_like_json(head):
+                raise unrecognised(replace(source, head=head or b"\0"))
+            return read_torch(stream, source.name, "json.gz" if is_packed else "json", wanted, limits, progress)
 
 
 def read_torch(stream: Bytes, name: str, container: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
@@ -68,13 +74,12 @@ class _Reading:
     def __init__(self, wanted: Wanted, limits: Limits) -> None:
         self._wanted = wanted
         self.codes = Codes(limits.text_bytes)
+        self._shaper = Shaper(self.codes, with_inputs="inputs" in wanted.get(Table.RANGES, ()))
         self.events = 0
         self._parts: dict[Table, list[Columns]] = {}
         self._process_names: dict[int, str] = {}
         self._seen: dict[str, int] = {}
         self._untimed = self._begin_end = 0
-        self._threads: dict[str, int] = {}
-        self._known_inputs: dict[tuple[bytes, bytes], int] = {}
 
     def take(self, batch: list[Event]) -> None:
         """Add one batch."""
@@ -84,13 +89,13 @@ class _Reading:
             by_category[event.cat].append(event)
         for category, events in by_category.items():
             self._seen[category] = self._seen.get(category, 0) + len(events)
-            if category not in _CATEGORIES:
+            if category not in CATEGORIES:
                 self._take_others(events)
                 continue
             if {event.ph for event in events} != {"X"}:
                 self._begin_end += sum(event.ph in ("B", "E") for event in events)
                 events = [event for event in events if event.ph == "X"]
-            for table, kind, shape in _CATEGORIES[category]:
+            for table, kind, shape in CATEGORIES[category]:
                 if table in self._wanted:
                     self._add(table, kind, shape, events)
 
@@ -105,7 +110,7 @@ class _Reading:
             elif event.ph == "i" and event.name == "[memory]":
                 memory.append(event)
         if memory and Table.ALLOCS in self._wanted:
-            self._add(Table.ALLOCS, "memory", _Reading.allocs, memory)
+            self._add(Table.ALLOCS, "memory", Shaper.allocs, memory)
 
     def _add(self, table: Table, kind: str, shape: Callable[..., Columns], events: list[Event]) -> None:
         if table is Table.COLLECTIVES:
@@ -122,123 +127,8 @@ class _Reading:
         length, has_length = nanoseconds([event.dur for event in events])
         self._untimed += 0 if kind == "memory" else int((~has_length).sum())
         args = [event.args or _NO_ARGS for event in events]
-        columns = shape(self, events, args, kind) | {"start_ns": start, "end_ns": start + length}
+        columns = shape(self._shaper, events, args, kind) | {"start_ns": start, "end_ns": start + length}
         self._parts.setdefault(table, []).append(columns)
-
-    # One method per kind of event: its columns beside the times.
-
-    def kernels(self, events: list[Event], args: list[Args], _: str) -> Columns:
-        return self._where(args) | {
-            "name": self._text([event.name for event in events]),
-            "grid": _triples([each.grid for each in args]),
-            "block": _triples([each.block for each in args]),
-            "registers": _ints([each.registers for each in args]),
-            "smem_dynamic_bytes": _ints([each.shared_memory for each in args]),
-            "graph": _ints([each.graph for each in args]),
-            "graph_node": _ints([each.graph_node for each in args]),
-        }
-
-    def copies(self, events: list[Event], args: list[Args], kind: str) -> Columns:
-        names = [event.name for event in events]
-        parts = {name: _copy_kind(name, kind) for name in set(names)}
-        return self._where(args) | {
-            "kind": self._text([parts[name][0] for name in names]),
-            "src_kind": self._text([parts[name][1] for name in names]),
-            "dst_kind": self._text([parts[name][2] for name in names]),
-            "bytes": self._numbers([each.bytes for each in args]),
-        }
-
-    def calls(self, events: list[Event], args: list[Args], kind: str) -> Columns:
-        return self._thread(events) | {
-            "correlation": _ints([each.correlation for each in args]),
-            "name": self._text([event.name for event in events]),
-            "layer": np.full(len(events), self.codes[kind]),
-        }
-
-    def ranges(self, events: list[Event], args: list[Args], kind: str) -> Columns:
-        own = {"name": self._text([event.name for event in events]), "kind": np.full(len(events), self.codes[kind])}
-        if kind == "op" and "inputs" in self._wanted[Table.RANGES]:
-            own["inputs"] = self._inputs(args)
-        return self._thread(events) | own
-
-    def _inputs(self, args: list[Args]) -> Ints:
-        """Shapes and types of operators' inputs, each distinct pair coded once; they come as JSON and stay so."""
-        dims = b"\0".join([each.dims or each.dims_2021 for each in args]).split(b"\0")
-        types = b"\0".join([each.types for each in args]).split(b"\0")
-        pairs = self._known_inputs
-        for pair in set(zip(dims, types, strict=True)) - pairs.keys():
-            text = b"\n".join(pair).decode(errors="replace")
-            pairs[pair] = NO_TEXT if text == "\n" else self.codes[text]
-        return np.array([pairs[pair] for pair in zip(dims, types, strict=True)], np.int64)
-
-    def syncs(self, events: list[Event], args: list[Args], _: str) -> Columns:
-        return self._where(args) | {"kind": self._text([each.sync_kind for each in args])}
-
-    def allocs(self, events: list[Event], args: list[Args], _: str) -> Columns:
-        given = _ints([each.memory_bytes for each in args])
-        on_gpu = np.isin(_ints([each.memory_device_type for each in args]), _GPU_TYPES)
-        operation = np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"])
-        device = _ints([each.memory_device for each in args])
-        return {
-            "device": np.where(on_gpu, device, NOT_RECORDED),
-            "operation": operation,
-            "bytes": np.abs(given),
-            "address": _ints([each.address for each in args]),
-            "memory_kind": np.where(on_gpu, self.codes["Device"], self.codes["Pageable"]),
-        }
-
-    def overheads(self, events: list[Event], _: list[Args], __: str) -> Columns:
-        return self._thread(events) | {"name": self._text([event.name for event in events])}
-
-    def collectives(self, events: list[Event], args: list[Args], kind: str) -> Columns:
-        of_kernel = kind == "kernel"
-        thread = {"tid": np.full(len(events), NOT_RECORDED)} if of_kernel else self._thread(events)
-        correlation = _ints([each.correlation if of_kernel else NOT_RECORDED for each in args])
-        return thread | {
-            "correlation": correlation,
-            "name": self._text([each.collective for each in args]),
-            "group": self._raw([each.group for each in args]),
-            "ranks": self._raw([each.ranks for each in args]),
-            "group_size": _ints([each.group_size for each in args]),
-            "in_elements": _ints([each.in_elements for each in args]),
-            "out_elements": _ints([each.out_elements for each in args]),
-            "dtype": self._text([each.dtype for each in args]),
-        }
-
-    def _where(self, args: list[Args]) -> Columns:
-        return {
-            "device": _ints([each.device for each in args]),
-            "context": _ints([each.context for each in args]),
-            "stream": _ints([each.stream for each in args]),
-            "correlation": _ints([each.correlation for each in args]),
-        }
-
-    def _thread(self, events: list[Event]) -> Columns:
-        return {"pid": self._numbers([event.pid for event in events]), "tid": self._numbers([e.tid for e in events])}
-
-    def _numbers(self, values: list[int | str]) -> Ints:
-        """Process and thread ids; a text that holds no number gets one of its own, below any other."""
-        try:
-            return np.array(values, np.int64)
-        except (ValueError, OverflowError):
-            return np.array([self._number(value) for value in values], np.int64)
-
-    def _number(self, value: int | str) -> int:
-        if isinstance(value, int):
-            return value if abs(value) < 2**62 else NOT_RECORDED
-        if re.fullmatch(r"-?\d{1,18}", value):
-            return int(value)
-        return self._threads.setdefault(value, -2 - len(self._threads))
-
-    def _text(self, texts: list[str]) -> Ints:
-        codes = self.codes
-        return np.array([codes[text] for text in texts], np.int64)
-
-    def _raw(self, texts: Sequence[Any]) -> Ints:
-        """Codes of texts that are JSON of their own; NO_TEXT where there is none."""
-        found = [bytes(text) for text in texts]
-        codes = {text: self.codes[text.decode(errors="replace").strip('"')] if text else NO_TEXT for text in set(found)}
-        return np.array([codes[text] for text in found], np.int64)
 
     def trace(self, events: EventStream, name: str, container: str) -> Trace:
         """All columns together as tables."""
@@ -261,7 +151,9 @@ class _Reading:
         for table, columns in raw.items():
             if len(columns["start_ns"]):
                 tables[table] = _rows(table, self._wanted[table], columns, strings)
-        absent = {table: NotMeasured(f"no {table.value} were recorded") for table in self._wanted if table not in tables}
+        absent = {
+            table: NotMeasured(f"no {table.value} were recorded") for table in self._wanted if table not in tables
+        }
         origin = describe(events.metadata, container, devices, self._process_names, tables, self._seen)
         notes = (*events.notes(), *self._doubts(tables))
         if stacks is None:
@@ -279,10 +171,14 @@ class _Reading:
     def _doubts(self, tables: Mapping[Table, Rows]) -> list[Note]:
         found = []
         if self._untimed:
-            sentence = f"{count_text(self._untimed)} events have no usable time or duration and were left out or cut short"
+            sentence = (
+                f"{count_text(self._untimed)} events have no usable time or duration and were left out or cut short"
+            )
             found.append(Note(Severity.LOSS, "events-untimed", sentence, self._untimed))
         if self._begin_end:
-            sentence = f"{count_text(self._begin_end)} events are given by begin and end, which torch does not do; left out"
+            sentence = (
+                f"{count_text(self._begin_end)} events are given by begin and end, which torch does not do; left out"
+            )
             found.append(Note(Severity.LOSS, "events-begin-end", sentence, self._begin_end))
         if self.codes.cut:
             sentence = f"{count_text(self.codes.cut)} names were too long and were cut"
@@ -300,63 +196,6 @@ class _Reading:
 
 
 _ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.SYNCS, Table.ALLOCS)
-_GPU_TYPES: Final = (1, 6)
-"""CUDA and HIP in torch's numbering of device types."""
-
-_COPY: Final = re.compile(r"Memcpy (?P<way>\w+) \((?P<source>\w+) -> (?P<target>\w+)\)")
-_WAYS: Final = {
-    "HtoD": "Host-to-Device",
-    "DtoH": "Device-to-Host",
-    "DtoD": "Device-to-Device",
-    "HtoH": "Host-to-Host",
-    "PtoP": "Peer-to-Peer",
-}
-_KERNEL_FEEDS: Final = (
-    (Table.KERNELS, "kernel", _Reading.kernels),
-    (Table.COLLECTIVES, "kernel", _Reading.collectives),
-)
-_OP_FEEDS: Final = ((Table.RANGES, "op", _Reading.ranges), (Table.COLLECTIVES, "op", _Reading.collectives))
-_CATEGORIES: Final[Mapping[str, tuple[tuple[Table, str, Callable[..., Columns]], ...]]] = {
-    "kernel": _KERNEL_FEEDS,
-    "Kernel": _KERNEL_FEEDS,
-    "gpu_memcpy": ((Table.COPIES, "copy", _Reading.copies),),
-    "Memcpy": ((Table.COPIES, "copy", _Reading.copies),),
-    "gpu_memset": ((Table.COPIES, "set", _Reading.copies),),
-    "Memset": ((Table.COPIES, "set", _Reading.copies),),
-    "cuda_runtime": ((Table.CALLS, "runtime", _Reading.calls),),
-    "Runtime": ((Table.CALLS, "runtime", _Reading.calls),),
-    "cuda_driver": ((Table.CALLS, "driver", _Reading.calls),),
-    "cpu_op": _OP_FEEDS,
-    "Operator": _OP_FEEDS,
-    "user_annotation": ((Table.RANGES, "push_pop", _Reading.ranges),),
-    "python_function": ((Table.RANGES, "python", _Reading.ranges),),
-    "cuda_sync": ((Table.SYNCS, "sync", _Reading.syncs),),
-    "overhead": ((Table.OVERHEADS, "overhead", _Reading.overheads),),
-}
-"""What the events of each category are, in the spellings of 2021 and of today."""
-
-
-def _copy_kind(name: str, kind: str) -> tuple[str, str, str]:
-    """NVIDIA's label of a copy, and the memories it joins, from Kineto's name for it."""
-    if kind == "set":
-        inside = re.search(r"\((\w+)\)", name)
-        return "Memset", "Unknown", inside[1] if inside else "Unknown"
-    match = _COPY.search(name)
-    if match is None:
-        return "Unknown", "Unknown", "Unknown"
-    memory = {"Host": "Unknown"}  # AMD says only that it was the host's
-    return (
-        _WAYS.get(match["way"], "Unknown"),
-        memory.get(match["source"], match["source"]),
-        memory.get(match["target"], match["target"]),
-    )
-
-
-def _ints(values: Sequence[int]) -> Ints:
-    try:
-        return np.array(values, np.int64)
-    except OverflowError:
-        return np.array([value if -(2**63) <= value < 2**63 else NOT_RECORDED for value in values], np.int64)
 
 
 def _keys(parts: list[Columns]) -> set[str]:
@@ -388,19 +227,6 @@ def _nest(columns: Columns) -> None:
         parent[mine] = np.where(up >= 0, mine[up], NOT_RECORDED)
     columns["parent"], columns["depth"] = parent, depths(parent)
     columns["open"] = np.zeros(len(parent), np.int64)
-
-
-def _triples(texts: Sequence[bytes | Raw]) -> Ints:
-    """Grids and blocks from `[x, y, z]`; NOT_RECORDED where there is none."""
-    numbers = np.fromstring(b",".join(texts).translate(_SPACED), np.int64, sep=",") if all(texts) else np.empty(0)
-    if len(numbers) == 3 * len(texts):
-        return numbers.reshape(-1, 3)
-    return np.array([_triple(bytes(text)) for text in texts], np.int64).reshape(-1, 3)
-
-
-def _triple(text: bytes) -> tuple[int, int, int]:
-    numbers = [int(each) for each in re.findall(rb"\d{1,9}", text)[:3]]
-    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else (NOT_RECORDED,) * 3
 
 
 def _graph_nodes(raw: Mapping[Table, Columns], codes: Codes) -> None:

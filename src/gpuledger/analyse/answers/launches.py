@@ -6,7 +6,7 @@ import numpy as np
 
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.ranges import thread
+from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import summarise
 from gpuledger.model.keys import Positions, group
@@ -94,7 +94,7 @@ def _queue(device: Device) -> Sheet:
 def _by_range(trace: Trace, device: Device, chosen: Positions) -> Sheet:
     """Launch calls inside each range, the ranges around it included."""
     calls = device.host.calls.at(chosen)
-    ranges = trace[Table.RANGES]
+    ranges = spans_of_time(trace)
     outer, inner = pairs_inside(
         ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
     )

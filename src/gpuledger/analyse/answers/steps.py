@@ -64,7 +64,15 @@ def step_sheets(device: Device) -> list[Sheet]:
 
 def _summary(found: Variation) -> tuple[Cell, ...]:
     drift = None if found.drift_share is None else 100 * found.drift_share
-    return (found.steps.source, len(found.steps), found.steps.warm_up, found.median_ns, found.p10_ns, found.p90_ns, drift)
+    return (
+        found.steps.source,
+        len(found.steps),
+        found.steps.warm_up,
+        found.median_ns,
+        found.p10_ns,
+        found.p90_ns,
+        drift,
+    )
 
 
 def _phases(device: Device, found: Variation) -> tuple[tuple[Cell, ...], ...]:

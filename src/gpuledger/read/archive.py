@@ -1,0 +1,58 @@
+"""Archives of traces, one per rank: `ranks.tar.gz::worker0.json` names one. Members are streamed, never unpacked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.model.trace import Trace
+from gpuledger.read.export import Progress, Wanted
+from gpuledger.read.source import Source
+from gpuledger.read.stream import is_archive, members, unpacked
+from gpuledger.read.torch import looks_like_json, read_torch
+
+SEPARATOR: Final = "::"
+"""Between an archive's path and a member's name."""
+
+
+def traces_in(source: Source, limits: Limits) -> list[str]:
+    """The names of the members that look like traces, in the order of their names."""
+    found = []
+    for name, read in members(source, limits):
+        head, _ = unpacked(read(), name, limits)
+        if looks_like_json(head):
+            found.append(name)
+    return sorted(found)
+
+
+def read_member(source: Source, member: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+    """Read one trace of an archive."""
+    for name, read in members(source, limits):
+        if name == member:
+            _, stream = unpacked(read(), name, limits)
+            return read_torch(stream, f"{source.name}{SEPARATOR}{name}", "archive", wanted, limits, progress)
+    raise UnreadableProfile(
+        f"{source.name}: holds no member {member}", found=f"traces in it: {', '.join(traces_in(source, limits)[:5])}"
+    )
+
+
+class ArchiveReader:
+    """A tar or zip archive that holds one trace -> Trace. With several, the user has to say which."""
+
+    name = "archive"
+
+    def recognises(self, source: Source) -> bool:
+        return bool(source.head) and is_archive(source)
+
+    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+        found = traces_in(source, limits)
+        if not found:
+            raise UnreadableProfile(f"{source.name}: an archive without a torch.profiler trace in it")
+        if len(found) > 1:
+            raise UnreadableProfile(
+                f"{source.name}: holds {len(found)} traces",
+                found=", ".join(found[:4]) + (", ..." if len(found) > 4 else ""),
+                hint=f"`gpuledger fleet` reads them all; `{source.name}{SEPARATOR}{found[0]}` names one",
+            )
+        return read_member(source, found[0], wanted, limits, progress)
