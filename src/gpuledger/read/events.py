@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import msgspec
@@ -22,10 +25,10 @@ from gpuledger.model.health import Note, Severity
 from gpuledger.read.stream import Bytes
 from gpuledger.units import bytes_text, count_text
 
-PIECE: Final = 4 << 20
+PIECE: Final = 2 << 20
 _TAIL: Final = 1 << 16
 _KEYS: Final = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:'
-_BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
+BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
 _END: Final = re.compile(rb"\}\s*,?\s*\]|\A\s*\]")
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>.)', re.DOTALL)
 _NEXT: Final = re.compile(r"\}\s*,\s*(?=\{\s*" + _KEYS.decode() + ")")
@@ -33,8 +36,55 @@ _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
 
 
-class Args(msgspec.Struct, gc=False):
-    """What is read of an event's arguments, in the spellings of 2021 to today."""
+class _Struct(msgspec.Struct, gc=False):
+    pass
+
+
+class CallArgs(_Struct):
+    """What is read of the arguments of a call."""
+
+    correlation: int = -1
+
+
+class _WhereArgs(CallArgs):
+    device: int = -1
+    context: int = -1
+    stream: int = -1
+
+
+class CopyArgs(_WhereArgs):
+    """Of a copy's or memset's arguments."""
+
+    bytes: int | str = -1
+
+
+class SyncArgs(_WhereArgs):
+    """Of a synchronisation's arguments."""
+
+    sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
+
+
+class MemoryArgs(_Struct):
+    """Of a memory event's arguments."""
+
+    memory_bytes: int = msgspec.field(name="Bytes", default=0)
+    memory_device: int = msgspec.field(name="Device Id", default=-1)
+    memory_device_type: int = msgspec.field(name="Device Type", default=-1)
+    address: int = msgspec.field(name="Addr", default=-1)
+
+
+class _CollectiveArgs(_Struct):
+    collective: str = msgspec.field(name="Collective name", default="")
+    group: Raw = msgspec.field(name="Process Group Name", default=Raw())
+    ranks: Raw = msgspec.field(name="Process Group Ranks", default=Raw())
+    group_size: int = msgspec.field(name="Group size", default=-1)
+    in_elements: int = msgspec.field(name="In msg nelems", default=-1)
+    out_elements: int = msgspec.field(name="Out msg nelems", default=-1)
+    dtype: str = ""
+
+
+class KernelArgs(_CollectiveArgs):
+    """Of a kernel's arguments."""
 
     correlation: int = -1
     device: int = -1
@@ -46,28 +96,33 @@ class Args(msgspec.Struct, gc=False):
     shared_memory: int = msgspec.field(name="shared memory", default=-1)
     graph: int = msgspec.field(name="graph id", default=-1)
     graph_node: int = msgspec.field(name="graph node id", default=-1)
+
+
+class OpArgs(_CollectiveArgs):
+    """Of an operator's arguments, in the spellings of 2021 and of today."""
+
+    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
+    dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
+    types: Raw = msgspec.field(name="Input type", default=Raw())
+
+
+class Args(KernelArgs):
+    """All of it, for events of any category."""
+
+    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
+    dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
+    types: Raw = msgspec.field(name="Input type", default=Raw())
     bytes: int | str = -1
+    sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
     memory_bytes: int = msgspec.field(name="Bytes", default=0)
     memory_device: int = msgspec.field(name="Device Id", default=-1)
     memory_device_type: int = msgspec.field(name="Device Type", default=-1)
     address: int = msgspec.field(name="Addr", default=-1)
-    sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
-    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
-    dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
-    types: Raw = msgspec.field(name="Input type", default=Raw())
-    collective: str = msgspec.field(name="Collective name", default="")
-    group: Raw = msgspec.field(name="Process Group Name", default=Raw())
-    ranks: Raw = msgspec.field(name="Process Group Ranks", default=Raw())
-    group_size: int = msgspec.field(name="Group size", default=-1)
-    in_elements: int = msgspec.field(name="In msg nelems", default=-1)
-    out_elements: int = msgspec.field(name="Out msg nelems", default=-1)
-    dtype: str = ""
     name: str = ""
-    labels: str = ""
 
 
-class Event(msgspec.Struct, gc=False):
-    """One event. Times stay text until they are parsed exactly."""
+class Event(_Struct):
+    """One event of any category. Times stay text until they are parsed exactly."""
 
     ph: str = ""
     cat: str = ""
@@ -76,12 +131,63 @@ class Event(msgspec.Struct, gc=False):
     tid: int | str = -1
     ts: Raw = Raw()
     dur: Raw = Raw()
-    args: Args | None = None
+    args: Args = msgspec.field(default_factory=Args)
 
 
+class _Timed(_Struct, tag_field="cat"):
+    ph: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: Raw = Raw()
+    dur: Raw = Raw()
+
+
+def _kind(category: str, args: type[_Struct] | None = None, *, timed: bool = True) -> type[msgspec.Struct]:
+    """The type of the events of one category, with no more than is read of them."""
+    fields: list[Any] = [] if args is None else [("args", args, msgspec.field(default_factory=args))]
+    bases = (_Timed,) if timed else (_Struct,)
+    return msgspec.defstruct(
+        f"Event_{category}", fields, bases=bases, tag=category, tag_field="cat", gc=False, module=__name__
+    )
+
+
+_KINDS: Final = {
+    _kind("kernel", KernelArgs): "kernel",
+    _kind("cpu_op", OpArgs): "cpu_op",
+    _kind("cuda_runtime", CallArgs): "cuda_runtime",
+    _kind("cuda_driver", CallArgs): "cuda_driver",
+    _kind("gpu_memcpy", CopyArgs): "gpu_memcpy",
+    _kind("gpu_memset", CopyArgs): "gpu_memset",
+    _kind("cuda_sync", SyncArgs): "cuda_sync",
+    _kind("cpu_instant_event", MemoryArgs): "cpu_instant_event",
+    _kind("user_annotation"): "user_annotation",
+    _kind("gpu_user_annotation", timed=False): "gpu_user_annotation",
+    _kind("python_function"): "python_function",
+    _kind("overhead"): "overhead",
+    _kind("ac2g", timed=False): "ac2g",
+    _kind("fwdbwd", timed=False): "fwdbwd",
+}
+"""The types of the usual categories. A piece that holds any other is decoded as `Event`s: slower, and as right."""
+
+_ANY_USUAL: Any = reduce(or_, _KINDS)
+_USUAL: Final = msgspec.json.Decoder(list[_ANY_USUAL])
 _STRICT: Final = msgspec.json.Decoder(list[Event])
 _FIELDS: Final = {field.encode_name: field.type for field in msgspec.structs.fields(Args)}
 _NAMES: Final = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
+
+
+def by_category(batch: list[Any]) -> dict[str, list[Any]]:
+    """The events of a batch by category."""
+    groups: defaultdict[type, list[Any]] = defaultdict(list)
+    for event in batch:
+        groups[type(event)].append(event)
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for event in groups.pop(Event, ()):
+        found[event.cat].append(event)
+    for kind, events in groups.items():
+        found[_KINDS[kind]] += events
+    return found
 
 
 class EventStream:
@@ -95,8 +201,8 @@ class EventStream:
         self._is_faulty = False
         """Whether the last piece that could not be decoded holds something else than whole events."""
 
-    def batches(self) -> Iterator[list[Event]]:
-        """All events, some thousands at a time."""
+    def batches(self) -> Iterator[list[Any]]:
+        """All events, some thousands at a time; `by_category` sorts them."""
         text = self._find_events()
         while True:
             piece = self._stream.read(PIECE)
@@ -165,16 +271,22 @@ class EventStream:
             hint="it reads what `torch.profiler` writes with `export_chrome_trace` or `tensorboard_trace_handler`",
         )
 
-    def _whole_events(self, text: bytes) -> tuple[list[Event] | None, bytes]:
+    def _whole_events(self, text: bytes) -> tuple[list[Any] | None, bytes]:
         """The events that end within `text`, and the rest; None where no cut gives valid events."""
         window = max(len(text) - _TAIL, 0)
-        cuts = [match.start() + 1 for match in _BETWEEN.finditer(text, window)] or [
-            match.start() + 1 for match in _BETWEEN.finditer(text)
+        cuts = [match.start() + 1 for match in BETWEEN.finditer(text, window)] or [
+            match.start() + 1 for match in BETWEEN.finditer(text)
         ]
         self._is_faulty = False
         for cut in cuts[: -_FEW - 1 : -1]:
+            inside = b"[" + text[:cut] + b"]"
             try:
-                return _STRICT.decode(b"[" + text[:cut] + b"]"), text[cut:].lstrip().removeprefix(b",")
+                events: list[Any] = _USUAL.decode(inside)
+                return events, text[cut:].lstrip().removeprefix(b",")
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                pass  # something unusual: look again
+            try:
+                return _STRICT.decode(inside), text[cut:].lstrip().removeprefix(b",")
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
                 if _is_before_the_end(error, cut):
                     self._is_faulty = True

@@ -7,8 +7,7 @@ the file's calls.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -18,20 +17,19 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
 from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.model.spans import depths, parents
-from gpuledger.model.strings import NO_TEXT, Strings
+from gpuledger.model.stacks import Stacks
+from gpuledger.model.strings import Strings
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
 from gpuledger.model.trace import Trace
-from gpuledger.read.events import Args, Event, EventStream
-from gpuledger.read.exact import nanoseconds
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.source import Source, opened, unrecognised
 from gpuledger.read.stream import GZIP, Bytes, Plain, unpacked
-from gpuledger.read.torch_columns import CATEGORIES, Codes, Columns, Shaper
+from gpuledger.read.torch_columns import Codes, Columns
+from gpuledger.read.torch_gather import Gathered, gather
 from gpuledger.read.torch_origin import Devices, describe
+from gpuledger.read.torch_parallel import gather_in_parts
 from gpuledger.read.torch_stacks import call_stacks
 from gpuledger.units import count_text
-
-_NO_ARGS: Final = Args()
 
 
 def looks_like_json(head: bytes) -> bool:
@@ -53,158 +51,70 @@ class TorchReader:
             is_packed = source.head.startswith(GZIP)
             if not looks_like_json(head):
                 raise unrecognised(replace(source, head=head or b"\0"))
-            return read_torch(stream, source.name, "json.gz" if is_packed else "json", wanted, limits, progress)
+            whole = None if is_packed else gather_in_parts(source, wanted, limits, progress)
+            if whole is None:
+                whole = gather(stream, source.name, wanted, limits, progress)
+            return as_trace(whole, source.name, "json.gz" if is_packed else "json", wanted)
 
 
 def read_torch(stream: Bytes, name: str, container: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
-    """Read what `wanted` names of one trace."""
-    events = EventStream(stream, name, limits)
-    reading = _Reading(wanted, limits)
-    for batch in events.batches():
-        reading.take(batch)
-        progress("events", reading.events)
-    if not reading.events:
+    """Read what `wanted` names of one stream."""
+    return as_trace(gather(stream, name, wanted, limits, progress), name, container, wanted)
+
+
+def as_trace(whole: Gathered, name: str, container: str, wanted: Wanted) -> Trace:
+    """Raw columns as tables: what Kineto does not say is worked out, text is coded."""
+    if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
-    return reading.trace(events, name, container)
+    raw, codes = whole.tables, Codes.of(whole.texts)
+    devices = Devices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw])
+    pid = _main_process(raw, whole.process_names)
+    for table, columns in raw.items():
+        _complete(table, columns, devices, pid)
+        if table is Table.RANGES:
+            _nest(columns)
+    _graph_nodes(raw, whole.texts)
+    stacks = call_stacks(raw, codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
+    strings = Strings(codes)
+    tables = {table: _rows(table, wanted[table], columns, strings) for table, columns in raw.items()}
+    absent = {table: NotMeasured(f"no {table.value} were recorded") for table in wanted if table not in tables}
+    origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
+    return Trace(origin, (*whole.notes, *_doubts(whole, tables)), strings, tables, absent, stacks)
 
 
-class _Reading:
-    """Collects the columns of all batches."""
+def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int:
+    """The process of most calls, else of most ranges, else the first that has a name."""
+    for table in (Table.CALLS, Table.RANGES):
+        if table in raw:
+            pids, counts = np.unique(raw[table]["pid"], return_counts=True)
+            return int(pids[counts.argmax()])
+    return min(names, default=0)
 
-    def __init__(self, wanted: Wanted, limits: Limits) -> None:
-        self._wanted = wanted
-        self.codes = Codes(limits.text_bytes)
-        self._shaper = Shaper(self.codes, with_inputs="inputs" in wanted.get(Table.RANGES, ()))
-        self.events = 0
-        self._parts: dict[Table, list[Columns]] = {}
-        self._process_names: dict[int, str] = {}
-        self._seen: dict[str, int] = {}
-        self._untimed = self._begin_end = 0
 
-    def take(self, batch: list[Event]) -> None:
-        """Add one batch."""
-        self.events += len(batch)
-        by_category: defaultdict[str, list[Event]] = defaultdict(list)
-        for event in batch:
-            by_category[event.cat].append(event)
-        for category, events in by_category.items():
-            self._seen[category] = self._seen.get(category, 0) + len(events)
-            if category not in CATEGORIES:
-                self._take_others(events)
-                continue
-            if {event.ph for event in events} != {"X"}:
-                self._begin_end += sum(event.ph in ("B", "E") for event in events)
-                events = [event for event in events if event.ph == "X"]
-            for table, kind, shape in CATEGORIES[category]:
-                if table in self._wanted:
-                    self._add(table, kind, shape, events)
-
-    def _take_others(self, events: list[Event]) -> None:
-        """Names of processes, memory events; arrows between events are left alone, as correlation says the same."""
-        if events[0].ph in ("s", "f", "t"):
-            return
-        memory = []
-        for event in events:
-            if event.ph == "M" and event.name == "process_name" and isinstance(event.pid, int) and event.args:
-                self._process_names.setdefault(event.pid, event.args.name)
-            elif event.ph == "i" and event.name == "[memory]":
-                memory.append(event)
-        if memory and Table.ALLOCS in self._wanted:
-            self._add(Table.ALLOCS, "memory", Shaper.allocs, memory)
-
-    def _add(self, table: Table, kind: str, shape: Callable[..., Columns], events: list[Event]) -> None:
-        if table is Table.COLLECTIVES:
-            events = [event for event in events if event.args is not None and event.args.collective]
-        if not events:
-            return
-        start, timed = nanoseconds([event.ts for event in events])
-        if not timed.all():
-            self._untimed += int((~timed).sum())
-            events = [event for event, good in zip(events, timed.tolist(), strict=True) if good]
-            start = start[timed]
-            if not events:
-                return
-        length, has_length = nanoseconds([event.dur for event in events])
-        self._untimed += 0 if kind == "memory" else int((~has_length).sum())
-        args = [event.args or _NO_ARGS for event in events]
-        columns = shape(self._shaper, events, args, kind) | {"start_ns": start, "end_ns": start + length}
-        self._parts.setdefault(table, []).append(columns)
-
-    def trace(self, events: EventStream, name: str, container: str) -> Trace:
-        """All columns together as tables."""
-        raw = {
-            table: {key: np.concatenate([part[key] for part in parts]) for key in _keys(parts)}
-            for table, parts in self._parts.items()
-        }
-        devices = Devices(events.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw])
-        pid = self._main_process(raw)
-        tables: dict[Table, Rows] = {}
-        for table, columns in raw.items():
-            _complete(table, columns, devices, pid)
-            if table is Table.RANGES:
-                _nest(columns)
-            elif table is Table.KERNELS:
-                columns["short_name"] = columns["mangled_name"] = np.full(len(columns["name"]), NO_TEXT)
-        _graph_nodes(raw, self.codes)
-        stacks = call_stacks(raw, self.codes) if "stack" in self._wanted.get(Table.CALLS, ()) else None
-        strings = Strings(self.codes)
-        for table, columns in raw.items():
-            if len(columns["start_ns"]):
-                tables[table] = _rows(table, self._wanted[table], columns, strings)
-        absent = {
-            table: NotMeasured(f"no {table.value} were recorded") for table in self._wanted if table not in tables
-        }
-        origin = describe(events.metadata, container, devices, self._process_names, tables, self._seen)
-        notes = (*events.notes(), *self._doubts(tables))
-        if stacks is None:
-            return Trace(origin, notes, strings, tables, absent)
-        return Trace(origin, notes, strings, tables, absent, stacks)
-
-    def _main_process(self, raw: Mapping[Table, Columns]) -> int:
-        """The process of most calls, else of most ranges, else the first that has a name."""
-        for table in (Table.CALLS, Table.RANGES):
-            if table in raw:
-                pids, counts = np.unique(raw[table]["pid"], return_counts=True)
-                return int(pids[counts.argmax()])
-        return min(self._process_names, default=0)
-
-    def _doubts(self, tables: Mapping[Table, Rows]) -> list[Note]:
-        found = []
-        if self._untimed:
-            sentence = (
-                f"{count_text(self._untimed)} events have no usable time or duration and were left out or cut short"
-            )
-            found.append(Note(Severity.LOSS, "events-untimed", sentence, self._untimed))
-        if self._begin_end:
-            sentence = (
-                f"{count_text(self._begin_end)} events are given by begin and end, which torch does not do; left out"
-            )
-            found.append(Note(Severity.LOSS, "events-begin-end", sentence, self._begin_end))
-        if self.codes.cut:
-            sentence = f"{count_text(self.codes.cut)} names were too long and were cut"
-            found.append(Note(Severity.WARNING, "names-cut", sentence, self.codes.cut))
-        foreign = sorted(category for category in self._seen if category.startswith("mtia"))
-        if foreign:
-            count = sum(self._seen[category] for category in foreign)
-            sentence = f"{count_text(count)} events of an MTIA accelerator were left out: only GPUs are understood"
-            found.append(Note(Severity.LOSS, "mtia", sentence, count))
-        for table, rows in tables.items():
-            if backward := int((rows.duration_ns < 0).sum()):
-                sentence = f"{count_text(backward)} {table.value} end before they begin"
-                found.append(Note(Severity.WARNING, "times-backward", sentence, backward))
-        return found
+def _doubts(whole: Gathered, tables: Mapping[Table, Rows]) -> list[Note]:
+    found = []
+    if whole.untimed:
+        sentence = f"{count_text(whole.untimed)} events have no usable time or duration and were left out or cut short"
+        found.append(Note(Severity.LOSS, "events-untimed", sentence, whole.untimed))
+    if whole.begin_end:
+        sentence = f"{count_text(whole.begin_end)} events are given by begin and end, which torch does not do; left out"
+        found.append(Note(Severity.LOSS, "events-begin-end", sentence, whole.begin_end))
+    if whole.names_cut:
+        sentence = f"{count_text(whole.names_cut)} names were too long and were cut"
+        found.append(Note(Severity.WARNING, "names-cut", sentence, whole.names_cut))
+    foreign = sorted(category for category in whole.seen if category.startswith("mtia"))
+    if foreign:
+        count = sum(whole.seen[category] for category in foreign)
+        sentence = f"{count_text(count)} events of an MTIA accelerator were left out: only GPUs are understood"
+        found.append(Note(Severity.LOSS, "mtia", sentence, count))
+    for table, rows in tables.items():
+        if backward := int((rows.duration_ns < 0).sum()):
+            sentence = f"{count_text(backward)} {table.value} end before they begin"
+            found.append(Note(Severity.WARNING, "times-backward", sentence, backward))
+    return found
 
 
 _ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.SYNCS, Table.ALLOCS)
-
-
-def _keys(parts: list[Columns]) -> set[str]:
-    """The columns of all parts; what one lacks is filled in."""
-    keys = set().union(*parts)
-    for part in parts:
-        for key in keys - part.keys():
-            part[key] = np.full(len(part["start_ns"]), NOT_RECORDED)
-    return keys
 
 
 def _complete(table: Table, columns: Columns, devices: Devices, pid: int) -> None:
@@ -229,12 +139,11 @@ def _nest(columns: Columns) -> None:
     columns["open"] = np.zeros(len(parent), np.int64)
 
 
-def _graph_nodes(raw: Mapping[Table, Columns], codes: Codes) -> None:
+def _graph_nodes(raw: Mapping[Table, Columns], texts: list[str]) -> None:
     """Kernels of a graph, where Kineto does not number its nodes: those that a graph launch launched, in order."""
     if Table.KERNELS not in raw or Table.CALLS not in raw:
         return
     kernels, calls = raw[Table.KERNELS], raw[Table.CALLS]
-    texts = list(codes)
     launching = [code for code in np.unique(calls["name"]).tolist() if "GraphLaunch" in texts[code]]
     graphs = calls["correlation"][np.isin(calls["name"], launching)]
     mine = np.flatnonzero(np.isin(kernels["correlation"], graphs) & (kernels["graph_node"] <= 0))

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import NOT_RECORDED, Table
-from gpuledger.read.events import Args, Event
 
 Columns = dict[str, NDArray[Any]]
 _SPACED: Final = bytes.maketrans(b"[]", b"  ")
@@ -26,11 +25,29 @@ class Codes(dict[str, int]):
         self._longest = longest
         self.cut = 0
 
+    @classmethod
+    def of(cls, texts: list[str]) -> Codes:
+        """Texts that have their codes already."""
+        found = cls(1 << 30)
+        found.update({text: code for code, text in enumerate(texts)})
+        return found
+
     def __missing__(self, text: str) -> int:
         if len(text) > self._longest:
             self.cut += 1
             text = text[: self._longest] + "..."
         return self.setdefault(text, len(self))
+
+
+class _Inputs(dict[bytes, int]):
+    """Codes of operators' inputs, by the bytes that they come as."""
+
+    def __init__(self, codes: Codes) -> None:
+        self._codes = codes
+
+    def __missing__(self, text: bytes) -> int:
+        code = NO_TEXT if text == b"\n" else self._codes[text.decode(errors="replace")]
+        return self.setdefault(text, code)
 
 
 class Shaper:
@@ -40,11 +57,15 @@ class Shaper:
         self.codes = codes
         self._with_inputs = with_inputs
         self._threads: dict[str, int] = {}
-        self._known_inputs: dict[tuple[bytes, bytes], int] = {}
+        self._known_inputs = _Inputs(codes)
 
     # One method per kind of event: its columns beside the times.
 
-    def kernels(self, events: list[Event], args: list[Args], _: str) -> Columns:
+    @property
+    def has_named_threads(self) -> bool:
+        return bool(self._threads)
+
+    def kernels(self, events: list[Any], args: list[Any], _: str) -> Columns:
         return self._where(args) | {
             "name": self._text([event.name for event in events]),
             "grid": _triples([each.grid for each in args]),
@@ -55,7 +76,7 @@ class Shaper:
             "graph_node": _ints([each.graph_node for each in args]),
         }
 
-    def copies(self, events: list[Event], args: list[Args], kind: str) -> Columns:
+    def copies(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         names = [event.name for event in events]
         parts = {name: _copy_kind(name, kind) for name in set(names)}
         return self._where(args) | {
@@ -65,33 +86,30 @@ class Shaper:
             "bytes": self._numbers([each.bytes for each in args]),
         }
 
-    def calls(self, events: list[Event], args: list[Args], kind: str) -> Columns:
+    def calls(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         return self._thread(events) | {
             "correlation": _ints([each.correlation for each in args]),
             "name": self._text([event.name for event in events]),
             "layer": np.full(len(events), self.codes[kind]),
         }
 
-    def ranges(self, events: list[Event], args: list[Args], kind: str) -> Columns:
+    def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         own = {"name": self._text([event.name for event in events]), "kind": np.full(len(events), self.codes[kind])}
         if kind == "op" and self._with_inputs:
             own["inputs"] = self._inputs(args)
         return self._thread(events) | own
 
-    def _inputs(self, args: list[Args]) -> Ints:
-        """Shapes and types of operators' inputs, each distinct pair coded once; they come as JSON and stay so."""
+    def _inputs(self, args: list[Any]) -> Ints:
+        """Shapes and types of operators' inputs; they come as JSON and stay so."""
         dims = b"\0".join([each.dims or each.dims_2021 for each in args]).split(b"\0")
         types = b"\0".join([each.types for each in args]).split(b"\0")
-        pairs = self._known_inputs
-        for pair in set(zip(dims, types, strict=True)) - pairs.keys():
-            text = b"\n".join(pair).decode(errors="replace")
-            pairs[pair] = NO_TEXT if text == "\n" else self.codes[text]
-        return np.array([pairs[pair] for pair in zip(dims, types, strict=True)], np.int64)
+        known = self._known_inputs
+        return np.array([known[shape + b"\n" + kind] for shape, kind in zip(dims, types, strict=True)], np.int64)
 
-    def syncs(self, events: list[Event], args: list[Args], _: str) -> Columns:
+    def syncs(self, events: list[Any], args: list[Any], _: str) -> Columns:
         return self._where(args) | {"kind": self._text([each.sync_kind for each in args])}
 
-    def allocs(self, events: list[Event], args: list[Args], _: str) -> Columns:
+    def allocs(self, events: list[Any], args: list[Any], _: str) -> Columns:
         given = _ints([each.memory_bytes for each in args])
         on_gpu = np.isin(_ints([each.memory_device_type for each in args]), _GPU_TYPES)
         operation = np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"])
@@ -104,10 +122,10 @@ class Shaper:
             "memory_kind": np.where(on_gpu, self.codes["Device"], self.codes["Pageable"]),
         }
 
-    def overheads(self, events: list[Event], _: list[Args], __: str) -> Columns:
+    def overheads(self, events: list[Any], _: list[Any], __: str) -> Columns:
         return self._thread(events) | {"name": self._text([event.name for event in events])}
 
-    def collectives(self, events: list[Event], args: list[Args], kind: str) -> Columns:
+    def collectives(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         of_kernel = kind == "kernel"
         thread = {"tid": np.full(len(events), NOT_RECORDED)} if of_kernel else self._thread(events)
         correlation = _ints([each.correlation if of_kernel else NOT_RECORDED for each in args])
@@ -122,7 +140,7 @@ class Shaper:
             "dtype": self._text([each.dtype for each in args]),
         }
 
-    def _where(self, args: list[Args]) -> Columns:
+    def _where(self, args: list[Any]) -> Columns:
         return {
             "device": _ints([each.device for each in args]),
             "context": _ints([each.context for each in args]),
@@ -130,7 +148,7 @@ class Shaper:
             "correlation": _ints([each.correlation for each in args]),
         }
 
-    def _thread(self, events: list[Event]) -> Columns:
+    def _thread(self, events: list[Any]) -> Columns:
         return {"pid": self._numbers([event.pid for event in events]), "tid": self._numbers([e.tid for e in events])}
 
     def _numbers(self, values: list[int | str]) -> Ints:
