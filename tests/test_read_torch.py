@@ -359,6 +359,15 @@ def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
         build_report(trace, "a", Wanted())
 
 
+def test_the_start_is_that_of_the_first_event(tmp_path: Path) -> None:
+    base = 1_751_410_836 * 10**9
+    later = [each | {"ts": each["ts"] + 86_400 * 10**6} for each in SMALL]  # type: ignore[operator]
+    assert open_trace(saved(tmp_path / "a.json", later, baseTimeNanoseconds=base)).origin.started_utc == (
+        "2025-07-02 23:00:36"
+    )
+    assert open_trace(saved(tmp_path / "b.json", SMALL)).origin.started_utc is None
+
+
 def test_mtia_is_named(tmp_path: Path) -> None:
     trace = open_trace(saved(tmp_path / "a.json", [KERNEL | {"cat": "mtia_ccp_events"}, OP]))
     assert [note.code for note in trace.health] == ["mtia"]

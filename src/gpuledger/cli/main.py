@@ -74,8 +74,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def cli() -> None:
     """Say where a GPU's time went, and what to do about it.
 
-    Reads what Nsight Systems exports (SQLite, parquetdir, arrowdir) without an nsys installation, and .nsys-rep
-    files where nsys is installed. Results go to stdout, everything else to stderr.
+    Reads what Nsight Systems exports (SQLite, parquetdir, arrowdir) without an nsys installation, .nsys-rep files
+    where nsys is installed, and what torch.profiler writes (.json, .json.gz). Results go to stdout, everything else to
+    stderr.
     """
 
 

@@ -26,7 +26,7 @@ _FOREIGN = (
         "a capture that nsys did not finish (.qdstrm)",
         "import it with the QdstrmImporter of Nsight Systems",
     ),
-    (b"NVR\0", "a report of Nsight Compute, not of Nsight Systems", "this release reads Nsight Systems only"),
+    (b"NVR\0", "a report of Nsight Compute", "this release reads Nsight Systems and torch.profiler only"),
     (b"\x89HDF\r\n", "an HDF5 export", "export it again with `nsys export --type=sqlite`"),
     (b"PAR1", "one Parquet file of an export", "open the folder that holds it"),
     (b"\xff\xff\xff\xff", "one Arrow file of an export", "open the folder that holds it"),
@@ -97,7 +97,7 @@ def unrecognised(source: Source) -> GpuledgerError:
     return UnreadableProfile(
         f"{source.name}: not a profile that gpuledger can read",
         found=f"{bytes_text(source.size)}, begins with '{printable}'",
-        hint="it reads what `nsys export --type=sqlite` writes, and .nsys-rep where nsys is installed",
+        hint="it reads what `nsys export --type=sqlite` and torch.profiler write, and .nsys-rep where nsys is installed",
     )
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import NOT_RECORDED, Rows, Table
 from gpuledger.model.trace import Gpu, Origin, Process
+
+_YEAR_2015_NS: Final = 1_420_070_400 * 1_000_000_000
+_YEAR_2100_NS: Final = 4_102_444_800 * 1_000_000_000
 
 
 class Devices:
@@ -66,8 +69,7 @@ def describe(
         tool="torch.profiler",
         container=container,
         schema_version=None if schema is None else str(schema)[:20],
-        started_utc=_started(metadata.get("baseTimeNanoseconds")),
-        driver_version=_version(metadata.get("cuda_driver_version")),
+        started_utc=_started(metadata.get("baseTimeNanoseconds"), tables),
         cuda_version=_version(metadata.get("cuda_runtime_version")),
         gpus=devices.gpus,
         processes=tuple(Process(pid, process_names.get(pid)) for pid in pids),
@@ -77,12 +79,13 @@ def describe(
     )
 
 
-def _started(base: object) -> str | None:
-    nanoseconds = _int(base)
-    if nanoseconds is None or not 0 < nanoseconds < 2**62:
+def _started(base: object, tables: Mapping[Table, Rows]) -> str | None:
+    """When the first event began: times count from a base that the trace names, in older ones from 1970."""
+    first = min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
+    began = (_int(base) or 0) + first
+    if not _YEAR_2015_NS < began < _YEAR_2100_NS:
         return None
-    moment = datetime.datetime.fromtimestamp(nanoseconds // 1_000_000_000, datetime.UTC)
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.datetime.fromtimestamp(began // 1_000_000_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _version(number: object) -> str | None:
