@@ -23,7 +23,7 @@ print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 
 START = "import sys, time; path = sys.argv[1]; "
 TYPED = """
 import msgspec
-from gpuledger.read.events import Event
+from gpuledger.read.event_types import Event
 class Whole(msgspec.Struct):
     traceEvents: list[Event]
 begin = time.perf_counter()

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("no deadline", deadline=None)  # how long an example takes says more about the machine
+settings.load_profile("no deadline")
 
 ROOT = Path(__file__).parent.parent
 CAPTURES = ROOT / "captures" / "nsys"

@@ -407,3 +407,27 @@ def test_every_cut_and_every_flip_is_refused_or_read(tmp_path: Path, decode: Pat
         except GpuledgerError as error:
             refused += error.claim.startswith(path.name)
     assert refused >= 30  # at least every truncated one
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        (['RANK="3"', 'WORLD_SIZE="8"', 'SLURM_PROCID="5"'], (3, 8)),
+        (['OMPI_COMM_WORLD_RANK="1"', 'OMPI_COMM_WORLD_SIZE="2"'], (1, 2)),
+        (['RANK="x"', "WORLD_SIZE", 'MY_RANK="4"'], (None, None)),
+        ([], (None, None)),
+    ],
+)
+def test_the_rank_is_what_the_launcher_gave(
+    variables: list[str], expected: tuple[int | None, ...], tmp_path: Path
+) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(10, 20)])
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)")
+        database.executemany(
+            "INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_VARIABLE', ?)",
+            [(each,) for each in variables],
+        )
+    database.close()
+    origin = open_trace(path).origin
+    assert (origin.rank, origin.world_size) == expected

@@ -141,8 +141,8 @@ def test_copies_say_what_they_join(tmp_path: Path) -> None:
 def test_blocking_calls_have_pythons_stack(tmp_path: Path) -> None:
     python = {"ph": "X", "cat": "python_function", "pid": 9, "tid": 10}
     made = [
-        python | {"name": "/home/me/train.py(7): main", "ts": 0, "dur": 100},
-        python | {"name": "/venv/lib/python3.12/site-packages/torch/x.py(3): f", "ts": 10, "dur": 20},
+        python | {"name": "/home/user/train.py(7): main", "ts": 0, "dur": 100},
+        python | {"name": "/opt/lib/python3.12/site-packages/torch/x.py(3): f", "ts": 10, "dur": 20},
         python | {"name": "<built-in method item>", "ts": 12, "dur": 10},
         CALL | {"name": "cudaStreamSynchronize", "ts": 14, "dur": 4, "args": {"correlation": 1}},
         CALL | {"name": "cudaStreamSynchronize", "ts": 50, "dur": 4, "args": {"correlation": 2}},

@@ -68,9 +68,10 @@ def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
     window = default_window(host, found)
     if isinstance(window, NotMeasured):
         origin = trace.origin
+        version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
         raise NothingRecorded(
             f"{name}: {window.reason}",
-            found=f"{origin.tool} {origin.tool_version or 'of unknown version'}, schema {origin.schema_version or 'unknown'}",
+            found=f"{origin.tool} {version}, schema {schema}",
             hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
         )
     made = devices(trace, found, host, window, wanted)

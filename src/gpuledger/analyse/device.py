@@ -80,6 +80,15 @@ class Device:
         return self.begins_steady(self.host.calls["start_ns"])
 
     @cached_property
+    def steady_launches(self) -> NDArray[np.intp]:
+        """The calls that launched what ran in the steady stretch: the host may have made them long before."""
+        here = self.found.on(self.gpu)
+        call = self.host.launching(self.found)[here[self.begins_steady(self.found.start_ns[here])]]
+        calls = np.unique(call[call >= 0])
+        launches: NDArray[np.intp] = calls[self.host.kinds[calls] == self.host.kind_names.index("launch")]
+        return launches
+
+    @cached_property
     def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:
         """For each (trigger, draining call) the time and number of its gaps in the steady stretch, longest first."""
         gaps = self.ledger.gaps

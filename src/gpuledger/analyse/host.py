@@ -96,7 +96,9 @@ class Host:
         for code in np.unique(self.calls.codes("name")).tolist():
             by_code[code] = self.kind_names.index(call_kind(shortened(self.calls.strings.text(code) or "")))
         kinds = by_code[self.calls.codes("name")]
-        kinds[self._blocking_copies] = self.kind_names.index("sync")
+        # a graph launch may hold a copy that ends before the launch returns: it still does not wait
+        waiting = self._blocking_copies[kinds[self._blocking_copies] == self.kind_names.index("copy_call")]
+        kinds[waiting] = self.kind_names.index("sync")
         return kinds
 
     @cached_property

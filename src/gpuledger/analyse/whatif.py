@@ -16,7 +16,6 @@ from gpuledger.analyse.gaps import TRIGGERS
 from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.spans import pairs_inside
-from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 
 

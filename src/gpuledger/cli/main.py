@@ -21,7 +21,9 @@ VERBS = {
     "memory": "Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
     "ranges": "Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.",
     "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
+    "ops": "Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
     "whatif": "Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.",
+    "fleet": "Analyse all profiles of a job in parallel, and print one report: who waits for whom.",
     "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""

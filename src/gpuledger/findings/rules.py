@@ -157,7 +157,7 @@ def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made
     """Gaps in which the host was behind; those after a wait too if they are few, as a graph closes both."""
     own, drained = totals["behind"][0], totals.get("drained", (0, 0))[0]
     saving = own + drained if drained < FEW_WAITS * own and not _host_is_blocked(device) else own
-    launches = int((device.host.kinds == device.host.kind_names.index("launch"))[device.steady_calls].sum())
+    launches = len(device.steady_launches)
     claim = (
         f"the host cannot launch as fast as the GPU works: {count_text(launches // device.step_count)} launches"
         f"{' a step' if device.steps else ''}, {per_step(device, own)} lost between them"

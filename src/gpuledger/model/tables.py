@@ -165,7 +165,11 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             Column("end_tid", Kind.INT64, "thread that ended it, where the profiler says that it was another"),
             Column("depth", Kind.INT32, "how many ranges of its kind on the thread enclose it; marks and start_end: 0"),
             Column("parent", Kind.INT64, "row of the range of its kind that directly encloses it"),
-            Column("inputs", Kind.TEXT, "an operator's inputs as recorded: their shapes, then their types, as JSON"),
+            Column(
+                "inputs",
+                Kind.TEXT,
+                "an operator's or annotation's inputs, as recorded: shapes, then types, as JSON",
+            ),
         ),
     ),
     Table.SYNCS: Schema(

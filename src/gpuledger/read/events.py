@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterator
-from functools import reduce
-from operator import or_
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +19,7 @@ from msgspec import Raw
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.model.health import Note, Severity
+from gpuledger.read.event_types import ANY, USUAL, Args, Event
 from gpuledger.read.stream import Bytes
 from gpuledger.units import bytes_text, count_text
 
@@ -32,162 +30,10 @@ BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
 _END: Final = re.compile(rb"\}\s*,?\s*\]|\A\s*\]")
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>.)', re.DOTALL)
 _NEXT: Final = re.compile(r"\}\s*,\s*(?=\{\s*" + _KEYS.decode() + ")")
+_UNDECODABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Args)}
 _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
-
-
-class _Struct(msgspec.Struct, gc=False):
-    pass
-
-
-class CallArgs(_Struct):
-    """What is read of the arguments of a call."""
-
-    correlation: int = -1
-
-
-class _WhereArgs(CallArgs):
-    device: int = -1
-    context: int = -1
-    stream: int = -1
-
-
-class CopyArgs(_WhereArgs):
-    """Of a copy's or memset's arguments."""
-
-    bytes: int | str = -1
-
-
-class SyncArgs(_WhereArgs):
-    """Of a synchronisation's arguments."""
-
-    sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
-
-
-class MemoryArgs(_Struct):
-    """Of a memory event's arguments."""
-
-    memory_bytes: int = msgspec.field(name="Bytes", default=0)
-    memory_device: int = msgspec.field(name="Device Id", default=-1)
-    memory_device_type: int = msgspec.field(name="Device Type", default=-1)
-    address: int = msgspec.field(name="Addr", default=-1)
-
-
-class _CollectiveArgs(_Struct):
-    collective: str = msgspec.field(name="Collective name", default="")
-    group: Raw = msgspec.field(name="Process Group Name", default=Raw())
-    ranks: Raw = msgspec.field(name="Process Group Ranks", default=Raw())
-    group_size: int = msgspec.field(name="Group size", default=-1)
-    in_elements: int = msgspec.field(name="In msg nelems", default=-1)
-    out_elements: int = msgspec.field(name="Out msg nelems", default=-1)
-    dtype: str = ""
-
-
-class KernelArgs(_CollectiveArgs):
-    """Of a kernel's arguments."""
-
-    correlation: int = -1
-    device: int = -1
-    context: int = -1
-    stream: int = -1
-    grid: Raw = Raw()
-    block: Raw = Raw()
-    registers: int = msgspec.field(name="registers per thread", default=-1)
-    shared_memory: int = msgspec.field(name="shared memory", default=-1)
-    graph: int = msgspec.field(name="graph id", default=-1)
-    graph_node: int = msgspec.field(name="graph node id", default=-1)
-
-
-class OpArgs(_CollectiveArgs):
-    """Of an operator's arguments, in the spellings of 2021 and of today."""
-
-    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
-    dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
-    types: Raw = msgspec.field(name="Input type", default=Raw())
-
-
-class Args(KernelArgs):
-    """All of it, for events of any category."""
-
-    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
-    dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
-    types: Raw = msgspec.field(name="Input type", default=Raw())
-    bytes: int | str = -1
-    sync_kind: str = msgspec.field(name="cuda_sync_kind", default="")
-    memory_bytes: int = msgspec.field(name="Bytes", default=0)
-    memory_device: int = msgspec.field(name="Device Id", default=-1)
-    memory_device_type: int = msgspec.field(name="Device Type", default=-1)
-    address: int = msgspec.field(name="Addr", default=-1)
-    name: str = ""
-
-
-class Event(_Struct):
-    """One event of any category. Times stay text until they are parsed exactly."""
-
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: int | str = -1
-    tid: int | str = -1
-    ts: Raw = Raw()
-    dur: Raw = Raw()
-    args: Args = msgspec.field(default_factory=Args)
-
-
-class _Timed(_Struct, tag_field="cat"):
-    ph: str = ""
-    name: str = ""
-    pid: int | str = -1
-    tid: int | str = -1
-    ts: Raw = Raw()
-    dur: Raw = Raw()
-
-
-def _kind(category: str, args: type[_Struct] | None = None, *, timed: bool = True) -> type[msgspec.Struct]:
-    """The type of the events of one category, with no more than is read of them."""
-    fields: list[Any] = [] if args is None else [("args", args, msgspec.field(default_factory=args))]
-    bases = (_Timed,) if timed else (_Struct,)
-    return msgspec.defstruct(
-        f"Event_{category}", fields, bases=bases, tag=category, tag_field="cat", gc=False, module=__name__
-    )
-
-
-_KINDS: Final = {
-    _kind("kernel", KernelArgs): "kernel",
-    _kind("cpu_op", OpArgs): "cpu_op",
-    _kind("cuda_runtime", CallArgs): "cuda_runtime",
-    _kind("cuda_driver", CallArgs): "cuda_driver",
-    _kind("gpu_memcpy", CopyArgs): "gpu_memcpy",
-    _kind("gpu_memset", CopyArgs): "gpu_memset",
-    _kind("cuda_sync", SyncArgs): "cuda_sync",
-    _kind("cpu_instant_event", MemoryArgs): "cpu_instant_event",
-    _kind("user_annotation"): "user_annotation",
-    _kind("gpu_user_annotation", timed=False): "gpu_user_annotation",
-    _kind("python_function"): "python_function",
-    _kind("overhead"): "overhead",
-    _kind("ac2g", timed=False): "ac2g",
-    _kind("fwdbwd", timed=False): "fwdbwd",
-}
-"""The types of the usual categories. A piece that holds any other is decoded as `Event`s: slower, and as right."""
-
-_ANY_USUAL: Any = reduce(or_, _KINDS)
-_USUAL: Final = msgspec.json.Decoder(list[_ANY_USUAL])
-_STRICT: Final = msgspec.json.Decoder(list[Event])
-_FIELDS: Final = {field.encode_name: field.type for field in msgspec.structs.fields(Args)}
-_NAMES: Final = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
-
-
-def by_category(batch: list[Any]) -> dict[str, list[Any]]:
-    """The events of a batch by category."""
-    groups: defaultdict[type, list[Any]] = defaultdict(list)
-    for event in batch:
-        groups[type(event)].append(event)
-    found: defaultdict[str, list[Any]] = defaultdict(list)
-    for event in groups.pop(Event, ()):
-        found[event.cat].append(event)
-    for kind, events in groups.items():
-        found[_KINDS[kind]] += events
-    return found
 
 
 class EventStream:
@@ -279,15 +125,10 @@ class EventStream:
         ]
         self._is_faulty = False
         for cut in cuts[: -_FEW - 1 : -1]:
-            inside = b"[" + text[:cut] + b"]"
+            rest = text[cut:].lstrip().removeprefix(b",")
             try:
-                events: list[Any] = _USUAL.decode(inside)
-                return events, text[cut:].lstrip().removeprefix(b",")
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-                pass  # something unusual: look again
-            try:
-                return _STRICT.decode(inside), text[cut:].lstrip().removeprefix(b",")
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                return _usual(text[:cut]) or ANY.decode(b"[" + text[:cut] + b"]"), rest
+            except _UNDECODABLE as error:
                 if _is_before_the_end(error, cut):
                     self._is_faulty = True
                     break
@@ -374,10 +215,20 @@ def _is_before_the_end(error: Exception, length: int) -> bool:
     return at is None or int(at[1]) < length - 1
 
 
-def _decoded(inside: bytes) -> list[Event] | None:
+def _usual(inside: bytes) -> list[Any] | None:
+    """Events of the usual categories; None if there is any other among them, or the text is no list of events."""
     try:
-        return _STRICT.decode(b"[" + inside + b"]")
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        found: list[Any] = USUAL.decode(b"[" + inside + b"]")
+    except _UNDECODABLE:
+        return None
+    return found
+
+
+def _decoded(inside: bytes) -> list[Event] | None:
+    """Events of any category; None if the text is no list of events."""
+    try:
+        return ANY.decode(b"[" + inside + b"]")
+    except _UNDECODABLE:
         return None
 
 
@@ -413,13 +264,15 @@ def _event(value: object) -> Event | None:
     given = value.get("args")
     args = Args()
     for key, item in (given if isinstance(given, dict) else {}).items():
-        wanted = _FIELDS.get(key)
-        if wanted is int and isinstance(item, int) and abs(item) < 2**63:
-            setattr(args, _NAMES[key], item)
-        elif wanted is str and isinstance(item, str):
-            setattr(args, _NAMES[key], _clean(item))
-        elif wanted is Raw:
-            setattr(args, _NAMES[key], Raw(json.dumps(item).encode()))
+        field = _FIELDS.get(key)
+        if field is None:
+            continue
+        if field.type is int and isinstance(item, int) and abs(item) < 2**63:
+            setattr(args, field.name, item)
+        elif field.type is str and isinstance(item, str):
+            setattr(args, field.name, _clean(item))
+        elif field.type is Raw:
+            setattr(args, field.name, Raw(json.dumps(item).encode()))
     return Event(
         ph=_clean(value.get("ph", "")),
         cat=_clean(value.get("cat", "")),

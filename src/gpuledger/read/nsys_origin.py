@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,9 +37,26 @@ def describe(export: Export, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,
         gpus=gpus,
         processes=_processes(export, tables),
+        rank=_from_environment(captured, _RANK),
+        world_size=_from_environment(captured, _WORLD_SIZE),
         source_rows=tuple((name, export.count(name)) for name in sorted(export.tables) if schema.holds_events(name)),
         private=_private(captured, system),
     )
+
+
+_RANK: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+_WORLD_SIZE: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+
+def _from_environment(captured: Mapping[str, list[str]], names: tuple[str, ...]) -> int | None:
+    """A number that the launcher gave to the process, by the first of these variables that nsys recorded."""
+    given = [value for key, values in captured.items() if "ENVIRONMENT" in key for value in values]
+    for name in names:
+        for value in given:
+            variable, _, text = value.partition("=")
+            if variable == name and text.strip('"').isdecimal() and len(text) < 9:
+                return int(text.strip('"'))
+    return None
 
 
 def _trimmed(version: str | None) -> str | None:

@@ -97,7 +97,7 @@ def unrecognised(source: Source) -> GpuledgerError:
     return UnreadableProfile(
         f"{source.name}: not a profile that gpuledger can read",
         found=f"{bytes_text(source.size)}, begins with '{printable}'",
-        hint="it reads what `nsys export --type=sqlite` and torch.profiler write, and .nsys-rep where nsys is installed",
+        hint="it reads what `nsys export --type=sqlite` and torch.profiler write, and .nsys-rep with nsys installed",
     )
 
 

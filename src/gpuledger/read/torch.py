@@ -122,7 +122,9 @@ def _complete(table: Table, columns: Columns, devices: Devices, pid: int) -> Non
     count = len(columns["start_ns"])
     if "device" in columns:
         columns["gpu"] = devices.resolve(columns["device"])
-    columns.setdefault("pid", np.full(count, pid))
+    columns["pid"] = (
+        np.where(columns["pid"] == NOT_RECORDED, pid, columns["pid"]) if "pid" in columns else (np.full(count, pid))
+    )
     for column in table.schema.columns:
         columns.setdefault(column.name, np.full(count, NOT_RECORDED))
 

@@ -95,7 +95,7 @@ class Shaper:
 
     def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         own = {"name": self._text([event.name for event in events]), "kind": np.full(len(events), self.codes[kind])}
-        if kind == "op" and self._with_inputs:
+        if kind in ("op", "push_pop") and self._with_inputs:
             own["inputs"] = self._inputs(args)
         return self._thread(events) | own
 
@@ -127,7 +127,8 @@ class Shaper:
 
     def collectives(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         of_kernel = kind == "kernel"
-        thread = {"tid": np.full(len(events), NOT_RECORDED)} if of_kernel else self._thread(events)
+        nowhere = np.full(len(events), NOT_RECORDED)  # a kernel's process is filled in later
+        thread = {"pid": nowhere, "tid": nowhere} if of_kernel else self._thread(events)
         correlation = _ints([each.correlation if of_kernel else NOT_RECORDED for each in args])
         return thread | {
             "correlation": correlation,

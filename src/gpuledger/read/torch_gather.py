@@ -12,7 +12,8 @@ from gpuledger.limits import Limits
 from gpuledger.model.health import Note
 from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import NOT_RECORDED, Kind, Table
-from gpuledger.read.events import EventStream, by_category
+from gpuledger.read.event_types import by_category
+from gpuledger.read.events import EventStream
 from gpuledger.read.exact import nanoseconds
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.stream import Bytes

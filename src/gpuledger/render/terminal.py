@@ -15,9 +15,9 @@ _NAME_WIDTH = 26
 
 def sheet_text(sheet: Sheet, width: int | None) -> str:
     """The sheet with its title; `width` None: as wide as it needs."""
-    title = wrapped(f"{sheet.title} ({sheet.name})", width, 2)
     if not sheet.rows:
-        return f"{title}: no data\n"
+        return wrapped(f"{sheet.title} ({sheet.name}): no data", width, 2) + "\n"
+    title = wrapped(f"{sheet.title} ({sheet.name})", width, 2)
     columns = [
         [visible(cell_text(row[at], column.digits)) for row in sheet.rows] for at, column in enumerate(sheet.columns)
     ]

@@ -11,7 +11,6 @@ from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import summarise
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import pairs_inside
-from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 
 _TINY_NS = 5_000
@@ -21,14 +20,12 @@ _MOST_RANGES = 20
 def launches_sheets(trace: Trace, device: Device) -> list[Sheet]:
     """All tables about launches, over the steady steps."""
     gpu = device.gpu
-    steady = device.steady_calls
-    launch = device.host.kinds == device.host.kind_names.index("launch")
-    wait = device.host.kinds == device.host.kind_names.index("sync")
+    wait = device.steady_calls & (device.host.kinds == device.host.kind_names.index("sync"))
     made = [
-        _by_function(device, np.flatnonzero(steady & launch), "launch_calls", "Launch calls"),
-        _by_function(device, np.flatnonzero(steady & wait), "waiting_calls", "Calls that wait for the device"),
+        _by_function(device, device.steady_launches, "launch_calls", "Launch calls"),
+        _by_function(device, np.flatnonzero(wait), "waiting_calls", "Calls that wait for the device"),
         _queue(device),
-        _by_range(trace, device, np.flatnonzero(steady & launch)),
+        _by_range(trace, device, device.steady_launches),
     ]
     return [Sheet(f"{sheet.name}_gpu{gpu}", f"{sheet.title}, GPU {gpu}", sheet.columns, sheet.rows) for sheet in made]
 
