@@ -84,9 +84,9 @@ class Device:
         """The calls that launched what ran in the steady stretch: the host may have made them long before."""
         here = self.found.on(self.gpu)
         call = self.host.launching(self.found)[here[self.begins_steady(self.found.start_ns[here])]]
-        calls = np.unique(call[call >= 0])
-        launches: NDArray[np.intp] = calls[self.host.kinds[calls] == self.host.kind_names.index("launch")]
-        return launches
+        launched = np.zeros(len(self.host.calls), np.bool_)
+        launched[call[call >= 0]] = True
+        return np.flatnonzero(launched & (self.host.kinds == self.host.kind_names.index("launch")))
 
     @cached_property
     def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:

@@ -303,8 +303,30 @@ def _by_period(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | 
         alike = distances == usual
         covers = alike.sum() * usual >= COVERAGE * len(names)
         if usual > 1 and covers and alike.mean() >= 0.8 and _segments_alike(names, at, usual):
-            return _from_first_to_last(names, at, usual)
+            return _layers_together(found, here, _from_first_to_last(names, at, usual))
     return None
+
+
+def _layers_together(found: Activities, here: NDArray[np.intp], member: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Periods that are layers, made steps: those that take long at equal distances each begin one.
+
+    The kernel sequence of equal layers repeats with each layer; what only happens once a step shows in its length.
+    """
+    inside = member >= 0
+    ends = np.full(int(member.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(ends, member[inside], found.end_ns[here[inside]])
+    lengths = np.diff(ends)
+    long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * np.median(lengths)) if len(lengths) else np.empty(0, np.intp)
+    if len(long) < FEWEST:
+        return member
+    distances = np.diff(long)
+    layers = int(np.median(distances))
+    if layers < 2 or (distances == layers).mean() < 0.8:
+        return member
+    first = int(long[0]) % layers
+    steps = (len(ends) - first) // layers
+    merged = (member - first) // layers
+    return np.where(inside & (merged >= 0) & (merged < steps), merged, -1)
 
 
 def _from_first_to_last(names: Ints, at: NDArray[np.intp], usual: int) -> NDArray[np.intp]:

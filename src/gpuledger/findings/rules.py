@@ -43,6 +43,9 @@ DEVICE_CAUSES: Final = {
 }
 
 
+SYMPTOMS: Final = ("STEP-OUTLIERS", "STEP-DRIFT")
+"""They say when time is lost, not why: a cause that explains them comes first."""
+
 ALIKE: Final = 0.1
 """Savings that differ by less than this share are taken for equal."""
 
@@ -61,6 +64,12 @@ def findings(trace: Trace, devices: Sequence[Device]) -> tuple[Finding, ...]:
 def _ranked(found: list[tuple[Finding, int]]) -> list[Finding]:
     """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first."""
     found = sorted(found, key=lambda each: (-each[0].saving_ns, each[0].code))
+    symptoms = [each for each in found if each[0].code in SYMPTOMS]
+    for each in symptoms:  # after the last cause that explains half of it
+        causes = [at for at, (other, _) in enumerate(found) if other.code not in SYMPTOMS]
+        behind = [at for at in causes if 2 * found[at][0].saving_ns >= each[0].saving_ns]
+        if behind and behind[-1] > found.index(each):
+            found.insert(behind[-1], found.pop(found.index(each)))
     for at, ((first, own), (second, more)) in enumerate(pairwise(list(found))):
         if more > own and second.saving_ns > (1 - ALIKE) * first.saving_ns and own < first.saving_ns / 2:
             found[at], found[at + 1] = found[at + 1], found[at]
