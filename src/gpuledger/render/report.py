@@ -17,6 +17,9 @@ _BESIDE_THE_BAR = 53
 """What a ledger line needs beside its bar."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LITTLE = 0.02
+"""A finding that saves less than this share of the time is no verdict."""
+
 _SMALL_FAMILY = 0.02
 """Families with less than this share of the step are shown together."""
 
@@ -84,9 +87,12 @@ def verdict(report: Report) -> str:
     working = sum(amount for line, amount in device.line_ns.items() if not line.startswith("idle"))
     which = f"GPU {device.gpu}" if len(report.devices) > 1 else "The GPU"
     first = f"{which} works {share_text(working / device.steady_ns)} of the time."
-    if report.findings and report.findings[0].saving_ns:
-        claim = report.findings[0].claim
-        return f"{first} {claim[0].upper()}{claim[1:]}."
+    top = report.findings[0] if report.findings else None
+    if top is not None and top.saving_ns >= _LITTLE * device.steady_ns:
+        return f"{first} {top.claim[0].upper()}{top.claim[1:]}."
+    if top is not None and top.saving_ns:
+        most = share_text(top.saving_ns / device.steady_ns)
+        return f"{first} Little would make it faster but faster kernels: {top.code} would save {most}."
     return f"{first} Nothing stands out that would make it faster; look at the kernels themselves."
 
 
