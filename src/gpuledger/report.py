@@ -57,7 +57,7 @@ class Report:
             "window_ns": self.window.end_ns - self.window.start_ns,
             "devices": [_device(device) for device in self.devices],
             "steps": _steps(self.main_device),
-            "findings": [_finding(found) for found in self.findings],
+            "findings": [finding_dict(found) for found in self.findings],
         }
 
 
@@ -119,7 +119,8 @@ def _steps(device: Device) -> dict[str, Any] | None:
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def finding_dict(found: Finding) -> dict[str, Any]:
+    """A finding as every JSON document holds it; `device` is null where it is about no single one."""
     return {
         "code": found.code,
         "claim": found.claim,

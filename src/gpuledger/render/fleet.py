@@ -21,6 +21,7 @@ from gpuledger.render.json import document, health_json, sheet_json
 from gpuledger.render.markdown import escaped, sheet_markdown
 from gpuledger.render.plain import cut_in_the_middle, visible, wrapped
 from gpuledger.render.terminal import sheet_text
+from gpuledger.report import finding_dict
 from gpuledger.units import count_text, time_text
 
 _SHADES: Final = "·░▒▓█"
@@ -123,7 +124,7 @@ def fleet_json(merged: Merged) -> str:
             "world_size": merged.world_size,
             "tables": tables,
             "late": drawn,
-            "findings": [_finding(found) for found in merged.findings],
+            "findings": [finding_dict(found) for found in merged.findings],
             "health": health_json(merged.notes),
         }
     )
@@ -232,17 +233,3 @@ def _closing(merged: Merged) -> list[str]:
     if merged.findings:
         lines.append(f"next: {merged.findings[0].next}")
     return lines
-
-
-def _finding(found: Finding) -> dict[str, Any]:
-    return {
-        "code": found.code,
-        "claim": found.claim,
-        "saving_ns_per_step": found.saving_ns_per_step,
-        "saving_low_ns_per_step": found.saving_low_ns_per_step,
-        "saving_ns": found.saving_ns,
-        "assumption": found.assumption,
-        "confidence": found.confidence,
-        "evidence": list(found.evidence),
-        "next": found.next,
-    }
