@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from gpuledger import Table, Trace, open_trace
-from gpuledger.analyse import ops as ops_module
+from gpuledger.analyse import ranges as ranges_module
 from gpuledger.analyse.answers.ops import ops_sheets
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.graph_names import Runs, graph_names
-from gpuledger.analyse.ops import Ops, innermost, nest, ops
+from gpuledger.analyse.ops import Ops, nest, ops
+from gpuledger.analyse.ranges import innermost
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.work_done import COUNTERS, parse_inputs, work_done
 from gpuledger.cli.ops import ops as verb
@@ -37,7 +38,7 @@ from gpuledger.report import build_report
 from notation import of_tables, table
 
 SHARED = ROOT.parent / "shared"
-OWN = sorted((SHARED / "captures" / "torch").glob("*.json.gz"))
+OWN = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 FILES = OWN + sorted((SHARED / "corpus" / "torch").glob("*.json.gz"))
 
 
@@ -260,7 +261,7 @@ def test_the_innermost_range_is_the_shortest_that_holds_the_call(
     rows, called = nest(trace, "op").rows, trace[Table.CALLS]
     for limit in (10**9, 1):  # all pairs at once, and bit by bit
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ops_module, "_MOST_PAIRS", limit)
+            patch.setattr(ranges_module, "_MOST_PAIRS", limit)
             chosen = innermost(rows, called).tolist()
         for launch, at in zip(launches, chosen, strict=True):
             holding = [
@@ -746,7 +747,6 @@ def test_the_verb_answers_without_operators(decode: Path) -> None:
     assert "cudaLaunchKernel" in ran.stdout
 
 
-@pytest.mark.skipif(not OWN, reason="no torch captures beside the checkout")
 def test_the_verb_names_the_operator_that_holds_the_host() -> None:
     """Of each decode step, about 45 ms go into one operator on the host, and hardly anything on the GPU."""
     ran = CliRunner().invoke(verb, [str(next(p for p in OWN if p.name.startswith("decode"))), "--format=json"])

@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpuledger.analyse.activity import activities
-from gpuledger.analyse.busy import default_window
-from gpuledger.analyse.device import Device, devices
-from gpuledger.analyse.host import Host
+from gpuledger.analyse.device import Device, analysed
 from gpuledger.analyse.phases import PHASES
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.variation import variation
-from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
-from gpuledger.model.health import NotMeasured
 from gpuledger.model.spans import Span
 from gpuledger.model.trace import Trace
 
@@ -63,18 +58,7 @@ class Report:
 
 def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
     """Analyse a trace that was read whole."""
-    found = activities(trace, wanted.families)
-    host = Host(trace)
-    window = default_window(host, found)
-    if isinstance(window, NotMeasured):
-        origin = trace.origin
-        version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
-        raise NothingRecorded(
-            f"{name}: {window.reason}",
-            found=f"{origin.tool} {version}, schema {schema}",
-            hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
-        )
-    made = devices(trace, found, host, window, wanted)
+    made = analysed(trace, name, wanted)
     return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
 
 

@@ -11,7 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.activity import Activities
+from gpuledger.analyse.activity import Activities, activities
+from gpuledger.analyse.busy import default_window
 from gpuledger.analyse.gaps import CAUSES, TRIGGERS
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ledger import Ledger, ledger
@@ -19,6 +20,7 @@ from gpuledger.analyse.phases import Phases, phases
 from gpuledger.analyse.steps import Steps, Wanted, narrowed, steps
 from gpuledger.analyse.summary import summarise
 from gpuledger.errors import NothingRecorded
+from gpuledger.model.health import NotMeasured
 from gpuledger.model.keys import group
 from gpuledger.model.spans import Ints, Span, covered
 from gpuledger.model.trace import Trace
@@ -147,6 +149,21 @@ class Device:
         """The time of the steady gaps with this trigger, by cause."""
         sums = self.ledger.gaps.causes_ns[self.gaps_of(trigger)].sum(axis=0).tolist()
         return {cause: amount for cause, amount in zip(CAUSES, sums, strict=True) if amount}
+
+
+def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
+    """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
+    found, host = activities(trace, wanted.families), Host(trace)
+    window = default_window(host, found)
+    if isinstance(window, NotMeasured):
+        origin = trace.origin
+        version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
+        raise NothingRecorded(
+            f"{name}: {window.reason}",
+            found=f"{origin.tool} {version}, schema {schema}",
+            hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
+        )
+    return devices(trace, found, host, window, wanted)
 
 
 def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.launches import launching_call
-from gpuledger.analyse.ops import ANNOTATION, OPERATOR, Flags, Paths, innermost, nest
+from gpuledger.analyse.ops import ANNOTATION, OPERATOR, Flags, Paths, nest
+from gpuledger.analyse.ranges import innermost
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import Rows, Table

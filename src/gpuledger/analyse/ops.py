@@ -11,7 +11,6 @@ that launched nothing count with the operator around them, or if they begin in t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,10 +20,11 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import GRAPH_FAMILY, State
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.ranges import thread
+from gpuledger.analyse.ranges import innermost, thread
+from gpuledger.analyse.steps import PROFILER_STEP
 from gpuledger.model.health import NotMeasured
-from gpuledger.model.keys import Positions, group, search
-from gpuledger.model.spans import Ints, depths, pairs_inside, parents, shares_in_order
+from gpuledger.model.keys import Positions, group
+from gpuledger.model.spans import Ints, depths, parents, shares_in_order
 from gpuledger.model.strings import NO_TEXT, Codes
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
@@ -32,12 +32,6 @@ from gpuledger.model.trace import Trace
 Flags = NDArray[np.bool_]
 
 OPERATOR, ANNOTATION = "op", "push_pop"
-_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
-"""torch's own marks of steps: no name of anything in the model."""
-
-_MOST_PAIRS: Final = 20_000_000
-"""So many pairs of ranges and calls are held at a time."""
-
 _LONGEST_PATH: Final = 16
 
 
@@ -151,22 +145,6 @@ def nest(trace: Trace, kind: str) -> Nest:
     return Nest(ranges.at(mine), place[ranges["parent"][mine]])
 
 
-def innermost(ranges: Rows, calls: Rows) -> Positions:
-    """For each call the shortest range on its thread that it lies in, bounds included; -1 for none."""
-    found = np.full(len(calls), -1, np.intp)
-    start, end, owner, caller = ranges["start_ns"], ranges["end_ns"], thread(ranges), thread(calls)
-    by_start, by_end = np.lexsort((start, owner)), np.lexsort((end, owner))
-    begun = search(owner[by_start], start[by_start], caller, calls["start_ns"], side="right")
-    ended = search(owner[by_end], end[by_end], caller, calls["start_ns"], side="left")
-    part = np.cumsum(np.maximum(begun - ended, 0)) // _MOST_PAIRS  # a nest may be of any depth
-    for some in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(part)) + 1):
-        mine = calls.at(some)
-        outer, inner = pairs_inside(start, end, owner, mine["start_ns"], mine["end_ns"], caller[some])
-        longest_first = np.argsort(-ranges.duration_ns[outer], kind="stable")
-        found[some[inner[longest_first]]] = outer[longest_first]  # the shortest, written last, stands
-    return found
-
-
 def ops(trace: Trace, device: Device) -> Ops:
     """The operators of the steady stretch and their work on one GPU."""
     operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
@@ -277,7 +255,7 @@ class Paths:
         self._steps = [
             code
             for code in np.unique(ranges.rows.codes("name")).tolist()
-            if _STEP.match(self._strings.text(code) or "")
+            if PROFILER_STEP.match(self._strings.text(code) or "")
         ]
         names = ranges.rows.codes("name")
         is_step = np.isin(names, self._steps)

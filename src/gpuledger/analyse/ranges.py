@@ -8,6 +8,7 @@ not just the innermost, so rows of nested ranges add up to more than the whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -23,14 +24,16 @@ from gpuledger.analyse.summary import (
     time_cells,
     time_columns,
 )
-from gpuledger.model.keys import Positions, group
+from gpuledger.model.keys import Positions, group, search
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints, depths, pairs_inside, parents
 from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import NOT_RECORDED, Rows, Table
-from gpuledger.model.trace import Trace, os_pid
+from gpuledger.model.trace import Trace, os_pid, thread_number
 
-_TID_BITS = 32
+_MOST_PAIRS: Final = 20_000_000
+"""So many pairs of ranges and calls are held at a time."""
+
 _STYLES = {"push_pop": "PushPop", "start_end": "StartEnd"}
 _RANGE = Column("range", "Range", Digits.TEXT)
 _STYLE = Column("style", "Style", Digits.TEXT, detail=6)
@@ -98,9 +101,24 @@ def _host_times(ranges: Rows, ends_known: bool) -> list[tuple[RangeName, tuple[C
 
 
 def thread(rows: Rows) -> Ints:
-    """One number per thread. A thread's id may be as long as a pointer, so it is added, not packed."""
-    key: Ints = (rows["pid"] << _TID_BITS) + rows["tid"]
-    return key
+    """One number per thread."""
+    return thread_number(rows["pid"], rows["tid"])
+
+
+def innermost(ranges: Rows, calls: Rows) -> Positions:
+    """For each call the shortest range on its thread that it lies in, bounds included; -1 for none."""
+    found = np.full(len(calls), -1, np.intp)
+    start, end, owner, caller = ranges["start_ns"], ranges["end_ns"], thread(ranges), thread(calls)
+    by_start, by_end = np.lexsort((start, owner)), np.lexsort((end, owner))
+    begun = search(owner[by_start], start[by_start], caller, calls["start_ns"], side="right")
+    ended = search(owner[by_end], end[by_end], caller, calls["start_ns"], side="left")
+    part = np.cumsum(np.maximum(begun - ended, 0)) // _MOST_PAIRS  # a nest may be of any depth
+    for some in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(part)) + 1):
+        mine = calls.at(some)
+        outer, inner = pairs_inside(start, end, owner, mine["start_ns"], mine["end_ns"], caller[some])
+        longest_first = np.argsort(-ranges.duration_ns[outer], kind="stable")
+        found[some[inner[longest_first]]] = outer[longest_first]  # the shortest, written last, stands
+    return found
 
 
 def holding_calls(trace: Trace) -> Rows:

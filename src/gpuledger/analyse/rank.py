@@ -18,17 +18,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.activity import State, activities
-from gpuledger.analyse.busy import default_window
-from gpuledger.analyse.device import Device, devices
-from gpuledger.analyse.host import Host
-from gpuledger.analyse.ranges import thread
+from gpuledger.analyse.activity import State
+from gpuledger.analyse.device import Device, analysed
+from gpuledger.analyse.ranges import innermost
 from gpuledger.analyse.steps import Wanted
-from gpuledger.errors import NothingRecorded
-from gpuledger.model.health import NotMeasured, Severity
+from gpuledger.model.health import Severity
 from gpuledger.model.keys import Positions, group, join
 from gpuledger.model.names import parse
-from gpuledger.model.spans import Ints, Span, Spans, clip, pairs_inside, total, union
+from gpuledger.model.spans import Ints, Span, Spans, clip, total, union
 from gpuledger.model.tables import NOT_RECORDED, Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -202,12 +199,8 @@ class RankSummary:
 
 def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
     """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names."""
-    found = activities(trace, wanted.families)
-    host = Host(trace)
-    window = default_window(host, found)
-    if isinstance(window, NotMeasured):
-        raise NothingRecorded(f"{name}: {window.reason}", hint="`gpuledger info` says what there is")
-    made = devices(trace, found, host, window, wanted)
+    made = analysed(trace, name, wanted)
+    found = made[0].found
     device = max(made, key=lambda each: each.device_floor_ns)
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
     if len(made) > 1:
@@ -307,7 +300,7 @@ def _described(
     """For each kernel the row that describes it, -1 for none; and whether that describes no other kernel too."""
     said, alone = np.full(len(start_ns), -1, np.intp), np.ones(len(start_ns), np.bool_)
     on_operator = np.flatnonzero(rows["tid"] != NOT_RECORDED)
-    operator = _innermost(rows.at(on_operator), calls)
+    operator = innermost(rows.at(on_operator), calls)
     inside = operator >= 0
     said[launched[inside]] = on_operator[operator[inside]]
     alone[launched[inside]] = np.bincount(operator[inside], minlength=1)[operator[inside]] == 1
@@ -318,17 +311,6 @@ def _described(
     return said, alone
 
 
-def _innermost(outer: Rows, calls: Rows) -> Positions:
-    """For each call the shortest of these rows that it lies in, on its thread; -1 for none."""
-    around, inner = pairs_inside(
-        outer["start_ns"], outer["end_ns"], thread(outer), calls["start_ns"], calls["end_ns"], thread(calls)
-    )
-    found = np.full(len(calls), -1, np.intp)
-    longest_first = np.argsort(-outer.duration_ns[around], kind="stable")
-    found[inner[longest_first]] = around[longest_first]
-    return found
-
-
 def _from_annotations(trace: Trace, calls: Rows, launched: Positions, kind: Ints) -> tuple[Ints, Ints, Ints]:
     """Kind, type and bytes as the annotations around the launch calls say; the kernel's own kind where they do not."""
     kind, dtype, size = kind.copy(), np.full(len(kind), NOT_RECORDED), np.full(len(kind), NOT_RECORDED)
@@ -337,13 +319,13 @@ def _from_annotations(trace: Trace, calls: Rows, launched: Positions, kind: Ints
     about = [code for code in np.unique(codes[codes >= 0]).tolist() if _ABOUT.match(trace.strings.texts[code])]
     ranges = ranges.where(np.isin(codes, about))
     naming = ranges.where(_by_code(trace, ranges.codes("name"), kind_of) != OTHER)
-    around = _innermost(naming, calls)
+    around = innermost(naming, calls)
     inside = around >= 0
     kind[launched[inside]] = _by_code(trace, naming.codes("name")[around[inside]], kind_of)
     # `c10d::` operators list first what they get, the others what they give
     gives = _by_code(trace, ranges.codes("name"), lambda name: not name.startswith("c10d")) > 0
     sized = ranges.where(gives & (_by_code(trace, ranges.codes("inputs"), _bytes_given) >= 0))
-    around = _innermost(sized, calls)
+    around = innermost(sized, calls)
     alone = np.flatnonzero(around >= 0)
     alone = alone[np.bincount(around[alone], minlength=1)[around[alone]] == 1]
     inputs = sized.codes("inputs")[around[alone]]

@@ -62,18 +62,20 @@ def findings(trace: Trace, devices: Sequence[Device]) -> tuple[Finding, ...]:
 
 
 def _ranked(found: list[tuple[Finding, int]]) -> list[Finding]:
-    """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first."""
+    """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first.
+
+    A symptom comes after the causes that explain half of it.
+    """
     found = sorted(found, key=lambda each: (-each[0].saving_ns, each[0].code))
-    symptoms = [each for each in found if each[0].code in SYMPTOMS]
-    for each in symptoms:  # after the last cause that explains half of it
-        causes = [at for at, (other, _) in enumerate(found) if other.code not in SYMPTOMS]
-        behind = [at for at in causes if 2 * found[at][0].saving_ns >= each[0].saving_ns]
-        if behind and behind[-1] > found.index(each):
-            found.insert(behind[-1], found.pop(found.index(each)))
-    for at, ((first, own), (second, more)) in enumerate(pairwise(list(found))):
+    causes = [each for each in found if each[0].code not in SYMPTOMS]
+    for at, ((first, own), (second, more)) in enumerate(pairwise(list(causes))):
         if more > own and second.saving_ns > (1 - ALIKE) * first.saving_ns and own < first.saving_ns / 2:
-            found[at], found[at + 1] = found[at + 1], found[at]
-    return [each for each, _ in found]
+            causes[at], causes[at + 1] = causes[at + 1], causes[at]
+    ranked = [each for each, _ in causes]
+    for symptom in (each for each, _ in found if each.code in SYMPTOMS):
+        at = sum(2 * each.saving_ns >= symptom.saving_ns for each in ranked)
+        ranked.insert(at, symptom)
+    return ranked
 
 
 def _gap_findings(trace: Trace, device: Device) -> list[tuple[Finding, int]]:

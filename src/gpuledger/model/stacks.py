@@ -6,6 +6,7 @@ by its position; columns called `stack` hold such positions, or -1.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,3 +31,16 @@ class Stacks:
             return []
         codes = self.frames[self.offsets[stack] : self.offsets[stack + 1]]
         return [text or "" for text in strings.decode(codes)]
+
+
+def python_frame(function: str, file: str, line: int) -> str:
+    """`function (file.py:12)`, a package's file with its path in the package; where it lies is nobody's business."""
+    path = file.replace("\\", "/")
+    standard = re.search(r"/lib/(python[\d.]+/.+)", path)
+    if "-packages/" in path:
+        path = path.rpartition("-packages/")[2]
+    elif standard:
+        path = standard[1]
+    elif path.startswith(("/", "<")):
+        path = path.rsplit("/", 1)[-1]
+    return f"{function} ({path}:{line})"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuledger.model.health import Note, NotMeasured
-from gpuledger.model.spans import Span
+from gpuledger.model.spans import Ints, Span
 from gpuledger.model.stacks import Stacks
 from gpuledger.model.strings import Strings
 from gpuledger.model.tables import Rows, Table, empty
@@ -18,6 +18,11 @@ PID_BITS = 24
 def os_pid(pid: int) -> int:
     """The operating system's number for a process of the tables."""
     return pid if pid < 0 else pid & (1 << PID_BITS) - 1
+
+
+def thread_number(pid: Ints, tid: Ints) -> Ints:
+    """One number per thread. A thread's id may be as long as a pointer, so it is added, not packed."""
+    return (pid << 32) + tid
 
 
 _NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from gpuledger.model.spans import Ints
-from gpuledger.model.stacks import Stacks
+from gpuledger.model.stacks import Stacks, python_frame
 from gpuledger.read.export import NULL, Export
 from gpuledger.read.nsys_strings import Coder, Coding
 
@@ -65,7 +64,7 @@ class StackReader:
         stacks = np.full(len(payloads), NULL, np.int64)
         for at, frames in enumerate(found):
             if frames:
-                own = [self._coder.own(_python_frame(texts.get(f, "?"), texts.get(s, "?"), n)) for f, s, n in frames]
+                own = [self._coder.own(python_frame(texts.get(f, "?"), texts.get(s, "?"), n)) for f, s, n in frames]
                 stacks[at] = self._add(np.array(own, np.int64), np.array([len(own)]))
         return stacks
 
@@ -93,17 +92,3 @@ def _frames(payload: bytes | None) -> list[tuple[int, int, int]]:
         return [(int(each["Function"]), int(each["File"]), int(each["Line"])) for each in inner["Frames"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []  # somebody else's payload, which may hold anything
-
-
-def _python_frame(function: str, file: str, line: int) -> str:
-    """`function (file.py:12)`, a package's with its path in the package; where it is installed is nobody's business."""
-    path = file.replace("\\", "/")
-    _, _, packaged = path.rpartition("-packages/")
-    standard = re.search(r"/lib/(python[\d.]+/.+)", path)
-    if "-packages/" in path:
-        shown = packaged
-    elif standard:
-        shown = standard[1]
-    else:
-        shown = path.rsplit("/", 1)[-1]
-    return f"{function} ({shown}:{line})"

@@ -20,7 +20,7 @@ from gpuledger.model.spans import depths, parents
 from gpuledger.model.stacks import Stacks
 from gpuledger.model.strings import Strings
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
-from gpuledger.model.trace import Trace
+from gpuledger.model.trace import Trace, thread_number
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.source import Source, opened, unrecognised
 from gpuledger.read.stream import GZIP, Bytes, Plain, unpacked
@@ -132,7 +132,7 @@ def _complete(table: Table, columns: Columns, devices: Devices, pid: int) -> Non
 def _nest(columns: Columns) -> None:
     """Depth and parent of each range among those of its kind on its thread."""
     parent = np.full(len(columns["start_ns"]), NOT_RECORDED, np.int64)
-    thread = (columns["pid"] << 32) + columns["tid"]
+    thread = thread_number(columns["pid"], columns["tid"])
     for kind in np.unique(columns["kind"]).tolist():
         mine = np.flatnonzero(columns["kind"] == kind)
         up = parents(columns["start_ns"][mine], columns["end_ns"][mine], thread[mine])

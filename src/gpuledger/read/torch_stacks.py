@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.stacks import Stacks
+from gpuledger.model.stacks import Stacks, python_frame
 from gpuledger.model.tables import NOT_RECORDED, Table
+from gpuledger.model.trace import thread_number
 
 MAY_BLOCK: Final = re.compile(r"Synchronize|Memcpy|Malloc|Free|HostAlloc|HostRegister|ModuleLoad|Instantiate")
 """Calls whose place in the program is worth knowing; the others are too many."""
@@ -60,8 +61,8 @@ def _innermost(
     chosen: NDArray[np.intp],
 ) -> NDArray[np.intp]:
     """The innermost Python function around each chosen call; -1 for none."""
-    owner = (ranges["pid"] << 32) + ranges["tid"]
-    caller = (calls["pid"] << 32) + calls["tid"]
+    owner = thread_number(ranges["pid"], ranges["tid"])
+    caller = thread_number(calls["pid"], calls["tid"])
     found = np.full(len(chosen), -1, np.intp)
     for thread in np.unique(caller[chosen]).tolist():
         mine = python[owner[python] == thread]
@@ -81,13 +82,6 @@ def _innermost(
 
 
 def _frame(name: str) -> str:
-    """`function (file.py:12)`, a package's file with its path in the package."""
+    """torch's `file.py(12): function` as every frame is written; a built-in function as it is."""
     match = _FUNCTION.match(name)
-    if match is None:
-        return name
-    path = match["file"].replace("\\", "/")
-    if "-packages/" in path:
-        path = path.rpartition("-packages/")[2]
-    elif path.startswith(("/", "<")):
-        path = path.rsplit("/", 1)[-1]
-    return f"{match['function']} ({path}:{match['line']})"
+    return python_frame(match["function"], match["file"], int(match["line"])) if match else name

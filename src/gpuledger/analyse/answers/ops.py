@@ -12,7 +12,8 @@ from gpuledger.analyse.calls import short_names, shortened
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.graph_names import GraphNames, graph_names
 from gpuledger.analyse.host import call_kind
-from gpuledger.analyse.ops import Ops, Paths, innermost, ops
+from gpuledger.analyse.ops import Ops, Paths, ops
+from gpuledger.analyse.ranges import innermost
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.sites import place
 from gpuledger.analyse.work_done import Inputs, Work, WorkDone, parse_inputs, work_done

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.ranges import spans_of_time, thread
+from gpuledger.analyse.ranges import innermost, spans_of_time, thread
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
-from gpuledger.model.spans import Ints, depths, pairs_inside, parents
+from gpuledger.model.spans import Ints, depths, parents
 from gpuledger.model.tables import Rows
 from gpuledger.model.trace import Trace
 
@@ -29,31 +29,20 @@ def ranges_sheets(trace: Trace, device: Device) -> list[Sheet]:
     here = found.on(device.gpu)
     length = (found.end_ns - found.start_ns)[here]
     call = device.host.launching(found)[here]
-    innermost = _innermost(ranges, device.host.calls.at(np.maximum(call, 0)))
-    innermost[call < 0] = -1
+    launcher = innermost(ranges, device.host.calls.at(np.maximum(call, 0)))
+    launcher[call < 0] = -1
     blocking = device.host.calls.at(device.host.blocking)
-    waiting = _innermost(ranges, blocking)
+    waiting = innermost(ranges, blocking)
     own_gpu, own_launch, own_wait = (np.zeros(len(ranges), np.int64) for _ in range(3))
-    np.add.at(own_gpu, innermost[innermost >= 0], length[innermost >= 0])
-    np.add.at(own_launch, innermost[innermost >= 0], 1)
+    np.add.at(own_gpu, launcher[launcher >= 0], length[launcher >= 0])
+    np.add.at(own_launch, launcher[launcher >= 0], 1)
     np.add.at(own_wait, waiting[waiting >= 0], 1)
     rows = _tree(ranges, (own_gpu, own_launch, own_wait))
-    outside = innermost < 0
+    outside = launcher < 0
     rows.append(
         ("(in no range)", None, None, int(length[outside].sum()), int(length[outside].sum()), int(outside.sum()), None)
     )
     return [Sheet(f"ranges_gpu{device.gpu}", f"Ranges, GPU {device.gpu}", _COLUMNS, tuple(rows))]
-
-
-def _innermost(ranges: Rows, calls: Rows) -> np.ndarray:
-    """For each call the shortest range that it lies in; -1 for none."""
-    outer, inner = pairs_inside(
-        ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
-    )
-    found = np.full(len(calls), -1, np.intp)
-    longest_first = np.argsort(-ranges.duration_ns[outer], kind="stable")
-    found[inner[longest_first]] = outer[longest_first]
-    return found
 
 
 def _tree(ranges: Rows, own: tuple[Ints, Ints, Ints]) -> list[tuple[Cell, ...]]:
