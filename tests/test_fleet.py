@@ -260,6 +260,7 @@ def test_without_dask_the_package_to_install_is_named(
         run.fleet([str(ranks)], Wanted(), count=2)
     assert "pip install 'gpuledger[fleet]'" in refused.value.hint
     assert printed(ranks, "--workers=0", "--format=json") == serial
+    assert printed(ranks, "--format=json") == serial
 
 
 # Which profiles

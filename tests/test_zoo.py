@@ -11,21 +11,10 @@ import sys
 
 import pytest
 
+from test_planted import EXPECTED
+
 pytest.importorskip("torch")
 
-FINDINGS = {
-    "host_read": "HOST-SYNC",
-    "numpy_between": "HOST-CODE",
-    "sleep": "HOST-OS",
-    "alloc": "HOST-ALLOC",
-    "pageable_copy": "COPY-PAGEABLE",
-    "tiny_kernels": "LAUNCH-BOUND",
-    "device_sync": "HOST-SYNC",
-    "host_function": "DEVICE-WAIT",
-    "exposed_copy": "COPY-EXPOSED",
-    "small_copies": "HOST-COPY",
-    "casts": "CAST",
-}
 KEYS = ["case", "variant", "device", "steps", "step_ms_median", "step_ms_p10", "step_ms_p90", "checked"]
 
 
@@ -35,7 +24,7 @@ def zoo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("variant", ["bad", "fixed"])
-@pytest.mark.parametrize("case", FINDINGS)
+@pytest.mark.parametrize("case", EXPECTED)
 def test_a_case_runs_and_its_numbers_are_right(case: str, variant: str) -> None:
     ran = zoo(case, "--device=cpu", "--steps=4", "--warmup=1", *(["--fixed"] if variant == "fixed" else []))
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -50,7 +39,7 @@ def test_a_case_runs_and_its_numbers_are_right(case: str, variant: str) -> None:
 def test_the_list_names_every_case_and_its_finding() -> None:
     ran = zoo("--list")
     assert ran.returncode == 0
-    assert {line.split()[0]: line.split()[1] for line in ran.stdout.splitlines()} == FINDINGS
+    assert {line.split()[0]: line.split()[1] for line in ran.stdout.splitlines()} == EXPECTED
 
 
 def test_wrong_numbers_are_caught() -> None:

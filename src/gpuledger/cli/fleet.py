@@ -16,12 +16,14 @@ from gpuledger.fleet.late import Lateness, lateness, lateness_sheet, straggler_s
 from gpuledger.fleet.profiles import described
 from gpuledger.fleet.run import Fleet
 from gpuledger.fleet.run import fleet as analysed
+from gpuledger.fleet.workers import are_possible
 from gpuledger.model.health import NotMeasured
 from gpuledger.read.export import Progress
 from gpuledger.render.fleet import Map, Merged, fleet_csv, fleet_json, fleet_markdown, fleet_text
 from gpuledger.units import count_text, time_text
 
 _BAR = 20
+_ONE_AFTER_ANOTHER = "note: read one after another; `pip install 'gpuledger[fleet]'` (Dask) reads several at once"
 
 
 @click.command()
@@ -55,17 +57,19 @@ def fleet(given: tuple[str, ...], scheduler: str | None, workers: int | None, wa
     with progress(quiet=output.quiet) as tell:
         made = analysed(given, wanted, scheduler=scheduler, count=workers, tell=_drawn(tell))
     late = lateness(made.job)
+    alone = scheduler is None and workers is None and made.profiles > 1 and not are_possible()
+    remarks = [_ONE_AFTER_ANOTHER] if alone else []
     merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
     match output.format:
         case "json":
-            output.write(fleet_json(merged))
+            output.write(fleet_json(merged), remarks)
         case "csv":
             table = None if isinstance(late, NotMeasured) else lateness_sheet(late)
-            output.write(fleet_csv(merged, table), [f"{name}: {why}" for name, why in merged.failed])
+            output.write(fleet_csv(merged, table), [*remarks, *(f"{name}: {why}" for name, why in merged.failed)])
         case "md":
-            output.write(fleet_markdown(merged))
+            output.write(fleet_markdown(merged), remarks)
         case _:
-            output.write(fleet_text(merged, output.width))
+            output.write(fleet_text(merged, output.width), remarks)
 
 
 def _drawn(tell: Progress) -> Callable[[int, int], None]:
@@ -102,7 +106,10 @@ def _headline(made: Fleet) -> str:
     job = made.job
     ranks = count_text(len(job.ranks))
     world = "" if isinstance(job.world_size, NotMeasured) else f" of {count_text(job.world_size)}"
-    parts = [described(made.profiles, len(made.failed)), f"{ranks}{world} ranks"]
+    parts = [
+        described(made.profiles, len(made.failed)),
+        f"{ranks}{world} rank{'s' if world or len(job.ranks) != 1 else ''}",
+    ]
     parts += sorted({rank.gpu_name for rank in job.ranks if rank.gpu_name})[:3]
     slowest = slowest_step_ns(job)
     if not isinstance(slowest, NotMeasured):

@@ -64,7 +64,7 @@ def fleet(
 ) -> Fleet:
     """Analyse the profiles that `given` names: on the cluster at `scheduler`, else with `count` local workers.
 
-    Without `count`, as many as this machine has cores and memory for; 0: in this process, without Dask.
+    Without `count`, as many as this machine has cores and memory for; 0, or without Dask: in this process.
     """
     tell(0, 0)
     profiles, broken = job_profiles(given, limits)
@@ -90,7 +90,8 @@ def done_by(
     total = len(profiles)
     if scheduler is None and count is None:
         # one worker would do no more than this process can, and has to be started first
-        count = workers.worker_count(total, max(map(memory_bytes, profiles))) if total > 1 else 0
+        several = total > 1 and workers.are_possible()
+        count = workers.worker_count(total, max(map(memory_bytes, profiles))) if several else 0
         count = 0 if count == 1 else count
     if scheduler is None and not count:
         return [_told(task, profile, at, total, tell) for at, profile in enumerate(profiles)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import logging
 import signal
 import tempfile
@@ -43,6 +44,14 @@ _CONFIG: Final = {
     # Dask's default has malloc give memory back at once, which makes reading up to ten times slower
     "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
 }
+
+
+def are_possible() -> bool:
+    """Whether Dask is installed."""
+    try:
+        return importlib.util.find_spec("distributed") is not None
+    except ValueError:  # a module without a description, as a test puts in its place
+        return False
 
 
 def worker_count(profiles: int, largest_bytes: int) -> int:

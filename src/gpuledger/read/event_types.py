@@ -118,6 +118,10 @@ class _Timed(_Struct, tag_field="cat"):
     dur: Raw = Raw()
 
 
+LEFT_ALONE: Final = frozenset(("ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "async_gpu", "gpu_user_annotation"))
+"""Arrows between events, as correlation says the same; and annotations seen on the GPU, which launches give better."""
+
+
 def _kind(category: str, args: type[_Struct] | None = None, *, timed: bool = True) -> type[msgspec.Struct]:
     """The type of the events of one category, with no more than is read of them."""
     fields: list[Any] = [] if args is None else [("args", args, msgspec.field(default_factory=args))]
@@ -137,11 +141,9 @@ _KINDS: Final = {
     _kind("cuda_sync", SyncArgs): "cuda_sync",
     _kind("cpu_instant_event", MemoryArgs): "cpu_instant_event",
     _kind("user_annotation", OpArgs): "user_annotation",
-    _kind("gpu_user_annotation", timed=False): "gpu_user_annotation",
     _kind("python_function"): "python_function",
     _kind("overhead"): "overhead",
-    _kind("ac2g", timed=False): "ac2g",
-    _kind("fwdbwd", timed=False): "fwdbwd",
+    **{_kind(category, timed=False): category for category in sorted(LEFT_ALONE)},
 }
 """The types of the usual categories. A piece that holds any other is decoded as `Event`s: slower, and as right."""
 

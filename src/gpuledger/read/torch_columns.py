@@ -65,7 +65,8 @@ class Shaper:
     def has_named_threads(self) -> bool:
         return bool(self._threads)
 
-    def kernels(self, events: list[Any], args: list[Any], _: str) -> Columns:
+    def kernels(self, events: list[Any], _: str) -> Columns:
+        args = [event.args for event in events]
         return self._where(args) | {
             "name": self._text([event.name for event in events]),
             "grid": _triples([each.grid for each in args]),
@@ -76,7 +77,8 @@ class Shaper:
             "graph_node": _ints([each.graph_node for each in args]),
         }
 
-    def copies(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+    def copies(self, events: list[Any], kind: str) -> Columns:
+        args = [event.args for event in events]
         names = [event.name for event in events]
         parts = {name: _copy_kind(name, kind) for name in set(names)}
         return self._where(args) | {
@@ -86,17 +88,18 @@ class Shaper:
             "bytes": self._numbers([each.bytes for each in args]),
         }
 
-    def calls(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+    def calls(self, events: list[Any], kind: str) -> Columns:
+        args = [event.args for event in events]
         return self._thread(events) | {
             "correlation": _ints([each.correlation for each in args]),
             "name": self._text([event.name for event in events]),
             "layer": np.full(len(events), self.codes[kind]),
         }
 
-    def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+    def ranges(self, events: list[Any], kind: str) -> Columns:
         own = {"name": self._text([event.name for event in events]), "kind": np.full(len(events), self.codes[kind])}
         if kind in ("op", "push_pop") and self._with_inputs:
-            own["inputs"] = self._inputs(args)
+            own["inputs"] = self._inputs([event.args for event in events])
         return self._thread(events) | own
 
     def _inputs(self, args: list[Any]) -> Ints:
@@ -106,10 +109,12 @@ class Shaper:
         known = self._known_inputs
         return np.array([known[shape + b"\n" + kind] for shape, kind in zip(dims, types, strict=True)], np.int64)
 
-    def syncs(self, events: list[Any], args: list[Any], _: str) -> Columns:
+    def syncs(self, events: list[Any], _: str) -> Columns:
+        args = [event.args for event in events]
         return self._where(args) | {"kind": self._text([each.sync_kind for each in args])}
 
-    def allocs(self, events: list[Any], args: list[Any], _: str) -> Columns:
+    def allocs(self, events: list[Any], _: str) -> Columns:
+        args = [event.args for event in events]
         given = _ints([each.memory_bytes for each in args])
         on_gpu = np.isin(_ints([each.memory_device_type for each in args]), _GPU_TYPES)
         operation = np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"])
@@ -122,10 +127,11 @@ class Shaper:
             "memory_kind": np.where(on_gpu, self.codes["Device"], self.codes["Pageable"]),
         }
 
-    def overheads(self, events: list[Any], _: list[Any], __: str) -> Columns:
+    def overheads(self, events: list[Any], _: str) -> Columns:
         return self._thread(events) | {"name": self._text([event.name for event in events])}
 
-    def collectives(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+    def collectives(self, events: list[Any], kind: str) -> Columns:
+        args = [event.args for event in events]
         of_kernel = kind == "kernel"
         nowhere = np.full(len(events), NOT_RECORDED)  # a kernel's process is filled in later
         thread = {"pid": nowhere, "tid": nowhere} if of_kernel else self._thread(events)

@@ -12,7 +12,7 @@ from gpuledger.limits import Limits
 from gpuledger.model.health import Note
 from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import NOT_RECORDED, Kind, Table
-from gpuledger.read.event_types import by_category
+from gpuledger.read.event_types import LEFT_ALONE, by_category
 from gpuledger.read.events import EventStream
 from gpuledger.read.exact import nanoseconds
 from gpuledger.read.export import Progress, Wanted
@@ -102,7 +102,8 @@ class _Gathering:
         for category, events in by_category(batch).items():
             self._seen[category] = self._seen.get(category, 0) + len(events)
             if category not in CATEGORIES:
-                self._take_others(events)
+                if category not in LEFT_ALONE:
+                    self._take_others(events)
                 continue
             if [event.ph for event in events].count("X") < len(events):
                 self._begin_end += sum(event.ph in ("B", "E") for event in events)
@@ -112,9 +113,7 @@ class _Gathering:
                     self._add(table, kind, shape, events)
 
     def _take_others(self, events: list[Any]) -> None:
-        """Names of processes, memory events; arrows between events are left alone, as correlation says the same."""
-        if not hasattr(events[0], "ph") or events[0].ph in ("s", "f", "t"):
-            return
+        """Names of processes, and memory events."""
         memory = []
         for event in events:
             if event.ph == "M" and event.name == "process_name" and isinstance(event.pid, int):
@@ -138,8 +137,7 @@ class _Gathering:
                 return
         length, has_length = nanoseconds([event.dur for event in events])
         self._untimed += 0 if kind == "memory" else int((~has_length).sum())
-        args = [event.args for event in events] if hasattr(events[0], "args") else []
-        columns = shape(self._shaper, events, args, kind) | {"start_ns": start, "end_ns": start + length}
+        columns = shape(self._shaper, events, kind) | {"start_ns": start, "end_ns": start + length}
         self._parts.setdefault(table, []).append(columns)
 
     def finish(self, events: EventStream) -> Gathered:
