@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "findings": {"units", "model", "analyse"},
     "report": {"errors", "model", "analyse", "findings"},
     "render": {"units", "model", "analyse", "findings", "report"},
-    "fleet": {"errors", "limits", "units", "model", "read", "analyse", "findings"},
+    "fleet": {"errors", "limits", "units", "model", "read", "analyse"},
     "workloads": {"capture"},
     "cli": {
         "config",

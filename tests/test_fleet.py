@@ -24,6 +24,7 @@ from click.testing import CliRunner
 from conftest import ROOT, gpuledger
 from gpuledger import GpuledgerError, MissingPackage, open_trace
 from gpuledger.analyse.answers.job import job_sheets
+from gpuledger.analyse.answers.lateness import Lateness, lateness, straggler_sheet
 from gpuledger.analyse.job import job as put_together
 from gpuledger.analyse.rank import rank_summary
 from gpuledger.analyse.steps import Wanted
@@ -31,7 +32,6 @@ from gpuledger.cli.fleet import _drawn
 from gpuledger.cli.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.fleet import run, workers
-from gpuledger.fleet.late import Lateness, lateness, straggler_sheet
 from gpuledger.fleet.profiles import Failed, Profile, described, failure, job_profiles
 from gpuledger.render.fleet import Map, map_lines
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.answers.job import job_sheets, slowest_step_ns
+from gpuledger.analyse.answers.lateness import Lateness, lateness, lateness_sheet, straggler_sheet
 from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.output import Output, output_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.findings.job import job_findings
-from gpuledger.fleet.late import Lateness, lateness, lateness_sheet, straggler_sheet
 from gpuledger.fleet.profiles import described
 from gpuledger.fleet.run import Fleet
 from gpuledger.fleet.run import fleet as analysed
