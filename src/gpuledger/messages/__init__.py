@@ -1,0 +1,56 @@
+"""Sentences that can be said in several languages.
+
+`say` takes an English template and what goes into it, and gives back text: English, as any `str`. It also remembers
+its template, so that `translated` can say the same in another language. The catalogue of a language maps English
+templates to its own; a test fails where one is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+LANGUAGES: Final = ("en", "zh")
+
+
+class Message(str):
+    """An English sentence that knows how it was made."""
+
+    __slots__ = ("parts", "template")
+
+    template: str
+    parts: Mapping[str, Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self.template, dict(self.parts))
+
+
+def say(template: str, /, **parts: object) -> Message:
+    """The template with its parts filled in. Parts that are messages are translated with it."""
+    return _made(template, parts)
+
+
+def _made(template: str, parts: Mapping[str, object]) -> Message:
+    message = Message(template.format(**parts) if parts else template)
+    message.template, message.parts = template, parts
+    return message
+
+
+def translated(text: str, language: str) -> str:
+    """The same sentence in another language; text that no `say` made (a name, a number) stays as it is."""
+    if language == "en" or not isinstance(text, Message):
+        return text
+    template = catalogue(language).get(text.template, text.template)
+    parts = {
+        name: translated(part, language) if isinstance(part, str) else part for name, part in text.parts.items()
+    }
+    return template.format(**parts) if parts else template
+
+
+@cache
+def catalogue(language: str) -> Mapping[str, str]:
+    """English templates to those of a language."""
+    found: Mapping[str, str] = importlib.import_module(f"gpuledger.messages.{language}").TEMPLATES
+    return found

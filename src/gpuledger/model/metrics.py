@@ -1,0 +1,153 @@
+"""The metrics of Nsight Compute that we use, by what they mean, and how `--page details` labels them.
+
+Names vary between releases and GPUs: each quantity lists its names, the best first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+DURATION: Final = ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_active.sum")
+
+DRAM_RATE: Final = ("dram__bytes.sum.per_second",)
+DRAM_READ_RATE: Final = ("dram__bytes_read.sum.per_second",)
+DRAM_WRITE_RATE: Final = ("dram__bytes_write.sum.per_second",)
+DRAM_BYTES: Final = ("dram__bytes.sum",)
+DRAM_READ_BYTES: Final = ("dram__bytes_read.sum",)
+DRAM_WRITE_BYTES: Final = ("dram__bytes_write.sum",)
+DRAM_SHARE: Final = (
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__bytes.sum.pct_of_peak_sustained_elapsed",
+    "dram__cycles_active.avg.pct_of_peak_sustained_elapsed",
+)
+DRAM_PEAK_PER_CYCLE: Final = ("dram__bytes.sum.peak_sustained",)
+DRAM_CLOCK: Final = ("dram__cycles_elapsed.avg.per_second",)
+
+L2_SHARE: Final = ("lts__throughput.avg.pct_of_peak_sustained_elapsed",)
+L2_SECTORS: Final = ("lts__t_sectors.sum",)
+L2_BYTES: Final = ("lts__t_bytes.sum",)
+L2_RATE: Final = ("lts__t_bytes.sum.per_second",)
+L2_SECTOR_RATE: Final = ("lts__t_sectors.sum.per_second",)
+L2_PEAK_PER_CYCLE: Final = ("lts__t_sectors.sum.peak_sustained",)
+L2_CLOCK: Final = ("lts__cycles_elapsed.avg.per_second",)
+L2_HIT: Final = ("lts__t_sector_hit_rate.pct", "lts__average_t_sector_hit_rate.pct")
+
+L1_SHARE: Final = (
+    "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active",
+)
+L1_SECTORS: Final = ("l1tex__t_sectors.sum",)
+L1_BYTES: Final = ("l1tex__t_bytes.sum",)
+L1_RATE: Final = ("l1tex__t_bytes.sum.per_second",)
+L1_HIT: Final = ("l1tex__t_sector_hit_rate.pct",)
+
+MEMORY_SHARE: Final = (
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "breakdown:gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+)
+SM_SHARE: Final = ("sm__throughput.avg.pct_of_peak_sustained_elapsed",)
+SM_BUSY: Final = (
+    "sm__instruction_throughput.avg.pct_of_peak_sustained_active",
+    "sm__instruction_throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+)
+"""Seed of the report's "SM efficiency": instructions where they were counted, else the SM's busiest unit."""
+
+OCCUPANCY: Final = ("sm__warps_active.avg.pct_of_peak_sustained_active",)
+OCCUPANCY_LIMIT: Final = ("sm__maximum_warps_per_active_cycle_pct",)
+WAVES: Final = ("launch__waves_per_multiprocessor",)
+SM_COUNT: Final = ("launch__sm_count", "device__attribute_multiprocessor_count")
+REGISTERS: Final = ("launch__registers_per_thread",)
+SHARED_BYTES: Final = ("launch__shared_mem_per_block",)
+BLOCK_LIMITS: Final = {
+    "registers": "launch__occupancy_limit_registers",
+    "shared memory": "launch__occupancy_limit_shared_mem",
+    "warps": "launch__occupancy_limit_warps",
+    "blocks": "launch__occupancy_limit_blocks",
+    "barriers": "launch__occupancy_limit_barriers",
+}
+"""Blocks that fit on a multiprocessor as far as each resource goes; the smallest is the limit."""
+
+SM_ACTIVE: Final = ("sm__cycles_active.avg",)
+SM_ACTIVE_MOST: Final = ("sm__cycles_active.max",)
+SM_ELAPSED: Final = ("sm__cycles_elapsed.avg", "sm__cycles_elapsed.max", "gpc__cycles_elapsed.max")
+SM_CLOCK: Final = (
+    "sm__cycles_elapsed.avg.per_second",
+    "smsp__cycles_elapsed.avg.per_second",
+    "gpc__cycles_elapsed.avg.per_second",
+)
+ISSUE_ACTIVE: Final = ("smsp__issue_active.avg.pct_of_peak_sustained_active",)
+ELIGIBLE: Final = ("smsp__warps_eligible.avg.per_cycle_active",)
+
+PIPES: Final = {
+    "tensor": ("sm__pipe_tensor_cycles_active", "sm__inst_executed_pipe_tensor"),
+    "fp64": ("sm__pipe_fp64_cycles_active", "sm__inst_executed_pipe_fp64"),
+    "fma": ("sm__pipe_fma_cycles_active", "sm__inst_executed_pipe_fma"),
+    "alu": ("sm__pipe_alu_cycles_active", "sm__inst_executed_pipe_alu"),
+    "fp16": ("sm__inst_executed_pipe_fp16",),
+    "special functions": ("sm__inst_executed_pipe_xu",),
+    "load/store": ("sm__inst_executed_pipe_lsu",),
+    "uniform": ("sm__inst_executed_pipe_uniform",),
+    "texture": ("sm__inst_executed_pipe_tex",),
+}
+"""Pipelines of a multiprocessor, by the counters that tell how busy each is."""
+
+PIPE_SUFFIXES: Final = (".avg.pct_of_peak_sustained_elapsed", ".avg.pct_of_peak_sustained_active")
+
+THREAD_OPS: Final = {
+    "fp32": {"fadd": 1, "fmul": 1, "ffma": 2},
+    "fp64": {"dadd": 1, "dmul": 1, "dfma": 2},
+    "fp16": {"hadd": 1, "hmul": 1, "hfma": 2},
+}
+"""Floating-point operations per thread instruction, outside tensor cores. Half instructions are counted per element
+where NVIDIA's `derived__..._x2` metrics exist (two per register), else once."""
+
+THREAD_OP_COUNTERS: Final = (
+    "smsp__sass_thread_inst_executed_op_{op}_pred_on.sum",
+    "sm__sass_thread_inst_executed_op_{op}_pred_on.sum",
+    "smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed",
+)
+
+TENSOR_OPS: Final = re.compile(r"sm__ops_path_tensor_op_\w+?_src_(?P<type>\w+?)(?:_dst_\w+?)?(?:_sparsity_(?P<sparse>on|off))?\.sum")
+"""Operations that tensor cores did, by type of their input. Peak: the same with `.peak_sustained` after it."""
+
+STALLS: Final = re.compile(r"smsp__average_warps_issue_stalled_(?P<why>\w+?)_per_issue_active\.ratio")
+
+DEVICE_NAME: Final = "device__attribute_display_name"
+DEVICE_CLOCK_KHZ: Final = "device__attribute_max_gpu_frequency_khz"
+DEVICE_MEMORY_CLOCK_KHZ: Final = "device__attribute_max_mem_frequency_khz"
+
+_NAMES: Final = frozenset(
+    name
+    for names in (
+        *(DURATION, DRAM_RATE, DRAM_READ_RATE, DRAM_WRITE_RATE, DRAM_BYTES, DRAM_READ_BYTES, DRAM_WRITE_BYTES),
+        *(DRAM_SHARE, DRAM_PEAK_PER_CYCLE, DRAM_CLOCK, L2_SHARE, L2_SECTORS, L2_BYTES, L2_RATE, L2_SECTOR_RATE),
+        *(L2_PEAK_PER_CYCLE, L2_CLOCK, L2_HIT, L1_SHARE, L1_SECTORS, L1_BYTES, L1_RATE, L1_HIT, MEMORY_SHARE),
+        *(SM_SHARE, SM_BUSY, OCCUPANCY, OCCUPANCY_LIMIT, WAVES, SM_COUNT, REGISTERS, SHARED_BYTES, SM_ACTIVE),
+        *(SM_ACTIVE_MOST, SM_ELAPSED, SM_CLOCK, ISSUE_ACTIVE, ELIGIBLE, tuple(BLOCK_LIMITS.values())),
+    )
+    for name in names
+)
+_PREFIXES: Final = (
+    "device__attribute_",
+    "launch__",
+    "sm__ops_path_tensor_",
+    "sm__pipe_",
+    "sm__inst_executed_pipe_",
+    "smsp__sass_thread_inst_executed_op_",
+    "sm__sass_thread_inst_executed_op_",
+    "derived__smsp__sass_thread_inst_executed_op_",
+    "derived__sm__sass_thread_inst_executed_op_",
+    "smsp__average_warps_issue_stalled_",
+    "dram__",
+    "lts__t_",
+    "l1tex__t_sectors",
+    "l1tex__t_bytes",
+)
+
+
+def is_used(name: str) -> bool:
+    """Whether an analysis may look at this metric, so that its unit must be understood."""
+    return name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith((".max", ".min")))
