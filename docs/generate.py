@@ -5,14 +5,13 @@ A test fails when a page is not what this would write.
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import click
 
 from gpuledger.analyse.sheet import Digits
 from gpuledger.analyse.stats import REPORTS
-from gpuledger.cli.main import VERBS, cli
+from gpuledger.cli.main import VERBS, cli, verb_named
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.strings import Strings
 from gpuledger.model.tables import Table
@@ -50,7 +49,7 @@ def commands_page() -> str:
 
 def verb_page(verb: str) -> str:
     """One verb."""
-    command = getattr(importlib.import_module(f"gpuledger.cli.{verb}"), verb)
+    command = verb_named(verb)
     own = (Path(__file__).parent / "schemas" / f"gpuledger.{verb}-1.json").exists()
     file = f"gpuledger.{verb}-1.json" if own else "gpuledger.tables-1.json"
     schema = f"JSON output is the document [gpuledger.{verb}/1](../schemas/{file}).\n"

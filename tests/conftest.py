@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from gpuledger.model.profiled import KernelReport
+from gpuledger.read.ncu import open_kernels
+
 settings.register_profile("no deadline", deadline=None)  # how long an example takes says more about the machine
 settings.load_profile("no deadline")
 
@@ -54,6 +57,20 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.fixture
 def decode(unpacked: Callable[[str], Path]) -> Path:
     return unpacked("decode.sqlite")
+
+
+@pytest.fixture(scope="session")
+def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nsight Compute's report of one decoder layer, 13 launches."""
+    path = tmp_path_factory.mktemp("ncu") / "layer.ncu-rep"
+    path.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "layer.ncu-rep.xz").read_bytes()))
+    return path
+
+
+@pytest.fixture(scope="session")
+def layer(layer_report: Path) -> KernelReport:
+    """The same, read."""
+    return open_kernels([layer_report])
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def test_every_question_names_a_command_that_exists() -> None:
     from gpuledger.cli.main import VERBS
 
     table = (ROOT / "docs" / "README.md").read_text()
-    assert set(re.findall(r"`gpuledger (\w+)", table)) == set(VERBS)
+    assert set(re.findall(r"`gpuledger ([\w-]+)", table)) == set(VERBS)
     named = {name for group in re.findall(r"--report=([\w,]+)", table) for name in group.split(",")}
     assert named == {report.name for report in REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
 

@@ -10,6 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from conftest import NAMES, gpuledger
+from gpuledger.render.plain import columns
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -22,6 +23,23 @@ def test_the_report_reads_as_it_did(name: str, unpacked: Callable[[str], Path]) 
         expected.write_text(shown)
     assert shown == expected.read_text()
     assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("style", ["txt", "md"])
+@pytest.mark.parametrize("name", ["decode", "two_gloo", "zoo_graph"])
+def test_the_chinese_report_reads_as_it_did(name: str, style: str, unpacked: Callable[[str], Path]) -> None:
+    formatted = "--format=text" if style == "txt" else "--format=md"
+    shown = gpuledger("report", unpacked(f"{name}.sqlite"), "--lang=zh", formatted, COLUMNS="80").stdout
+    expected = GOLDEN / f"{name}.zh.{style}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        expected.write_text(shown)
+    assert shown == expected.read_text()
+    if style == "txt":
+        assert max(map(columns, shown.splitlines())) <= 80
+    else:
+        html = MarkdownIt("commonmark").enable("table").render(shown)
+        assert html.count("<strong>") == 1 + html.count("<li><strong>") + html.count("<li>\n<p><strong>") > 1
+        assert "**" not in html
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,5 +27,11 @@ class Limits:
     export_seconds: float = 3600.0
     """Longest time that `nsys export` may take on a report."""
 
+    ncu_seconds: float = 3600.0
+    """Longest time that NVIDIA's library may take to read a report of Nsight Compute."""
+
+    ncu_memory_bytes: int = 64 << 30
+    """Most memory that NVIDIA's library may ask for to read a report of Nsight Compute."""
+
 
 DEFAULT_LIMITS = Limits()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuledger.analyse.device import Device, analysed
+from gpuledger.analyse.join import LEVELS, Joined, Match, joined
+from gpuledger.analyse.judged import judged
+from gpuledger.analyse.overview import overview
 from gpuledger.analyse.phases import PHASES
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.variation import variation
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
+from gpuledger.model.health import Note, NotMeasured
+from gpuledger.model.profiled import KernelReport
 from gpuledger.model.spans import Span
 from gpuledger.model.trace import Trace
 
@@ -24,6 +30,10 @@ class Report:
     window: Span
     devices: tuple[Device, ...]
     findings: tuple[Finding, ...]
+    kernels: Mapping[int, Joined] = field(default_factory=dict)
+    """What Nsight Compute says of the kernels of each GPU, where reports of it were given."""
+    kernel_health: tuple[Note, ...] = ()
+    """What was lost on reading those reports."""
 
     @property
     def main_device(self) -> Device:
@@ -47,19 +57,31 @@ class Report:
             },
             "health": [
                 {"severity": n.severity.value, "code": n.code, "count": n.count, "sentence": n.sentence}
-                for n in self.trace.health
+                for n in (*self.trace.health, *self.kernel_health)
             ],
             "window_ns": self.window.end_ns - self.window.start_ns,
             "devices": [_device(device) for device in self.devices],
             "steps": _steps(self.main_device),
             "findings": [finding_dict(found) for found in self.findings],
+            **self._kernels(),
         }
 
+    def _kernels(self) -> dict[str, Any]:
+        if not self.kernels:
+            return {}
+        by_gpu = {device.gpu: device for device in self.devices}
+        return {"kernels": [_joined(found, by_gpu[gpu]) for gpu, found in self.kernels.items()]}
 
-def build_report(trace: Trace, name: str, wanted: Wanted) -> Report:
-    """Analyse a trace that was read whole."""
+
+def build_report(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | None = None) -> Report:
+    """Analyse a trace that was read whole, together with what Nsight Compute measured of its kernels."""
     made = analysed(trace, name, wanted)
-    return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
+    if profiled is None:
+        return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
+    launches = [judged(each) for each in profiled.launches]
+    kernels = {device.gpu: joined(overview(trace, device), launches) for device in made}
+    found = findings(trace, made, kernels)
+    return Report(name, trace, made[0].ledger.window, made, found, kernels, profiled.health)
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -116,4 +138,40 @@ def finding_dict(found: Finding) -> dict[str, Any]:
         "device": None if found.gpu < 0 else found.gpu,
         "evidence": list(found.evidence),
         "next": found.next,
+    }
+
+
+def _joined(found: Joined, device: Device) -> dict[str, Any]:
+    """Every kernel of the step with its match, in the order of execution."""
+    return {
+        "device": device.gpu,
+        "coverage_share": found.coverage,
+        "levels": {level: found.share_at(level) for level in LEVELS},
+        "unused_launches": len(found.unused),
+        "layers": found.overview.layers,
+        "kernels": [_match(each, device) for each in found.matches],
+    }
+
+
+def _match(each: Match, device: Device) -> dict[str, Any]:
+    entry, launch = each.entry, each.launch
+    verdict = launch.verdict if launch is not None and each.covered else None
+    roof = None if verdict is None else verdict.roof_share
+    return {
+        "name": entry.name,
+        "grid": list(entry.grid),
+        "block": list(entry.block),
+        "place": list(entry.place),
+        "in_layer": entry.in_layer,
+        "calls": entry.calls,
+        "time_ns": entry.time_ns,
+        "time_ns_per_step": entry.time_ns // device.step_count,
+        "share": each.share,
+        "match": each.level,
+        "launch": None if launch is None else {"file": launch.launch.file, "order": launch.launch.order},
+        "bound": None if verdict is None else verdict.bound,
+        "limiter": None if verdict is None else verdict.limiter,
+        "roof_share": None if roof is None or isinstance(roof, NotMeasured) else roof,
+        "saving_ns": each.saving_ns,
+        "severity": each.severity,
     }

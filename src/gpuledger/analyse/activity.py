@@ -48,6 +48,8 @@ class Activities:
     name: Ints
     """Code of the kernel's name or the copy's kind; NO_TEXT for graphs."""
     families: tuple[str, ...]
+    row: Ints
+    """Position in the table that it came from."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -94,6 +96,7 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
         node[order],
         name[order],
         families,
+        np.concatenate([np.arange(len(rows)) for rows in tables])[order],
     )
 
 

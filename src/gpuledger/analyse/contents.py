@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuledger.analyse.calls import cuda_calls
 from gpuledger.analyse.launches import launches
+from gpuledger.messages import say
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.spans import Span
 from gpuledger.model.tables import Table
@@ -26,7 +27,7 @@ MEANING = {
 }
 """What it means for later questions when a profile lacks a table; the others leave no question open."""
 
-OS_CALLS_MISSING = "host time blocked in the operating system cannot be told from host code"
+OS_CALLS_MISSING = say("host time blocked in the operating system cannot be told from host code")
 
 
 @dataclass(frozen=True, slots=True)

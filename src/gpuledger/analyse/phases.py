@@ -16,12 +16,13 @@ import numpy as np
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ranges import spans_of_time
+from gpuledger.messages import say
 from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints, pairs_inside
 from gpuledger.model.strings import Codes
 from gpuledger.model.trace import Trace
 
-PHASES: Final = ("", "prefill", "decode", "mixed")
+PHASES: Final = ("", "prefill", "decode", say("mixed"))
 """Positions in it are phases; the first is: cannot be told."""
 
 _PREFILL, _DECODE, _MIXED = 1, 2, 3

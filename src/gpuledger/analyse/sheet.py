@@ -14,6 +14,7 @@ class Digits(Enum):
     """How many digits a number is printed with."""
 
     TEXT = "text"
+    FIGURE = "a number with its unit, as text"
     WHOLE = "whole number"
     TENTH = "one decimal, ties away from zero"
     HUNDREDTH = "two decimals"

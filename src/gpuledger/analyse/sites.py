@@ -16,6 +16,7 @@ import numpy as np
 from gpuledger.analyse.calls import of_layers, shortened
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import thread
+from gpuledger.messages import say
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import Spans, covered
 from gpuledger.model.tables import Rows, Table
@@ -78,7 +79,7 @@ def place(frames: list[str]) -> str | None:
     users = [frame for frame, file in python if "/" not in file and not file.startswith("<")]
     own = users[0] if users else python[0][0] if python else None
     if operators and own:
-        return f"aten::{operators[-1]} from {own}"
+        return say("{operator} from {function}", operator=f"aten::{operators[-1]}", function=own)
     if operators:
         return f"aten::{operators[-1]}"
     return own or next((_bare(frame) for frame in frames if not _NO_PLACE.search(frame)), None)

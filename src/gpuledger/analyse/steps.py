@@ -22,6 +22,7 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.errors import NothingRecorded
+from gpuledger.messages import Message, say
 from gpuledger.model.keys import group
 from gpuledger.model.spans import Ints, Span, furthest, pairs_inside
 from gpuledger.model.tables import Rows, Table
@@ -29,6 +30,8 @@ from gpuledger.model.trace import Trace
 
 PROFILER_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
 """What torch.profiler calls the steps of its schedule."""
+
+_PROFILER: Final = say("torch's ProfilerStep")
 
 FEWEST: Final = 3
 """Fewer repetitions than this are no steps."""
@@ -91,22 +94,24 @@ def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted)
         member = _by_range(trace, found, host, here, re.compile(wanted.range_pattern))
         if member is None:
             raise _nothing_matches(wanted.range_pattern, "range", _range_names(trace))
-        return _tiled(found, host, here, gpu, f"ranges matching '{wanted.range_pattern}'", member)
+        source = say("ranges matching '{pattern}'", pattern=wanted.range_pattern)
+        return _tiled(found, host, here, gpu, source, member)
     if wanted.kernel_pattern is not None:
         member = _by_kernel(trace, found, here, re.compile(wanted.kernel_pattern))
         if member is None:
             names = {trace.strings.text(code) or "" for code in np.unique(found.name[here]).tolist()}
             raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
-        return _tiled(found, host, here, gpu, f"kernels matching '{wanted.kernel_pattern}'", member)
-    sources: tuple[tuple[str, Callable[[], NDArray[np.intp] | None]], ...] = (
-        ("torch's ProfilerStep", lambda: _by_range(trace, found, host, here, PROFILER_STEP)),
-        ("a repeated range", lambda: _by_repeated_range(trace, found, host, here)),
-        ("graph launches", lambda: _by_graph(found, here)),
-        ("the period of the kernel sequence", lambda: _by_period(found, here)),
+        source = say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
+        return _tiled(found, host, here, gpu, source, member)
+    sources: tuple[tuple[Message, Callable[[], NDArray[np.intp] | None]], ...] = (
+        (_PROFILER, lambda: _by_range(trace, found, host, here, PROFILER_STEP)),
+        (say("a repeated range"), lambda: _by_repeated_range(trace, found, host, here)),
+        (say("graph launches"), lambda: _by_graph(found, here)),
+        (say("the period of the kernel sequence"), lambda: _by_period(found, here)),
     )
     for source, find in sources:
         member = find()
-        fewest = 1 if source == "torch's ProfilerStep" else FEWEST  # one is enough where it is called a step
+        fewest = 1 if source is _PROFILER else FEWEST  # one is enough where it is called a step
         if member is not None and _covers(found, here, member) and member.max() + 1 >= fewest:
             return _tiled(found, host, here, gpu, source, member)
     return None

@@ -15,6 +15,7 @@ from gpuledger.analyse.device import Device
 from gpuledger.analyse.gaps import TRIGGERS
 from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.errors import NothingRecorded
+from gpuledger.messages import say
 from gpuledger.model.spans import pairs_inside
 from gpuledger.model.trace import Trace
 
@@ -74,22 +75,21 @@ def speed_up(device: Device, wanted: str, factor: float) -> WhatIf:
     """A line made `factor` times as fast."""
     time = _matching(device, wanted)
     saving = round(time - time / factor)
-    said = "nothing else changes, and nothing waits for what did not become faster"
+    said = say("nothing else changes, and nothing waits for what did not become faster")
     return _what_if(device, f"{wanted} {factor:g} x as fast", time, saving, said)
 
 
 def remove(device: Device, cause: str) -> WhatIf:
     """Idle time of one cause gone."""
     time = _matching(device, cause)
-    return _what_if(
-        device, f"no {cause}", time, time, "the gaps close by that much; the host does not become the limit"
-    )
+    said = say("the gaps close by that much; the host does not become the limit")
+    return _what_if(device, f"no {cause}", time, time, said)
 
 
 def hide(device: Device, kind: str, *, but_ns: int = 0) -> WhatIf:
     """Exposed communication or copies run under compute, all but `but_ns` of them."""
     time = _matching(device, kind)
-    said = "compute of the same step covers it, without slowing down"
+    said = say("compute of the same step covers it, without slowing down")
     return _what_if(device, f"{kind} hidden", time, min(time - but_ns, device.compute_ns), said)
 
 
@@ -109,7 +109,7 @@ def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
     launched = mine[np.unique(inner)]
     closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(each) for each in ("behind", "drained")])
     time = int(gaps.length_ns[launched][closes].sum())
-    said = "shapes are static and nothing in the range needs the host; one launch for the graph is not counted"
+    said = say("shapes are static and nothing in the range needs the host; one launch for the graph is not counted")
     return _what_if(device, f"range '{pattern}' in a graph", time, time, said)
 
 

@@ -23,23 +23,29 @@ VERBS = {
     "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
     "ops": "Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
     "whatif": "Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.",
+    "kernels": "Say what limits each kernel in NCU: memory, compute or latency, and what to try.",
+    "ncu-plan": "Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.",
     "fleet": "Analyse all profiles of a job in parallel, and print one report: who waits for whom.",
     "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""
 
 
+def verb_named(name: str) -> click.Command:
+    """A verb, loaded from `gpuledger.cli.VERB`; a dash in its name is an underscore there."""
+    name = name.replace("-", "_")
+    command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.{name}"), name)
+    return command
+
+
 class Verbs(click.Group):
-    """A group that knows its verbs by name and loads each from `gpuledger.cli.VERB`."""
+    """A group that knows its verbs by name and loads each when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.{cmd_name}"), cmd_name)
-        return command
+        return verb_named(cmd_name) if cmd_name in VERBS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):

@@ -81,6 +81,14 @@ def output_options(verb: Callable[..., None]) -> Callable[..., None]:
     return with_output
 
 
+def language_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """--lang, handed to the verb as `language`."""
+    from gpuledger.messages import LANGUAGES
+
+    said = "The language of text and Markdown: English or Chinese. JSON and CSV are the same in both."
+    return click.option("--lang", "language", type=click.Choice(LANGUAGES), default="en", help=said)(verb)
+
+
 def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
     """PROFILE: whatever `open_trace` takes."""
     return click.argument("profile", type=click.Path(path_type=Path))(verb)

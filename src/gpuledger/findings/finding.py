@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.analyse.device import Device
+from gpuledger.messages import say
 from gpuledger.units import count_text, time_text
 
 WORTH_TELLING: Final = 0.005
@@ -71,7 +72,7 @@ def finding(
         saving_ns_per_step=saving // steps if has_steps else None,
         saving_low_ns_per_step=low // steps if has_steps else None,
         assumption=assumption,
-        confidence="high" if saving > 0.1 * device.steady_ns else "medium",
+        confidence=say("high") if saving > 0.1 * device.steady_ns else say("medium"),
         gpu=device.gpu,
         next=f"gpuledger explain {code}",
     )
@@ -86,7 +87,8 @@ def _tracing_ns(device: Device) -> int:
 
 def per_step(device: Device, time: int) -> str:
     """A time in words, for one step where there are steps."""
-    return time_text(time // device.step_count) + (" a step" if device.steps is not None else "")
+    text = time_text(time // device.step_count)
+    return text if device.steps is None else say("{time} a step", time=text)
 
 
 def times_each(device: Device, count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -10,16 +10,20 @@ import numpy as np
 
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
+from gpuledger.analyse.join import Joined
 from gpuledger.analyse.ranges import ranges_around
 from gpuledger.analyse.sites import costliest_call, sites
 from gpuledger.analyse.whatif import hide
 from gpuledger.findings.capture import about_the_capture
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
+from gpuledger.findings.headroom import about_the_kernels
+from gpuledger.findings.lines import CAUSES
 from gpuledger.findings.work import about_the_work, pageable_loss_ns
+from gpuledger.messages import joined, say
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Trace
-from gpuledger.units import count_text, share_text
+from gpuledger.units import count_text, share_text, time_text
 
 BLOCKED_SHARE: Final = 0.1
 """A host that waits for this share of its time is blocked by the device, not busy."""
@@ -31,15 +35,15 @@ SMALL_COPY_NS: Final = 20_000
 """A copy this short costs the host more than the device: it is worth packing with others."""
 
 HOST_CAUSES: Final = {
-    "load": ("HOST-LOAD", "code is loaded, compiled or prepared"),
-    "alloc": ("HOST-ALLOC", "the host allocates or frees memory"),
-    "os": ("HOST-OS", "the host is in the operating system"),
-    "wait_thread": ("HOST-THREAD", "the launching thread waits for another thread"),
-    "host_code": ("HOST-CODE", "the host runs its own code"),
+    "load": ("HOST-LOAD", say("code is loaded, compiled or prepared")),
+    "alloc": ("HOST-ALLOC", say("the host allocates or frees memory")),
+    "os": ("HOST-OS", say("the host is in the operating system")),
+    "wait_thread": ("HOST-THREAD", say("the launching thread waits for another thread")),
+    "host_code": ("HOST-CODE", say("the host runs its own code")),
 }
 DEVICE_CAUSES: Final = {
-    "device_wait": ("DEVICE-WAIT", "work was queued, but the device waited for something else"),
-    "context_switch": ("GPU-SHARED", "the device switched between processes"),
+    "device_wait": ("DEVICE-WAIT", say("work was queued, but the device waited for something else")),
+    "context_switch": ("GPU-SHARED", say("the device switched between processes")),
 }
 
 
@@ -50,10 +54,18 @@ ALIKE: Final = 0.1
 """Savings that differ by less than this share are taken for equal."""
 
 
-def findings(trace: Trace, devices: Sequence[Device]) -> tuple[Finding, ...]:
-    """All findings, the most profitable first; each code once, for the device where it costs the most."""
+def findings(
+    trace: Trace, devices: Sequence[Device], kernels: Mapping[int, Joined] | None = None
+) -> tuple[Finding, ...]:
+    """All findings, the most profitable first; each code once, for the device where it costs the most.
+
+    `kernels` holds what Nsight Compute says of each GPU; of slow kernels several are told.
+    """
     best: dict[str, tuple[Finding, int]] = {}
     for device in devices:
+        profiled = (kernels or {}).get(device.gpu)
+        slow = [] if profiled is None else about_the_kernels(device, profiled)
+        best |= {found.claim: (found, found.saving_ns) for found in slow}
         others = (*_exposed(trace, device), *about_the_work(trace, device))
         for found, own_ns in (*_gap_findings(trace, device), *((each, each.saving_ns) for each in others)):
             if found.code not in best or found.saving_ns > best[found.code][0].saving_ns:
@@ -95,7 +107,8 @@ def _gap_findings(trace: Trace, device: Device) -> list[tuple[Finding, int]]:
             made = _launch_finding(device, totals)
         elif trigger in DEVICE_CAUSES:
             code, doing = DEVICE_CAUSES[trigger]
-            made = _Made(code, f"{doing}: {per_step(device, time)}", time, "the wait goes away")
+            claim = say("{doing}: {time}", doing=doing, time=per_step(device, time))
+            made = _Made(code, claim, time, say("the wait goes away"))
         else:
             continue
         if made.saving_ns >= WORTH_TELLING * device.steady_ns:
@@ -124,9 +137,9 @@ def _host_finding(device: Device, trigger: str, time: int) -> _Made:
     # code around a load is the compiler or the plan builder at work, so it goes when the load goes
     gone = causes.get(trigger, 0) + (causes.get("host_code", 0) if trigger == "load" else 0)
     floor = max(device.device_floor_ns, device.host_floor_ns - gone)
-    claim = f"the GPU waits {per_step(device, time)} while {doing}"
+    claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     saving = min(time, device.steady_ns - floor)
-    return _Made(code, claim, saving, "the step falls to what the device, or the rest of the host, needs")
+    return _Made(code, claim, saving, say("the step falls to what the device, or the rest of the host, needs"))
 
 
 def _sync_finding(device: Device, time: int, count: int) -> _Made:
@@ -136,17 +149,28 @@ def _sync_finding(device: Device, time: int, count: int) -> _Made:
     to the wait. That is the low end: a host that sleeps wakes slowly, and what an operator does in order to wait is
     only partly known. At best all the gaps close.
     """
-    rounds = f"{times_each(device, count)} times, {per_step(device, time)}"
+    rounds = _rounds(device, time, count)
     between_copies = _time_between_copies(device)
     if 2 * between_copies > time:
         saving = min(time + device.line_ns.get("copy", 0), device.steady_ns - device.compute_ns)
-        claim = f"small blocking copies follow each other, and the GPU runs dry between them: {rounds}"
-        return _Made("HOST-COPY", claim, saving, "one packed, asynchronous copy takes the place of the small ones")
+        claim = say(
+            "small blocking copies follow each other, and the GPU runs dry between them: {rounds}", rounds=rounds
+        )
+        assumption = say("one packed, asynchronous copy takes the place of the small ones")
+        return _Made("HOST-COPY", claim, saving, assumption)
     sure = device.steady_ns - max(device.host_floor_without_waits_ns, device.device_floor_ns)
     saving = max(sure, min(time, device.steady_ns - device.device_floor_ns))
-    claim = f"the host waits for the GPU, which then runs dry: {rounds}"
-    assumption = "without the wait the host runs ahead, and host and device overlap fully"
+    claim = say("the host waits for the GPU, which then runs dry: {rounds}", rounds=rounds)
+    assumption = say("without the wait the host runs ahead, and host and device overlap fully")
     return _Made("HOST-SYNC", claim, saving, assumption, sure)
+
+
+def _rounds(device: Device, time: int, count: int) -> str:
+    """How often it happens, and what that costs."""
+    times, cost = times_each(device, count), time_text(time // device.step_count)
+    if device.steps is None:
+        return say("{times} times, {time}", times=times, time=cost)
+    return say("{times} times, {time} a step", times=times, time=cost)
 
 
 def _host_is_blocked(device: Device) -> bool:
@@ -168,20 +192,22 @@ def _launch_finding(device: Device, totals: dict[str, tuple[int, int]]) -> _Made
     """Gaps in which the host was behind; those after a wait too if they are few, as a graph closes both."""
     own, drained = totals["behind"][0], totals.get("drained", (0, 0))[0]
     saving = own + drained if drained < FEW_WAITS * own and not _host_is_blocked(device) else own
-    launches = len(device.steady_launches)
-    claim = (
-        f"the host cannot launch as fast as the GPU works: {count_text(launches // device.step_count)} launches"
-        f"{' a step' if device.steps else ''}, {per_step(device, own)} lost between them"
-    )
+    launches, lost = len(device.steady_launches) // device.step_count, time_text(own // device.step_count)
+    if device.steps:
+        what = say("{count} launches a step, {time} a step lost between them", count=count_text(launches), time=lost)
+    else:
+        what = say("{count} launches, {time} lost between them", count=count_text(launches), time=lost)
+    claim = say("the host cannot launch as fast as the GPU works: {what}", what=what)
     saving = min(saving, device.steady_ns - device.device_floor_ns)
-    assumption = "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels"
+    assumption = say("launching costs nothing, as in a CUDA graph or with far fewer, larger kernels")
     return _Made("LAUNCH-BOUND", claim, saving, assumption)
 
 
 def _exposed(trace: Trace, device: Device) -> list[Finding]:
     """Copies and communication that compute could hide."""
     found = []
-    for line, code, what in (("copy", "COPY-EXPOSED", "copies"), ("comm", "COMM-EXPOSED", "communication")):
+    kinds = (("copy", "COPY-EXPOSED", say("copies")), ("comm", "COMM-EXPOSED", say("communication")))
+    for line, code, what in kinds:
         exposed = device.line_ns.get(line, 0)
         if not exposed:
             continue
@@ -189,9 +215,10 @@ def _exposed(trace: Trace, device: Device) -> list[Finding]:
         hidden = hide(device, line, but_ns=pageable_loss_ns(trace, device) if line == "copy" else 0)
         saving = hidden.saved_ns
         if saving >= WORTH_TELLING * device.steady_ns:
-            claim = f"{per_step(device, exposed)} of {what} with nothing computing beside it"
-            share = (f"{share_text(exposed / device.steady_ns)} of the time",)
-            found.append(finding(device, code, claim, share, saving, hidden.assumption))
+            time = per_step(device, exposed)
+            claim = say("{time} of {what} with nothing computing beside it", time=time, what=what)
+            share = say("{share} of the time", share=share_text(exposed / device.steady_ns))
+            found.append(finding(device, code, claim, (share,), saving, hidden.assumption))
     return found
 
 
@@ -203,21 +230,22 @@ def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
     length = gaps.length_ns[mine]
     after = [trace.strings.text(code) for code in device.found.name[np.maximum(gaps.after[mine], 0)].tolist()]
     nest = ranges_around(trace, device.host.calls, int(gaps.call[mine[length.argmax()]]))
-    lines = [f"in {' > '.join(nest[-3:])}"] if nest else []
+    lines = [say("in {ranges}", ranges=" > ".join(nest[-3:]))] if nest else []
     name, share = _costliest([label(name or "a graph") for name in after], length)
-    lines.append(f"{share_text(share)} of it before {_short(name)}")
+    lines.append(say("{share} of it before {name}", share=share_text(share), name=_short(name)))
     if trigger == "drained":
         name, share = _costliest([gaps.draining[at] for at in gaps.drained_by[mine].tolist()], length)
-        lines.append(f"{share_text(share)} of it after {name}")
+        lines.append(say("{share} of it after {name}", share=share_text(share), name=name))
     if held := costliest_call(trace, device, mine, trigger):
-        lines.append(f"{share_text(held.share)} of it in {held.name}")
+        lines.append(say("{share} of it in {name}", share=share_text(held.share), name=held.name))
     for site in sites(trace, device, mine):
-        what = "samples" if site.of_samples else "time in calls"
-        lines.append(f"{share_text(site.share)} of the {what} in {site.name}")
+        what = say("samples") if site.of_samples else say("time in calls")
+        lines.append(say("{share} of the {what} in {name}", share=share_text(site.share), what=what, name=site.name))
     causes = sorted(device.causes_of(trigger).items(), key=lambda each: -each[1])
     total = int(length.sum())
-    shown = [f"{cause} {share_text(amount / total)}" for cause, amount in causes if amount * 20 > total]
-    return (*lines, f"by cause: {', '.join(shown)}")
+    most = [(CAUSES[cause], share_text(amount / total)) for cause, amount in causes if amount * 20 > total]
+    shown = joined(say(", "), (joined(" ", each) for each in most))
+    return (*lines, say("by cause: {causes}", causes=shown))
 
 
 def _short(name: str) -> str:

@@ -11,6 +11,8 @@ from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.variation import variation
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
+from gpuledger.findings.lines import line_name
+from gpuledger.messages import joined, say
 from gpuledger.model.device import link_bytes_per_s
 from gpuledger.model.names import label
 from gpuledger.model.tables import Rows, Table
@@ -62,13 +64,18 @@ def _pageable(trace: Trace, device: Device) -> Finding | None:
     if not time or not size:
         return None
     peak = link_bytes_per_s(trace.origin.gpus[device.gpu].name)
-    each = bytes_text(size // device.step_count)
-    claim = f"{each} are copied from or to pageable memory: {per_step(device, time)}"
-    rates = (
-        f"at {bytes_text(size * 1_000_000_000 // time)}/s; from pinned memory the link takes about {bytes_text(peak)}/s"
+    claim = say(
+        "{size} are copied from or to pageable memory: {time}",
+        size=bytes_text(size // device.step_count),
+        time=per_step(device, time),
     )
-    saving = pageable_loss_ns(trace, device)
-    return finding(device, "COPY-PAGEABLE", claim, (rates,), saving, "pinned memory reaches the link's usual rate")
+    rates = say(
+        "at {rate}/s; from pinned memory the link takes about {peak}/s",
+        rate=bytes_text(size * 1_000_000_000 // time),
+        peak=bytes_text(peak),
+    )
+    saving, assumption = pageable_loss_ns(trace, device), say("pinned memory reaches the link's usual rate")
+    return finding(device, "COPY-PAGEABLE", claim, (rates,), saving, assumption)
 
 
 def _casts(trace: Trace, device: Device) -> Finding | None:
@@ -81,12 +88,13 @@ def _casts(trace: Trace, device: Device) -> Finding | None:
     # where the host cannot keep up, launches that go away save their share of what is lost between launches
     late = int(device.ledger.gaps.length_ns[device.gaps_of("behind")].sum())
     time = int(mine.duration_ns.sum()) + late * len(mine) // len(kernels)
-    each = len(mine) // device.step_count
-    claim = f"{count_text(each)} kernels a step only change a tensor's type: {per_step(device, time)}"
-    names = sorted({label(trace.strings.text(code) or "") for code in casts})[:3]
-    return finding(
-        device, "CAST", claim, (", ".join(names),), time, "the type is kept, or changed inside another kernel"
+    claim = say(
+        "{count} kernels a step only change a tensor's type: {time}",
+        count=count_text(len(mine) // device.step_count),
+        time=per_step(device, time),
     )
+    names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
+    return finding(device, "CAST", claim, (names,), time, say("the type is kept, or changed inside another kernel"))
 
 
 def _tiny(trace: Trace, device: Device) -> Finding | None:
@@ -103,11 +111,14 @@ def _tiny(trace: Trace, device: Device) -> Finding | None:
     time = int(gaps.length_ns[behind][before_tiny].sum())
     if share < 0.5 or 2 * time < int(gaps.length_ns[behind].sum()):
         return None
-    claim = (
-        f"{share_text(share)} of the kernels run under 5 us, less than a launch takes: {per_step(device, time)} of gaps"
+    claim = say(
+        "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps",
+        share=share_text(share),
+        time=per_step(device, time),
     )
-    advice = "fuse them, batch them, or capture the step in a CUDA graph"
-    return finding(device, "TINY-KERNELS", claim, (advice,), time, "the gaps close; do not add it to LAUNCH-BOUND")
+    advice = say("fuse them, batch them, or capture the step in a CUDA graph")
+    assumption = say("the gaps close; do not add it to LAUNCH-BOUND")
+    return finding(device, "TINY-KERNELS", claim, (advice,), time, assumption)
 
 
 def _churn(device: Device) -> list[Finding]:
@@ -119,13 +130,14 @@ def _churn(device: Device) -> list[Finding]:
     time = int(host.calls.duration_ns[calls].sum())
     names = [shortened(name or "") for name in host.calls.at(calls).texts("name")]
     common = sorted(set(names), key=lambda name: (-names.count(name), name))[:3]
-    evidence = ", ".join(f"{name} {times_each(device, names.count(name))} x" for name in common)
-    claim = (
-        f"{times_each(device, len(calls))} calls a step allocate or free memory, {per_step(device, time)} of the host"
+    each = [say("{name} {times} x", name=name, times=times_each(device, names.count(name))) for name in common]
+    claim = say(
+        "{count} calls a step allocate or free memory, {time} of the host",
+        count=times_each(device, len(calls)),
+        time=per_step(device, time),
     )
-    return [
-        finding(device, "ALLOC-CHURN", claim, (evidence,), 0, "the host hides it today; it will not in a faster step")
-    ]
+    assumption = say("the host hides it today; it will not in a faster step")
+    return [finding(device, "ALLOC-CHURN", claim, (joined(say(", "), each),), 0, assumption)]
 
 
 def _outliers(device: Device) -> Finding | None:
@@ -135,11 +147,19 @@ def _outliers(device: Device) -> Finding | None:
         return None
     saving = sum(each.length_ns - each.usual_ns for each in found.outliers)
     worst = found.outliers[0]
-    claim = f"{count_text(len(found.outliers))} of {count_text(device.step_count)} steps take unusually long"
-    evidence = (
-        f"step {worst.step}: {time_text(worst.length_ns)} against {time_text(worst.usual_ns)}, most of it {worst.line}"
+    claim = say(
+        "{count} of {steps} steps take unusually long",
+        count=count_text(len(found.outliers)),
+        steps=count_text(device.step_count),
     )
-    return finding(device, "STEP-OUTLIERS", claim, (evidence,), saving, "they take as long as the median step")
+    evidence = say(
+        "step {step}: {time} against {usual}, most of it {line}",
+        step=worst.step,
+        time=time_text(worst.length_ns),
+        usual=time_text(worst.usual_ns),
+        line=line_name(worst.line),
+    )
+    return finding(device, "STEP-OUTLIERS", claim, (evidence,), saving, say("they take as long as the median step"))
 
 
 def _drift(device: Device) -> Finding | None:
@@ -149,5 +169,7 @@ def _drift(device: Device) -> Finding | None:
         return None
     share = found.drift_share or 0.0
     saving = int(device.steady_ns * share / 2)
-    claim = f"steps become slower as the run goes on: {share_text(share)} from the first third to the last"
-    return finding(device, "STEP-DRIFT", claim, (), saving, "all steps take as long as the early ones")
+    claim = say(
+        "steps become slower as the run goes on: {share} from the first third to the last", share=share_text(share)
+    )
+    return finding(device, "STEP-DRIFT", claim, (), saving, say("all steps take as long as the early ones"))

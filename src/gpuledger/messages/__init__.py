@@ -8,7 +8,7 @@ templates to its own; a test fails where one is missing.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -21,31 +21,44 @@ class Message(str):
     __slots__ = ("parts", "template")
 
     template: str
-    parts: Mapping[str, Any]
+    parts: Mapping[str, object]
+
+    def __new__(cls, text: str, template: str, parts: Mapping[str, object]) -> Message:
+        message = super().__new__(cls, text)
+        message.template, message.parts = template, parts
+        return message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self.template, dict(self.parts))
+        return Message, (str(self), self.template, dict(self.parts))
 
 
 def say(template: str, /, **parts: object) -> Message:
     """The template with its parts filled in. Parts that are messages are translated with it."""
-    return _made(template, parts)
+    return Message(_filled(template, parts), template, parts)
 
 
-def _made(template: str, parts: Mapping[str, object]) -> Message:
-    message = Message(template.format(**parts) if parts else template)
-    message.template, message.parts = template, parts
-    return message
+def joined(separator: str, texts: Iterable[str]) -> Message:
+    """`separator.join(texts)` as a message: each of the texts, and the separator, is translated."""
+    parts: dict[str, object] = {f"text{at}": text for at, text in enumerate(texts)}
+    template, parts = "{separator}".join(f"{{{name}}}" for name in parts), {"separator": separator, **parts}
+    return Message(_filled(template, parts), template, parts)
+
+
+def capitalised(text: str) -> str:
+    """With a capital first, as English begins a sentence; a translation begins as it does."""
+    begun = text[:1].upper() + text[1:]
+    return Message(begun, text.template, text.parts) if isinstance(text, Message) else begun
 
 
 def translated(text: str, language: str) -> str:
     """The same sentence in another language; text that no `say` made (a name, a number) stays as it is."""
     if language == "en" or not isinstance(text, Message):
         return text
-    template = catalogue(language).get(text.template, text.template)
-    parts = {
-        name: translated(part, language) if isinstance(part, str) else part for name, part in text.parts.items()
-    }
+    parts = {name: translated(part, language) if isinstance(part, str) else part for name, part in text.parts.items()}
+    return _filled(catalogue(language).get(text.template, text.template), parts)
+
+
+def _filled(template: str, parts: Mapping[str, object]) -> str:
     return template.format(**parts) if parts else template
 
 

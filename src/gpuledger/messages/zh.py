@@ -4,4 +4,258 @@ from __future__ import annotations
 
 from typing import Final
 
-TEMPLATES: Final[dict[str, str]] = {}
+TEMPLATES: Final[dict[str, str]] = {
+    # analyse/contents, phases, sites, steps
+    "host time blocked in the operating system cannot be told from host code": (
+        "无法区分主机阻塞在操作系统里的时间和主机代码自身的时间"
+    ),
+    "mixed": "混合",
+    "{operator} from {function}": "{function} 调用的 {operator}",
+    "torch's ProfilerStep": "按 torch 的 ProfilerStep 划分",
+    "ranges matching '{pattern}'": "按匹配 '{pattern}' 的区间划分",
+    "kernels matching '{pattern}'": "按匹配 '{pattern}' 的 kernel 划分",
+    "a repeated range": "按重复出现的区间划分",
+    "graph launches": "按 graph 启动划分",
+    "the period of the kernel sequence": "按 kernel 序列的周期划分",
+    # analyse/whatif
+    "nothing else changes, and nothing waits for what did not become faster": (
+        "其余一切不变，也没有别的工作在等待未变快的部分"
+    ),
+    "the gaps close by that much; the host does not become the limit": "间隙缩短同样的时间，主机不会成为瓶颈",
+    "compute of the same step covers it, without slowing down": "由同一步的计算掩盖，且计算不因此变慢",
+    "shapes are static and nothing in the range needs the host; one launch for the graph is not counted": (
+        "形状固定，区间内没有依赖主机的操作；graph 自身的一次启动未计入"
+    ),
+    # findings/capture
+    "{count} CUDA graph launches were traced whole: what ran inside was not recorded": (
+        "{count} 次 CUDA graph 启动只作为整体记录，没有记录图内运行了什么"
+    ),
+    "record with `nsys profile --cuda-graph-trace=node`": "请用 `nsys profile --cuda-graph-trace=node` 重新采集",
+    "the profiler itself held the host for {share} of the time": "profiler 自身占用了主机 {share} 的时间",
+    "{share} of the time cannot be told: launches are missing from the profile": (
+        "{share} 的时间无法归因：profile 中缺少相应的启动调用"
+    ),
+    "{count} of {steps} steps are warm-up": "{steps} 步中有 {count} 步是预热",
+    "record later, or more steps": "请推迟采集，或多采集几步",
+    # findings/finding
+    "high": "高",
+    "medium": "中",
+    "{time} a step": "每步 {time}",
+    # findings/lines
+    "sync": "同步等待",
+    "host_code": "主机代码",
+    "dispatch": "框架派发",
+    "launch": "启动调用",
+    "launch_latency": "启动延迟",
+    "load": "加载代码",
+    "alloc": "内存分配",
+    "copy_call": "拷贝调用",
+    "call": "其他 CUDA 调用",
+    "os": "操作系统",
+    "wait_thread": "等待其他线程",
+    "profiler": "profiler 自身",
+    "turnaround": "kernel 之间",
+    "device_wait": "设备侧等待",
+    "context_switch": "其他进程占用",
+    "graph": "graph 内部",
+    "unattributed": "无法归因",
+    "tail": "最后一项工作之后",
+    "comm": "通信",
+    "copy": "拷贝",
+    "idle.{cause}": "空闲（{cause}）",
+    "compute.{family}": "计算（{family}）",
+    # findings/rules
+    "code is loaded, compiled or prepared": "主机加载、编译或准备代码",
+    "the host allocates or frees memory": "主机分配或释放内存",
+    "the host is in the operating system": "主机执行操作系统调用",
+    "the launching thread waits for another thread": "启动线程等待其他线程",
+    "the host runs its own code": "主机执行自身代码",
+    "the GPU waits {time} while {doing}": "{doing}期间，GPU 空等：{time}",
+    "the step falls to what the device, or the rest of the host, needs": "每步缩短到设备（或主机其余部分）所需的时间",
+    "work was queued, but the device waited for something else": "工作已入队，但设备在等待其他事件",
+    "the device switched between processes": "设备在多个进程之间切换",
+    "{doing}: {time}": "{doing}：{time}",
+    "the wait goes away": "等待完全消除",
+    "{times} times, {time}": "{times} 次，共 {time}",
+    "{times} times, {time} a step": "每步 {times} 次，共 {time}",
+    "small blocking copies follow each other, and the GPU runs dry between them: {rounds}": (
+        "阻塞式小拷贝一个接一个，GPU 在其间无事可做：{rounds}"
+    ),
+    "one packed, asynchronous copy takes the place of the small ones": "用一次打包的异步拷贝代替这些小拷贝",
+    "the host waits for the GPU, which then runs dry: {rounds}": "主机同步等待 GPU，GPU 的队列随之排空：{rounds}",
+    "without the wait the host runs ahead, and host and device overlap fully": (
+        "去掉等待后主机可以提前提交工作，主机与设备完全重叠"
+    ),
+    "the host cannot launch as fast as the GPU works: {what}": "主机启动 kernel 的速度跟不上 GPU：{what}",
+    "{count} launches a step, {time} a step lost between them": "每步启动 {count} 次，启动间隙共损失 {time}",
+    "{count} launches, {time} lost between them": "启动 {count} 次，启动间隙共损失 {time}",
+    "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels": (
+        "启动不再有开销，例如改用 CUDA graph，或改用数量少得多、粒度更大的 kernel"
+    ),
+    "copies": "拷贝",
+    "communication": "通信",
+    "{time} of {what} with nothing computing beside it": "{what}未被计算掩盖：{time}",
+    "{share} of the time": "占总时间的 {share}",
+    "in {ranges}": "位于 {ranges}",
+    "{share} of it before {name}": "其中 {share} 在 {name} 之前",
+    "{share} of it after {name}": "其中 {share} 在 {name} 之后",
+    "{share} of it in {name}": "其中 {share} 在 {name} 中",
+    "samples": "采样",
+    "time in calls": "调用时间",
+    "{share} of the {what} in {name}": "{what}中有 {share} 在 {name}",
+    "by cause: {causes}": "按原因：{causes}",
+    ", ": "、",
+    # findings/work
+    "{size} are copied from or to pageable memory: {time}": "与可分页（pageable）内存之间拷贝 {size}：{time}",
+    "at {rate}/s; from pinned memory the link takes about {peak}/s": (
+        "速率 {rate}/s；改用锁页（pinned）内存，链路约可达 {peak}/s"
+    ),
+    "pinned memory reaches the link's usual rate": "锁页内存能达到链路的通常速率",
+    "{count} kernels a step only change a tensor's type: {time}": (
+        "每步有 {count} 个 kernel 只转换张量的数据类型：{time}"
+    ),
+    "the type is kept, or changed inside another kernel": "保持数据类型不变，或在别的 kernel 里顺带转换",
+    "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps": (
+        "{share} 的 kernel 运行不到 5 us，比启动一次还短，由此产生的间隙：{time}"
+    ),
+    "fuse them, batch them, or capture the step in a CUDA graph": "可以融合、合批，或把整个步捕获成 CUDA graph",
+    "the gaps close; do not add it to LAUNCH-BOUND": "间隙全部消除；不要与 LAUNCH-BOUND 相加",
+    "{name} {times} x": "{name} {times} 次",
+    "{count} calls a step allocate or free memory, {time} of the host": (
+        "每步有 {count} 次调用分配或释放内存，占用主机：{time}"
+    ),
+    "the host hides it today; it will not in a faster step": "目前主机还能掩盖它；步变快之后就不能了",
+    "{count} of {steps} steps take unusually long": "{steps} 步中有 {count} 步异常慢",
+    "step {step}: {time} against {usual}, most of it {line}": (
+        "步 {step}：{time}，通常为 {usual}，多出的时间主要是{line}"
+    ),
+    "they take as long as the median step": "这些步的耗时降到中位数",
+    "steps become slower as the run goes on: {share} from the first third to the last": (
+        "步在运行中逐渐变慢：后三分之一比前三分之一慢 {share}"
+    ),
+    "all steps take as long as the early ones": "所有步都与早期的步一样快",
+    # read/events, stream, torch
+    "{reason}: the trace is not whole, its end is missing": "{reason}：trace 不完整，缺少结尾",
+    "the gzip stream breaks off": "gzip 流中途断开",
+    "the gzip stream is damaged": "gzip 流已损坏",
+    "the list of events does not end": "事件列表没有结束",
+    "the last event breaks off": "最后一个事件中途断开",
+    "{count} events could not be read and were left out": "{count} 个事件无法读取，已略去",
+    "{count} events hold odd values; what could be read of them was kept": (
+        "{count} 个事件含有异常的值；能读出的部分已保留"
+    ),
+    "{count} events have no usable time or duration and were left out or cut short": (
+        "{count} 个事件没有可用的时间或时长，已略去或截短"
+    ),
+    "{count} events are given by begin and end, which torch does not do; left out": (
+        "{count} 个事件以开始/结束成对给出，而 torch 不会这样写；已略去"
+    ),
+    "{count} names were too long and were cut": "{count} 个名称过长，已截断",
+    "{count} events of an MTIA accelerator were left out: only GPUs are understood": (
+        "{count} 个 MTIA 加速器的事件已略去：只支持 GPU"
+    ),
+    "{count} {table} end before they begin": "{table} 中有 {count} 行的结束早于开始",
+    "GPU, name not recorded": "GPU（名称未记录）",
+    # read/nsys, nsys_devices, nsys_strings
+    "table {table} has no column {column}": "表 {table} 没有列 {column}",
+    "{reason}; it was left out": "{reason}，已略去",
+    "{count} values in {table} are no usable numbers and count as not recorded": (
+        "{table} 中有 {count} 个值不是可用的数字，按未记录处理"
+    ),
+    "{count} rows of {table} have no usable {columns} and were left out": (
+        "{table} 中有 {count} 行没有可用的 {columns}，已略去"
+    ),
+    " or ": " 或 ",
+    "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them": (
+        "{count} 次拷贝的种类在导出文件里没有名称；NVIDIA 的统计表不含这些拷贝"
+    ),
+    "{count} NVTX ranges have no end; it is taken as the last time in any NVTX event": (
+        "{count} 个 NVTX 区间没有结束时间；以所有 NVTX 事件中最晚的时刻代替"
+    ),
+    "{count} {table} end before they begin; NVIDIA's tables count them as they are": (
+        "{table} 中有 {count} 行的结束早于开始；NVIDIA 的统计表照原样计入"
+    ),
+    "{count} CUDA graph launches were traced whole; their kernels are in none of NVIDIA's tables": (
+        "{count} 次 CUDA graph 启动只作为整体记录；其中的 kernel 不在 NVIDIA 的任何统计表里"
+    ),
+    "unknown GPU": "未知 GPU",
+    "unnamed GPU": "未命名的 GPU",
+    "the export does not say which GPU each of {count} processes used; "
+    "device numbers are taken to mean the same GPU in all of them": (
+        "导出文件没有说明 {count} 个进程各自用的是哪块 GPU；视同一设备编号在所有进程里指同一块 GPU"
+    ),
+    "{count} names are missing from the export; their events show the string's number": (
+        "导出文件里缺少 {count} 个名称；相应的事件显示字符串编号"
+    ),
+    "{count} names are not UTF-8; the odd bytes are shown as \\xNN": (
+        "{count} 个名称不是 UTF-8；无法解码的字节显示为 \\xNN"
+    ),
+    "{count} names longer than {longest} bytes were cut": "{count} 个名称超过 {longest} 字节，已截断",
+    # render/info
+    "{tool}, version not recorded": "{tool}（版本未记录）",
+    "{count} process": "{count} 个进程",
+    "{count} processes": "{count} 个进程",
+    "{count} kernels": "{count} 个 kernel",
+    "no GPU work recorded": "没有记录到 GPU 工作",
+    # render/report
+    "synchronising": "同步等待",
+    "host code": "主机代码",
+    "launch calls": "启动调用",
+    "launch latency": "启动延迟",
+    "loading code": "加载代码",
+    "allocation": "内存分配",
+    "copy calls": "拷贝调用",
+    "other CUDA calls": "其他 CUDA 调用",
+    "operating system": "操作系统",
+    "waiting for a thread": "等待其他线程",
+    "the profiler": "profiler 自身",
+    "between kernels": "kernel 之间",
+    "waiting on the device": "设备侧等待",
+    "another process": "其他进程占用",
+    "inside a graph": "graph 内部",
+    "after the last work": "最后一项工作之后",
+    "idle: {cause}": "空闲：{cause}",
+    "compute": "计算",
+    "  other families": "  其他类别",
+    "communication, exposed": "通信（未被掩盖）",
+    "copies, exposed": "拷贝（未被掩盖）",
+    "total": "合计",
+    "line": "账目",
+    "share": "占比",
+    "per step": "每步",
+    "The GPU works {share} of the time.": "GPU 有 {share} 的时间在工作。",
+    "GPU {gpu} works {share} of the time.": "GPU {gpu} 有 {share} 的时间在工作。",
+    "{first} {claim}.": "{first}{claim}。",
+    "{first} Little would make it faster but faster kernels: {code} would save {share}.": (
+        "{first}除了加快 kernel 本身，几乎没有别的提速空间：{code} 只能省下 {share}。"
+    ),
+    "{first} Nothing stands out that would make it faster; look at the kernels themselves.": (
+        "{first}没有发现明显的提速空间；请从 kernel 本身入手。"
+    ),
+    "Where the time went": "时间去向",
+    "Where the time went ({time}, no steps found)": "时间去向（{time}，没有识别出步）",
+    "Where the time went, per step (mean of {steps} by {source})": "每步的时间去向（{steps}的平均值，{source}）",
+    "Where the time went, per step (mean of {steps} by {source}, {leading} left out)": (
+        "每步的时间去向（{steps}的平均值，{source}，不含 {leading}）"
+    ),
+    "{count} of warm-up": "{count} 步预热",
+    "{count} of prefill": "{count} 步 prefill",
+    "{count} steps": "{count} 步",
+    "{count} {phase}": "{count} 个 {phase}",
+    " and ": " 和 ",
+    "{kinds} steps": "{kinds} 步",
+    "What to do": "优化建议",
+    "saves {time}": "可省 {time}",
+    "saves {time} a step": "每步可省 {time}",
+    "{saving} ({share})": "{saving}（{share}）",
+    "{claim}.": "{claim}。",
+    "{claim}. {saving}.": "{claim}。{saving}。",
+    "**{code}**: {what}": "**{code}**：{what}",
+    "and {count} more: {codes}": "另有 {count} 条：{codes}",
+    "{share} of compute is in kernels of no known family; name them with --families.": (
+        "{share} 的计算时间属于未归类（other）的 kernel；可用 --families 为其指定类别。"
+    ),
+    "Not measured: {what}.": "未测量：{what}。",
+    "Note: {sentence}.": "注意：{sentence}。",
+    "next: {command}": "下一步：{command}",
+}

@@ -26,11 +26,9 @@ DRAM_PEAK_PER_CYCLE: Final = ("dram__bytes.sum.peak_sustained",)
 DRAM_CLOCK: Final = ("dram__cycles_elapsed.avg.per_second",)
 
 L2_SHARE: Final = ("lts__throughput.avg.pct_of_peak_sustained_elapsed",)
-L2_SECTORS: Final = ("lts__t_sectors.sum",)
-L2_BYTES: Final = ("lts__t_bytes.sum",)
-L2_RATE: Final = ("lts__t_bytes.sum.per_second",)
-L2_SECTOR_RATE: Final = ("lts__t_sectors.sum.per_second",)
-L2_PEAK_PER_CYCLE: Final = ("lts__t_sectors.sum.peak_sustained",)
+L2_RATE: Final = ("derived__lts__lts2xbar_bytes.sum.per_second", "lts__t_bytes.sum.per_second")
+"""What the L2 cache delivers. The first is how NVIDIA's hierarchical roofline counts it."""
+L2_PEAK_PER_CYCLE: Final = ("derived__lts__lts2xbar_bytes.sum.peak_sustained",)
 L2_CLOCK: Final = ("lts__cycles_elapsed.avg.per_second",)
 L2_HIT: Final = ("lts__t_sector_hit_rate.pct", "lts__average_t_sector_hit_rate.pct")
 
@@ -38,15 +36,12 @@ L1_SHARE: Final = (
     "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
     "l1tex__throughput.avg.pct_of_peak_sustained_active",
 )
-L1_SECTORS: Final = ("l1tex__t_sectors.sum",)
-L1_BYTES: Final = ("l1tex__t_bytes.sum",)
-L1_RATE: Final = ("l1tex__t_bytes.sum.per_second",)
+L1_RATE: Final = ("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second", "l1tex__t_bytes.sum.per_second")
+L1_PEAK_PER_CYCLE: Final = ("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.peak_sustained",)
+L1_CLOCK: Final = ("l1tex__cycles_elapsed.avg.per_second",)
 L1_HIT: Final = ("l1tex__t_sector_hit_rate.pct",)
 
-MEMORY_SHARE: Final = (
-    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    "breakdown:gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-)
+MEMORY_SHARE: Final = ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",)
 SM_SHARE: Final = ("sm__throughput.avg.pct_of_peak_sustained_elapsed",)
 SM_BUSY: Final = (
     "sm__instruction_throughput.avg.pct_of_peak_sustained_active",
@@ -99,19 +94,21 @@ PIPE_SUFFIXES: Final = (".avg.pct_of_peak_sustained_elapsed", ".avg.pct_of_peak_
 THREAD_OPS: Final = {
     "fp32": {"fadd": 1, "fmul": 1, "ffma": 2},
     "fp64": {"dadd": 1, "dmul": 1, "dfma": 2},
-    "fp16": {"hadd": 1, "hmul": 1, "hfma": 2},
+    "fp16": {"hadd": 2, "hmul": 2, "hfma": 4},
 }
-"""Floating-point operations per thread instruction, outside tensor cores. Half instructions are counted per element
-where NVIDIA's `derived__..._x2` metrics exist (two per register), else once."""
+"""Floating-point operations per thread instruction, outside tensor cores; half instructions work on two numbers."""
 
-THREAD_OP_COUNTERS: Final = (
+THREAD_OP_PER_CYCLE: Final = "smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed"
+THREAD_OP_COUNT: Final = (
     "smsp__sass_thread_inst_executed_op_{op}_pred_on.sum",
     "sm__sass_thread_inst_executed_op_{op}_pred_on.sum",
-    "smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed",
 )
+THREAD_OP_PEAK: Final = "sm__sass_thread_inst_executed_op_{op}_pred_on.sum.peak_sustained"
 
-TENSOR_OPS: Final = re.compile(r"sm__ops_path_tensor_op_\w+?_src_(?P<type>\w+?)(?:_dst_\w+?)?(?:_sparsity_(?P<sparse>on|off))?\.sum")
-"""Operations that tensor cores did, by type of their input. Peak: the same with `.peak_sustained` after it."""
+TENSOR_OPS: Final = re.compile(
+    r"sm__ops_path_tensor_op_\w+?_src_(?P<type>[a-z0-9_]+?)(?:_dst_\w+?)?(?:_sparsity_(?P<sparse>on|off))?\.sum"
+)
+"""Operations that tensor cores did, by type of their input. Their peak: the same name with `.peak_sustained`."""
 
 STALLS: Final = re.compile(r"smsp__average_warps_issue_stalled_(?P<why>\w+?)_per_issue_active\.ratio")
 
@@ -123,8 +120,8 @@ _NAMES: Final = frozenset(
     name
     for names in (
         *(DURATION, DRAM_RATE, DRAM_READ_RATE, DRAM_WRITE_RATE, DRAM_BYTES, DRAM_READ_BYTES, DRAM_WRITE_BYTES),
-        *(DRAM_SHARE, DRAM_PEAK_PER_CYCLE, DRAM_CLOCK, L2_SHARE, L2_SECTORS, L2_BYTES, L2_RATE, L2_SECTOR_RATE),
-        *(L2_PEAK_PER_CYCLE, L2_CLOCK, L2_HIT, L1_SHARE, L1_SECTORS, L1_BYTES, L1_RATE, L1_HIT, MEMORY_SHARE),
+        *(DRAM_SHARE, DRAM_PEAK_PER_CYCLE, DRAM_CLOCK, L2_SHARE, L2_RATE, L2_PEAK_PER_CYCLE, L2_CLOCK, L2_HIT),
+        *(L1_SHARE, L1_RATE, L1_PEAK_PER_CYCLE, L1_CLOCK, L1_HIT, MEMORY_SHARE),
         *(SM_SHARE, SM_BUSY, OCCUPANCY, OCCUPANCY_LIMIT, WAVES, SM_COUNT, REGISTERS, SHARED_BYTES, SM_ACTIVE),
         *(SM_ACTIVE_MOST, SM_ELAPSED, SM_CLOCK, ISSUE_ACTIVE, ELIGIBLE, tuple(BLOCK_LIMITS.values())),
     )
@@ -138,12 +135,9 @@ _PREFIXES: Final = (
     "sm__inst_executed_pipe_",
     "smsp__sass_thread_inst_executed_op_",
     "sm__sass_thread_inst_executed_op_",
-    "derived__smsp__sass_thread_inst_executed_op_",
-    "derived__sm__sass_thread_inst_executed_op_",
     "smsp__average_warps_issue_stalled_",
     "dram__",
     "lts__t_",
-    "l1tex__t_sectors",
     "l1tex__t_bytes",
 )
 

@@ -20,6 +20,8 @@ _LAMBDA: Final = re.compile(r"[\[{]lambda#(\d+)[\]}]")
 _CONST: Final = re.compile(r"\s*\bconst\b\s*")
 _RETURN_TYPE: Final = re.compile(r"(?:^|(?<=[<,]))(?:void|bool) (?=\w)")
 _SUFFIX: Final = re.compile(r"(?<=\d)(?:ull|ul|ll|u|l)\b", re.IGNORECASE)
+_NAMESPACE: Final = re.compile(r"(?:\w+|\(anonymous\)|anonymous)::")
+_TRUTH: Final = re.compile(r"\b(?:true|false)\b")
 _SPACES: Final = re.compile(r"\s*([<>,*&\[\]{}:])\s*")
 
 
@@ -43,6 +45,14 @@ class KernelName:
     def canonical(self) -> str:
         """One spelling for all profilers."""
         return self.without_parameters
+
+    @property
+    def bare(self) -> str:
+        """Looser than canonical: without namespaces, truth values as numbers.
+
+        What `ncu --csv` prints leaves out some namespaces and writes 1 for true.
+        """
+        return _TRUTH.sub(lambda found: str(int(found[0] == "true")), _NAMESPACE.sub("", self.canonical))
 
 
 @lru_cache(maxsize=65536)

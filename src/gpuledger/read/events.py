@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
+from gpuledger.messages import say
 from gpuledger.model.health import Note, Severity
 from gpuledger.read.event_types import ANY, USUAL, Args, Event
 from gpuledger.read.stream import Bytes
@@ -80,12 +81,14 @@ class EventStream:
         found = []
         cut = self._broken_off or self._stream.cut
         if cut:
-            found.append(Note(Severity.LOSS, "trace-cut-off", f"{cut}: the trace is not whole, its end is missing"))
+            sentence = say("{reason}: the trace is not whole, its end is missing", reason=cut)
+            found.append(Note(Severity.LOSS, "trace-cut-off", sentence))
         if self._lost:
-            sentence = f"{count_text(self._lost)} events could not be read and were left out"
+            sentence = say("{count} events could not be read and were left out", count=count_text(self._lost))
             found.append(Note(Severity.LOSS, "events-unreadable", sentence, self._lost))
         if self._odd:
-            sentence = f"{count_text(self._odd)} events hold odd values; what could be read of them was kept"
+            count = count_text(self._odd)
+            sentence = say("{count} events hold odd values; what could be read of them was kept", count=count)
             found.append(Note(Severity.WARNING, "events-odd", sentence, self._odd))
         return found
 
@@ -161,7 +164,7 @@ class EventStream:
         if ended:
             self._after_events(text)
         else:
-            self._broken_off = self._broken_off or "the list of events does not end"
+            self._broken_off = self._broken_off or say("the list of events does not end")
 
     def _after_events(self, text: bytes) -> None:
         """Metadata that follows the events."""
@@ -200,7 +203,7 @@ class EventStream:
                 events.append(event)
         rest = letters[at:]
         if at_end and rest:
-            self._broken_off = "the last event breaks off"
+            self._broken_off = say("the last event breaks off")
             rest = ""
         return events, rest.encode(), False
 

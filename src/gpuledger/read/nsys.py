@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
+from gpuledger.messages import joined, say
 from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.model.spans import Ints, depths, parents
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
@@ -87,8 +88,9 @@ class _Reading:
             return None
         have = self.export.tables[name]
         if lacking := [column for column in feed.required.values() if column not in have]:
-            self._unusable[feed.name] = f"table {name} has no column {lacking[0]}"
-            self._note(Severity.LOSS, "table-unusable", self._unusable[feed.name] + "; it was left out", 1)
+            reason = say("table {table} has no column {column}", table=name, column=lacking[0])
+            self._unusable[feed.name] = reason
+            self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
             return None
         optional = {ours: theirs for ours, theirs in feed.optional.items() if ours in needed}
         wanted = {**feed.required} | {ours: theirs for ours, theirs in optional.items() if theirs in have}
@@ -100,11 +102,20 @@ class _Reading:
             columns[ours] = np.where(too_large, NULL, columns[ours])
             unusable += int(too_large.sum())
         if unusable:
-            sentence = f"{count_text(unusable)} values in {name} are no usable numbers and count as not recorded"
+            sentence = say(
+                "{count} values in {table} are no usable numbers and count as not recorded",
+                count=count_text(unusable),
+                table=name,
+            )
             self._note(Severity.WARNING, "values-unusable", sentence, unusable)
         keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
         if lost := int((~keep).sum()):
-            sentence = f"{count_text(lost)} rows of {name} have no usable {_listed(feed.required)} and were left out"
+            sentence = say(
+                "{count} rows of {table} have no usable {columns} and were left out",
+                count=count_text(lost),
+                table=name,
+                columns=joined(say(" or "), feed.required.values()),
+            )
             self._note(Severity.LOSS, "rows-dropped", sentence, lost)
             columns = {ours: values[keep] for ours, values in columns.items()}
         for ours, theirs in wanted.items():
@@ -136,8 +147,9 @@ class _Reading:
         kinds, memory = self._labels("ENUM_CUDA_MEMCPY_OPER"), self._labels("ENUM_CUDA_MEM_KIND")
         labelled = self.coder.labels(raw["kind"], kinds)
         if unknown := int((labelled == NULL).sum()):
-            sentence = (
-                f"{count_text(unknown)} copies are of a kind that the export does not name; NVIDIA's tables omit them"
+            sentence = say(
+                "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
+                count=count_text(unknown),
             )
             self._note(Severity.WARNING, "copy-kind-unknown", sentence, unknown)
         ends = {side: self.coder.labels(raw[side], memory) for side in ("src_kind", "dst_kind")}
@@ -204,7 +216,10 @@ class _Reading:
         last_seen = max(int(raw["start_ns"].max(initial=NULL)), int(raw["end_ns"].max(initial=NULL)))
         end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
         if unended := int((is_open & is_range).sum()):
-            sentence = f"{count_text(unended)} NVTX ranges have no end; it is taken as the last time in any NVTX event"
+            sentence = say(
+                "{count} NVTX ranges have no end; it is taken as the last time in any NVTX event",
+                count=count_text(unended),
+            )
             self._note(Severity.WARNING, "ranges-open", sentence, unended)
         whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
         return _nested({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
@@ -332,11 +347,6 @@ def _hosts(raw: Mapping[Table, Raw]) -> Ints:
     return np.unique(np.concatenate(seen))
 
 
-def _listed(names: Mapping[str, str]) -> str:
-    """nsys's own names of columns, for a sentence."""
-    return " or ".join(names.values())
-
-
 def _thread(global_id: Ints) -> Ints:
     return np.where(global_id == NULL, NOT_RECORDED, global_id & (1 << PID_BITS) - 1)
 
@@ -350,14 +360,17 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     notes = []
     for table, rows in tables.items():
         if backward := int((rows.duration_ns < 0).sum()):
-            sentence = (
-                f"{count_text(backward)} {table.value} end before they begin; NVIDIA's tables count them as they are"
+            sentence = say(
+                "{count} {table} end before they begin; NVIDIA's tables count them as they are",
+                count=count_text(backward),
+                table=table.value,
             )
             notes.append(Note(Severity.WARNING, "times-backward", sentence, backward))
     if Table.GRAPHS in tables and len(tables[Table.GRAPHS]):
         count = len(tables[Table.GRAPHS])
-        sentence = (
-            f"{count_text(count)} CUDA graph launches were traced whole; their kernels are in none of NVIDIA's tables"
+        sentence = say(
+            "{count} CUDA graph launches were traced whole; their kernels are in none of NVIDIA's tables",
+            count=count_text(count),
         )
         notes.append(Note(Severity.WARNING, "graphs-opaque", sentence, count))
     return notes

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.messages import say
 from gpuledger.model.health import Note, Severity
 from gpuledger.model.keys import group
 from gpuledger.model.spans import Ints
@@ -20,7 +21,7 @@ from gpuledger.model.trace import Gpu, os_pid
 from gpuledger.read.export import Export
 from gpuledger.read.nsys_origin import text_rows
 
-UNKNOWN = "unknown GPU"
+UNKNOWN = say("unknown GPU")
 """What a GPU is called that the profile does not describe."""
 
 _FIGURES = {
@@ -77,9 +78,10 @@ class Devices:
         processes = {os_pid for os_pid, _ in self._guessed}
         if len(processes) < 2:
             return ()
-        sentence = (
-            f"the export does not say which GPU each of {len(processes)} processes used; "
-            "device numbers are taken to mean the same GPU in all of them"
+        sentence = say(
+            "the export does not say which GPU each of {count} processes used; "
+            "device numbers are taken to mean the same GPU in all of them",
+            count=len(processes),
         )
         return (Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)),)
 
@@ -97,7 +99,7 @@ def _listed(export: Export) -> list[dict[str, Any]]:
 def _gpu(row: dict[str, Any]) -> Gpu:
     capability = (row["computeMajor"], row["computeMinor"])
     return Gpu(
-        name=row["name"] or "unnamed GPU",
+        name=row["name"] or say("unnamed GPU"),
         bus=row.get("busLocation") or None,
         compute_capability=None if None in capability else capability,
         **{ours: row[theirs] for ours, theirs in _FIGURES.items()},

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuledger.limits import Limits
+from gpuledger.messages import say
 from gpuledger.model.health import Note, Severity
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT, Codes, Strings
@@ -80,7 +81,10 @@ class Coder:
         lost = sum(1 for each in wanted.tolist() if each not in stored)
         notes = decoder.notes()
         if lost:
-            sentence = f"{count_text(lost)} names are missing from the export; their events show the string's number"
+            sentence = say(
+                "{count} names are missing from the export; their events show the string's number",
+                count=count_text(lost),
+            )
             notes = (*notes, Note(Severity.WARNING, "names-missing", sentence, lost))
         ids = np.array(sorted(by_id), np.int64)
         codes = np.array([code[by_id[each]] for each in ids.tolist()], np.int32)
@@ -108,9 +112,14 @@ class _Decoder:
     def notes(self) -> tuple[Note, ...]:
         found = []
         if self._odd:
-            sentence = f"{count_text(self._odd)} names are not UTF-8; the odd bytes are shown as \\xNN"
+            count = count_text(self._odd)
+            sentence = say("{count} names are not UTF-8; the odd bytes are shown as \\xNN", count=count)
             found.append(Note(Severity.INFO, "names-not-utf8", sentence, self._odd))
         if self._cut:
-            sentence = f"{count_text(self._cut)} names longer than {count_text(self._longest)} bytes were cut"
+            sentence = say(
+                "{count} names longer than {longest} bytes were cut",
+                count=count_text(self._cut),
+                longest=count_text(self._longest),
+            )
             found.append(Note(Severity.WARNING, "names-cut", sentence, self._cut))
         return tuple(found)

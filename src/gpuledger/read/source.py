@@ -26,7 +26,11 @@ _FOREIGN = (
         "a capture that nsys did not finish (.qdstrm)",
         "import it with the QdstrmImporter of Nsight Systems",
     ),
-    (b"NVR\0", "a report of Nsight Compute", "this release reads Nsight Systems and torch.profiler only"),
+    (
+        b"NVR\0",
+        "a report of Nsight Compute, not a timeline",
+        "see what it measured with `gpuledger kernels FILE`, or beside a timeline with `report PROFILE --ncu=FILE`",
+    ),
     (b"\x89HDF\r\n", "an HDF5 export", "export it again with `nsys export --type=sqlite`"),
     (b"PAR1", "one Parquet file of an export", "open the folder that holds it"),
     (b"\xff\xff\xff\xff", "one Arrow file of an export", "open the folder that holds it"),
@@ -89,9 +93,8 @@ def unrecognised(source: Source) -> GpuledgerError:
             found=found,
             hint="give a file, or a folder made by `nsys export --type=parquetdir` (or arrowdir)",
         )
-    for magic, what, hint in _FOREIGN:
-        if source.head.startswith(magic):
-            return UnreadableProfile(f"{source.name}: is {what}", hint=hint)
+    if known := foreign(source):
+        return known
     start = source.head[:24].decode("ascii", "replace").replace("\ufffd", ".")
     printable = "".join(letter if letter.isprintable() else "." for letter in start)
     return UnreadableProfile(
@@ -99,6 +102,14 @@ def unrecognised(source: Source) -> GpuledgerError:
         found=f"{bytes_text(source.size)}, begins with '{printable}'",
         hint="it reads what `nsys export --type=sqlite` and torch.profiler write, and .nsys-rep with nsys installed",
     )
+
+
+def foreign(source: Source) -> GpuledgerError | None:
+    """The refusal of something that is no profile, but that we know; None of anything else."""
+    for magic, what, hint in _FOREIGN:
+        if source.head.startswith(magic):
+            return UnreadableProfile(f"{source.name}: is {what}", hint=hint)
+    return None
 
 
 def _nearest(path: Path) -> str:

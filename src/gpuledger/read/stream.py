@@ -19,6 +19,7 @@ from zlib_ng import zlib_ng
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.messages import say
 from gpuledger.read.source import Source, opened
 from gpuledger.units import bytes_text
 
@@ -82,12 +83,12 @@ class Gunzipped:
                 return b""
             self._unpack = zlib_ng.decompressobj(wbits=31)
         if not packed:
-            self._ended, self.cut = True, "the gzip stream breaks off"
+            self._ended, self.cut = True, say("the gzip stream breaks off")
             return b""
         try:
             part: bytes = self._unpack.decompress(packed, 8 * _PIECE)
         except _DAMAGED:
-            self._ended, self.cut = True, "the gzip stream is damaged"
+            self._ended, self.cut = True, say("the gzip stream is damaged")
             return b""
         self._total += len(part)
         if self._total > self._limit:

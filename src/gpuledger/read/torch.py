@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
+from gpuledger.messages import say
 from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.model.spans import depths, parents
 from gpuledger.model.stacks import Stacks
@@ -94,22 +95,30 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
 def _doubts(whole: Gathered, tables: Mapping[Table, Rows]) -> list[Note]:
     found = []
     if whole.untimed:
-        sentence = f"{count_text(whole.untimed)} events have no usable time or duration and were left out or cut short"
+        sentence = say(
+            "{count} events have no usable time or duration and were left out or cut short",
+            count=count_text(whole.untimed),
+        )
         found.append(Note(Severity.LOSS, "events-untimed", sentence, whole.untimed))
     if whole.begin_end:
-        sentence = f"{count_text(whole.begin_end)} events are given by begin and end, which torch does not do; left out"
+        sentence = say(
+            "{count} events are given by begin and end, which torch does not do; left out",
+            count=count_text(whole.begin_end),
+        )
         found.append(Note(Severity.LOSS, "events-begin-end", sentence, whole.begin_end))
     if whole.names_cut:
-        sentence = f"{count_text(whole.names_cut)} names were too long and were cut"
+        sentence = say("{count} names were too long and were cut", count=count_text(whole.names_cut))
         found.append(Note(Severity.WARNING, "names-cut", sentence, whole.names_cut))
     foreign = sorted(category for category in whole.seen if category.startswith("mtia"))
     if foreign:
         count = sum(whole.seen[category] for category in foreign)
-        sentence = f"{count_text(count)} events of an MTIA accelerator were left out: only GPUs are understood"
+        sentence = say(
+            "{count} events of an MTIA accelerator were left out: only GPUs are understood", count=count_text(count)
+        )
         found.append(Note(Severity.LOSS, "mtia", sentence, count))
     for table, rows in tables.items():
         if backward := int((rows.duration_ns < 0).sum()):
-            sentence = f"{count_text(backward)} {table.value} end before they begin"
+            sentence = say("{count} {table} end before they begin", count=count_text(backward), table=table.value)
             found.append(Note(Severity.WARNING, "times-backward", sentence, backward))
     return found
 

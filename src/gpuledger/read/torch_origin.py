@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gpuledger.messages import say
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import NOT_RECORDED, Rows, Table
 from gpuledger.model.trace import Gpu, Origin, Process
@@ -41,7 +42,7 @@ def _gpu(properties: Mapping[str, Any]) -> Gpu:
     major, minor = (_int(properties.get(key)) for key in ("computeMajor", "computeMinor"))
     name = properties.get("name")
     return Gpu(
-        name=name if isinstance(name, str) and name else "GPU, name not recorded",
+        name=name if isinstance(name, str) and name else say("GPU, name not recorded"),
         compute_capability=None if major is None or minor is None else (major, minor),
         sm_count=_int(properties.get("numSms")),
         memory_bytes=_int(properties.get("totalGlobalMem")),

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuledger.analyse.contents import ON_GPU, Contents, GpuUse
 from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.messages import joined, say
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Origin, Trace, os_pid
@@ -112,17 +113,22 @@ def info_json(name: str, trace: Trace, found: Contents, *, verbose: bool) -> str
 def headline(trace: Trace, found: Contents) -> str:
     """One line that says what this is."""
     origin, counts = trace.origin, dict(found.rows)
-    parts = [f"{origin.tool} {origin.tool_version}" if origin.tool_version else f"{origin.tool}, version not recorded"]
+    parts = [
+        f"{origin.tool} {origin.tool_version}"
+        if origin.tool_version
+        else say("{tool}, version not recorded", tool=origin.tool)
+    ]
     names = Counter(visible(use.gpu.name) for use in found.gpus)
-    parts += [name if count == 1 else f"{count} x {name}" for name, count in sorted(names.items())]
-    parts.append(f"{count_text(len(found.processes))} process{'' if len(found.processes) == 1 else 'es'}")
+    parts += [name if count == 1 else joined(" x ", (str(count), name)) for name, count in sorted(names.items())]
+    count = count_text(len(found.processes))
+    parts.append(say("{count} process", count=count) if count == "1" else say("{count} processes", count=count))
     if not isinstance(found.span, NotMeasured):
         parts.append(time_text(found.span.end_ns - found.span.start_ns))
     if "kernels" in counts:
-        parts.append(f"{count_text(counts['kernels'])} kernels")
+        parts.append(say("{count} kernels", count=count_text(counts["kernels"])))
     elif not {table.value for table in ON_GPU} & counts.keys():
-        parts.append("no GPU work recorded")
-    return " · ".join(parts)
+        parts.append(say("no GPU work recorded"))
+    return joined(" · ", parts)
 
 
 def _facts(trace: Trace, found: Contents) -> list[str]:

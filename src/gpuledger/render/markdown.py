@@ -16,13 +16,18 @@ def sheet_markdown(sheet: Sheet) -> str:
     title = f"## {sheet.title}\n\n`{sheet.name}`\n\n"
     if not sheet.rows:
         return f"{title}No data.\n"
+    return title + table_markdown(sheet)
+
+
+def table_markdown(sheet: Sheet) -> str:
+    """The table itself."""
     heading = _line([escaped(column.heading) for column in sheet.columns])
     rule = _line(["---" if column.digits is Digits.TEXT else "--:" for column in sheet.columns])
     rows = [
         _line([escaped(cell_text(cell, column.digits)) for cell, column in zip(row, sheet.columns, strict=True)])
         for row in sheet.rows
     ]
-    return title + "".join([heading, rule, *rows])
+    return "".join([heading, rule, *rows])
 
 
 def escaped(text: str) -> str:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import re
 import textwrap
+import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 
+_OPENING: Final = "（“‘《【「"
+_CLOSING: Final = "，。；：、！？）”’》】」"
+"""Chinese punctuation that no line ends with, and that none begins with."""
+
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=%|[mun]?s\b|[kMGT]?B\b|[个次步条])")
+"""The space between a number and its unit: no line ends there, in Chinese text."""
+
 
 def visible(text: str) -> str:
     """`text` with control characters, direction marks and lone surrogates spelled out: ESC becomes \\x1b."""
+    if _HIDDEN.search(text) is None:
+        return text  # itself, so that a message stays one
     return _HIDDEN.sub(lambda match: _escape(match[0]), text)
 
 
@@ -21,10 +32,51 @@ def _escape(letter: str) -> str:
 
 
 def wrapped(line: str, width: int | None, indent: int = 0) -> str:
-    """A sentence in lines of at most `width`, all but the first one indented; as it is where there is no width."""
+    """A sentence in lines of at most `width`, all but the first one indented; as it is where there is no width.
+
+    Lines end at spaces; Chinese has none, so there they end between any two characters, but for punctuation.
+    """
     if width is None:
         return line
-    return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    if not any(map(_is_wide, line)):
+        margin = " " * indent
+        return textwrap.fill(line, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+    lines = [""]
+    for piece in _pieces(line):
+        if lines[-1].strip() and columns(lines[-1]) + columns(piece.rstrip()) > width:
+            lines.append(" " * indent)
+            piece = piece.lstrip()
+        lines[-1] += piece
+    return "\n".join(each.rstrip() for each in lines if each.strip())
+
+
+def _pieces(line: str) -> list[str]:
+    """The line cut wherever a new one may begin."""
+    pieces = [line[:1]]
+    kept = {match.start() for match in _BEFORE_UNIT.finditer(line)}
+    for at, (before, after) in enumerate(pairwise(line), 1):
+        between_words = before.isspace() != after.isspace()
+        beside_wide = _is_wide(before) or _is_wide(after)
+        together = before in _OPENING or after in _CLOSING or not kept.isdisjoint((at - 1, at))
+        if (between_words or beside_wide) and not together:
+            pieces.append(after)
+        else:
+            pieces[-1] += after
+    return pieces
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal `text` takes: a Chinese character takes two."""
+    return sum(2 if _is_wide(letter) else 1 for letter in text)
+
+
+def padded(text: str, width: int) -> str:
+    """`text` with spaces behind it, in `width` columns."""
+    return text + " " * (width - columns(text))
+
+
+def _is_wide(letter: str) -> bool:
+    return unicodedata.east_asian_width(letter) in "WF"
 
 
 def cut_in_the_middle(text: str, width: int) -> str:

@@ -17,7 +17,13 @@ def sheet_text(sheet: Sheet, width: int | None) -> str:
     """The sheet with its title; `width` None: as wide as it needs."""
     if not sheet.rows:
         return wrapped(f"{sheet.title} ({sheet.name}): no data", width, 2) + "\n"
-    title = wrapped(f"{sheet.title} ({sheet.name})", width, 2)
+    lines, hidden = sheet_lines(sheet, width)
+    foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
+    return "\n".join([wrapped(f"{sheet.title} ({sheet.name})", width, 2), "", *lines, *foot]) + "\n"
+
+
+def sheet_lines(sheet: Sheet, width: int | None) -> tuple[list[str], list[str]]:
+    """The table itself, and the headings that there was no room for."""
     columns = [
         [visible(cell_text(row[at], column.digits)) for row in sheet.rows] for at, column in enumerate(sheet.columns)
     ]
@@ -28,8 +34,7 @@ def sheet_text(sheet: Sheet, width: int | None) -> str:
         [columns[at] for at in range(len(columns)) if sheet.columns[at] in shown],
         width,
     )
-    foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
-    return "\n".join([title, "", *lines, *foot]) + "\n"
+    return lines, hidden
 
 
 def _that_fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> list[Column]:

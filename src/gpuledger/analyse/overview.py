@@ -1,0 +1,150 @@
+"""What ran on a GPU in a step: kernels in the order of execution, like ones together, their times summing to compute.
+
+Kernels are alike if name, grid, block and place in the program are the same and their times are of one size. Where
+kernels overlap, an instant belongs to the one that started first, as in the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuledger.analyse.activity import State
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.judged import OTHER_SIZE
+from gpuledger.analyse.places import Places, places
+from gpuledger.model.keys import Positions, group
+from gpuledger.model.names import parse
+from gpuledger.model.profiled import Dim3
+from gpuledger.model.spans import Ints, shares_in_order
+from gpuledger.model.strings import NO_TEXT
+from gpuledger.model.tables import Table
+from gpuledger.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Like kernels of the steady steps."""
+
+    name: str
+    bare: str
+    grid: Dim3
+    block: Dim3
+    place: tuple[str, ...]
+    in_layer: bool
+    calls: int
+    """In all steady steps."""
+    time_ns: int
+    """Its own part of compute in all steady steps."""
+    mean_ns: int
+    """How long one of them runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of a GPU's compute kernels in the steady steps, in the order in which each is first launched."""
+
+    entries: tuple[Entry, ...]
+    sequence: tuple[int, ...]
+    """One step as positions in `entries`: the steady step with the usual number of kernels."""
+    layers: int
+    other_ns: int
+    """Compute that is in no kernel: whole graphs whose kernels were not recorded."""
+
+    @property
+    def time_ns(self) -> int:
+        return sum(each.time_ns for each in self.entries) + self.other_ns
+
+
+def overview(trace: Trace, device: Device) -> Overview:
+    """The kernels of one GPU's steady steps."""
+    found, kernels = device.found, trace[Table.KERNELS]
+    here = found.on(device.gpu)
+    compute = here[found.state[here] == State.COMPUTE]
+    own_start, own_end = shares_in_order(found.start_ns[compute], found.end_ns[compute])
+    window = device.steady
+    own = np.clip(own_end, *window) - np.clip(own_start, *window)
+    steady = device.begins_steady(found.start_ns[compute])
+    is_kernel = found.name[compute] != NO_TEXT
+    chosen = compute[steady & is_kernel]
+    where = places(trace, device, chosen)
+    rows = kernels.at(found.row[chosen])
+    bare, name_code = _bare(trace, found.name[chosen])
+    keys = (name_code, *(rows[side][:, at] for side in ("grid", "block") for at in range(3)), where.of)
+    _, number = group(*keys)
+    length = found.end_ns[chosen] - found.start_ns[chosen]
+    number = _by_size(number, length, device.step_count)
+    first, number = _in_order(number)
+    times = np.bincount(number, weights=own[steady & is_kernel]).astype(np.int64)
+    calls = np.bincount(number)
+    total = np.bincount(number, weights=length)
+    entries = tuple(
+        Entry(
+            trace.strings.text(int(found.name[chosen[at]])) or "",
+            bare[int(name_code[at])],
+            _triple(rows["grid"][at]),
+            _triple(rows["block"][at]),
+            where.names[int(where.of[at])],
+            where.layered[int(where.of[at])],
+            int(calls[each]),
+            int(times[each]),
+            int(total[each] // calls[each]),
+        )
+        for each, at in enumerate(first.tolist())
+    )
+    # what began before the steady stretch but reaches into it is compute of no entry
+    other = int(own.sum()) - int(times.sum())
+    return Overview(entries, _usual_step(device, chosen, number), _layers(where), other)
+
+
+def _layers(where: Places) -> int:
+    return where.layers
+
+
+def _triple(values: Ints) -> Dim3:
+    x, y, z = (int(each) for each in values)
+    return x, y, z
+
+
+def _bare(trace: Trace, codes: Ints) -> tuple[list[str], Ints]:
+    """The distinct bare names, and for each kernel the position of its own."""
+    distinct, back = np.unique(codes, return_inverse=True)
+    texts = [parse(trace.strings.text(code) or "").bare for code in distinct.tolist()]
+    names = sorted(set(texts))
+    return names, np.array([names.index(each) for each in texts], np.int64)[back.reshape(-1)]
+
+
+def _by_size(number: Positions, length: Ints, steps: int) -> Positions:
+    """Split groups whose times fall into classes far apart; a class that most steps do not have is no class."""
+    made = np.array(number)
+    next_number = int(number.max()) + 1 if len(number) else 0
+    order = np.lexsort((length, number))
+    edges = np.flatnonzero(np.diff(number[order])) + 1
+    for members in np.split(order, edges):
+        ordered = length[members]
+        jumps = np.flatnonzero(ordered[1:] > OTHER_SIZE * np.maximum(ordered[:-1], 1)) + 1
+        classes = [each for each in np.split(members, jumps) if len(each)]
+        for each in classes[1:]:
+            if 2 * len(each) >= steps and 2 * (len(members) - len(each)) >= steps:
+                made[each] = next_number
+                next_number += 1
+    return made
+
+
+def _in_order(number: Positions) -> tuple[Positions, Positions]:
+    """Groups renumbered by their first member: its position, and each member's new number."""
+    distinct, first, back = np.unique(number, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(distinct), np.intp)
+    rank[order] = np.arange(len(distinct))
+    return first[order], rank[back.reshape(-1)]
+
+
+def _usual_step(device: Device, chosen: Positions, number: Positions) -> tuple[int, ...]:
+    if device.steps is None or not len(chosen):
+        return tuple(number.tolist())
+    step = np.searchsorted(device.steps.edges_ns, device.found.start_ns[chosen], side="right")
+    distinct, counts = np.unique(step, return_counts=True)
+    usual = np.sort(counts)[len(counts) // 2]
+    return tuple(number[step == distinct[(counts == usual).argmax()]].tolist())

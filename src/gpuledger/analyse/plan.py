@@ -1,0 +1,170 @@
+"""Which kernels are worth Nsight Compute: one GPU's steady steps in, the kernels to profile and how to pick them out.
+
+Launches of one kernel with the same grid and block are alike, and one stands for all. Those with the most time are
+taken until they hold the share of kernel time that was asked for. Communication is never taken: ncu runs a launch
+again and again, and the other ranks take part once, so that it would wait for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.activity import State
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.picks import Launches, Pick, picks
+from gpuledger.errors import NothingRecorded
+from gpuledger.model.keys import group
+from gpuledger.model.names import KernelName, parse
+from gpuledger.model.spans import Ints
+from gpuledger.model.tables import Rows, Table
+from gpuledger.model.trace import Trace
+
+COMMUNICATION: Final = "communication: replayed alone, it would wait for the other ranks for ever"
+NAMELESS: Final = "its name cannot be typed, so ncu cannot be told to take it"
+LITTLE: Final = "little time: the share that was asked for is reached without it"
+
+LONGEST_NAME: Final = 2000
+"""Longer than any compiler's; an operating system takes no argument of any length."""
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Launches that are alike: one kernel, one grid, one block."""
+
+    name: str
+    """In the spelling that all profilers share, parameters left out."""
+    function: str
+    """The bare name, by which ncu selects."""
+    grid: Triple
+    block: Triple
+    count: int
+    """Launches in the steady steps."""
+    ns: int
+    """Their time."""
+    left_out: str | None
+    """Why it is not profiled; None: it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to profile of one GPU. Times and counts are of the steady steps together."""
+
+    gpu: int
+    steps: int
+    steady_ns: int
+    kernels: tuple[Kernel, ...]
+    """All, longest first."""
+    picks: tuple[Pick, ...]
+    in_graphs: bool
+    """Whether kernels to profile ran as nodes of CUDA graphs."""
+    whole_graphs_ns: int
+    """Time in graphs that were traced whole, whose kernels are not known."""
+
+    @property
+    def covered(self) -> tuple[Kernel, ...]:
+        return tuple(kernel for kernel in self.kernels if kernel.left_out is None)
+
+    @property
+    def kernel_ns(self) -> int:
+        return sum(kernel.ns for kernel in self.kernels)
+
+    @property
+    def coverage_share(self) -> float:
+        """How much of the time of kernels that can be replayed is in those to profile."""
+        possible = sum(kernel.ns for kernel in self.kernels if kernel.left_out in (None, LITTLE))
+        return sum(kernel.ns for kernel in self.covered) / possible if possible else 0.0
+
+
+def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> Plan:
+    """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each."""
+    rows = trace[Table.KERNELS]
+    rows = rows.where(rows["gpu"] == device.gpu)
+    rows = rows.at(np.argsort(rows["start_ns"], kind="stable"))
+    names = {code: parse(trace.strings.text(code) or "") for code in np.unique(rows.codes("name")).tolist()}
+    launches = _launches(rows, names, device)
+    communicating = np.unique(device.found.name[device.found.state == State.COMM])
+    kernels = _kernels(rows, names, launches, communicating)
+    whole_graphs_ns = device.line_ns.get("compute.graph", 0)
+    if not kernels:
+        raise _nothing(device, whole_graphs_ns)
+    chosen = _chosen(kernels, coverage)
+    wanted = [number for number, kernel in chosen.items() if kernel.left_out is None]
+    return Plan(
+        device.gpu,
+        device.step_count,
+        device.steady_ns,
+        tuple(chosen.values()),
+        picks(launches, wanted, together=together),
+        bool((np.isin(launches.alike, wanted) & (rows["graph_node"] >= 0)).any()),
+        whole_graphs_ns,
+    )
+
+
+def _launches(rows: Rows, names: dict[int, KernelName], device: Device) -> Launches:
+    """What ncu would see, in the order of time."""
+    functions = {text: at for at, text in enumerate(sorted({name.short for name in names.values()}))}
+    canonical = {text: at for at, text in enumerate(sorted({name.canonical for name in names.values()}))}
+    codes, code = np.unique(rows.codes("name"), return_inverse=True)
+    function = np.array([functions[names[each].short] for each in codes.tolist()], np.int64)[code]
+    kernel = np.array([canonical[names[each].canonical] for each in codes.tolist()], np.int64)[code]
+    shape = (*rows["grid"].T, *rows["block"].T)
+    _, alike = group(kernel, *shape)
+    shared = rows["smem_static_bytes"] + rows["smem_dynamic_bytes"]
+    _, counted = group(rows["pid"], function, *shape, shared)
+    time = np.maximum(rows.duration_ns, 0)
+    return Launches(tuple(functions), function, alike, counted, device.begins_steady(rows["start_ns"]), time)
+
+
+def _kernels(rows: Rows, names: dict[int, KernelName], launches: Launches, communicating: Ints) -> dict[int, Kernel]:
+    """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
+    steady = np.flatnonzero(launches.steady)
+    first, number = group(launches.alike[steady])
+    total = np.zeros(len(first), np.int64)
+    np.add.at(total, number, launches.ns[steady])
+    counts = np.bincount(number, minlength=len(first)).tolist()
+    found = {}
+    for row, count, ns in zip(steady[first].tolist(), counts, total.tolist(), strict=True):
+        code = int(rows.codes("name")[row])
+        name = names[code]
+        impossible = COMMUNICATION if code in communicating else None if _typeable(name.short) else NAMELESS
+        grid, block = (_triple(rows, column, row) for column in ("grid", "block"))
+        found[int(launches.alike[row])] = Kernel(name.canonical, name.short, grid, block, count, ns, impossible)
+    return dict(sorted(found.items(), key=lambda each: (-each[1].ns, each[1].name, each[1].grid, each[1].block)))
+
+
+def _typeable(function: str) -> bool:
+    return 0 < len(function) <= LONGEST_NAME and function.isprintable()
+
+
+def _triple(rows: Rows, column: str, row: int) -> Triple:
+    x, y, z = rows[column][row].tolist()
+    return x, y, z
+
+
+def _chosen(kernels: dict[int, Kernel], coverage: float) -> dict[int, Kernel]:
+    """The same kernels; those past the coverage are left out."""
+    needed = coverage * sum(kernel.ns for kernel in kernels.values() if kernel.left_out is None)
+    held, chosen = 0, {}
+    for number, kernel in kernels.items():
+        if kernel.left_out is None and held >= needed:
+            chosen[number] = replace(kernel, left_out=LITTLE)
+            continue
+        chosen[number] = kernel
+        held += kernel.ns if kernel.left_out is None else 0
+    return chosen
+
+
+def _nothing(device: Device, whole_graphs_ns: int) -> NothingRecorded:
+    claim = f"no kernel ran on GPU {device.gpu} in the steady steps"
+    if not whole_graphs_ns:
+        return NothingRecorded(claim, hint="`gpuledger info` says what there is")
+    return NothingRecorded(
+        claim,
+        found="its work is in CUDA graphs that were traced whole: which kernels ran in them is not known",
+        hint="record again with `nsys profile --cuda-graph-trace=node`",
+    )

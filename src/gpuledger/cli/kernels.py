@@ -1,0 +1,50 @@
+"""`gpuledger kernels`: what limits the kernels that Nsight Compute profiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.judged import judged
+from gpuledger.analyse.judged import kernels as put_together
+from gpuledger.cli.output import Output, language_option, output_options
+from gpuledger.cli.progress import progress
+from gpuledger.read.ncu import open_kernels
+from gpuledger.render.blocks import blocks_markdown, blocks_text
+from gpuledger.render.csv import sheet_csv
+from gpuledger.render.json import document
+from gpuledger.render.kernels import kernel_sheet, kernels_blocks
+from gpuledger.render.kernels_json import kernels_dict
+
+
+@click.command()
+@click.argument("ncu", nargs=-1, required=True, type=click.Path(path_type=Path))
+@language_option
+@output_options
+def kernels(ncu: tuple[Path, ...], language: str, output: Output) -> None:
+    """Say what limits each kernel in NCU: memory, compute or latency, and what to try.
+
+    NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
+    details, or --metrics). Each launch is judged against the roofs of the device that it ran on; kernels are told
+    apart by name, launch shape and size of problem. The .ncu-rep format needs `pip install 'gpuledger[ncu]'`.
+
+    \b
+    Examples:
+      gpuledger kernels layer.ncu-rep
+      gpuledger kernels details.csv -o kernels.json
+      gpuledger report run.sqlite --ncu=layer.ncu-rep
+    """
+    with progress(quiet=output.quiet) as tell:
+        report = open_kernels(ncu, progress=tell)
+    made = put_together([judged(each) for each in report.launches])
+    files = [path.name for path in ncu]
+    match output.format:
+        case "json":
+            output.write(document(kernels_dict(files, made, report.health)))
+        case "csv":
+            output.write(sheet_csv(kernel_sheet(made, sum(each.duration_ns for each in made))))
+        case "md":
+            output.write(blocks_markdown(kernels_blocks(files, made, report.health), language))
+        case _:
+            output.write(blocks_text(kernels_blocks(files, made, report.health), output.width, language))

@@ -1,0 +1,226 @@
+"""A Llama-like decoder with random weights: sizes and a seed in, a model out that reads prompts and decodes tokens.
+
+RMS norms, rotary embeddings, attention in which query heads share keys, SwiGLU MLPs or a mixture of experts. The cache
+and the text so far have a fixed size and place, and no shape depends on the data, so that a CUDA graph can hold a step.
+`decode` measures it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch  # type: ignore[import-not-found, unused-ignore]
+import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
+from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
+
+from gpuledger.capture.window import window
+
+Mark = Callable[[str], AbstractContextManager[None]]  # a range around a part of the model
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+ALIGNED = 64  # positions of the cache are a multiple of this, as attention kernels like their masks
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large the model and its work are. `experts` 0: one MLP for all tokens."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocab: int
+    batch: int
+    prompt: int
+    experts: int = 0
+    top_k: int = 2
+
+    @property
+    def head(self) -> int:
+        """The width of one head."""
+        return self.width // self.heads
+
+    def fault(self) -> str | None:
+        """What keeps these sizes from being a model's."""
+        if min(self.layers, self.width, self.heads, self.kv_heads, self.ffn, self.vocab, self.batch, self.prompt) < 1:
+            return "sizes are 1 at least"
+        if self.width % self.heads or self.head % 2 or self.heads % self.kv_heads:
+            return "--width must be a multiple of --heads, even in each, and --heads one of --kv-heads"
+        if self.experts < 0 or (self.experts and not 1 <= self.top_k <= self.experts):
+            return "--top-k must lie between 1 and --experts"
+        return None
+
+
+class Place(NamedTuple):
+    """Where the tokens that are worked on stand."""
+
+    position: Tensor
+    cos: Tensor  # of the rotary angles at these positions
+    sin: Tensor
+    mask: Tensor | None  # 0 for what the token may look at, -inf for the rest; None: the prompt, from its start on
+
+
+def rotated(heads: Tensor, place: Place) -> Tensor:
+    """Rotary embedding: the two halves of each head turned by their position's angles."""
+    first, second = heads.chunk(2, dim=-1)
+    cos, sin = place.cos, place.sin
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
+    """Attention in which several query heads share a key head, over a cache of fixed size."""
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, size: Size, positions: int) -> None:
+        super().__init__()
+        self.size = size
+        self.qkv = nn.Linear(size.width, (size.heads + 2 * size.kv_heads) * size.head, bias=False)
+        self.out = nn.Linear(size.width, size.width, bias=False)
+        shape = (size.batch, size.kv_heads, positions, size.head)
+        self.register_buffer("keys", torch.zeros(shape))
+        self.register_buffer("values", torch.zeros(shape))
+
+    def forward(self, hidden: Tensor, place: Place) -> Tensor:
+        size, (batch, length, _) = self.size, hidden.shape
+        heads = self.qkv(hidden).view(batch, length, -1, size.head).transpose(1, 2)
+        query, key, value = heads.split((size.heads, size.kv_heads, size.kv_heads), dim=1)
+        query, key = rotated(query, place), rotated(key, place)
+        self.keys.index_copy_(2, place.position, key)
+        self.values.index_copy_(2, place.position, value)
+        if place.mask is None:
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        else:
+            # one token: the queries that share a key head stand where a sequence would, so that no key is repeated
+            query = query.reshape(batch, size.kv_heads, -1, size.head)
+            mixed = F.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=place.mask)
+            mixed = mixed.reshape(batch, size.heads, 1, size.head)
+        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, size.width))
+        return out
+
+
+class Mlp(nn.Module):  # type: ignore[misc, unused-ignore]
+    """SwiGLU: one half opens the gate for the other."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.up = nn.Linear(size.width, 2 * size.ffn, bias=False)
+        self.down = nn.Linear(size.ffn, size.width, bias=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        gate, up = self.up(hidden).chunk(2, dim=-1)
+        down: Tensor = self.down(F.silu(gate) * up)
+        return down
+
+
+class Experts(nn.Module):  # type: ignore[misc, unused-ignore]
+    """A mixture of MLPs. All experts see all tokens, and the router's weights pick: no shape depends on the data."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.top_k = size.top_k
+        self.router = nn.Linear(size.width, size.experts, bias=False)
+        self.up = nn.Parameter(torch.randn(size.experts, size.width, 2 * size.ffn) / math.sqrt(size.width))
+        self.down = nn.Parameter(torch.randn(size.experts, size.ffn, size.width) / math.sqrt(size.ffn))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        tokens = hidden.flatten(0, 1)
+        weights, chosen = self.router(tokens).float().softmax(dim=-1).topk(self.top_k)
+        weights = (weights / weights.sum(dim=-1, keepdim=True)).to(tokens.dtype)
+        share = tokens.new_zeros(len(tokens), len(self.up)).scatter(1, chosen, weights)
+        gate, up = torch.matmul(tokens, self.up).chunk(2, dim=-1)
+        each = torch.matmul(F.silu(gate) * up, self.down)
+        return torch.einsum("te,etw->tw", share, each).view_as(hidden)
+
+
+class Layer(nn.Module):  # type: ignore[misc, unused-ignore]
+    """Attention, then an MLP, each on the normed sum of all before."""
+
+    def __init__(self, size: Size, positions: int, mark: Mark) -> None:
+        super().__init__()
+        self.mark = mark
+        self.attention_norm, self.mlp_norm = nn.RMSNorm(size.width), nn.RMSNorm(size.width)
+        self.attention = Attention(size, positions)
+        self.mlp = Experts(size) if size.experts else Mlp(size)
+
+    def forward(self, hidden: Tensor, place: Place) -> Tensor:
+        with self.mark("attention"):
+            hidden = hidden + self.attention(self.attention_norm(hidden), place)
+        with self.mark("mlp"):
+            fed: Tensor = hidden + self.mlp(self.mlp_norm(hidden))
+        return fed
+
+
+class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
+    """The model, its cache, and the text so far."""
+
+    cos: Tensor
+    sin: Tensor
+    everywhere: Tensor  # all positions
+    text: Tensor
+    tokens: Tensor  # the last of each sequence, not yet looked at
+    position: Tensor  # where they stand
+
+    def __init__(self, size: Size, positions: int, mark: Mark = window) -> None:
+        super().__init__()
+        self.mark = mark
+        self.embed = nn.Embedding(size.vocab, size.width)
+        self.layers = nn.ModuleList(Layer(size, positions, mark) for _ in range(size.layers))
+        self.norm, self.head = nn.RMSNorm(size.width), nn.Linear(size.width, size.vocab, bias=False)
+        speed = 10000.0 ** -(torch.arange(0, size.head, 2, dtype=torch.float32) / size.head)
+        angles = torch.outer(torch.arange(positions, dtype=torch.float32), speed)
+        self.register_buffer("cos", angles.cos().to(self.head.weight.dtype))
+        self.register_buffer("sin", angles.sin().to(self.head.weight.dtype))
+        self.register_buffer("text", torch.zeros(size.batch, positions, dtype=torch.long))
+        self.register_buffer("tokens", torch.zeros(size.batch, 1, dtype=torch.long))
+        self.register_buffer("position", torch.zeros(1, dtype=torch.long))
+        self.register_buffer("everywhere", torch.arange(positions))
+        self.requires_grad_(requires_grad=False)
+
+    def forward(self, tokens: Tensor, position: Tensor, mask: Tensor | None) -> Tensor:
+        """The logits of what follows the last of these tokens; the cache then holds them."""
+        place = Place(position, self.cos[position], self.sin[position], mask)
+        hidden = self.embed(tokens)
+        for number, layer in enumerate(self.layers):
+            with self.mark(f"layer{number}"):
+                hidden = layer(hidden, place)
+        logits: Tensor = self.head(self.norm(hidden[:, -1]))
+        return logits
+
+    def prefill(self, prompt: Tensor) -> Tensor:
+        """Read a prompt from its start; the first token after it is then known."""
+        length = prompt.shape[1]
+        self.text[:, :length] = prompt
+        self.position.fill_(length - 1)
+        return self._follow(self(prompt, self.everywhere[:length], None))
+
+    def step(self) -> Tensor:
+        """Look at the last token of each sequence and find the next."""
+        later = self.everywhere > self.position
+        mask = torch.zeros_like(later, dtype=self.cos.dtype).masked_fill(later, -math.inf)
+        return self._follow(self(self.tokens, self.position, mask.view(1, 1, 1, -1)))
+
+    def _follow(self, logits: Tensor) -> Tensor:
+        """Go on to the likeliest token."""
+        self.tokens.copy_(logits.argmax(dim=-1, keepdim=True))
+        self.position.add_(1)
+        self.text.index_copy_(1, self.position, self.tokens)
+        return logits
+
+
+def build(size: Size, steps: int, device: str, dtype: str, seed: int, mark: Mark = window) -> Decoder:
+    """A model with random weights of a seed, and room for the prompt and so many tokens after it."""
+    positions = -(-(size.prompt + steps + 1) // ALIGNED) * ALIGNED
+    torch.manual_seed(seed)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(DTYPES[dtype])
+    try:
+        with torch.device(device):
+            return Decoder(size, positions, mark)
+    finally:
+        torch.set_default_dtype(default)
