@@ -11,7 +11,7 @@ from gpuledger.model.profiled import Advice, Profiled
 from gpuledger.units import share_text
 
 MOST_RULES: Final = 3
-"""So many of NVIDIA's rules are passed on, those that promise the most."""
+"""So many of NVIDIA's rules are passed on: those about the whole kernel that promise the most."""
 
 ADVICE: Final[Mapping[str, str]] = {
     "DRAM": say("only fewer bytes make it faster: fuse it with its neighbours, use a smaller type, read nothing twice"),
@@ -41,9 +41,8 @@ ADVICE: Final[Mapping[str, str]] = {
 
 def advice(launch: Profiled, found: Verdict) -> tuple[str, ...]:
     """What to try: ours first, then what NVIDIA's rules say, marked as theirs."""
-    rules = sorted(
-        (each for each in launch.advice if each.speedup_share), key=lambda each: (-(each.speedup_share or 0), each.rule)
-    )
+    promising = (each for each in launch.advice if each.speedup_share)
+    rules = sorted(promising, key=lambda each: (each.scope != "global", -(each.speedup_share or 0.0), each.rule))
     return (ADVICE[found.limiter], *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
 
 

@@ -74,7 +74,7 @@ def overview(trace: Trace, device: Device) -> Overview:
     keys = (name_code, *(rows[side][:, at] for side in ("grid", "block") for at in range(3)), where.of)
     _, number = group(*keys)
     length = found.end_ns[chosen] - found.start_ns[chosen]
-    number = _by_size(number, length, device.step_count)
+    number = by_size(number, length, device.step_count)
     first, number = _in_order(number)
     times = np.bincount(number, weights=own[steady & is_kernel]).astype(np.int64)
     calls = np.bincount(number)
@@ -115,7 +115,7 @@ def _bare(trace: Trace, codes: Ints) -> tuple[list[str], Ints]:
     return names, np.array([names.index(each) for each in texts], np.int64)[back.reshape(-1)]
 
 
-def _by_size(number: Positions, length: Ints, steps: int) -> Positions:
+def by_size(number: Positions, length: Ints, steps: int) -> Positions:
     """Split groups whose times fall into classes far apart; a class that most steps do not have is no class."""
     made = np.array(number)
     next_number = int(number.max()) + 1 if len(number) else 0

@@ -1,12 +1,14 @@
 """Which kernels are worth Nsight Compute: one GPU's steady steps in, the kernels to profile and how to pick them out.
 
-Launches of one kernel with the same grid and block are alike, and one stands for all. Those with the most time are
-taken until they hold the share of kernel time that was asked for. Communication is never taken: ncu runs a launch
+Launches of one kernel with the same grid and block, from the same place in the program and of about the same length,
+are alike, and one stands for all. Those with the most time are taken until they hold the share of kernel time that was
+asked for. Communication is never taken: ncu runs a launch
 again and again, and the other ranks take part once, so that it would wait for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,11 +16,14 @@ import numpy as np
 
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
+from gpuledger.analyse.overview import by_size
 from gpuledger.analyse.picks import Launches, Pick, picks
+from gpuledger.analyse.places import Places, places
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.keys import group
 from gpuledger.model.names import KernelName, parse
 from gpuledger.model.spans import Ints
+from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -34,7 +39,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Launches that are alike: one kernel, one grid, one block."""
+    """Launches that are alike: one kernel, one grid, one block, one place."""
 
     name: str
     """In the spelling that all profilers share, parameters left out."""
@@ -42,6 +47,8 @@ class Kernel:
     """The bare name, by which ncu selects."""
     grid: Triple
     block: Triple
+    place: tuple[str, ...]
+    """Where in the program: the NVTX ranges, numbers left out; or where in a layer."""
     count: int
     """Launches in the steady steps."""
     ns: int
@@ -82,13 +89,14 @@ class Plan:
 
 def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> Plan:
     """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each."""
-    rows = trace[Table.KERNELS]
-    rows = rows.where(rows["gpu"] == device.gpu)
-    rows = rows.at(np.argsort(rows["start_ns"], kind="stable"))
+    every = trace[Table.KERNELS]
+    here = np.flatnonzero(every["gpu"] == device.gpu)
+    here = here[np.argsort(every["start_ns"][here], kind="stable")]
+    rows, where = every.at(here), _places(trace, device, len(every))
     names = {code: parse(trace.strings.text(code) or "") for code in np.unique(rows.codes("name")).tolist()}
-    launches = _launches(rows, names, device)
+    launches = _launches(rows, names, where.of[here], device)
     communicating = np.unique(device.found.name[device.found.state == State.COMM])
-    kernels = _kernels(rows, names, launches, communicating)
+    kernels = _kernels(rows, names, launches, communicating, [where.names[at] for at in where.of[here].tolist()])
     whole_graphs_ns = device.line_ns.get("compute.graph", 0)
     if not kernels:
         raise _nothing(device, whole_graphs_ns)
@@ -105,7 +113,18 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     )
 
 
-def _launches(rows: Rows, names: dict[int, KernelName], device: Device) -> Launches:
+def _places(trace: Trace, device: Device, count: int) -> Places:
+    """The place of each row of the table of kernels; of none outside the steady steps."""
+    found = device.found
+    kernels = np.flatnonzero((found.gpu == device.gpu) & np.isin(found.state, (State.COMPUTE, State.COMM)))
+    steady = kernels[device.begins_steady(found.start_ns[kernels]) & (found.name[kernels] != NO_TEXT)]
+    known = places(trace, device, steady)
+    of = np.full(count, len(known.names))
+    of[found.row[steady]] = known.of
+    return replace(known, of=of, names=(*known.names, ()))
+
+
+def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Device) -> Launches:
     """What ncu would see, in the order of time."""
     functions = {text: at for at, text in enumerate(sorted({name.short for name in names.values()}))}
     canonical = {text: at for at, text in enumerate(sorted({name.canonical for name in names.values()}))}
@@ -113,14 +132,23 @@ def _launches(rows: Rows, names: dict[int, KernelName], device: Device) -> Launc
     function = np.array([functions[names[each].short] for each in codes.tolist()], np.int64)[code]
     kernel = np.array([canonical[names[each].canonical] for each in codes.tolist()], np.int64)[code]
     shape = (*rows["grid"].T, *rows["block"].T)
-    _, alike = group(kernel, *shape)
+    steady = device.begins_steady(rows["start_ns"])
+    _, alike = group(kernel, *shape, place)
+    time = np.maximum(rows.duration_ns, 0)
+    sized = by_size(alike[steady], time[steady], device.step_count)
+    alike[steady] = sized
     shared = rows["smem_static_bytes"] + rows["smem_dynamic_bytes"]
     _, counted = group(rows["pid"], function, *shape, shared)
-    time = np.maximum(rows.duration_ns, 0)
-    return Launches(tuple(functions), function, alike, counted, device.begins_steady(rows["start_ns"]), time)
+    return Launches(tuple(functions), function, alike, counted, steady, time)
 
 
-def _kernels(rows: Rows, names: dict[int, KernelName], launches: Launches, communicating: Ints) -> dict[int, Kernel]:
+def _kernels(
+    rows: Rows,
+    names: dict[int, KernelName],
+    launches: Launches,
+    communicating: Ints,
+    place: Sequence[tuple[str, ...]],
+) -> dict[int, Kernel]:
     """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
     steady = np.flatnonzero(launches.steady)
     first, number = group(launches.alike[steady])
@@ -133,7 +161,9 @@ def _kernels(rows: Rows, names: dict[int, KernelName], launches: Launches, commu
         name = names[code]
         impossible = COMMUNICATION if code in communicating else None if _typeable(name.short) else NAMELESS
         grid, block = (_triple(rows, column, row) for column in ("grid", "block"))
-        found[int(launches.alike[row])] = Kernel(name.canonical, name.short, grid, block, count, ns, impossible)
+        found[int(launches.alike[row])] = Kernel(
+            name.canonical, name.short, grid, block, place[row], count, ns, impossible
+        )
     return dict(sorted(found.items(), key=lambda each: (-each[1].ns, each[1].name, each[1].grid, each[1].block)))
 
 

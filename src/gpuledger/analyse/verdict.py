@@ -75,6 +75,8 @@ def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
         why = NotMeasured("neither compute nor memory throughput was collected")
         return Verdict("unknown", "unmeasured", why, (say("neither compute nor memory throughput was collected"),))
     level, of_memory = _largest(memory)
+    if "DRAM" in memory and memory["DRAM"] >= of_memory - ALIKE:
+        level = "DRAM"  # what comes from DRAM passes the caches, and makes them as busy
     pipe, of_compute = _largest(compute)
     nearest = max(of_memory, of_compute)
     if nearest < BUSY and not (level and pipe):
@@ -89,9 +91,9 @@ def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
         )
         return Verdict("latency", reasons[0][0], nearest, (*(text for _, text in reasons), low))
     if pipe and of_compute >= of_memory - ALIKE:
-        beside = (_percent_of(level, of_memory),) if level and of_memory >= BUSY else ()
+        beside = (_percent_of(level, memory[level]),) if level and memory[level] >= BUSY else ()
         return Verdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
-    return Verdict("memory", level, nearest, (_percent_of(level, of_memory), *_misses(found)))
+    return Verdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(found)))
 
 
 def _measured(keys: Mapping[str, str], found: Figures) -> dict[str, float]:

@@ -11,15 +11,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-SETS: Final = {"full": 38, "roofline": 20, "basic": 10}
-"""ncu's sets of sections, each with how often it runs a launch to measure it all."""
-# full: what ncu 2025.3 says of itself on an H200 (profiler__replayer_passes); measured: see docs, for the others
+SECTIONS: Final = (
+    "SpeedOfLight",
+    "SpeedOfLight_RooflineChart",
+    "SpeedOfLight_HierarchicalTensorRooflineChart",
+    "MemoryWorkloadAnalysis",
+    "ComputeWorkloadAnalysis",
+    "Occupancy",
+    "LaunchStats",
+    "SchedulerStats",
+    "WarpStateStats",
+    "WorkloadDistribution",
+)
+"""All that verdicts use, and nothing more: a quarter of the cost of ncu's own full set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How often ncu runs a launch for a set, and what one launch takes in all beside the kernel itself."""
+
+    passes: int
+    seconds: float
+
+
+SETS: Final = {
+    "verdict": Cost(27, 0.46),
+    "full": Cost(38, 1.8),
+    "roofline": Cost(17, 0.26),
+    "basic": Cost(10, 0.17),
+}
+"""What to measure: the sections of verdicts, or ncu's own sets. Seen with ncu 2025.3 on an H200, ten launches each."""
 
 METRICS_PER_PASS: Final = 4
-"""How many single metrics fit into one pass, about: it depends on which they are."""  # measured: see docs
+"""How many single metrics fit into one pass, about: it depends on which they are."""
 
-SECONDS_PER_PASS: Final = 0.03
-"""What a pass takes beside the kernel itself: restoring memory, flushing caches, setting up."""  # measured: see docs
+SECONDS_PER_PASS: Final = 0.017
+"""What a pass takes: restoring memory, flushing caches, setting up."""
 
 PLACEHOLDER: Final = "YOUR-COMMAND"
 ENDING: Final = ".ncu-rep"
@@ -30,22 +57,24 @@ _SPECIAL: Final = re.compile(r"([\\^$.|?*+()\[\]{}])")
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What ncu is to measure: the option that says so, and how often it runs a launch for that."""
+    """What ncu is to measure: the options that say so, and what that costs."""
 
-    option: str
-    passes: int
+    options: tuple[str, ...]
+    cost: Cost
 
     @classmethod
     def of_set(cls, name: str) -> Measure:
-        return cls(f"--set={name}", SETS[name])
+        options = tuple(f"--section={each}" for each in SECTIONS) if name == "verdict" else (f"--set={name}",)
+        return cls(options, SETS[name])
 
     @classmethod
     def of_metrics(cls, names: Sequence[str]) -> Measure:
-        return cls(f"--metrics={','.join(names)}", -(-len(names) // METRICS_PER_PASS))
+        passes = -(-len(names) // METRICS_PER_PASS)
+        return cls((f"--metrics={','.join(names)}",), Cost(passes, passes * SECONDS_PER_PASS))
 
     def seconds(self, launches: int, ns: int) -> float:
         """What profiling so many launches, which take so long by themselves, adds to the program's own time."""
-        return self.passes * (launches * SECONDS_PER_PASS + ns / 1e9)
+        return launches * self.cost.seconds + self.cost.passes * ns / 1e9
 
 
 def ncu_command(
@@ -54,7 +83,7 @@ def ncu_command(
     """The arguments of one run: of each launch configuration of these functions, skip some launches and take some."""
     return (
         "ncu",
-        measure.option,
+        *measure.options,
         "--clock-control=none",  # the default locks them to base, and times would not compare with the timeline's
         "--filter-mode=per-launch-config",
         "--kernel-name-base=function",

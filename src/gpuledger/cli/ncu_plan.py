@@ -23,7 +23,13 @@ from gpuledger.report import build_report
 @click.command()
 @profile_argument
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--set", "set_", type=click.Choice(list(SETS)), default="full", help="What to measure. Default: full.")
+@click.option(
+    "--set",
+    "set_",
+    type=click.Choice(list(SETS)),
+    default="verdict",
+    help="What to measure: what verdicts need (the default), or one of ncu's own sets.",
+)
 @click.option("--metrics", metavar="NAME[,NAME...]", help="Measure these instead of a set; names are checked.")
 @click.option(
     "--coverage",
@@ -45,9 +51,10 @@ def ncu_plan(
 ) -> None:
     """Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.
 
-    Launches of one kernel with the same grid and block are alike: one of each is profiled, from the steady steps of
-    the GPU that the report shows first, the kernels with the most time first. Communication is left out. Nothing is
-    run: the commands are for you to paste. Without COMMAND a placeholder stands for it.
+    Launches of one kernel with the same grid and block from the same place in the program are alike: one of each is
+    profiled, from the steady steps of the GPU that the report shows first, the kernels with the most time first.
+    Communication is left out. Nothing is run: the commands are for you to paste. Without COMMAND a placeholder stands
+    for it.
 
     \b
     Examples:
@@ -70,7 +77,7 @@ def ncu_plan(
             for pick, export in zip(found.picks, exports, strict=True)
         ),
         reports=tuple(f"{export}{ENDING}" for export in exports),
-        passes=measure.passes,
+        passes=measure.cost.passes,
         seconds=sum(measure.seconds(pick.launches, pick.ns) for pick in found.picks),
         notes=trace.health,
     )

@@ -96,6 +96,7 @@ def _kernel(plan: Plan, kernel: Kernel) -> dict[str, object]:
         "short_name": kernel.function,
         "grid": list(kernel.grid),
         "block": list(kernel.block),
+        "place": list(kernel.place),
         "count_per_step": kernel.count / plan.steps,
         "ns_per_step": kernel.ns // plan.steps,
         "share_of_gpu": kernel.ns / plan.kernel_ns if plan.kernel_ns else 0.0,
