@@ -101,6 +101,7 @@ _SIZES: Final = {"b": 1, "bytes": 1} | {
     for power, prefix in enumerate("kmg", 1)
     for mark, factor in (("", 1000), ("i", 1024))
 }
+_FACTORS: Final[dict[str, int]] = {"": 1, "%": 1} | _TIMES | _SIZES
 _MOST: Final = 2**63
 _UNIT: Final = r"\s*(?:\((?P<unit>[^()]{1,8})\))?"
 _ALL_WORDS: Final = "|".join(sorted(_KEYS, key=len, reverse=True))
@@ -159,9 +160,9 @@ def headings_of(line: str) -> list[Heading]:
 def _heading(words: str, unit: str) -> Heading:
     key = _KEYS.get(words.lower().strip(), "")
     unit = unit.strip().lower()
-    if key == "" or unit not in ("", "%", *_TIMES, *_SIZES):
+    if key == "" or unit not in _FACTORS:
         return Heading("", words)
-    return Heading(key, words, _TIMES.get(unit, _SIZES.get(unit, 1)), unit in _SIZES)
+    return Heading(key, words, _FACTORS[unit], unit in _SIZES)
 
 
 def is_header(headings: Sequence[Heading]) -> bool:
@@ -183,6 +184,11 @@ def lacking(report: str, headings: Iterable[Heading]) -> list[str]:
 def report_called(name: str) -> str:
     """NVIDIA's present name of a report, from a former one; as it is where we know no other."""
     return _FORMER.get(name, name)
+
+
+def is_report(name: str) -> bool:
+    """Whether NVIDIA may have given a report this name."""
+    return name in _FORMER or name in _OTHERS or re.fullmatch(r"[a-z0-9]\w*_(?:sum|trace)", name) is not None
 
 
 def report_titled(title: str) -> str:

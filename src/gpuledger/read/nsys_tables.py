@@ -21,7 +21,16 @@ from gpuledger.model.summaries import CUT, SizeRow, Summaries, Summary, SummaryR
 from gpuledger.read.archive import SEPARATOR
 from gpuledger.read.ncu_rows import UTF16
 from gpuledger.read.nsys_grid import Grid, Values, grid_under
-from gpuledger.read.nsys_headings import KNOWN, headings_of, lacking, report_called, report_in, report_of, report_titled
+from gpuledger.read.nsys_headings import (
+    KNOWN,
+    headings_of,
+    is_report,
+    lacking,
+    report_called,
+    report_in,
+    report_of,
+    report_titled,
+)
 from gpuledger.read.source import Source, foreign, look_at, opened
 from gpuledger.units import bytes_text, count_text
 
@@ -157,9 +166,10 @@ class _Document:
                 return
             self.close()
         if match := _PROCESSING.fullmatch(line):
-            self.hint, self._profile = report_called(match["report"]), match["profile"]
-        elif match := _TITLE.fullmatch(line):
-            self.hint = report_called(match["report"])
+            self._announce(match["report"])
+            self._profile = match["profile"]
+        elif (match := _TITLE.fullmatch(line)) and is_report(match["report"]):
+            self._announce(match["report"])
         elif _BY_SIZE.fullmatch(line):
             self.hint = "cuda_gpu_mem_size_sum"
         elif (match := _FORMER_TITLE.fullmatch(line)) and report_titled(match["title"]):
@@ -170,6 +180,12 @@ class _Document:
         elif self.hint in KNOWN and sum(each.key not in ("", "name") for each in headings_of(line)) >= 3:
             self.incomplete.append(f"{self.hint} lacks its names or counts")
             self.hint = self._of_file
+
+    def _announce(self, name: str) -> None:
+        """A title: the next table is of this report. One that is not read may look like anything, so it counts here."""
+        self.hint = report_called(name)
+        if self.hint not in KNOWN:
+            self.tables.append(_Table(self.hint, Grid([])))
 
     def close(self) -> None:
         """No more lines come, for the table or at all."""
@@ -182,6 +198,8 @@ def _tables_in(source: Source, limits: Limits, hint: str | None = None) -> _Docu
     """The tables of one file. Text of PowerShell is UTF-16; anything else is taken for UTF-8."""
     is_wide = source.head.startswith(UTF16)
     document = _Document(report_in(source.path.stem)[0] if hint is None else hint)
+    if document.hint and document.hint not in KNOWN:
+        document.tables.append(_Table(document.hint, Grid([])))
     if not is_wide and b"\0" in source.head:
         return document
     with opened(source) as file, io.TextIOWrapper(file, "utf-16" if is_wide else "utf-8-sig", "replace") as text:
@@ -225,10 +243,10 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
         if not report or Path(file).suffix.lower() not in (".csv", ".tsv", ".txt"):
             continue
         path = source.path / file
+        whole = groups.setdefault(prefix, _Document(""))
         if path.stat().st_size == 0:  # so nsys leaves the file of a report without rows
             empty += 1
             continue
-        whole = groups.setdefault(prefix, _Document(""))
         part = _tables_in(look_at(path), limits, report)
         whole.tables += part.tables
         whole.incomplete += part.incomplete
@@ -314,7 +332,7 @@ def _notes(run: _Run, tables: Mapping[str, Summary]) -> Iterator[Note]:
         yield Note(Severity.WARNING, "abridged", sentence, len(abridged))
     if unknown := list(dict.fromkeys(run.unknown)):
         sentence = f"not read: {', '.join(unknown[:6])}{' and others' if len(unknown) > 6 else ''}"
-        yield Note(Severity.INFO, "unknown-reports", sentence, len(run.unknown))
+        yield Note(Severity.INFO, "unknown-reports", sentence, len(unknown))
     cut = sum(row.is_cut for table in tables.values() for row in table.rows)
     if cut:
         names = "1 name is" if cut == 1 else f"{count_text(cut)} names are"

@@ -1,0 +1,52 @@
+"""How alike two kernels are by name, and what is left of a name when numbers that change from run to run are taken out.
+
+Levels, the best first: the same name; the same function with other template arguments or another tile; the same
+family of kernels; nothing in common.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gpuledger.model.families import family
+from gpuledger.model.names import parse
+
+EXACT, FUNCTION, FAMILY, NONE = LEVELS = ("exact", "function", "family", "none")
+
+_TILE: Final = re.compile(
+    r"(?<=[_x])\d+(?:x\d+)+(?=_|$)|(?<=tile)\d+(?:x\d+)*|(?<=stage)s?\d+|_(?:splitK|streamK|stages?_\d+)(?=_|$)"
+)
+_OP_ID: Final = re.compile(r",?\s*(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
+_RUNNING: Final = re.compile(r"(?<=_)\d+(?=_|$)")
+_HASH: Final = re.compile(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
+_GENERATED: Final = re.compile(
+    r"^(?:triton|fused|wrapped|jit|loop|input|copy|broadcast|reduce|transpose|convert)", re.IGNORECASE
+)
+
+
+def untiled(name: str) -> str:
+    """The function's bare name without its tile, so that a library's variants of one kernel are equal.
+
+    `nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT` -> `nvjet_sm90_tst____v_bz_TNT`, `triton_poi_fused_add_12` ->
+    `triton_poi_fused_add_`: compilers number what they generate.
+    """
+    short = parse(name).short
+    if _GENERATED.match(short):
+        return _RUNNING.sub("", _HASH.sub("", short))
+    return _HASH.sub("", _TILE.sub("", short))
+
+
+def unnumbered(range_name: str) -> str:
+    """A range's name without ids that differ in every run: `aten::mm, seq = 7, op_id = 31` -> `aten::mm`."""
+    return _OP_ID.sub("", range_name).strip()
+
+
+def likeness(first: str, second: str) -> str:
+    """One of LEVELS."""
+    one, other = parse(first), parse(second)
+    if one.bare == other.bare:
+        return EXACT
+    if one.short == other.short or untiled(first) == untiled(second):
+        return FUNCTION
+    return FAMILY if family(first) == family(second) != "other" else NONE
