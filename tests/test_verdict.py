@@ -90,6 +90,12 @@ def test_severity_is_time_share_times_headroom() -> None:
 def test_no_kernel_becomes_shorter_than_starting_one_takes() -> None:
     assert saving(30_000, 10, 0.99) == 30_000 - 10 * FLOOR_NS
     assert saving(1_000, 1, 0.99) == 0
+    assert isinstance(saving(0, 1, 0.5), NotMeasured)
+
+
+def test_without_pipelines_none_is_named() -> None:
+    found = verdict(launch(sm=0.8, dram=0.3))
+    assert (found.bound, found.limiter) == ("compute", "sm")
 
 
 def test_launches_of_one_shape_but_other_size_are_other_kernels() -> None:

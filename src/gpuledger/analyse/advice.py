@@ -27,6 +27,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "uniform": say("move work from uniform instructions into vector ones"),
     "texture": say("replace texture accesses by plain loads"),
     "issue": say("spend fewer instructions on each element: wider loads, packed arithmetic, more elements per thread"),
+    "sm": say("collect the section ComputeWorkloadAnalysis: it says which pipeline is busy"),
     "too few blocks": say("give it more parallel work: split the reduction, batch calls, or run other work beside it"),
     "tail": say("choose a tile or a grid that makes full waves, or a persistent kernel"),
     "occupancy": say("use fewer registers or less shared memory per block, or keep more loads in flight per warp"),

@@ -61,6 +61,8 @@ def figures(launch: Profiled) -> Figures:
     rate, roof = memory_rate(launch, "DRAM"), roofs(launch).memory.get("DRAM")
     if isinstance(shares["dram_share"], NotMeasured) and not isinstance(rate, NotMeasured) and roof is not None:
         shares["dram_share"] = rate / roof.per_s
+    if isinstance(shares["l1_share"], NotMeasured):
+        shares["l1_share"] = _l1_of_elapsed(launch)
     achieved, allowed = shares["occupancy_share"], shares["occupancy_limit_share"]
     if isinstance(achieved, NotMeasured) or isinstance(allowed, NotMeasured) or not allowed:
         shares["occupancy_efficiency"] = NotMeasured("achieved or possible occupancy was not collected")
@@ -84,6 +86,15 @@ def figures(launch: Profiled) -> Figures:
 
 _NO_STALL = ("selected", "not_selected")
 """Warps that are issued, or could be: no reason to wait."""
+
+
+def _l1_of_elapsed(launch: Profiled) -> Figure:
+    """L1's share of the peak over all cycles, from that over active ones; the latter where cycles were not counted."""
+    share = launch.metric(*m.L1_SHARE_OF_ACTIVE)
+    active, elapsed = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ELAPSED)
+    if isinstance(share, NotMeasured) or isinstance(active, NotMeasured) or isinstance(elapsed, NotMeasured):
+        return share
+    return share * active / elapsed if elapsed else share
 
 
 def _pipes(launch: Profiled) -> dict[str, float]:

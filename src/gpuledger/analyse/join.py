@@ -37,6 +37,9 @@ MOST_PAIRS: Final = 4_000_000
 OTHER_PROBLEM: Final = 2.5
 """A launch that takes so many times longer or shorter is another problem: clocks and caches explain less."""
 
+TINY_NS: Final = 5_000
+"""Times this short do not tell problems apart."""
+
 Key = tuple[str, Dim3, Dim3]
 
 
@@ -146,6 +149,8 @@ def _best(entry: Entry, in_order: list[Judged], exact: list[Judged]) -> tuple[st
 def _checked(level: str, entry: Entry, launch: Judged) -> tuple[str, Judged]:
     """A launch whose time is far from the kernel's is another problem of the same shape."""
     duration = launch.duration_ns
+    if max(duration, entry.mean_ns) < TINY_NS:
+        return level, launch  # cold caches alone may double so short a time
     if duration and not 1 / OTHER_PROBLEM <= duration / max(entry.mean_ns, 1) <= OTHER_PROBLEM:
         return "size", launch
     return level, launch

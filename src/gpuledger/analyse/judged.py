@@ -154,6 +154,8 @@ def saving(time_ns: int, calls: int, headroom: Figure) -> int | NotMeasured:
     """What so many calls would save if they reached the roof; no call becomes shorter than FLOOR_NS."""
     if isinstance(headroom, NotMeasured):
         return headroom
+    if not time_ns:
+        return NotMeasured("how long it took was not collected")
     return max(time_ns - max(round(time_ns * (1 - headroom)), calls * FLOOR_NS), 0)
 
 

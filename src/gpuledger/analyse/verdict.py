@@ -70,7 +70,8 @@ def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
     compute = dict(found.pipes)
     whole = found.share("sm_share")
     if not isinstance(whole, NotMeasured) and whole > max(compute.values(), default=0.0) + 0.005:
-        compute["issue"] = whole  # no single pipeline is as busy: it is the rate of instructions
+        # where no single pipeline is as busy it is the rate of instructions; without pipelines it may be any unit
+        compute["issue" if found.pipes else "sm"] = whole
     if not memory and not compute:
         why = NotMeasured("neither compute nor memory throughput was collected")
         return Verdict("unknown", "unmeasured", why, (say("neither compute nor memory throughput was collected"),))
@@ -133,6 +134,7 @@ UNITS: Final[Mapping[str, str]] = {
     "uniform": say("the uniform pipeline"),
     "texture": say("the texture pipeline"),
     "issue": say("the issue of instructions"),
+    "sm": say("the busiest unit of the multiprocessors"),
 }
 """What a unit is called in a sentence."""
 

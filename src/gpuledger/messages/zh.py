@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-TEMPLATES: Final[dict[str, str]] = {
+from gpuledger.messages.zh_kernels import KERNELS
+
+_REPORT: Final[dict[str, str]] = {
     # analyse/contents, phases, sites, steps
     "host time blocked in the operating system cannot be told from host code": (
         "无法区分主机阻塞在操作系统里的时间和主机代码自身的时间"
@@ -259,3 +261,5 @@ TEMPLATES: Final[dict[str, str]] = {
     "Note: {sentence}.": "注意：{sentence}。",
     "next: {command}": "下一步：{command}",
 }
+
+TEMPLATES: Final = {**_REPORT, **KERNELS}

@@ -32,10 +32,9 @@ L2_PEAK_PER_CYCLE: Final = ("derived__lts__lts2xbar_bytes.sum.peak_sustained",)
 L2_CLOCK: Final = ("lts__cycles_elapsed.avg.per_second",)
 L2_HIT: Final = ("lts__t_sector_hit_rate.pct", "lts__average_t_sector_hit_rate.pct")
 
-L1_SHARE: Final = (
-    "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
-    "l1tex__throughput.avg.pct_of_peak_sustained_active",
-)
+L1_SHARE: Final = ("l1tex__throughput.avg.pct_of_peak_sustained_elapsed",)
+L1_SHARE_OF_ACTIVE: Final = ("l1tex__throughput.avg.pct_of_peak_sustained_active",)
+"""Of the cycles in which the multiprocessor was at work only: the details page has no other."""
 L1_RATE: Final = ("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second", "l1tex__t_bytes.sum.per_second")
 L1_PEAK_PER_CYCLE: Final = ("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.peak_sustained",)
 L1_CLOCK: Final = ("l1tex__cycles_elapsed.avg.per_second",)
@@ -121,7 +120,7 @@ _NAMES: Final = frozenset(
     for names in (
         *(DURATION, DRAM_RATE, DRAM_READ_RATE, DRAM_WRITE_RATE, DRAM_BYTES, DRAM_READ_BYTES, DRAM_WRITE_BYTES),
         *(DRAM_SHARE, DRAM_PEAK_PER_CYCLE, DRAM_CLOCK, L2_SHARE, L2_RATE, L2_PEAK_PER_CYCLE, L2_CLOCK, L2_HIT),
-        *(L1_SHARE, L1_RATE, L1_PEAK_PER_CYCLE, L1_CLOCK, L1_HIT, MEMORY_SHARE),
+        *(L1_SHARE, L1_SHARE_OF_ACTIVE, L1_RATE, L1_PEAK_PER_CYCLE, L1_CLOCK, L1_HIT, MEMORY_SHARE),
         *(SM_SHARE, SM_BUSY, OCCUPANCY, OCCUPANCY_LIMIT, WAVES, SM_COUNT, REGISTERS, SHARED_BYTES, SM_ACTIVE),
         *(SM_ACTIVE_MOST, SM_ELAPSED, SM_CLOCK, ISSUE_ACTIVE, ELIGIBLE, tuple(BLOCK_LIMITS.values())),
     )

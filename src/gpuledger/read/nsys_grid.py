@@ -6,6 +6,7 @@ stand as nsys wrote them: blanks may be lost, the rule under the header too, and
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,8 +21,10 @@ _LEFT_OUT: Final = re.compile(r"[\s.…⋮|]*(?:\.\.\.|…|⋮)[\s.…⋮|]*")
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _BARE: Final = re.compile(r"-?\d[\d,.'_]*(?:e[-+]?\d+)?%?", re.IGNORECASE)
-_LONGEST_HEADER: Final = 2000
+_NAMES: Final = re.compile(r"\b(?:name|operation|range|kernel)\b", re.IGNORECASE)
 _LONGEST_NAME_LINES: Final = 100
+LONGEST_HEADER: Final = 2000
+"""In characters: longer lines are of something else."""
 
 
 @dataclass(slots=True)
@@ -77,7 +80,8 @@ class Grid:
             self.rows.append(values)
             self._begun = []
             return True
-        if self._row(line) is None and len(self._begun) < _LONGEST_NAME_LINES:
+        is_other = not line.strip() or self._like_a_row(line) or grid_under(line) is not None
+        if not is_other and len(self._begun) < _LONGEST_NAME_LINES:
             self._begun.append(line)
             return True
         self.close()
@@ -137,7 +141,7 @@ class Grid:
 
 def grid_under(line: str) -> Grid | None:
     """The table that begins here, where the line is its header."""
-    if len(line) > _LONGEST_HEADER:
+    if len(line) > LONGEST_HEADER or not _NAMES.search(line):
         return None
     for separator in (",", "\t", "|"):
         if separator in line:
@@ -152,7 +156,7 @@ def separated(line: str, separator: str) -> list[str]:
     """The cells of a line. A quoted one may hold separators; a quote within is doubled."""
     if separator == "|":
         cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
-        return [_ESCAPED.sub(r"\1", cell.strip()) for cell in cells]
+        return [html.unescape(_ESCAPED.sub(r"\1", cell.strip())) for cell in cells]
     cells, at = [], 0
     while True:
         quoted = _QUOTED.match(line, at)
@@ -170,6 +174,8 @@ def separated(line: str, separator: str) -> list[str]:
 
 def _unquoted(cell: str) -> str:
     """A cell without the quotes around it. One that opens a quote and does not close it is no cell, so it is empty."""
-    if not cell.startswith('"') or len(cell) < 2 or cell.count('"') == 1:
-        return "" if cell.startswith('"') else cell
-    return cell[1:-1] if cell.endswith('"') else cell
+    if not cell.startswith('"'):
+        return cell
+    if len(cell) > 1 and cell.endswith('"'):
+        return cell[1:-1]
+    return "" if cell.count('"') % 2 or "," in cell or "\n" in cell else cell  # a name may begin with a quoted word

@@ -60,8 +60,8 @@ _SPREAD: Final = {"avg": "average", "med": "median", "min": "least", "max": "mos
 _WORDS: Final = {
     "time_percent": ("time",),
     "total": ("total time", "total", "total proj time"),
-    "count": ("num calls", "calls", "instances", "count", "operations", "range instances"),
-    "name": ("name", "operation", "range", "kernel name"),
+    "count": ("num calls", "calls", "instances", "inst", "count", "operations", "range instances"),
+    "name": ("name", "operation", "range", "kernel name", "kernel"),
     **{key: (word, f"proj {word}", f"t{word}") for word, key in _SPREAD.items()},
     **{f"{part}_{word}_ns": (f"{part}{word}",) for part in "aqk" for word in _SPREAD},
     "style": ("style",),
@@ -202,26 +202,36 @@ def report_in(stem: str) -> tuple[str, str]:
     return (report_called(match[1]), stem[: match.start()]) if match else ("", stem)
 
 
-def report_of(headings: Sequence[Heading], names: Collection[str]) -> str:
-    """The report that a table without a title is, from its headings and its rows' names; '' for one that is not read.
+def report_of(headings: Sequence[Heading], names: Collection[str], said: str = "") -> str:
+    """The report that a table is, from its headings and, where those leave a choice, from what was said of it.
 
-    Calls of CUDA and of the operating system stand in tables that look the same.
+    '' for one that is not read. Calls of CUDA and of the operating system stand in tables that look the same; without
+    a word on them, the names of their rows decide.
     """
+    possible = _possible(headings)
+    if said and (said in possible or not possible or said not in KNOWN):
+        return said
+    if "osrt_sum" in possible:
+        return "cuda_api_sum" if 2 * sum(name.startswith("cu") for name in names) >= len(names) else "osrt_sum"
+    return possible[0] if possible else ""
+
+
+def _possible(headings: Sequence[Heading]) -> tuple[str, ...]:
+    """The reports with such headings; none where some are unknown, or of a report that is not read."""
     keys = {each.key for each in headings}
     words = {each.words.lower() for each in headings}
     if keys & {"of another report", ""}:
-        return ""
+        return ()
     if "queued_count" in keys:
-        return "cuda_kern_exec_sum"
+        return ("cuda_kern_exec_sum",)
     if "total proj time" in words:
-        return "nvtx_gpu_proj_sum"
+        return ("nvtx_gpu_proj_sum",)
     if any(each.is_size for each in headings):
-        return "cuda_gpu_mem_size_sum"
+        return ("cuda_gpu_mem_size_sum",)
     if "range" in words:
-        return "nvtx_sum" if "style" in keys else "nvtx_pushpop_sum"
+        return ("nvtx_sum",) if "style" in keys else ("nvtx_pushpop_sum", "nvtx_sum")
     if "operation" in words:
-        return "cuda_gpu_mem_time_sum"
+        return ("cuda_gpu_mem_time_sum",)
     if words & {"num calls", "calls"}:
-        of_cuda = sum(name.startswith("cu") for name in names)
-        return "cuda_api_sum" if 2 * of_cuda >= len(names) else "osrt_sum"
-    return "cuda_gpu_kern_sum"
+        return ("cuda_api_sum", "osrt_sum")
+    return ("cuda_gpu_kern_sum",)

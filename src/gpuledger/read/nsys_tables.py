@@ -20,7 +20,7 @@ from gpuledger.model.health import Note, Severity
 from gpuledger.model.summaries import CUT, SizeRow, Summaries, Summary, SummaryRow
 from gpuledger.read.archive import SEPARATOR
 from gpuledger.read.ncu_rows import UTF16
-from gpuledger.read.nsys_grid import Grid, Values, grid_under
+from gpuledger.read.nsys_grid import LONGEST_HEADER, Grid, Values, grid_under
 from gpuledger.read.nsys_headings import (
     KNOWN,
     headings_of,
@@ -40,6 +40,8 @@ _TITLE: Final = re.compile(r"\W*[A-Z][\w /&-]{3,60} \((?P<report>[a-z][a-z0-9_]*
 _FORMER_TITLE: Final = re.compile(r"\W*(?P<title>[A-Z].{3,60} Statistics(?: \(by time\))?):?\s*")
 _BY_SIZE: Final = re.compile(r"\W*CUDA Memory Operation Statistics \(by size.*\)\W*")
 _PROCESSING: Final = re.compile(r"\W*Processing \[(?P<profile>[^\]]*)\] with \[(?:.*[/\\])?(?P<report>\w+)\.py.*\].*")
+_TITLE_HOLDS: Final = 6
+"""So many lines may stand between a title and the table that it is of, blank ones not counted."""
 _NO_TITLE: Final = "a table without a title"
 
 
@@ -49,7 +51,7 @@ def looks_like_tables(head: bytes | str) -> bool:
     In a document the tables may come later than the first bytes: give as much of it as there is.
     """
     text = head.decode("utf-8", "replace") if isinstance(head, bytes) else head
-    document = _Document("")
+    document = _Document("", DEFAULT_LIMITS.text_bytes)
     for line in text.splitlines():
         document.take(line)
         if document.tables or document.hint:
@@ -84,6 +86,9 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Summar
     runs = _runs_of_folder(source, limits) if not source.head else _runs_of(_tables_in(source, limits))
     if not any(run.tables for run in runs):
         raise _nothing_in(source, runs)
+    grids = [table.grid for run in runs for table in run.tables.values()]
+    if any(grid.damaged for grid in grids) and not any(grid.rows for grid in grids):
+        raise UnreadableProfile(f"{source.name}: not one row of its tables can be read", hint="copy or print it again")
     name = source.name
     made = [
         _summaries(run, f"{name}{SEPARATOR}{at}" if len(runs) > 1 or number is not None else name)
@@ -148,7 +153,7 @@ class _Run:
 class _Document:
     """A text, line by line."""
 
-    def __init__(self, hint: str) -> None:
+    def __init__(self, hint: str, longest: int) -> None:
         self.tables: list[_Table] = []
         self.incomplete: list[str] = []
         """What headers lack that stand under the title of a report."""
@@ -156,24 +161,34 @@ class _Document:
         """The report that the next table is of, as far as anything says so."""
         self._of_file, self._profile = hint, ""
         self._grid: Grid | None = None
+        self._age, self._longest = 0, longest
 
     def take(self, line: str) -> None:
         """Read one line, without its end."""
+        if len(line) > self._longest:  # no name is kept that long
+            if self._grid is not None:
+                self._grid.damaged += 1
+            return
         if margin := _MARGIN.match(line):
             line = line[margin.end() :]
         if self._grid is not None:
             if self._grid.take(line):
                 return
             self.close()
+        if len(line) > LONGEST_HEADER or not line.strip():
+            return
+        self._age += 1
+        if self._age > _TITLE_HOLDS:
+            self.hint = self._of_file
         if match := _PROCESSING.fullmatch(line):
             self._announce(match["report"])
             self._profile = match["profile"]
         elif (match := _TITLE.fullmatch(line)) and is_report(match["report"]):
             self._announce(match["report"])
         elif _BY_SIZE.fullmatch(line):
-            self.hint = "cuda_gpu_mem_size_sum"
+            self._announce("cuda_gpu_mem_size_sum")
         elif (match := _FORMER_TITLE.fullmatch(line)) and report_titled(match["title"]):
-            self.hint = report_titled(match["title"])
+            self._announce(report_titled(match["title"]))
         elif grid := grid_under(line):
             self.tables.append(_Table(self.hint, grid, self._profile))
             self._grid, self.hint, self._profile = grid, self._of_file, ""
@@ -183,7 +198,7 @@ class _Document:
 
     def _announce(self, name: str) -> None:
         """A title: the next table is of this report. One that is not read may look like anything, so it counts here."""
-        self.hint = report_called(name)
+        self.hint, self._age = report_called(name), 0
         if self.hint not in KNOWN:
             self.tables.append(_Table(self.hint, Grid([])))
 
@@ -197,7 +212,7 @@ class _Document:
 def _tables_in(source: Source, limits: Limits, hint: str | None = None) -> _Document:
     """The tables of one file. Text of PowerShell is UTF-16; anything else is taken for UTF-8."""
     is_wide = source.head.startswith(UTF16)
-    document = _Document(report_in(source.path.stem)[0] if hint is None else hint)
+    document = _Document(report_in(source.path.stem)[0] if hint is None else hint, limits.text_bytes)
     if document.hint and document.hint not in KNOWN:
         document.tables.append(_Table(document.hint, Grid([])))
     if not is_wide and b"\0" in source.head:
@@ -217,8 +232,10 @@ def _runs_of(document: _Document) -> list[_Run]:
     runs = [_Run()]
     for table in document.tables:
         names = [str(row["name"]) for row in table.grid.rows]
-        report = table.report or report_of(table.grid.headings, names)
+        report = report_of(table.grid.headings, names, table.report)
         run = runs[-1]
+        if not (names or table.grid.damaged or table.grid.separator) and report in KNOWN:
+            continue  # nsys prints no header without rows: somebody drew the table by hand
         if report not in KNOWN:
             run.unknown.append(report or _NO_TITLE)
             continue
@@ -243,8 +260,8 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
         if not report or Path(file).suffix.lower() not in (".csv", ".tsv", ".txt"):
             continue
         path = source.path / file
-        whole = groups.setdefault(prefix, _Document(""))
-        if path.stat().st_size == 0:  # so nsys leaves the file of a report without rows
+        whole = groups.setdefault(prefix, _Document("", limits.text_bytes))
+        if path.is_file() and path.stat().st_size == 0:  # so nsys leaves the file of a report without rows
             empty += 1
             continue
         part = _tables_in(look_at(path), limits, report)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpuledger.analyse.sheet import Sheet
-from gpuledger.messages import say, translated
+from gpuledger.messages import joined, say, translated
 from gpuledger.render.markdown import escaped, table_markdown
 from gpuledger.render.plain import visible, wrapped
 from gpuledger.render.terminal import sheet_lines
@@ -61,7 +61,7 @@ def blocks_text(blocks: Iterable[Block], width: int | None, language: str) -> st
                 parts.append("\n".join(lines))
                 left_out |= dict.fromkeys(hidden)
     if left_out:
-        more = say("(no room for {columns}: widen, or use another --format)", columns=", ".join(left_out))
+        more = say("(no room for {columns}: widen, or use another --format)", columns=joined(say(", "), left_out))
         parts.append(wrapped(translated(more, language), width, 1))
     return "\n\n".join(parts) + "\n"
 

@@ -89,7 +89,7 @@ def _coverage(found: Joined) -> str:
     if not found.unused:
         return said
     left = say("{count} profiled launches match no kernel here.", count=count_text(len(found.unused)))
-    return put_together(" ", [said, left])
+    return say("{first} {then}", first=said, then=left)
 
 
 def _overview_sheet(matches: list[tuple[int, Match]], device: Device) -> Sheet:

@@ -40,6 +40,7 @@ LIMITERS: Final = {
     "uniform": say("uniform"),
     "texture": say("texture"),
     "issue": say("issue slots"),
+    "sm": say("a unit of the SM"),
     "too few blocks": say("too few blocks"),
     "tail": say("tail effect"),
     "occupancy": say("occupancy"),

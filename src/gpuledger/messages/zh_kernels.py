@@ -1,0 +1,286 @@
+"""Chinese for what Nsight Compute's reports say of kernels. In the order of the modules that say it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KERNELS: Final[dict[str, str]] = {
+    "{first} {then}": "{first}{then}",
+    "the busiest unit of the multiprocessors": "SM 中最忙的单元",
+    "a unit of the SM": "SM 单元",
+    "collect the section ComputeWorkloadAnalysis: it says which pipeline is busy": (
+        "请采集 ComputeWorkloadAnalysis 分节，以确定是哪条流水线繁忙"
+    ),
+    # analyse/advice
+    "only fewer bytes make it faster: fuse it with its neighbours, use a smaller type, read nothing twice": (
+        "只有减少访存量才能更快：与相邻 kernel 融合，改用更小的数据类型，避免重复读取"
+    ),
+    "let less go through L2: larger tiles, blocks ordered so that neighbours share data, TMA multicast": (
+        "减少经过 L2 的数据量：加大分块（tile），调整线程块次序让相邻线程块共享数据，使用 TMA 多播"
+    ),
+    "relieve shared memory: wider accesses, no bank conflicts, more reuse in registers": (
+        "减轻共享内存的压力：加宽每次访问，消除 bank 冲突，在寄存器中更多地复用数据"
+    ),
+    "it is near what tensor cores can do: only a smaller type, sparsity or less work make it faster": (
+        "已接近张量核心的极限：只有改用更小的数据类型、利用稀疏性或减少计算量才能更快"
+    ),
+    "use FP32, or tensor cores, where the accuracy allows": "在精度允许时改用 FP32 或张量核心",
+    "use tensor cores, or packed half precision, where the accuracy allows": (
+        "在精度允许时改用张量核心或打包（packed）半精度运算"
+    ),
+    "spend fewer integer instructions: simpler indexing, wider loads, more elements per thread": (
+        "减少整数指令：简化索引计算，加宽加载，让每个线程处理更多元素"
+    ),
+    "use tensor cores where the shapes allow": "在形状允许时改用张量核心",
+    "replace exponentials, divisions and roots by cheaper approximations": "用开销更低的近似代替指数、除法和开方",
+    "move more bytes per instruction: vectorised loads and stores, coalesced accesses": (
+        "让每条指令搬运更多字节：向量化加载与存储，合并访存"
+    ),
+    "move work from uniform instructions into vector ones": "把 uniform 指令的工作移到普通向量指令",
+    "replace texture accesses by plain loads": "用普通加载代替纹理访问",
+    "spend fewer instructions on each element: wider loads, packed arithmetic, more elements per thread": (
+        "减少每个元素耗费的指令：加宽加载，使用打包（packed）运算，让每个线程处理更多元素"
+    ),
+    "give it more parallel work: split the reduction, batch calls, or run other work beside it": (
+        "增加并行工作：拆分归约维，合并多次调用，或同时运行其他 kernel"
+    ),
+    "choose a tile or a grid that makes full waves, or a persistent kernel": (
+        "选择能凑成完整波次的分块或网格大小，或改用常驻（persistent）kernel"
+    ),
+    "use fewer registers or less shared memory per block, or keep more loads in flight per warp": (
+        "减少每个线程块的寄存器或共享内存用量，或让每个 warp 同时发出更多加载"
+    ),
+    "spread the work evenly: smaller tiles, or tiles handed out while it runs": (
+        "均匀分配工作：减小分块，或在运行时动态分发分块"
+    ),
+    "fuse it with its neighbours: most of so short a kernel is starting and ending": (
+        "与相邻 kernel 融合：这么短的 kernel，大部分时间花在启动和收尾上"
+    ),
+    "keep more loads in flight: prefetch, asynchronous copies, more work per thread": (
+        "让更多加载同时在途：预取，异步拷贝，让每个线程做更多工作"
+    ),
+    "collect the sections Occupancy, LaunchStats and WarpStateStats": (
+        "采集 Occupancy、LaunchStats 和 WarpStateStats 这几个 section"
+    ),
+    "collect the section SpeedOfLight": "采集 SpeedOfLight 这个 section",
+    "NVIDIA: {title} (estimate: {share} of the kernel's time)": "NVIDIA：{title}（预计可省该 kernel 时间的 {share}）",
+    "NVIDIA: {title} (estimate: {share} of the part it is about)": "NVIDIA：{title}（预计可省相关部分的 {share}）",
+    # analyse/figures
+    "{figure} reads {value}, over 100 %: the replay passes over so short a kernel do not add up": (
+        "{figure}的读数为 {value}，超过 100 %：kernel 太短，多遍重放的计数互相对不上"
+    ),
+    "SM throughput": "SM 吞吐量",
+    "SM efficiency": "SM 效率",
+    "memory throughput": "访存吞吐量",
+    "DRAM throughput": "显存吞吐量",
+    "L2 throughput": "L2 吞吐量",
+    "L1 throughput": "L1 吞吐量",
+    "L2 hit rate": "L2 命中率",
+    "L1 hit rate": "L1 命中率",
+    "occupancy": "占用率",
+    "possible occupancy": "理论占用率",
+    "occupancy efficiency": "占用率达成率",
+    "DRAM bandwidth": "显存带宽",
+    # analyse/verdict
+    "neither compute nor memory throughput was collected": "计算和访存的吞吐量都未采集",
+    "memory": "访存",
+    "compute reaches {compute} and memory {memory} of their peaks": (
+        "计算达到峰值的 {compute}，访存达到峰值的 {memory}"
+    ),
+    "only {known} is known, {share} of its peak": "只采集到{known}的吞吐量，为峰值的 {share}",
+    "{unit} works at {share} of its peak": "{unit}的吞吐量达到峰值的 {share}",
+    "L2 hit rate {share}: data that is read once cannot hit": "L2 命中率 {share}：仅被读取一次的数据不可能命中",
+    "DRAM": "显存",
+    "the L2 cache": "L2 缓存",
+    "L1 and shared memory": "L1 与共享内存",
+    "the tensor pipeline": "张量核心流水线",
+    "the FP64 pipeline": "FP64 流水线",
+    "the FMA pipeline": "FMA 流水线",
+    "the integer and logic pipeline": "整数与逻辑（ALU）流水线",
+    "the FP16 pipeline": "FP16 流水线",
+    "the pipeline of special functions": "特殊函数（XU）流水线",
+    "the load/store pipeline": "加载/存储（LSU）流水线",
+    "the uniform pipeline": "uniform 流水线",
+    "the texture pipeline": "纹理流水线",
+    "the issue of instructions": "指令发射",
+    "it runs {time} only": "单次运行只有 {time}",
+    "of each instruction's wait, {cycles} cycles are {reason}": "主要停顿：{reason}，平均每条指令 {cycles} 个周期",
+    "nothing that was collected says what it waits for": "已采集的指标不足以说明它在等待什么",
+    "{blocks} blocks for {processors} multiprocessors": "{processors} 个 SM 只分到 {blocks} 个线程块",
+    "the grid fills the GPU {waves} times": "整个网格只有 {waves} 个波次，填不满 GPU",
+    "{waves} waves take as long as {whole}: {share} of the multiprocessors' time is lost in the last one": (
+        "{waves} 个波次要花 {whole} 个波次的时间：SM 有 {share} 的时间浪费在最后一个波次"
+    ),
+    "occupancy is {share} only": "占用率只有 {share}",
+    "occupancy is {share}; {resource} allow no more than {allowed}": (
+        "占用率为 {share}；受{resource}限制，最高只能达到 {allowed}"
+    ),
+    "its resources": "资源用量",
+    "its registers": "寄存器用量",
+    "its blocks' shared memory": "线程块的共享内存用量",
+    "its blocks' size": "线程块大小",
+    "the blocks that fit on a multiprocessor": "每个 SM 可容纳的线程块数",
+    "its barriers": "屏障数量",
+    "multiprocessors work {share} of the busiest one's time on average": (
+        "各 SM 的平均工作时间只有最忙的 SM 的 {share}"
+    ),
+    "for data from L1, L2 or DRAM": "等待来自 L1、L2 或显存的数据",
+    "for data from shared memory": "等待来自共享内存的数据",
+    "at a barrier of the block": "在线程块的同步屏障处等待",
+    "at a memory barrier": "在内存屏障处等待",
+    "for a busy pipeline": "等待繁忙的流水线",
+    "for a full queue of memory instructions": "访存指令队列已满",
+    "for a full queue of global memory instructions": "全局内存指令队列已满",
+    "for a full queue of texture instructions": "纹理指令队列已满",
+    "for a fixed latency": "等待指令的固定延迟",
+    "for instructions to be fetched": "等待取指",
+    "for a branch to be resolved": "等待分支目标确定",
+    "for the dispatcher": "等待指令派发",
+    "for stores to drain at the end": "结束时等待写操作排空",
+    "for constants": "等待常量缓存",
+    "asleep": "线程处于休眠",
+    "for the tensor cores": "等待张量核心",
+    # findings/headroom
+    "{kernel} takes {time} and reaches {share} of its nearest roof": (
+        "{kernel}（{time}）只达到离它最近的屋顶线的 {share}"
+    ),
+    "it reaches 90 % of that roof, and the host keeps up": "它达到该屋顶线的 90 %，且主机跟得上",
+    # read/ncu_blocks, ncu_csv, ncu_launch, ncu_rep
+    "cut off": "被截断",
+    "damaged": "已损坏",
+    "{file}: the file ends in the middle of a row; what would come after it is lost": (
+        "{file}：文件在一行的中间结束，此后的内容已丢失"
+    ),
+    "{file}: {count} rows are damaged and were left out": "{file}：{count} 行已损坏，已略去",
+    "{file}: {count} values are given twice and differ; the first counts": (
+        "{file}：{count} 个值重复出现且不一致；以第一个为准"
+    ),
+    "{file}: {count} values are no numbers and were left out": "{file}：{count} 个值不是数字，已略去",
+    "{file}: it cannot be told whether 1.234 is a little over one or over a thousand; taken for one": (
+        "{file}：无法判断 1.234 是一点几还是一千多；按一点几处理"
+    ),
+    "{file}: {count} values under unknown labels, such as '{label}', were left out": (
+        "{file}：{count} 个值的标签未知（例如 '{label}'），已略去"
+    ),
+    "{file}: {count} values in '{unit}' were left out": "{file}：{count} 个以 '{unit}' 为单位的值已略去",
+    "{file}: the report is {trouble}: {count} of its launches can be read, the rest is lost "
+    "({whole} of {size} are whole)": (
+        "{file}：报告{trouble}，只能读出 {count} 次启动，其余已丢失（{size} 中有 {whole} 完好）"
+    ),
+    "{file}: {lost} of {count} launches cannot be read": "{file}：{count} 次启动中有 {lost} 次无法读取",
+    # render/blocks
+    "(no room for {columns}: widen, or use another --format)": (
+        "（宽度不足，未显示的列：{columns}；请加宽终端，或改用其他 --format）"
+    ),
+    # render/integrated
+    "order": "顺序",
+    "range": "区间",
+    "shape": "形状",
+    "other size": "规模不同",
+    "other shape": "形状不同",
+    "other variant": "变体不同",
+    "none": "无",
+    "name, shape and place in the sequence": "名称、形状和序列中的位置一致",
+    "name, shape and NVTX range": "名称、形状和 NVTX 区间一致",
+    "name and shape": "名称和形状一致",
+    "name and shape, but a problem of another size": "名称和形状一致，但问题规模不同",
+    "name, in another shape": "名称一致，但形状不同",
+    "the function with other template arguments": "函数相同，但模板参数不同",
+    "nothing like it": "没有对应的结果",
+    "Times are the timeline's. Nsight Compute replays each kernel by itself, with caches flushed and, unless told "
+    "otherwise, clocks locked, so only its shares of a peak are used, not its times.": (
+        "时间取自时间线。Nsight Compute 单独重放每个 kernel，重放前清空缓存，且默认锁定时钟频率，"
+        "因此只采用它测得的峰值占比，不采用它测得的时间。"
+    ),
+    "Kernels of a step, in the order of execution": "每步的 kernel（按执行顺序）",
+    "Kernels of the window, in the order of execution": "时间窗口内的 kernel（按执行顺序）",
+    "In each of {layers} layers (times of all together)": "层内（共 {layers} 层，次数和时间为各层合计）",
+    "Outside the layers": "层外",
+    "{share} of compute is in graphs whose kernels were not recorded.": (
+        "{share} 的计算时间在 CUDA graph 内，图内的 kernel 没有记录。"
+    ),
+    "{share} by {means}": "{share}（{means}）",
+    "Nsight Compute speaks for {share} of the GPU's compute: {levels}.": (
+        "Nsight Compute 的结果覆盖 GPU 计算时间的 {share}。按匹配程度：{levels}。"
+    ),
+    "{count} profiled launches match no kernel here.": "另有 {count} 次采集到的启动与这里的 kernel 都不匹配。",
+    "Kernel": "kernel 名称",
+    "Calls": "次数",
+    "Time": "时间",
+    "Share": "占比",
+    "Match": "匹配",
+    "Of roof": "达屋顶线",
+    "Range": "所在区间",
+    "Kernels of a step": "每步的 kernel",
+    "Kernels in depth, the most to gain first": "kernel 逐个分析（提升空间大的在前）",
+    "No kernel here was profiled; `gpuledger ncu-plan PROFILE` says which ones are worth it.": (
+        "这里的 kernel 都没有用 Nsight Compute 采集；`gpuledger ncu-plan PROFILE` 会列出值得采集的 kernel。"
+    ),
+    "{number}. {kernel}: {bound}, severity {severity}": "{number}. {kernel}，瓶颈：{bound}，严重程度：{severity}",
+    "{time} a step in {calls} calls; at its nearest roof it would save {saving}": (
+        "每步调用 {calls} 次，共 {time}；若达到离它最近的屋顶线，可省 {saving}"
+    ),
+    "Bottlenecks by severity": "瓶颈（按严重程度排列）",
+    "Severity": "严重程度",
+    "Bound by": "瓶颈",
+    "Saves a step": "每步可省",
+    "Of the step": "占整步",
+    "Profiled, but not in these steps": "已采集、但不在这些步中的 kernel",
+    # render/kernels
+    "latency": "延迟",
+    "not known": "未知",
+    "L2": "L2 缓存",
+    "L1": "L1 缓存",
+    "tensor cores": "张量核心",
+    "FP64": "FP64 单元",
+    "FMA": "FMA 单元",
+    "ALU": "ALU 单元",
+    "FP16": "FP16 单元",
+    "special functions": "特殊函数",
+    "load/store": "加载/存储",
+    "uniform": "uniform 单元",
+    "texture": "纹理单元",
+    "issue slots": "指令发射",
+    "too few blocks": "线程块太少",
+    "tail effect": "尾部效应",
+    "uneven load": "负载不均",
+    "too short": "运行太短",
+    "stalls": "停顿",
+    "cause not collected": "原因未采集",
+    "not collected": "未采集",
+    "low": "低",
+    "Times here are Nsight Compute's: it replays each kernel by itself, with caches flushed and, unless told "
+    "otherwise, clocks locked. A timeline's times differ; rank by those (`gpuledger report PROFILE --ncu=FILE`).": (
+        "这里的时间由 Nsight Compute 测得：它单独重放每个 kernel，重放前清空缓存，且默认锁定时钟频率，"
+        "因此与时间线上的时间不同；排序请以时间线为准（`gpuledger report PROFILE --ncu=FILE`）。"
+    ),
+    "{files}: {gpu}, {launches} launches of {kernels} kernels, {time}": (
+        "{files}：{gpu}，{kernels} 个 kernel 共启动 {launches} 次，{time}"
+    ),
+    "GPU not named": "GPU（名称未记录）",
+    "In depth, the most to gain first": "逐个分析（提升空间大的在前）",
+    "{count} more kernels are in --format=json.": "另有 {count} 个 kernel，见 --format=json。",
+    "How far these kernels are from the device's roofs was not collected.": (
+        "没有采集到足以判断这些 kernel 距设备屋顶线多远的指标。"
+    ),
+    "All these kernels are at their roofs; only less work would make them faster.": (
+        "这些 kernel 都已达到各自的屋顶线；只有减少工作量才能更快。"
+    ),
+    "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its nearest roof it would "
+    "save {gain} of the time.": (
+        "提升空间最大的是 {kernel}：占总时间的 {share}，{bound}受限（{limiter}）；"
+        "若达到离它最近的屋顶线，可省下总时间的 {gain}。"
+    ),
+    "x": "次数",
+    "Occupancy": "占用率",
+    "Grid": "网格",
+    "Block": "线程块",
+    "Kernels": "各 kernel",
+    "{bound}: {limiter}": "{bound}（{limiter}）",
+    "{kernel}: {bound}, severity {severity}": "{kernel}，瓶颈：{bound}，严重程度：{severity}",
+    "try: {advice}": "建议：{advice}",
+    "{figure} not measured": "{figure}未测量",
+    "{rate}, {share} of the peak": "{rate} 占峰值的 {share}",
+    "{figure} {value}": "{figure} {value}",
+    "{figure} {value} ({least} to {most})": "{figure} {least}～{most}（平均 {value}）",
+}
