@@ -44,6 +44,7 @@ MAY_IMPORT = {
         "report",
         "render",
         "fleet",
+        "workloads",
     },
 }
 """What each part may import besides itself. `capture` hands over paths, so only `read` knows it, for .nsys-rep."""

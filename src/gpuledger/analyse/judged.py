@@ -16,7 +16,7 @@ from gpuledger.analyse.roofline import Point, points
 from gpuledger.analyse.roofs import Roofs, roofs
 from gpuledger.analyse.verdict import Verdict, verdict
 from gpuledger.model.health import NotMeasured
-from gpuledger.model.names import label, parse
+from gpuledger.model.names import cut_label, label, parse
 from gpuledger.model.profiled import Dim3, Profiled
 
 OTHER_SIZE: Final = 1.5
@@ -67,7 +67,7 @@ class Kernel:
 
     @property
     def label(self) -> str:
-        return label(self.name)
+        return cut_label(label(self.name))
 
     @property
     def duration_ns(self) -> int:

@@ -26,6 +26,7 @@ VERBS = {
     "kernels": "Say what limits each kernel in NCU: memory, compute or latency, and what to try.",
     "ncu-plan": "Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.",
     "fleet": "Analyse all profiles of a job in parallel, and print one report: who waits for whom.",
+    "time": "Time an operation until its median can be trusted, with the GPU's clocks, power and throttling.",
     "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""

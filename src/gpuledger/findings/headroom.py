@@ -9,7 +9,7 @@ from gpuledger.analyse.join import Joined, Match
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step
 from gpuledger.messages import say
 from gpuledger.model.health import NotMeasured
-from gpuledger.model.names import label
+from gpuledger.model.names import cut_label, label
 from gpuledger.units import share_text
 
 MOST_KERNELS: Final = 3
@@ -32,7 +32,7 @@ def _headroom(device: Device, match: Match) -> Finding | None:
         return None
     claim = say(
         "{kernel} takes {time} and reaches {share} of its nearest roof",
-        kernel=label(entry.name),
+        kernel=cut_label(label(entry.name)),
         time=per_step(device, entry.time_ns),
         share=share_text(roof),
     )

@@ -20,7 +20,7 @@ from gpuledger.findings.headroom import about_the_kernels
 from gpuledger.findings.lines import CAUSES
 from gpuledger.findings.work import about_the_work, pageable_loss_ns
 from gpuledger.messages import joined, say
-from gpuledger.model.names import label
+from gpuledger.model.names import cut_label, label
 from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Trace
 from gpuledger.units import count_text, share_text, time_text
@@ -232,7 +232,7 @@ def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
     nest = ranges_around(trace, device.host.calls, int(gaps.call[mine[length.argmax()]]))
     lines = [say("in {ranges}", ranges=" > ".join(nest[-3:]))] if nest else []
     name, share = _costliest([label(name or "a graph") for name in after], length)
-    lines.append(say("{share} of it before {name}", share=share_text(share), name=_short(name)))
+    lines.append(say("{share} of it before {name}", share=share_text(share), name=cut_label(name)))
     if trigger == "drained":
         name, share = _costliest([gaps.draining[at] for at in gaps.drained_by[mine].tolist()], length)
         lines.append(say("{share} of it after {name}", share=share_text(share), name=name))
@@ -246,10 +246,6 @@ def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
     most = [(CAUSES[cause], share_text(amount / total)) for cause, amount in causes if amount * 20 > total]
     shown = joined(say(", "), (joined(" ", each) for each in most))
     return (*lines, say("by cause: {causes}", causes=shown))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 48 else f"{name[:28]}…{name[-19:]}"
 
 
 def _costliest(names: list[str], length: Ints) -> tuple[str, float]:

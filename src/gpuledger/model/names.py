@@ -172,3 +172,8 @@ def label(name: str) -> str:
     parts = parse(name)
     words = [word for each in parts.template for word in _WORD.findall(each) if not _SAYS_NOTHING.fullmatch(word)]
     return f"{parts.short}…{words[-1]}" if words else parts.short
+
+
+def cut_label(text: str) -> str:
+    """A label for a sentence: cut in the middle where it is long."""
+    return text if len(text) <= 48 else f"{text[:28]}…{text[-19:]}"

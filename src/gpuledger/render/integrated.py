@@ -15,7 +15,7 @@ from gpuledger.analyse.judged import Kernel, kernels
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.messages import joined as put_together
 from gpuledger.messages import say
-from gpuledger.model.names import label
+from gpuledger.model.names import cut_label, label
 from gpuledger.render.blocks import Block, Grid, Heading, Paragraph, Points
 from gpuledger.render.kernels import IN_DEPTH, SEVERITY_WORDS, bound_text, figure_lines, figure_share, kernel_sheet
 from gpuledger.units import count_text, share_text, time_text
@@ -142,7 +142,7 @@ def _in_depth(found: Joined, device: Device) -> Iterator[Block]:
         title = say(
             "{number}. {kernel}: {bound}, severity {severity}",
             number=at,
-            kernel=label(each.entry.name),
+            kernel=cut_label(label(each.entry.name)),
             bound=bound_text(judged),
             severity=SEVERITY_WORDS[each.severity],
         )
