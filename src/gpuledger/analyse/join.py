@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
-from gpuledger.analyse.judged import Judged, saving, severity
+from gpuledger.analyse.judged import OTHER_SIZE, Judged, saving, severity
 from gpuledger.analyse.overview import Entry, Overview
 from gpuledger.analyse.places import normalised
 from gpuledger.model.health import NotMeasured
@@ -40,6 +40,9 @@ OTHER_PROBLEM: Final = 2.5
 TINY_NS: Final = 5_000
 """Times this short do not tell problems apart."""
 
+CANDIDATES: Final = ("order", "range", "shape", "name", "function")
+"""Levels at which launches are looked for, the best first."""
+
 Key = tuple[str, Dim3, Dim3]
 
 
@@ -50,6 +53,8 @@ class Match:
     entry: Entry
     level: str
     launch: Judged | None
+    alike: tuple[Judged, ...]
+    """All launches that match as well and took about as long."""
     share: float
     """Of the GPU's compute in the steady steps."""
 
@@ -115,11 +120,11 @@ def joined(found: Overview, launches: Sequence[Judged]) -> Joined:
     matches = []
     for at, entry in enumerate(found.entries):
         exact = by_key.get((entry.bare, entry.grid, entry.block), [])
-        level, launch = _best(entry, in_order.get(at, []), exact)
-        if launch is None:
-            others = (("name", by_name.get(entry.bare)), ("function", by_function.get(_function(entry))))
-            level, launch = next(((name, _nearest(entry, some)) for name, some in others if some), ("none", None))
-        matches.append(Match(entry, level, launch, entry.time_ns / total if total else 0.0))
+        here = [each for each in exact if each.launch.nvtx and _same_place(entry.place, each.launch.nvtx)]
+        others = by_name.get(entry.bare, []), by_function.get(parse(entry.name).short, [])
+        candidates = dict(zip(CANDIDATES, (in_order.get(at, []), here, exact, *others), strict=True))
+        level = next((level for level, some in candidates.items() if some), "none")
+        matches.append(_match(entry, level, candidates.get(level, []), entry.time_ns / total if total else 0.0))
     spoken = {(each.entry.bare, each.entry.grid, each.entry.block) for each in matches if each.covered}
     unused = tuple(each for each in launches if _key(each) not in spoken)
     return Joined(found, tuple(matches), unused)
@@ -131,39 +136,29 @@ def _key(each: Judged) -> Key | None:
     return None if grid is None or block is None else (parse(each.launch.name).bare, grid, block)
 
 
-def _function(entry: Entry) -> str:
-    return parse(entry.name).short
+def _match(entry: Entry, level: str, some: list[Judged], share: float) -> Match:
+    if not some:
+        return Match(entry, level, None, (), share)
+    launch = min(some, key=lambda each: _distance(each.duration_ns, entry.mean_ns))
+    alike = tuple(each for each in some if _distance(each.duration_ns, launch.duration_ns) <= OTHER_SIZE)
+    if level in COVERED and _is_another_problem(entry, launch):
+        level = "size"
+    return Match(entry, level, launch, alike, share)
 
 
-def _best(entry: Entry, in_order: list[Judged], exact: list[Judged]) -> tuple[str, Judged | None]:
-    if in_order:
-        return _checked("order", entry, _nearest(entry, in_order))
-    here = [each for each in exact if each.launch.nvtx and _same_place(entry.place, each.launch.nvtx)]
-    if here:
-        return _checked("range", entry, _nearest(entry, here))
-    if exact:
-        return _checked("shape", entry, _nearest(entry, exact))
-    return "none", None
+def _is_another_problem(entry: Entry, launch: Judged) -> bool:
+    """Whether a launch of the same shape took so much longer or shorter that it must have had other work.
+
+    Of very short ones cold caches alone may double the time.
+    """
+    far = _distance(launch.duration_ns, entry.mean_ns) > OTHER_PROBLEM
+    return far and launch.duration_ns > 0 and max(launch.duration_ns, entry.mean_ns) >= TINY_NS
 
 
-def _checked(level: str, entry: Entry, launch: Judged) -> tuple[str, Judged]:
-    """A launch whose time is far from the kernel's is another problem of the same shape."""
-    duration = launch.duration_ns
-    if max(duration, entry.mean_ns) < TINY_NS:
-        return level, launch  # cold caches alone may double so short a time
-    if duration and not 1 / OTHER_PROBLEM <= duration / max(entry.mean_ns, 1) <= OTHER_PROBLEM:
-        return "size", launch
-    return level, launch
-
-
-def _nearest(entry: Entry, some: Sequence[Judged]) -> Judged:
-    """The launch whose time is closest by ratio."""
-
-    def distance(each: Judged) -> float:
-        longer, shorter = sorted((max(each.duration_ns, 1), max(entry.mean_ns, 1)), reverse=True)
-        return longer / shorter
-
-    return min(some, key=distance)
+def _distance(first_ns: int, second_ns: int) -> float:
+    """How many times longer the longer one takes."""
+    shorter, longer = sorted((max(first_ns, 1), max(second_ns, 1)))
+    return longer / shorter
 
 
 def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:

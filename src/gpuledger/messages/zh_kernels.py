@@ -254,9 +254,9 @@ KERNELS: Final[dict[str, str]] = {
         "这里的时间由 Nsight Compute 测得：它单独重放每个 kernel，重放前清空缓存，且默认锁定时钟频率，"
         "因此与时间线上的时间不同；排序请以时间线为准（`gpuledger report PROFILE --ncu=FILE`）。"
     ),
-    "{files}: {gpu}, {launches} launches of {kernels} kernels, {time}": (
-        "{files}：{gpu}，{kernels} 个 kernel 共启动 {launches} 次，{time}"
-    ),
+    "{files}: {gpu}, {what}, {time}": "{files}：{gpu}，{what}，{time}",
+    "{launches} launches of {kernels} kernels": "{kernels} 个 kernel 共启动 {launches} 次",
+    "one launch": "启动 1 次",
     "GPU not named": "GPU（名称未记录）",
     "In depth, the most to gain first": "逐个分析（提升空间大的在前）",
     "{count} more kernels are in --format=json.": "另有 {count} 个 kernel，见 --format=json。",

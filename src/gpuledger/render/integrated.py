@@ -138,7 +138,7 @@ def _in_depth(found: Joined, device: Device) -> Iterator[Block]:
         if each.launch is None:
             continue
         judged = each.launch
-        same = Kernel(each.entry.name, each.entry.grid, each.entry.block, (judged,))
+        same = Kernel(each.entry.name, each.entry.grid, each.entry.block, each.alike)
         title = say(
             "{number}. {kernel}: {bound}, severity {severity}",
             number=at,

@@ -71,12 +71,12 @@ def kernels_blocks(files: Sequence[str], made: Sequence[Kernel], notes: Sequence
     count = sum(len(each.launches) for each in made)
     first = made[0].typical.launch
     gpu = device_of(first)
+    what = say("{launches} launches of {kernels} kernels", launches=count_text(count), kernels=count_text(len(made)))
     title = say(
-        "{files}: {gpu}, {launches} launches of {kernels} kernels, {time}",
+        "{files}: {gpu}, {what}, {time}",
         files=", ".join(files),
         gpu=gpu.name if isinstance(gpu, Gpu) else say("GPU not named"),
-        launches=count_text(count),
-        kernels=count_text(len(made)),
+        what=say("one launch") if count == 1 else what,
         time=time_text(total),
     )
     blocks: list[Block] = [Heading(title, 1), Paragraph(_verdict(made, total)), Grid(kernel_sheet(made, total))]
