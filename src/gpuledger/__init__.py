@@ -22,11 +22,15 @@ if TYPE_CHECKING:
         ToolFailed,
         UnreadableProfile,
     )
+    from gpuledger.findings.finding import Finding
     from gpuledger.limits import Limits
     from gpuledger.model.health import Note, NotMeasured, Severity
+    from gpuledger.model.profiled import KernelReport
     from gpuledger.model.tables import Rows, Table
     from gpuledger.model.trace import Origin, Trace
     from gpuledger.read import open_trace
+    from gpuledger.read.ncu import open_kernels
+    from gpuledger.report import Report, build_report
 
 _HOMES = {
     "GpuledgerError": "errors",
@@ -35,19 +39,26 @@ _HOMES = {
     "OutputRefused": "errors",
     "ToolFailed": "errors",
     "UnreadableProfile": "errors",
+    "Finding": "findings.finding",
     "Limits": "limits",
     "Note": "model.health",
     "NotMeasured": "model.health",
     "Severity": "model.health",
+    "KernelReport": "model.profiled",
     "Rows": "model.tables",
     "Table": "model.tables",
     "Origin": "model.trace",
     "Trace": "model.trace",
     "open_trace": "read",
+    "open_kernels": "read.ncu",
+    "Report": "report",
+    "build_report": "report",
 }
 
 __all__ = [
+    "Finding",
     "GpuledgerError",
+    "KernelReport",
     "Limits",
     "MissingPackage",
     "NotMeasured",
@@ -55,12 +66,15 @@ __all__ = [
     "NothingRecorded",
     "Origin",
     "OutputRefused",
+    "Report",
     "Rows",
     "Severity",
     "Table",
     "ToolFailed",
     "Trace",
     "UnreadableProfile",
+    "build_report",
+    "open_kernels",
     "open_trace",
 ]
 

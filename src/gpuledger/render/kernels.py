@@ -196,7 +196,7 @@ def _figure(kernel: Kernel, key: str) -> str:
     parts = {"figure": FIGURE_NAMES[key], "value": text(spread.mean)}
     if key == "dram_bytes_per_s" and isinstance(peak, Spread):
         parts["value"] = say("{rate}, {share} of the peak", rate=text(spread.mean), share=share_text(peak.mean))
-    if len(kernel.launches) == 1:
+    if text(spread.least) == text(spread.most):
         return say("{figure} {value}", **parts)
     return say("{figure} {value} ({least} to {most})", **parts, least=text(spread.least), most=text(spread.most))
 
