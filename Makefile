@@ -22,7 +22,7 @@ test: $(VENV)/installed-dev
 
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pytest tests/test_zoo.py tests/test_zoo_llm.py tests/test_window.py
+	$(BIN)/pytest tests/test_zoo.py tests/test_zoo_llm.py tests/test_window.py tests/test_decode.py tests/test_timer.py
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py

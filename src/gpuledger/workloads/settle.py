@@ -1,0 +1,182 @@
+"""When a measurement may stop: times in, a median with its interval out, and whether both can be relied on.
+
+A sample is the time of one call in ns, mostly the average over a batch of calls, so it has decimals. The interval of
+the median is the exact one of order statistics: it holds the true median of the samples' distribution with a
+probability of 95 % or a little more, whatever that distribution is, as long as samples do not depend on each other.
+Neighbours do, because clocks and heat change slowly. So where there are many samples, the interval is that of the
+medians of some forty blocks of them; and the two halves of the samples must tell the same story.
+
+Nothing here knows torch or a clock; `now` and `take` are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+FEWEST: Final = 10
+"""Samples before the first look: fewer make p10 and p90 hollow."""
+_BLOCKS: Final = 40
+_EXACT_UP_TO: Final = 2000
+_ALIKE: Final = 0.1
+_IN_A_ROW: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What the samples say. The interval is None for fewer than 6 samples, which cannot give one of 95 %."""
+
+    samples: int
+    median_ns: float
+    interval_ns: tuple[float, float] | None
+    p10_ns: float
+    p90_ns: float
+    least_ns: float
+    most_ns: float
+    drift_share: float
+    """The median of the second half of the samples against that of the first: 0.02 is 2 % slower."""
+
+    @property
+    def off_share(self) -> float | None:
+        """How far the interval reaches from the median, relative to it, on its longer side."""
+        if self.interval_ns is None:
+            return None
+        low, high = self.interval_ns
+        return max(high - self.median_ns, self.median_ns - low) / self.median_ns if self.median_ns > 0 else 0.0
+
+    def is_within(self, target_share: float) -> bool:
+        """Whether the median is known to `target_share`, and stood still by as much while it was measured."""
+        off = self.off_share
+        return off is not None and max(off, abs(self.drift_share)) <= target_share
+
+
+def rank_below(count: int) -> int:
+    """The rank, from 1, of the sample where the median's interval begins among `count` sorted ones; 0 for none.
+
+    It ends at the same rank from the top. The median lies below the k-th sample if fewer than k of them lie below the
+    median, which has the probability of so few heads among `count` tosses: 2.5 % at most on each side.
+    """
+    if count > _EXACT_UP_TO:  # one rank lower than the normal approximation has it, to be on the safe side
+        return math.floor(count / 2 - 0.98 * math.sqrt(count)) - 1
+    return _exact_rank(count)
+
+
+@cache
+def _exact_rank(count: int) -> int:
+    rank, tosses, below = 0, 1, 0  # of 2**count outcomes: those with exactly `rank` heads, and with fewer
+    while 40 * (below + tosses) <= 2**count:
+        below += tosses
+        tosses = tosses * (count - rank) // (rank + 1)
+        rank += 1
+    return rank
+
+
+def median(ordered: Sequence[float]) -> float:
+    """The middle of sorted values."""
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def interval(ordered: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of the median, from sorted values that do not depend on each other."""
+    rank = rank_below(len(ordered))
+    return (ordered[rank - 1], ordered[-rank]) if rank else None
+
+
+def blocks(samples: Sequence[float]) -> list[float]:
+    """The medians of forty or so blocks of neighbours; the samples themselves where they are few.
+
+    The number in a block is odd, so that the median of a block is as likely above the true one as below it.
+    """
+    size = len(samples) // _BLOCKS
+    size -= size % 2 == 0
+    if size < 3:
+        return list(samples)
+    first = len(samples) % size
+    return [median(sorted(samples[at : at + size])) for at in range(first, len(samples), size)]
+
+
+def spread(samples: Sequence[float]) -> Spread:
+    """What samples say, in the order in which they were taken. At least one is needed."""
+    ordered = sorted(samples)
+    half = len(samples) // 2
+    before, after = (median(sorted(part)) if part else 0.0 for part in (samples[:half], samples[half:]))
+    return Spread(
+        samples=len(ordered),
+        median_ns=median(ordered),
+        interval_ns=interval(sorted(blocks(samples))),
+        p10_ns=_quantile(ordered, 0.1),
+        p90_ns=_quantile(ordered, 0.9),
+        least_ns=ordered[0],
+        most_ns=ordered[-1],
+        drift_share=after / before - 1 if before > 0 else 0.0,
+    )
+
+
+def measured(
+    take: Callable[[], Sequence[float]],
+    now: Callable[[], int],
+    *,
+    seconds: float,
+    target_share: float,
+    least_seconds: float = 0.0,
+) -> Spread:
+    """Take samples until the median is known to `target_share`, or `seconds` are over; always at least one.
+
+    Whether it is known is asked after every tenth more samples: asking after each would stop at a lucky one. It is not
+    asked before `least_seconds`: in a moment nothing has time to change.
+    """
+    samples: list[float] = []
+    start = now()
+    ask_at = FEWEST
+    while True:
+        samples += take()
+        elapsed = now() - start
+        is_over = elapsed >= seconds * 1e9
+        if is_over or (len(samples) >= ask_at and elapsed >= least_seconds * 1e9):
+            found = spread(samples)
+            if is_over or found.is_within(target_share):
+                return found
+            ask_at = len(samples) + max(FEWEST // 2, len(samples) // 10)
+
+
+def settled_after(
+    take: Callable[[], float], now: Callable[[], int], *, fewest: int, least_seconds: float = 0.0, seconds: float
+) -> int:
+    """Take times until the last three are alike, or `seconds` are over; how many were taken.
+
+    At least `fewest` are taken, and for at least `least_seconds`.
+    """
+    times: list[float] = []
+    start = now()
+    while True:
+        elapsed = now() - start
+        is_done = _are_alike(times[-_IN_A_ROW:]) and elapsed >= least_seconds * 1e9
+        if len(times) >= fewest and (is_done or elapsed >= seconds * 1e9):
+            return len(times)
+        times.append(take())
+
+
+def batch_size(run: Callable[[int], float], *, least_ns: float, most: int = 1 << 20) -> int:
+    """How many calls take `least_ns` together; `run` makes some and says how long they took, in ns."""
+    calls = 1
+    while (took := run(calls)) < least_ns and calls < most:
+        # at most tenfold: the first, short runs say little about how long a call takes
+        needed = math.ceil(1.2 * calls * least_ns / took) if took > 0 else 10 * calls
+        calls = min(max(needed, calls + 1), 10 * calls, most)
+    return calls
+
+
+def _are_alike(times: Sequence[float]) -> bool:
+    return len(times) == _IN_A_ROW and max(times) - min(times) <= _ALIKE * min(times)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """The value below which `share` of the sorted values lie, between two of them where need be."""
+    at = share * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
