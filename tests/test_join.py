@@ -12,7 +12,7 @@ from conftest import NAMES
 from gpuledger.analyse.device import Device, analysed
 from gpuledger.analyse.join import joined
 from gpuledger.analyse.judged import FLOOR_NS
-from gpuledger.analyse.overview import Entry, Overview, overview
+from gpuledger.analyse.overview import Entry, Overview, by_size, overview
 from gpuledger.analyse.places import normalised, repeated
 from gpuledger.analyse.steps import Wanted
 from gpuledger.model.profiled import Dim3
@@ -144,3 +144,16 @@ def test_reports_without_shapes_or_figures_save_nothing() -> None:
     found = joined(step(entry("a")), [made("a", None, None, time=10_000), made("a", SHAPE, SHAPE)])
     assert (found.matches[0].level, found.matches[0].saving_ns, found.matches[0].severity) == ("shape", 0, "unknown")
     assert joined(step(), []).coverage == 0.0
+
+
+def test_times_far_apart_are_classes_where_most_steps_have_them() -> None:
+    number = np.array([0, 0, 0, 0, 1, 1, 1, 0])
+    length = np.array([10, 30, 11, 31, 5, 5, 900, 10])
+    made = by_size(number, length, 2)
+    assert made[[0, 2, 7]].tolist() == [0, 0, 0]
+    assert len(set(made[[1, 3]].tolist())) == 1
+    assert made[1] not in (0, 1)
+    assert made[4] == made[5] == 1  # 900 is in half of two steps, so it is a class of its own
+    assert made[6] not in (0, 1, made[1])
+    assert by_size(number, length, 10).tolist() == number.tolist()
+    assert by_size(np.empty(0, np.intp), np.empty(0, np.int64), 3).tolist() == []

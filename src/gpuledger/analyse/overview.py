@@ -13,7 +13,7 @@ import numpy as np
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.judged import OTHER_SIZE
-from gpuledger.analyse.places import Places, places
+from gpuledger.analyse.places import places
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.names import parse
 from gpuledger.model.profiled import Dim3
@@ -79,32 +79,25 @@ def overview(trace: Trace, device: Device) -> Overview:
     times = np.bincount(number, weights=own[steady & is_kernel]).astype(np.int64)
     calls = np.bincount(number)
     total = np.bincount(number, weights=length)
+    texts = {code: trace.strings.text(code) or "" for code in np.unique(found.name[chosen]).tolist()}
+    firsts = zip(
+        found.name[chosen[first]].tolist(),
+        name_code[first].tolist(),
+        map(tuple, rows["grid"][first].tolist()),
+        map(tuple, rows["block"][first].tolist()),
+        where.of[first].tolist(),
+        calls.tolist(),
+        times.tolist(),
+        (total // calls).astype(np.int64).tolist(),
+        strict=True,
+    )
     entries = tuple(
-        Entry(
-            trace.strings.text(int(found.name[chosen[at]])) or "",
-            bare[int(name_code[at])],
-            _triple(rows["grid"][at]),
-            _triple(rows["block"][at]),
-            where.names[int(where.of[at])],
-            where.layered[int(where.of[at])],
-            int(calls[each]),
-            int(times[each]),
-            int(total[each] // calls[each]),
-        )
-        for each, at in enumerate(first.tolist())
+        Entry(texts[code], bare[name], grid, block, where.names[place], where.layered[place], count, time, mean)
+        for code, name, grid, block, place, count, time, mean in firsts
     )
     # what began before the steady stretch but reaches into it is compute of no entry
     other = int(own.sum()) - int(times.sum())
-    return Overview(entries, _usual_step(device, chosen, number), _layers(where), other)
-
-
-def _layers(where: Places) -> int:
-    return where.layers
-
-
-def _triple(values: Ints) -> Dim3:
-    x, y, z = (int(each) for each in values)
-    return x, y, z
+    return Overview(entries, _usual_step(device, chosen, number), where.layers, other)
 
 
 def _bare(trace: Trace, codes: Ints) -> tuple[list[str], Ints]:
@@ -117,18 +110,18 @@ def _bare(trace: Trace, codes: Ints) -> tuple[list[str], Ints]:
 
 def by_size(number: Positions, length: Ints, steps: int) -> Positions:
     """Split groups whose times fall into classes far apart; a class that most steps do not have is no class."""
-    made = np.array(number)
-    next_number = int(number.max()) + 1 if len(number) else 0
+    if not len(number):
+        return number
     order = np.lexsort((length, number))
-    edges = np.flatnonzero(np.diff(number[order])) + 1
-    for members in np.split(order, edges):
-        ordered = length[members]
-        jumps = np.flatnonzero(ordered[1:] > OTHER_SIZE * np.maximum(ordered[:-1], 1)) + 1
-        classes = [each for each in np.split(members, jumps) if len(each)]
-        for each in classes[1:]:
-            if 2 * len(each) >= steps and 2 * (len(members) - len(each)) >= steps:
-                made[each] = next_number
-                next_number += 1
+    group_of, ordered = number[order], length[order]
+    opens = np.append(True, group_of[1:] != group_of[:-1])
+    jumps = np.append(False, ordered[1:] > OTHER_SIZE * np.maximum(ordered[:-1], 1)) & ~opens
+    kind = np.cumsum(opens | jumps) - 1
+    members, size = np.bincount(kind), np.bincount(number)[group_of[opens | jumps]]
+    apart = jumps[opens | jumps] & (2 * members >= steps) & (2 * (size - members) >= steps)
+    renumbered = np.where(apart, number.max() + np.cumsum(apart), group_of[opens | jumps])
+    made = np.empty_like(number)
+    made[order] = renumbered[kind]
     return made
 
 
