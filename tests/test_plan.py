@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -28,10 +29,12 @@ from gpuledger.analyse.plan import COMMUNICATION, LITTLE, NAMELESS, Plan, plan
 from gpuledger.analyse.steps import Wanted
 from gpuledger.capture.ncu import PLACEHOLDER, SETS, Measure, ncu_command
 from gpuledger.capture.ncu_metrics import checked, complaint, is_metric
-from gpuledger.errors import GpuledgerError
+from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.model.names import parse
 from gpuledger.model.strings import Strings
 from gpuledger.model.tables import Table
+from gpuledger.model.trace import Gpu
+from gpuledger.read import open_trace
 from gpuledger.render.shell import shell_lines
 from notation import of_tables, table
 
@@ -360,3 +363,11 @@ def test_wrong_metrics_are_all_told_at_once_before_the_profile_is_read() -> None
 @pytest.mark.parametrize("option", ["--coverage=0", "--coverage=1.5", "--coverage=x", "--set=all"])
 def test_a_wrong_option_is_a_wrong_call(option: str) -> None:
     assert gpuledger("ncu-plan", "a", option).exit_code == 2
+
+
+def test_other_makers_gpus_are_refused(decode: Path) -> None:
+    trace = open_trace(decode)
+    amd = replace(trace, origin=replace(trace.origin, gpus=(Gpu("AMD Instinct MI300X"),)))
+    (device,) = analysed(amd, "x", Wanted())
+    with pytest.raises(NothingRecorded, match="NVIDIA GPUs only"):
+        plan(amd, device, 0.95)

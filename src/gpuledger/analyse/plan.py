@@ -8,6 +8,7 @@ again and again, and the other ranks take part once, so that it would wait for e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -33,6 +34,8 @@ LITTLE: Final = "little time: the share that was asked for is reached without it
 
 LONGEST_NAME: Final = 2000
 """Longer than any compiler's; an operating system takes no argument of any length."""
+
+_NOT_NVIDIA: Final = re.compile(r"\bAMD\b|Instinct|Radeon|\bgfx\d|\bMI\d{2,3}", re.IGNORECASE)
 
 Triple = tuple[int, int, int]
 
@@ -89,6 +92,7 @@ class Plan:
 
 def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> Plan:
     """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each."""
+    _must_be_nvidia(trace, device)
     every = trace[Table.KERNELS]
     here = np.flatnonzero(every["gpu"] == device.gpu)
     here = here[np.argsort(every["start_ns"][here], kind="stable")]
@@ -187,6 +191,15 @@ def _chosen(kernels: dict[int, Kernel], coverage: float) -> dict[int, Kernel]:
         chosen[number] = kernel
         held += kernel.ns if kernel.left_out is None else 0
     return chosen
+
+
+def _must_be_nvidia(trace: Trace, device: Device) -> None:
+    name = trace.origin.gpus[device.gpu].name if device.gpu < len(trace.origin.gpus) else ""
+    if _NOT_NVIDIA.search(name):
+        raise NothingRecorded(
+            f"Nsight Compute profiles NVIDIA GPUs only; this ran on {name}",
+            hint="rocprof-compute does for AMD what ncu does for NVIDIA; gpuledger does not read its results",
+        )
 
 
 def _nothing(device: Device, whole_graphs_ns: int) -> NothingRecorded:

@@ -43,7 +43,7 @@ def kernels(ncu: tuple[Path, ...], language: str, output: Output) -> None:
         case "json":
             output.write(document(kernels_dict(files, made, report.health)))
         case "csv":
-            output.write(sheet_csv(kernel_sheet(made, sum(each.duration_ns for each in made))))
+            output.write(sheet_csv(kernel_sheet(made, sum(each.duration_ns for each in made), whole_names=True)))
         case "md":
             output.write(blocks_markdown(kernels_blocks(files, made, report.health), language))
         case _:

@@ -95,7 +95,7 @@ def _coverage(found: Joined) -> str:
 def _overview_sheet(matches: list[tuple[int, Match]], device: Device) -> Sheet:
     columns = (
         Column("number", "#", Digits.FIGURE),
-        Column("kernel", say("Kernel"), Digits.TEXT, shorten=label),
+        Column("kernel", say("Kernel"), Digits.TEXT),
         Column("calls", say("Calls"), Digits.FIGURE),
         Column("time", say("Time"), Digits.FIGURE),
         Column("share", say("Share"), Digits.FIGURE),
@@ -106,7 +106,7 @@ def _overview_sheet(matches: list[tuple[int, Match]], device: Device) -> Sheet:
     rows: list[tuple[Cell, ...]] = [
         (
             str(at),
-            each.entry.name,
+            label(each.entry.name),
             _each(each.entry.calls, device),
             time_text(each.entry.time_ns // device.step_count),
             share_text(each.share),
@@ -172,7 +172,7 @@ def _bottlenecks(found: Joined, device: Device) -> Iterator[Block]:
     columns = (
         Column("number", "#", Digits.FIGURE),
         Column("severity", say("Severity"), Digits.TEXT),
-        Column("kernel", say("Kernel"), Digits.TEXT, shorten=label),
+        Column("kernel", say("Kernel"), Digits.TEXT),
         Column("bound", say("Bound by"), Digits.TEXT),
         Column("saves", say("Saves a step"), Digits.FIGURE),
         Column("of_step", say("Of the step"), Digits.FIGURE),
@@ -181,7 +181,7 @@ def _bottlenecks(found: Joined, device: Device) -> Iterator[Block]:
         (
             str(at),
             SEVERITY_WORDS[each.severity],
-            each.entry.name,
+            label(each.entry.name),
             "-" if each.launch is None else bound_text(each.launch),
             time_text(each.saving_ns // device.step_count),
             share_text(each.saving_ns / device.steady_ns),

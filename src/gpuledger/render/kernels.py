@@ -121,10 +121,10 @@ def _verdict(made: Sequence[Kernel], total: int) -> str:
     )
 
 
-def kernel_sheet(made: Sequence[Kernel], total: int) -> Sheet:
+def kernel_sheet(made: Sequence[Kernel], total: int, *, whole_names: bool = False) -> Sheet:
     """One line per kernel, the longest first."""
     columns = (
-        Column("kernel", say("Kernel"), Digits.TEXT, shorten=label),
+        Column("kernel", say("Kernel"), Digits.TEXT),
         Column("launches", say("x"), Digits.FIGURE),
         Column("time", say("Time"), Digits.FIGURE),
         Column("share", say("Share"), Digits.FIGURE),
@@ -142,7 +142,7 @@ def kernel_sheet(made: Sequence[Kernel], total: int) -> Sheet:
         found = each.typical
         rows.append(
             (
-                each.name,
+                each.name if whole_names else label(each.name),
                 count_text(len(each.launches)),
                 time_text(each.duration_ns),
                 share_text(share),
