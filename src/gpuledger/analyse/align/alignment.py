@@ -1,0 +1,92 @@
+"""An alignment put together: two sides in, checks, a verdict and a conclusion out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpuledger.analyse.align.checks import checks
+from gpuledger.analyse.align.compared import Compared, compared
+from gpuledger.analyse.align.known import Known
+from gpuledger.analyse.align.remedies import with_remedies
+from gpuledger.analyse.align.side import Side
+from gpuledger.analyse.align.story import notes
+from gpuledger.analyse.align.verdicts import FAIL, KNOWN, LATENCY, NOT_MEASURED, WARN, Check, Tier, overall
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How the operation was found in the model."""
+
+    by: str
+    """range, pattern or auto."""
+    expression: str | None = None
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        return None if self.expression is None else re.compile(self.expression)
+
+    def __str__(self) -> str:
+        return self.by if self.expression is None else f"{self.by} '{self.expression}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """What is to be said of a mock."""
+
+    found: Compared
+    isolation: Isolation
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        return overall(each.verdict for each in self.checks)
+
+    @property
+    def conclusion(self) -> str:
+        """One sentence: the verdict in words, and what weighs most."""
+        counting = [each for each in self.checks if each.verdict in (FAIL, WARN)]
+        if not counting:
+            return f"ALIGNED: the mock runs what the model runs{self._time}{self._but}."
+        first = next(each for each in counting if each.verdict == self.verdict)
+        others = [each.title for each in counting if each is not first]
+        also = f"; see also {_listed(others)}" if others else ""
+        state = "NOT ALIGNED" if self.verdict == FAIL else "ALIGNED WITH REMARKS"
+        return f"{state}: {first.evidence[0]}{also}."
+
+    @property
+    def _time(self) -> str:
+        ratio = next(each.figures["ratio"] for each in self.checks if each.check == LATENCY)
+        return f", in {ratio:.2f} x its time" if isinstance(ratio, float) else ""
+
+    @property
+    def _but(self) -> str:
+        accepted, untold = (
+            [each.title for each in self.checks if each.verdict == what] for what in (KNOWN, NOT_MEASURED)
+        )
+        known = f"; known: {_listed(accepted)}" if accepted else ""
+        return known + (f"; {_listed(untold)} cannot be told" if untold else "")
+
+
+def alignment(
+    mock: Side,
+    e2e: Side,
+    isolation: Isolation,
+    tier: Tier,
+    known: Known,
+    *,
+    remarks: tuple[str, ...] = (),
+    whole: bool = True,
+) -> Alignment:
+    """Check a mock; `remarks` are what isolating it had to say."""
+    found = compared(mock, e2e, whole=whole)
+    made = with_remedies(checks(found, tier, known), found)
+    used = [each.difference for check in made for each in check.accepted]
+    accepted = [f"known: {each.sentence} ({each.difference.reason})" for check in made for each in check.accepted]
+    unused = [f"known difference not found any more: {each}" for each in known.differences if each not in used]
+    return Alignment(found, isolation, made, (*accepted, *notes(found), *remarks, *unused))
+
+
+def _listed(titles: list[str]) -> str:
+    return " and ".join((", ".join(titles[:-1]), titles[-1])) if len(titles) > 1 else "".join(titles)

@@ -1,0 +1,312 @@
+"""The seven checks: kernels side by side in, a verdict with figures for each question out.
+
+Each difference has one home, so that one fault fails one check. Another kernel in a kernel's place is a matter of
+names; one more call of a kernel that both sides run, of counts; a kernel that the other side never runs is missing or
+extra; the time of what both sides run is latency's, and the launch shape of the same kernel the last one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from gpuledger.analyse.align.compared import Compared, Row, by_name, called, repeats, shape_text
+from gpuledger.analyse.align.forward import Kernel
+from gpuledger.analyse.align.known import Known
+from gpuledger.analyse.align.latency import latency
+from gpuledger.analyse.align.sequence import INSERTED, MISSING
+from gpuledger.analyse.align.side import Side
+from gpuledger.analyse.align.verdicts import (
+    COUNTS,
+    EXTRA_KERNELS,
+    FAIL,
+    GRAPH,
+    MISSING_KERNELS,
+    NAMES,
+    NOT_MEASURED,
+    PASS,
+    SHAPE,
+    WARN,
+    Check,
+    Item,
+    Tier,
+    sifted,
+    verdict_of,
+)
+from gpuledger.model.likeness import EXACT, FAMILY, FUNCTION, NONE
+from gpuledger.units import count_text, share_text
+
+MAIN_SHARE: Final = 0.9
+"""The longest kernels that together hold this share of a side's time are its main ones."""
+
+CRITICAL_SHARE: Final = 0.05
+"""A kernel with this share of the operation's time is critical."""
+
+COUNT_SHARE: Final = 0.1
+"""Calls may differ by this share, or by one, before it is a failure."""
+
+
+def checks(found: Compared, tier: Tier, known: Known) -> tuple[Check, ...]:
+    """All seven, in order."""
+    return (
+        _names(found, known),
+        _counts(found, known),
+        _missing(found, known),
+        _extra(found, known),
+        latency(found, tier, known, CRITICAL_SHARE),
+        _graph(found, known),
+        _shape(found, known),
+    )
+
+
+def main_names(kernels: Sequence[Kernel]) -> frozenset[str]:
+    """The bare names of a side's main kernels."""
+    times = by_name(kernels)
+    total, held, main = sum(times.values()), 0, []
+    for name, time in times.items():
+        if held >= MAIN_SHARE * total:
+            break
+        main.append(name)
+        held += time
+    return frozenset(main)
+
+
+def _names(found: Compared, known: Known) -> Check:
+    """Whether the main kernels of either side are those of the other."""
+    mains = main_names(found.mock.kernels), main_names(found.e2e.kernels)
+    items, exact = [], [set[str](), set[str]()]
+    for row in found.rows:
+        sides = list(zip((row.mock, row.e2e), mains, exact, strict=True))
+        is_main = any(kernel is not None and kernel.bare in main for kernel, main, _ in sides)
+        if row.level == EXACT:
+            for kernel, main, names in sides:
+                names |= {kernel.bare} & main if kernel is not None else set()
+        elif row.level == NONE:
+            items.append(Item(FAIL if is_main else WARN, _instead(row), row.names))
+        elif row.level in (FUNCTION, FAMILY) and is_main:
+            items.append(Item(WARN, _alike(row), row.names))
+    items = list({item.sentence: item for item in items}.values())
+    counted, accepted = sifted(NAMES, items, known)
+    levels = {level: len(found.at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
+    return Check(
+        check=NAMES,
+        title="kernel names",
+        verdict=verdict_of(counted, accepted),
+        mock=f"{len(exact[0])} of {len(mains[0])} main the same",
+        e2e=f"{len(exact[1])} of {len(mains[1])}",
+        figures={"main_mock": len(mains[0]), "main_e2e": len(mains[1]), "main_exact": len(exact[1]), **levels},
+        evidence=tuple(item.sentence for item in counted),
+        accepted=accepted,
+    )
+
+
+def _alike(row: Row) -> str:
+    ours, theirs = (called(name) for name in row.names)
+    if ours == theirs:
+        return f"{ours} has other template arguments in the model than in the mock"
+    if row.level == FUNCTION:
+        return f"{ours} in the mock is {theirs} in the model: other template arguments or another tile"
+    return f"{ours} in the mock is {theirs} in the model: another kernel of the same family"
+
+
+def _instead(row: Row) -> str:
+    if row.mock is None or row.e2e is None:
+        whose = "the model" if row.mock is None else "the mock"
+        return f"only {whose} runs {called(row.names[0])}, where the other side runs something else"
+    ours, theirs = (called(name) for name in row.names)
+    return f"the mock runs {ours} where the model runs {theirs}"
+
+
+def _counts(found: Compared, known: Known) -> Check:
+    """How often a forward runs what both sides run."""
+    more: dict[str, dict[str, list[str]]] = {INSERTED: {}, MISSING: {}}
+    for at in sorted(repeats(found, CRITICAL_SHARE)):
+        row = found.rows[at]
+        more[row.level].setdefault(_bares(row)[0], []).append(row.names[0])
+    items, shared = [], []
+    for level, named in more.items():
+        for bare, names in named.items():
+            both = sum(1 for row in found.matched if bare in _bares(row))
+            calls = (both + len(names), both) if level == INSERTED else (both, both + len(names))
+            sentence = f"{called(names[0])}: called {calls[0]} x in the mock's forward, {calls[1]} x in the model's"
+            if level == MISSING and not found.whole:
+                shared.append(f"{sentence}, perhaps by other operations")
+            else:
+                items.append(Item(WARN, sentence, tuple(names), len(names)))
+    counted, accepted = sifted(COUNTS, items, known)
+    mock, e2e = (len(found.matched) + sum(map(len, more[level].values())) for level in (INSERTED, MISSING))
+    apart = sum(item.amount for item in counted)
+    verdict = verdict_of(counted, accepted)
+    if apart > max(1, COUNT_SHARE * e2e):
+        verdict = FAIL
+    elif shared and verdict == PASS:
+        verdict = NOT_MEASURED
+    return Check(
+        check=COUNTS,
+        title="calls per forward",
+        verdict=verdict,
+        mock=f"{count_text(mock)} of {count_text(len(found.mock.kernels))} kernels",
+        e2e=f"{count_text(e2e)} of {count_text(len(found.e2e.kernels))}",
+        figures={
+            "mock": mock,
+            "e2e": e2e,
+            "apart": apart,
+            "mock_all": len(found.mock.kernels),
+            "e2e_all": len(found.e2e.kernels),
+        },
+        evidence=(*(item.sentence for item in counted), *shared),
+        accepted=accepted,
+    )
+
+
+def _bares(row: Row) -> tuple[str, ...]:
+    return tuple(kernel.bare for kernel in (row.mock, row.e2e) if kernel is not None)
+
+
+def _missing(found: Compared, known: Known) -> Check:
+    """Whether the mock runs every kernel of the model's operation."""
+    alone = _alone(found, MISSING)
+    items = list(_one_sided(alone, found.e2e, "the mock does not run"))
+    counted, accepted = sifted(MISSING_KERNELS, items, known)
+    verdict = verdict_of(counted, accepted)
+    time = sum(row.e2e.time_ns for row in alone if row.e2e is not None)
+    evidence = tuple(item.sentence for item in counted)
+    if not found.whole and verdict == PASS:
+        verdict = NOT_MEASURED
+        evidence = ("the model's table does not say which of its other kernels belong to the operation",)
+    return Check(
+        check=MISSING_KERNELS,
+        title="missing kernels",
+        verdict=verdict,
+        mock=_how_many(len(alone), "missing"),
+        e2e=_of_time(time, found.e2e),
+        figures={
+            "missing": len(alone),
+            "missing_ns": time,
+            "missing_share": _share(time, found.e2e),
+            "critical_share": CRITICAL_SHARE,
+        },
+        evidence=evidence,
+        accepted=accepted,
+    )
+
+
+def _extra(found: Compared, known: Known) -> Check:
+    """Whether the mock runs nothing else."""
+    alone = _alone(found, INSERTED)
+    items = list(_one_sided(alone, found.mock, "the model does not run"))
+    counted, accepted = sifted(EXTRA_KERNELS, items, known)
+    time = sum(row.mock.time_ns for row in alone if row.mock is not None)
+    return Check(
+        check=EXTRA_KERNELS,
+        title="extra kernels",
+        verdict=verdict_of(counted, accepted),
+        mock=_how_many(len(alone), "extra"),
+        e2e=_of_time(time, found.mock),
+        figures={
+            "extra": len(alone),
+            "extra_ns": time,
+            "extra_share": _share(time, found.mock),
+            "critical_share": CRITICAL_SHARE,
+        },
+        evidence=tuple(item.sentence for item in counted),
+        accepted=accepted,
+    )
+
+
+def _alone(found: Compared, level: str) -> tuple[Row, ...]:
+    """What one side runs and the other never does."""
+    again = repeats(found, CRITICAL_SHARE)
+    return tuple(row for at, row in enumerate(found.rows) if row.level == level and at not in again)
+
+
+def _one_sided(rows: Iterable[Row], side: Side, what: str) -> Iterable[Item]:
+    """One item for each kernel name, all its calls together, the longest first."""
+    grouped: dict[str, list[Kernel]] = {}
+    for row in rows:
+        for kernel in (row.mock, row.e2e):
+            if kernel is not None:
+                grouped.setdefault(kernel.bare, []).append(kernel)
+    for kernels in sorted(grouped.values(), key=lambda some: -sum(kernel.time_ns for kernel in some)):
+        share = _share(sum(kernel.time_ns for kernel in kernels), side)
+        calls = f" ({len(kernels)} calls)" if len(kernels) > 1 else ""
+        critical = share >= CRITICAL_SHARE
+        sentence = f"{what} {called(kernels[0].name)}{calls}: {share_text(share)} of the operation's time"
+        yield Item(FAIL if critical else WARN, sentence, (kernels[0].name,), len(kernels))
+
+
+def _share(time_ns: int, side: Side) -> float:
+    return time_ns / side.gpu_ns if side.gpu_ns else 0.0
+
+
+def _how_many(count: int, what: str) -> str:
+    return f"{count_text(count)} {what}" if count else "none"
+
+
+def _of_time(time_ns: int, side: Side) -> str:
+    return f"{share_text(_share(time_ns, side))} of time" if time_ns else ""
+
+
+def _graph(found: Compared, known: Known) -> Check:
+    """Whether both sides run in CUDA graphs, or neither does."""
+    mock, e2e = (_in_graph(side) for side in (found.mock, found.e2e))
+    if mock is None or e2e is None:
+        figures = dict.fromkeys(("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels"))
+        return Check(GRAPH, "CUDA graphs", NOT_MEASURED, "", "", figures, ("tables do not say what ran in a graph",))
+    ours, theirs = (_state(*each) for each in (mock, e2e))
+    same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
+    items = [] if same else [Item(WARN, f"the mock runs {ours}, the model {theirs}")]
+    counted, accepted = sifted(GRAPH, items, known)
+    return Check(
+        check=GRAPH,
+        title="CUDA graphs",
+        verdict=verdict_of(counted, accepted),
+        mock=ours,
+        e2e=theirs,
+        figures={"mock_in_graph": mock[0], "mock_kernels": mock[1], "e2e_in_graph": e2e[0], "e2e_kernels": e2e[1]},
+        evidence=tuple(item.sentence for item in counted),
+        accepted=accepted,
+    )
+
+
+def _in_graph(side: Side) -> tuple[int, int] | None:
+    """How many of how many kernels ran in a graph; None where that is not known."""
+    if any(kernel.in_graph is None for kernel in side.kernels):
+        return None
+    return sum(bool(kernel.in_graph) for kernel in side.kernels), len(side.kernels)
+
+
+def _state(inside: int, count: int) -> str:
+    if 0 < inside < count:
+        return f"{count_text(inside)} of {count_text(count)} kernels in a graph"
+    return "in a graph" if inside else "eager"
+
+
+def _shape(found: Compared, known: Known) -> Check:
+    """Whether the same kernels are launched in the same shape."""
+    known_shapes = [row for row in found.at(EXACT) if row.same_shape is not None]
+    differ = [row for row in known_shapes if row.shape_differs]
+    items = [Item(WARN, _shapes(row), row.names) for row in differ]
+    counted, accepted = sifted(SHAPE, items, known)
+    verdict = verdict_of(counted, accepted) if known_shapes else NOT_MEASURED
+    return Check(
+        check=SHAPE,
+        title="launch shape",
+        verdict=verdict,
+        mock=f"{len(known_shapes) - len(differ)} of {len(known_shapes)} the same" if known_shapes else "",
+        e2e="",
+        figures={"compared": len(known_shapes), "differ": len(differ)},
+        evidence=tuple(item.sentence for item in counted) if known_shapes else (_no_shapes(found),),
+        accepted=accepted,
+    )
+
+
+def _shapes(row: Row) -> str:
+    ours, theirs = (kernel.shape if kernel is not None else None for kernel in (row.mock, row.e2e))
+    return f"{called(row.names[0])}: {shape_text(ours)} in the mock, {shape_text(theirs)} in the model"
+
+
+def _no_shapes(found: Compared) -> str:
+    if not found.at(EXACT):
+        return "no kernel has the same name on both sides"
+    return "grid and block are not recorded"

@@ -1,0 +1,312 @@
+"""An operation's kernels in a profile: which of them belong to which forward.
+
+In the mock a forward is a step. In the model it is what was launched inside a range, or the kernels whose names match,
+or a stretch of the kernel sequence that is like the mock's. Only the steady steps count. What belongs to a range is
+told by launch calls, never by the host's times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.activity import State
+from gpuledger.analyse.align.forward import Kernel, triple
+from gpuledger.analyse.align.occurrences import occurrences, searched
+from gpuledger.analyse.align.sequence import level
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.places import repeated
+from gpuledger.analyse.ranges import spans_of_time, thread
+from gpuledger.errors import NothingRecorded
+from gpuledger.model.keys import Positions, group
+from gpuledger.model.likeness import LEVELS, NONE
+from gpuledger.model.names import label
+from gpuledger.model.spans import pairs_inside
+from gpuledger.model.strings import NO_TEXT
+from gpuledger.model.tables import Rows, Table
+from gpuledger.model.trace import Trace, thread_number
+from gpuledger.units import count_text
+
+FEWEST_IN_A_STEP = 3
+"""A step of the mock that runs one sequence of kernels so many times or more holds as many forwards."""
+
+MOST_WITHOUT_STEPS = 20_000
+"""In so many kernels a repeated stretch is looked for where no steps are found; the effort grows with the square."""
+
+LISTED = 12
+"""So many names are listed where none is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Kernels as positions in `device.found`, and for each a number of its forward."""
+
+    at: Positions
+    of: Positions
+    notes: tuple[str, ...] = ()
+
+
+def steady_kernels(device: Device) -> Positions:
+    """The kernels of the steady steps in order of start.
+
+    Where several processes share the GPU, those of the one that launched the most, whose steps they are.
+    """
+    kernels = _kernels_on(device)
+    kernels = kernels[device.begins_steady(device.found.start_ns[kernels])]
+    processes, counts = np.unique(device.found.pid[kernels], return_counts=True)
+    return kernels[device.found.pid[kernels] == processes[counts.argmax()]] if len(processes) > 1 else kernels
+
+
+def _kernels_on(device: Device) -> Positions:
+    """All kernels of the GPU; a graph that was traced whole has no name."""
+    found = device.found
+    here = found.on(device.gpu)
+    kernels: Positions = here[(found.state[here] != State.COPY) & (found.name[here] != NO_TEXT)]
+    return kernels
+
+
+def kernels_or_refuse(device: Device, profile: str) -> Positions:
+    """The same; a profile without any is refused."""
+    at = steady_kernels(device)
+    if len(at):
+        return at
+    opaque = bool((device.found.name[device.found.on(device.gpu)] == NO_TEXT).any())
+    raise NothingRecorded(
+        f"{profile}: no kernel in the steady steps of GPU {device.gpu}",
+        found="its CUDA graphs were traced whole, without their kernels" if opaque else "",
+        hint="record again with --cuda-graph-trace=node" if opaque else "`gpuledger info` says what there is",
+    )
+
+
+def by_steps(device: Device, profile: str) -> Found:
+    """Each steady step is a forward; where there are none, what repeats is, else the whole window."""
+    at = kernels_or_refuse(device, profile)
+    if device.steps is None:
+        return _without_steps(device, profile, at)
+    step = np.searchsorted(device.steps.edges_ns, device.found.start_ns[at], side="right") - 1
+    distinct = np.unique(step)
+    period = _whole_period(device.found.name[at[step == distinct[len(distinct) // 2]]])
+    if period is None:
+        return Found(at, step)
+    inside = (np.arange(len(at)) - np.searchsorted(step, step)) // period
+    note = f"a step of {profile} runs the same {_kernels(period)} several times over: each time is a forward"
+    return Found(at, group(step, inside)[1], (note,))
+
+
+def _without_steps(device: Device, profile: str, at: Positions) -> Found:
+    names = device.found.name[at]
+    start, end = 0, len(names)
+    if len(names) <= MOST_WITHOUT_STEPS and (repeats := repeated(names)):
+        first, period, count = repeats
+        if 2 * period * count >= len(names):
+            start, end = first, first + period * count
+    period = _whole_period(names[start:end]) or end - start
+    of = np.arange(end - start) // period
+    how = f"{_kernels(period)} that repeat are a forward" if of.any() else "the whole profile is one forward"
+    note = f"{profile}: no steps were found; {how} (--mock-range=REGEX says otherwise)"
+    return Found(at[start:end], of, (note,))
+
+
+def _kernels(count: int) -> str:
+    return "kernel" if count == 1 else f"{count_text(count)} kernels"
+
+
+def _whole_period(names: NDArray[np.int64]) -> int | None:
+    """The shortest sequence of which `names` is nothing but repetitions; None if there are too few."""
+    for period in range(1, len(names) // FEWEST_IN_A_STEP + 1):
+        if len(names) % period == 0 and (names[period:] == names[:-period]).all():
+            return period
+    return None
+
+
+def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Found:
+    """Each instance of a matching range is a forward; the outermost where they nest."""
+    expression = re.compile(pattern)
+    chosen, notes = _matching(trace, spans_of_time(trace), expression), tuple[str, ...]()
+    if not len(chosen):  # torch's operators and modules, where no annotation is called so
+        chosen, notes = _matching(trace, trace[Table.RANGES], expression), (_operators(profile, pattern),)
+    if not len(chosen):
+        raise _no_range(trace, profile, pattern)
+    at = _kernels_on(device)
+    of = _launched_in(device, at, chosen)
+    steady = device.begins_steady(device.found.start_ns[at])
+    cut = np.unique(of[~steady])
+    kept = (of >= 0) & ~np.isin(of, cut)
+    if not kept.any():
+        inside = "in none of them was a kernel of the steady steps launched"
+        raise NothingRecorded(
+            f"{profile}: nothing ran in ranges matching '{pattern}'",
+            found=f"{count_text(len(chosen))} such ranges; {inside}",
+            hint="kernels of a CUDA graph belong to the range around its launch: try --auto or --pattern=REGEX",
+        )
+    return Found(at[kept], of[kept], notes)
+
+
+def _operators(profile: str, pattern: str) -> str:
+    return f"{profile}: no annotation matches '{pattern}'; a forward is an operator or module that does"
+
+
+def _matching(trace: Trace, ranges: Rows, expression: re.Pattern[str]) -> Rows:
+    codes = np.unique(ranges.codes("name")).tolist()
+    wanted = [code for code in codes if code != NO_TEXT and expression.search(trace.strings.text(code) or "")]
+    marks = ranges.codes("kind") == trace.strings.code("mark")
+    return ranges.where(np.isin(ranges.codes("name"), wanted) & ~marks)
+
+
+def _launched_in(device: Device, at: Positions, ranges: Rows) -> Positions:
+    """For each kernel the outermost of the ranges around its launch call, or -1.
+
+    A range counts what its own thread launches, and what threads launch that never open such a range: autograd has
+    threads of its own. Threads that do open them, as where each drives a GPU, count for themselves only.
+    """
+    ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
+    call = device.host.launching(device.found)[at]
+    launched = np.flatnonzero(call >= 0)
+    calls = device.host.calls.at(call[launched])
+    owner, caller = thread(ranges), thread_number(calls["pid"], calls["tid"])
+    alone = ~np.isin(caller, owner)
+    of = np.full(len(at), len(ranges), np.intp)
+    for outer_group, inner_group, some in (
+        (owner, caller, ~alone),
+        (ranges["pid"], calls["pid"], alone),
+    ):
+        outer, inner = pairs_inside(
+            ranges["start_ns"],
+            ranges["end_ns"],
+            outer_group,
+            calls["start_ns"][some],
+            calls["end_ns"][some],
+            inner_group[some],
+        )
+        np.minimum.at(of, launched[np.flatnonzero(some)[inner]], outer)
+    of[of == len(ranges)] = -1
+    return of
+
+
+def _no_range(trace: Trace, profile: str, pattern: str) -> NothingRecorded:
+    ranges = spans_of_time(trace)
+    codes, counts = np.unique(ranges.codes("name"), return_counts=True)
+    by_count = np.argsort(-counts, kind="stable")
+    names = [trace.strings.text(int(codes[at])) or "" for at in by_count]
+    shown = ", ".join(names[:LISTED]) or "there are none"
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return NothingRecorded(
+        f"{profile}: no range matches '{pattern}'",
+        found=f"ranges in the profile: {shown}{more}",
+        hint="without ranges, --pattern=REGEX takes kernel names, --auto looks for the mock's sequence",
+    )
+
+
+def by_pattern(trace: Trace, device: Device, profile: str, pattern: str, mock: Sequence[Kernel]) -> Found:
+    """Kernels whose names match, cut into forwards where the mock's sequence comes again, else where their own does.
+
+    Between two forwards, a kernel that the mock never runs belongs to the one before; one that it does run is another
+    use of a common kernel and is left out, which is said.
+    """
+    at = kernels_or_refuse(device, profile)
+    expression = re.compile(pattern)
+    kinds, number = _kinds(trace, device, at)
+    matching = np.array([bool(expression.search(kind.name)) for kind in kinds], np.bool_)
+    chosen = np.flatnonzero(matching[number])
+    if not len(chosen):
+        raise NothingRecorded(
+            f"{profile}: no kernel matches '{pattern}'",
+            found=most_alike(mock, kinds),
+            hint="the pattern is searched in the whole demangled name",
+        )
+    at, number = at[chosen], number[chosen]
+    stretches = occurrences(mock, kinds, number)
+    if not stretches:
+        return Found(at, _by_own_period(device, at))
+    of = np.full(len(at), -1, np.intp)
+    for index, stretch in enumerate(stretches):
+        of[stretch.start : stretch.end] = index
+    run_by_mock = {each.bare for each in mock}
+    foreign = np.array([kind.bare not in run_by_mock for kind in kinds], np.bool_)[number]
+    before = np.searchsorted([each.start for each in stretches], np.arange(len(at)), side="right") - 1
+    of = np.where((of < 0) & foreign, before, of)
+    spare = at[of < 0]
+    notes = (_spare(trace, device, profile, spare),) if len(spare) else ()
+    return Found(at[of >= 0], of[of >= 0], notes)
+
+
+def _spare(trace: Trace, device: Device, profile: str, spare: Positions) -> str:
+    codes, counts = np.unique(device.found.name[spare], return_counts=True)
+    names = [label(trace.strings.text(code) or "") for code in codes.tolist()]
+    shown = [f"{count_text(count)} x {name}" for name, count in zip(names, counts.tolist(), strict=True)]
+    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return f"{profile}: left out, as they match the pattern outside the mock's sequence: {', '.join(shown[:3])}{more}"
+
+
+def _by_own_period(device: Device, at: Positions) -> Positions:
+    """Forwards by what repeats inside each step; the step itself where nothing does."""
+    names, steps = device.found.name[at], device.steps
+    step = np.zeros(len(at), np.intp)
+    if steps is not None:
+        step = np.searchsorted(steps.edges_ns, device.found.start_ns[at], side="right") - 1
+    inside = np.zeros(len(at), np.intp)
+    for each in np.unique(step).tolist():
+        mine = np.flatnonzero(step == each)
+        if repeats := repeated(names[mine]):
+            start, period, count = repeats
+            inside[mine] = np.clip((np.arange(len(mine)) - start) // period, 0, count - 1)
+    return group(step, inside)[1]
+
+
+def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Kernel]) -> Found:
+    """Each stretch of the kernel sequence that is like the mock's is a forward."""
+    at = kernels_or_refuse(device, profile)
+    looked = searched(mock, len(at))
+    if looked < len(mock):
+        raise NothingRecorded(
+            f"a mock's forward of {count_text(len(mock))} kernels is too long to be looked for",
+            hint="--mock-range=REGEX takes a part of it; --range=REGEX says where the operation is in the model",
+        )
+    kinds, number = _kinds(trace, device, at)
+    stretches = occurrences(mock, kinds, number)
+    if not stretches:
+        raise NothingRecorded(
+            f"{profile}: the mock's sequence of {count_text(len(mock))} kernels does not occur",
+            found=most_alike(mock, kinds),
+            hint="--range=REGEX or --pattern=REGEX says where the operation is",
+        )
+    notes = []
+    if looked < len(at):
+        notes.append(f"{profile}: looked for the operation among the first {count_text(looked)} kernels only")
+    notes.append("found by sequence: what the model runs before the mock's first kernel and after its last is not seen")
+    rows = [at[each.start : each.end] for each in stretches]
+    of = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    return Found(np.concatenate(rows), of, tuple(notes))
+
+
+def _kinds(trace: Trace, device: Device, at: Positions) -> tuple[list[Kernel], Positions]:
+    """The kernels that differ in name or shape, and which of them each one is."""
+    rows = trace[Table.KERNELS].at(device.found.row[at])
+    shapes = [rows[side][:, axis] for side in ("grid", "block") for axis in range(3)]
+    first, number = group(device.found.name[at], *shapes)
+    kinds = [
+        Kernel(
+            trace.strings.text(int(device.found.name[at[row]])) or "",
+            0,
+            triple(rows["grid"][row]),
+            triple(rows["block"][row]),
+        )
+        for row in first.tolist()
+    ]
+    return kinds, number
+
+
+def most_alike(mock: Sequence[Kernel], kinds: Sequence[Kernel]) -> str:
+    """For the mock's longest kernels the nearest one of the model, for a refusal."""
+    lines = []
+    names = list(dict.fromkeys(kind.name for kind in kinds))
+    for name in list(dict.fromkeys(each.name for each in sorted(mock, key=lambda each: -each.time_ns)))[:3]:
+        nearest = min(names, key=lambda other: LEVELS.index(level(name, other)))
+        how = level(name, nearest)
+        like = f"nearest: {label(nearest)} ({how})" if how != NONE else "nothing like it"
+        lines.append(f"{label(name)} of the mock: {like}")
+    return "\n".join(lines)

@@ -1,0 +1,158 @@
+"""The check of speed: how long the kernels take that both sides run.
+
+What only one side runs is another check's matter and left out here, so that it does not count twice. Time is the
+kernels' own, without gaps: the host's delays are told beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from gpuledger.analyse.align.compared import Compared, Row, called
+from gpuledger.analyse.align.known import Known
+from gpuledger.analyse.align.verdicts import (
+    LATENCY,
+    NOT_MEASURED,
+    PASS,
+    WARN,
+    Accepted,
+    Check,
+    Figure,
+    Item,
+    Tier,
+    sifted,
+    verdict_of,
+)
+from gpuledger.units import share_text, time_text
+
+OTHER_SPEED: Final = 2.0
+"""A critical kernel that is so many times faster or slower is worth a warning even where the sum hides it."""
+
+NAMED: Final = 3
+"""So many kernels are named that make up the difference."""
+
+_TITLE: Final = "latency per forward"
+
+
+def latency(found: Compared, tier: Tier, known: Known, critical_share: float) -> Check:
+    """Compare the time of the matched kernels."""
+    if not found.matched:
+        why = ("no kernel runs on both sides",)
+        return Check(LATENCY, _TITLE, NOT_MEASURED, "", "", _figures(found, (), tier), why)
+    rows, set_aside = _set_aside(found.matched, tier, known)
+    mock, e2e = _times(rows)
+    factor = factor_of(mock, e2e)
+    verdict = tier.verdict(factor)
+    items = [] if verdict == PASS else [Item(verdict, _whole(mock, e2e, tier))]
+    hidden = [row for row in rows if _is_hidden(row, e2e, critical_share)] if verdict == PASS else []
+    items += [Item(WARN, f"the sum hides {_one(row)}", row.names) for row in hidden]
+    counted, accepted = sifted(LATENCY, items, known)
+    evidence = [item.sentence for item in counted]
+    if verdict != PASS and counted:
+        evidence += _makes_it_up(rows, mock - e2e)
+        evidence += _spread(found)
+    return Check(
+        check=LATENCY,
+        title=_TITLE,
+        verdict=verdict_of(counted, (*set_aside, *accepted)),
+        mock=time_text(mock),
+        e2e=f"{time_text(e2e)} ({_times_text(mock, e2e)})",
+        figures=_figures(found, rows, tier),
+        evidence=tuple(evidence),
+        accepted=(*set_aside, *accepted),
+    )
+
+
+def factor_of(mock_ns: int, e2e_ns: int) -> float:
+    """How many times the shorter side's time the longer one takes; 1 where both take none."""
+    shorter, longer = sorted((mock_ns, e2e_ns))
+    return 1.0 if not longer else longer / shorter if shorter else math.inf
+
+
+def _set_aside(matched: Sequence[Row], tier: Tier, known: Known) -> tuple[list[Row], tuple[Accepted, ...]]:
+    """The rows without those whose speed the user knows to differ."""
+    rows, accepted = [], []
+    for row in matched:
+        difference = known.of_kernel(LATENCY, row.names) if tier.verdict(_row_factor(row)) != PASS else None
+        if difference is None:
+            rows.append(row)
+        else:
+            accepted.append(Accepted(_one(row), difference))
+    return rows, tuple(accepted)
+
+
+def _times(rows: Sequence[Row]) -> tuple[int, int]:
+    mock = sum(row.mock.time_ns for row in rows if row.mock is not None)
+    return mock, sum(row.e2e.time_ns for row in rows if row.e2e is not None)
+
+
+def _row_factor(row: Row) -> float:
+    return factor_of(*_times([row]))
+
+
+def _is_hidden(row: Row, e2e_ns: int, critical_share: float) -> bool:
+    longer = max(_times([row]))
+    return longer >= critical_share * e2e_ns and _row_factor(row) >= OTHER_SPEED
+
+
+def _whole(mock: int, e2e: int, tier: Tier) -> str:
+    limit = tier.passes if tier.verdict(factor_of(mock, e2e)) == WARN else tier.warns
+    sides = f"{time_text(mock)} in the mock, {time_text(e2e)} in the model"
+    return f"{sides}: the mock is {_times_text(mock, e2e)} (limit {limit:.2f} x)"
+
+
+def _times_text(mock: int, e2e: int) -> str:
+    factor = factor_of(mock, e2e)
+    if f"{factor:.2f}" == "1.00":
+        return "the same"
+    return f"{factor:.2f} x {'slower' if mock > e2e else 'faster'}"
+
+
+def _one(row: Row) -> str:
+    mock, e2e = _times([row])
+    return f"{called(row.names[0])}: {time_text(mock)} in the mock, {time_text(e2e)} in the model"
+
+
+def _makes_it_up(rows: Sequence[Row], difference: int) -> list[str]:
+    """The kernels that make up most of the difference, calls of one name together."""
+    grouped: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row.names, []).append(row)
+    parts = sorted(
+        ((names, *_times(some), len(some)) for names, some in grouped.items()),
+        key=lambda part: -(part[1] - part[2]) * (1 if difference > 0 else -1),
+    )
+    lines = []
+    for names, mock, e2e, calls in parts[:NAMED]:
+        part = (mock - e2e) / difference if difference else 0.0
+        if part > 0:
+            several = f" ({calls} calls)" if calls > 1 else ""
+            times = f"{time_text(mock)} in the mock, {time_text(e2e)} in the model"
+            lines.append(f"{called(names[0])}{several}: {times}, {share_text(part)} of the difference")
+    return lines
+
+
+def _spread(found: Compared) -> list[str]:
+    if found.mock.spread_ns is None or found.e2e.spread_ns is None:
+        return []
+    (a, b), (c, d) = found.mock.spread_ns, found.e2e.spread_ns
+    both = f"{time_text(a)} to {time_text(b)} in the mock, {time_text(c)} to {time_text(d)} in the model"
+    return [f"eight of ten forwards take {both}"]
+
+
+def _figures(found: Compared, rows: Sequence[Row], tier: Tier) -> dict[str, Figure]:
+    mock, e2e = _times(rows)
+    return {
+        "mock_ns": mock,
+        "e2e_ns": e2e,
+        "ratio": mock / e2e if e2e else None,
+        "tier": tier.name,
+        "pass_within": tier.passes,
+        "warn_within": tier.warns,
+        "mock_gpu_ns": found.mock.gpu_ns,
+        "e2e_gpu_ns": found.e2e.gpu_ns,
+        "mock_elapsed_ns": found.mock.elapsed_ns,
+        "e2e_elapsed_ns": found.e2e.elapsed_ns,
+    }

@@ -1,0 +1,115 @@
+"""What to do about a check that does not pass, from what is usually wrong with a mock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from gpuledger.analyse.align.compared import Compared
+from gpuledger.analyse.align.sequence import INSERTED
+from gpuledger.analyse.align.verdicts import (
+    EXTRA_KERNELS,
+    FAIL,
+    GRAPH,
+    LATENCY,
+    MISSING_KERNELS,
+    NOT_MEASURED,
+    SHAPE,
+    WARN,
+    Check,
+)
+from gpuledger.model.likeness import EXACT, NONE
+
+_OTHER_KERNEL: Final = (
+    "The mock calls another implementation, or the model fuses what the mock runs apart: build the mock from the "
+    "framework's own class, with the model's backend, data type and quantisation."
+)
+_OTHER_TILE: Final = (
+    "Libraries choose the tile by size, alignment and data type: give the mock the model's batch, sequence length, "
+    "head counts, tensor-parallel split and data type."
+)
+_MORE_CALLS: Final = (
+    "The mock calls a kernel more often: move initialisation, metadata and input preparation out of its forward, or "
+    "batch what it runs one by one, as the model does."
+)
+_FEWER_CALLS: Final = (
+    "The mock calls a kernel less often: check the number of heads, experts, chunks and micro-batches per forward."
+)
+_MISSING: Final = (
+    "Some part that the operation depends on is not set up in the mock: the KV-cache manager, quantisation, position "
+    "embeddings, a communicator; or the model fuses it in."
+)
+_EXTRA: Final = (
+    "Look for initialisation, input preparation or debugging code inside the mock's forward; if the model fuses it "
+    "into another kernel, take the fused path. --mock-range=REGEX leaves out what lies around the forward."
+)
+_GRAPH_MOCK: Final = "Capture the mock's forward in a CUDA graph and time its replay, as the model does."
+_GRAPH_MODEL: Final = "The model runs without CUDA graphs: time the mock without one, or switch the model's on."
+_GRAPH_PARTLY: Final = "Capture the same part of the operation in the graph on both sides."
+_SHAPE: Final = (
+    "The grid follows the sizes of the input: give the mock the model's batch, sequence and KV length and head counts."
+)
+_OTHER_GPU: Final = "The two profiles are of different GPUs: record both on the same one."
+_FASTER: Final = (
+    "The kernels are launched alike and take less time. Most likely the mock, which repeats one layer, finds weights "
+    "and inputs still in the GPU's cache, while in the model other layers run in between: rotate over several copies "
+    "of the weights, or clear the cache between forwards. Otherwise compare the KV length, data types and clocks."
+)
+_SLOWER: Final = (
+    "The kernels are launched alike and take more time: compare the KV length, data layout and clocks, and look for "
+    "other work on the GPU at the same time."
+)
+_OTHER_INPUT: Final = "The launch shapes differ, so the inputs do: align these first, then compare times again."
+_INPUT_UNKNOWN: Final = (
+    "Launch shapes are not known here, so compare the inputs first: batch, sequence and KV length, data types. "
+    "Profiles instead of tables would tell."
+)
+_NOT_REPLAYED: Final = "The model replays a CUDA graph: time the mock's replay too."
+
+
+_FIXED: Final = {MISSING_KERNELS: _MISSING, EXTRA_KERNELS: _EXTRA, SHAPE: _SHAPE}
+
+
+def with_remedies(checks: tuple[Check, ...], found: Compared) -> tuple[Check, ...]:
+    """The checks, those that do not pass with what to do about it."""
+    return tuple(
+        replace(each, remedy=remedy(each, found, checks)) if each.verdict in (WARN, FAIL) else each for each in checks
+    )
+
+
+def remedy(check: Check, found: Compared, checks: tuple[Check, ...]) -> str:
+    """What to do about one check that does not pass."""
+    match check.check:
+        case "names":
+            return _OTHER_KERNEL if found.at(NONE) or not found.at(EXACT) else _OTHER_TILE
+        case "counts":
+            return _MORE_CALLS if any(row.level == INSERTED for row in found.rows) else _FEWER_CALLS
+        case "graph":
+            return _graph(found)
+        case "latency":
+            return _latency(found, checks)
+    return _FIXED[check.check]
+
+
+def _graph(found: Compared) -> str:
+    mock, e2e = ({bool(kernel.in_graph) for kernel in side.kernels} for side in (found.mock, found.e2e))
+    if len(mock) > 1 or len(e2e) > 1:
+        return _GRAPH_PARTLY
+    return _GRAPH_MOCK if e2e == {True} else _GRAPH_MODEL
+
+
+def _latency(found: Compared, checks: tuple[Check, ...]) -> str:
+    """The first reason that the profiles give; else what is left."""
+    verdicts = {each.check: each.verdict for each in checks}
+    if found.mock.gpu_name != found.e2e.gpu_name:
+        return _OTHER_GPU
+    if verdicts[SHAPE] == WARN:
+        return _OTHER_INPUT
+    if verdicts[SHAPE] == NOT_MEASURED:
+        return _INPUT_UNKNOWN
+    figures = next(each.figures for each in checks if each.check == LATENCY)
+    ratio = figures["ratio"]
+    slower = isinstance(ratio, float) and ratio > 1
+    if slower and verdicts[GRAPH] == WARN and all(kernel.in_graph for kernel in found.e2e.kernels):
+        return _NOT_REPLAYED
+    return _SLOWER if slower else _FASTER
