@@ -72,3 +72,16 @@ def test_tables_leave_for_arrow_pandas_and_polars(decode: Path) -> None:
 def test_texts_that_were_not_recorded_are_null_in_arrow() -> None:
     calls = table(Table.CALLS, Strings(["a"]), 2, name=["a", "missing"])
     assert calls.to_arrow().column("name").to_pylist() == ["a", None]
+
+
+def test_a_text_is_asked_about_once_however_often_its_code_occurs() -> None:
+    strings, asked = Strings(["aa", "b", "cc"]), list[str]()
+
+    def says(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    assert strings.each(np.array([2, 0, 0, NO_TEXT, 2]), says).tolist() == [2, 2, 2, 0, 2]
+    assert sorted(asked) == ["", "aa", "cc"]
+    kinds, numbers = strings.kinds(np.array([1, 0, 2]), lambda text: str(len(text)))
+    assert [kinds[at] for at in numbers.tolist()] == ["1", "2", "2"]

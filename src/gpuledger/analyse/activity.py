@@ -104,7 +104,5 @@ def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[s
     """The families that occur, and for each kernel the position of its own."""
     codes = trace[Table.KERNELS].codes("name")
     found: dict[str, int] = {COMMUNICATION: 0, GRAPH_FAMILY: 1}
-    by_code = np.zeros(len(trace.strings) + 1, np.int64)  # the last one is for NO_TEXT
-    for code in np.unique(codes).tolist():
-        by_code[code] = found.setdefault(family(trace.strings.text(code) or "", extra), len(found))
-    return tuple(found), by_code[codes]
+    numbers = trace.strings.each(codes, lambda name: found.setdefault(family(name, extra), len(found)))
+    return tuple(found), numbers

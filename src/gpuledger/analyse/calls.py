@@ -56,11 +56,7 @@ def by_function(calls: Rows) -> list[CallGroup]:
 
 def short_names(calls: Rows) -> tuple[list[str], Ints]:
     """The display names of functions, and for each call the position of its own."""
-    names: dict[str, int] = {}
-    renumbered = np.zeros(len(calls.strings) + 1, np.int64)  # the last one is for NO_TEXT
-    for code in np.unique(calls.codes("name")).tolist():
-        renumbered[code] = names.setdefault(shortened(calls.strings.text(code) or ""), len(names))
-    return list(names), renumbered[calls.codes("name")]
+    return calls.strings.kinds(calls.codes("name"), shortened)
 
 
 def by_short_name(trace: Trace) -> list[CallGroup]:

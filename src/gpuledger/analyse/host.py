@@ -92,10 +92,9 @@ class Host:
     @cached_property
     def kinds(self) -> Ints:
         """The kind of each CUDA call, as a position in `kind_names`; a copy call that waits for its copy is `sync`."""
-        by_code = np.zeros(len(self.calls.strings) + 1, np.int64)
-        for code in np.unique(self.calls.codes("name")).tolist():
-            by_code[code] = self.kind_names.index(call_kind(shortened(self.calls.strings.text(code) or "")))
-        kinds = by_code[self.calls.codes("name")]
+        kinds = self.calls.strings.each(
+            self.calls.codes("name"), lambda name: self.kind_names.index(call_kind(shortened(name)))
+        )
         # a graph launch may hold a copy that ends before the launch returns: it still does not wait
         waiting = self._blocking_copies[kinds[self._blocking_copies] == self.kind_names.index("copy_call")]
         kinds[waiting] = self.kind_names.index("sync")

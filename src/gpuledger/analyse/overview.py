@@ -70,7 +70,7 @@ def overview(trace: Trace, device: Device) -> Overview:
     chosen = compute[steady & is_kernel]
     where = places(trace, device, chosen)
     rows = kernels.at(found.row[chosen])
-    bare, name_code = _bare(trace, found.name[chosen])
+    bare, name_code = trace.strings.kinds(found.name[chosen], lambda name: parse(name).bare)
     keys = (name_code, *(rows[side][:, at] for side in ("grid", "block") for at in range(3)), where.of)
     _, number = group(*keys)
     length = found.end_ns[chosen] - found.start_ns[chosen]
@@ -98,14 +98,6 @@ def overview(trace: Trace, device: Device) -> Overview:
     # what began before the steady stretch but reaches into it is compute of no entry
     other = int(own.sum()) - int(times.sum())
     return Overview(entries, _usual_step(device, chosen, number), where.layers, other)
-
-
-def _bare(trace: Trace, codes: Ints) -> tuple[list[str], Ints]:
-    """The distinct bare names, and for each kernel the position of its own."""
-    distinct, back = np.unique(codes, return_inverse=True)
-    texts = [parse(trace.strings.text(code) or "").bare for code in distinct.tolist()]
-    names = sorted(set(texts))
-    return names, np.array([names.index(each) for each in texts], np.int64)[back.reshape(-1)]
 
 
 def by_size(number: Positions, length: Ints, steps: int) -> Positions:

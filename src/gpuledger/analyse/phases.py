@@ -81,10 +81,7 @@ def _says(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> int:
 
 def _by_text(trace: Trace, codes: Ints | Codes, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> Ints:
     """What each of these texts says."""
-    by_code = np.zeros(len(trace.strings) + 1, np.int64)  # the last one is for NO_TEXT
-    for code in np.unique(codes).tolist():
-        by_code[code] = _says(trace.strings.text(code) or "", patterns)
-    return by_code[codes]
+    return trace.strings.each(codes, lambda text: _says(text, patterns))
 
 
 def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> Ints:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, Final
@@ -251,7 +250,7 @@ def _collectives(trace: Trace, device: Device) -> Collectives:
     call = device.host.launching(found)[mine]
     launched = np.flatnonzero(call >= 0)
     calls = device.host.calls.at(call[launched])
-    kind, dtype = (_by_code(trace, found.name[mine], says) for says in (_kind_of_kernel, _dtype_of_kernel))
+    kind, dtype = (trace.strings.each(found.name[mine], says) for says in (_kind_of_kernel, _dtype_of_kernel))
     kind, told_dtype, size = _from_annotations(trace, calls, launched, kind)
     dtype = np.where(told_dtype >= 0, told_dtype, dtype)
     rows, (groups, group_of_row) = trace[Table.COLLECTIVES], _groups(trace)
@@ -260,9 +259,9 @@ def _collectives(trace: Trace, device: Device) -> Collectives:
     known = np.flatnonzero(said >= 0)
     if len(known):
         row = said[known]
-        told = _by_code(trace, rows.codes("name")[row], kind_of)
+        told = trace.strings.each(rows.codes("name")[row], kind_of)
         kind[known] = np.where(told == OTHER, kind[known], told)
-        told = _by_code(trace, rows.codes("dtype")[row], dtype_of)
+        told = trace.strings.each(rows.codes("dtype")[row], dtype_of)
         dtype[known] = np.where(told >= 0, told, dtype[known])
         elements, item = rows["in_elements"][row], _ITEM_BYTES[told]
         usable = (elements >= 0) & (elements < _MOST_BYTES // 16) & (item > 0) & alone[known]
@@ -271,15 +270,6 @@ def _collectives(trace: Trace, device: Device) -> Collectives:
     launched_ns[launched] = calls["start_ns"]
     times = (found.start_ns[mine], found.end_ns[mine], launched_ns)
     return Collectives(*times, found.stream[mine], kind, dtype, of_group, size, groups)
-
-
-def _by_code(trace: Trace, codes: NDArray[Any], says: Callable[[str], int]) -> Ints:
-    """What `says` makes of each text; asked once per distinct text."""
-    by_code = np.full(len(trace.strings) + 1, says(""), np.int64)  # the last one is for NO_TEXT
-    for code in np.unique(codes[codes >= 0]).tolist():
-        by_code[code] = says(trace.strings.texts[code])
-    found: Ints = by_code[codes]
-    return found
 
 
 def _kind_of_kernel(name: str) -> int:
@@ -318,19 +308,19 @@ def _from_annotations(trace: Trace, calls: Rows, launched: Positions, kind: Ints
     codes = ranges.codes("name")
     about = [code for code in np.unique(codes[codes >= 0]).tolist() if _ABOUT.match(trace.strings.texts[code])]
     ranges = ranges.where(np.isin(codes, about))
-    naming = ranges.where(_by_code(trace, ranges.codes("name"), kind_of) != OTHER)
+    naming = ranges.where(trace.strings.each(ranges.codes("name"), kind_of) != OTHER)
     around = innermost(naming, calls)
     inside = around >= 0
-    kind[launched[inside]] = _by_code(trace, naming.codes("name")[around[inside]], kind_of)
+    kind[launched[inside]] = trace.strings.each(naming.codes("name")[around[inside]], kind_of)
     # `c10d::` operators list first what they get, the others what they give
-    gives = _by_code(trace, ranges.codes("name"), lambda name: not name.startswith("c10d")) > 0
-    sized = ranges.where(gives & (_by_code(trace, ranges.codes("inputs"), _bytes_given) >= 0))
+    gives = trace.strings.each(ranges.codes("name"), lambda name: not name.startswith("c10d")) > 0
+    sized = ranges.where(gives & (trace.strings.each(ranges.codes("inputs"), _bytes_given) >= 0))
     around = innermost(sized, calls)
     alone = np.flatnonzero(around >= 0)
     alone = alone[np.bincount(around[alone], minlength=1)[around[alone]] == 1]
     inputs = sized.codes("inputs")[around[alone]]
-    dtype[launched[alone]] = _by_code(trace, inputs, _dtype_given)
-    size[launched[alone]] = _by_code(trace, inputs, _bytes_given)
+    dtype[launched[alone]] = trace.strings.each(inputs, _dtype_given)
+    size[launched[alone]] = trace.strings.each(inputs, _bytes_given)
     return kind, dtype, size
 
 

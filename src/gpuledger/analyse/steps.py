@@ -247,11 +247,7 @@ def _most_launching(
     trace: Trace, found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows
 ) -> NDArray[np.intp] | None:
     """Of the kinds of range that repeat, numbers in their names left out, the one that launches the most."""
-    kinds: dict[str, int] = {}
-    code_kind = np.zeros(len(trace.strings) + 1, np.int64)
-    for code in np.unique(ranges.codes("name")).tolist():
-        code_kind[code] = kinds.setdefault(re.sub(r"\d+", "#", trace.strings.text(code) or ""), len(kinds))
-    kind = code_kind[ranges.codes("name")]
+    _, kind = trace.strings.kinds(ranges.codes("name"), lambda name: re.sub(r"\d+", "#", name))
     numbers, counts = np.unique(kind, return_counts=True)
     best: NDArray[np.intp] | None = None
     for each in numbers[counts >= FEWEST][:MOST_KINDS].tolist():

@@ -6,7 +6,7 @@ the profiler numbered its strings, so sorting by code gives the profiler's own o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
@@ -49,3 +49,19 @@ class Strings:
         """The texts behind a column of codes."""
         texts = (*self.texts, None)  # NO_TEXT is -1, which indexes the last
         return [texts[code] for code in codes.tolist()]
+
+    def each(self, codes: NDArray[np.signedinteger], says: Callable[[str], int]) -> NDArray[np.int64]:
+        """What `says` makes of the text behind each code, asked once per distinct text; what has none is empty."""
+        by_code = np.zeros(len(self.texts) + 1, np.int64)  # NO_TEXT is -1, which indexes the last
+        for code in np.unique(codes).tolist():
+            by_code[code] = says(self.text(code) or "")
+        found: NDArray[np.int64] = by_code[codes]
+        return found
+
+    def kinds(
+        self, codes: NDArray[np.signedinteger], kind: Callable[[str], str]
+    ) -> tuple[list[str], NDArray[np.int64]]:
+        """The distinct kinds of these texts, in the order of codes, and for each code the position of its own."""
+        found: dict[str, int] = {}
+        numbers = self.each(codes, lambda text: found.setdefault(kind(text), len(found)))
+        return list(found), numbers
