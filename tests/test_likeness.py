@@ -18,6 +18,8 @@ from gpuledger.model.likeness import likeness, unnumbered, untiled
         ("ampere_bf16_s16816gemm_bf16_128x64_tn", "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT", "family"),
         ("flash_fwd_kernel", "void at::native::vectorized_layer_norm_kernel<float>()", "none"),
         ("mystery", "riddle", "none"),
+        ("elementwise_kernel<128, at::silu_kernel>", "elementwise_kernel<256, at::silu_kernel>", "function"),
+        ("elementwise_kernel<128, at::silu_kernel>", "elementwise_kernel<128, at::direct_copy_kernel>", "none"),
     ],
 )
 def test_levels(first: str, second: str, level: str) -> None:

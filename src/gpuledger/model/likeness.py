@@ -7,16 +7,18 @@ family of kernels; nothing in common.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
-from gpuledger.model.families import family
-from gpuledger.model.names import parse
+from gpuledger.model.families import CARRIERS, OTHER, family
+from gpuledger.model.names import label, parse
 
 EXACT, FUNCTION, FAMILY, NONE = LEVELS = ("exact", "function", "family", "none")
 
 _TILE: Final = re.compile(
     r"(?<=[_x])\d+(?:x\d+)+(?=_|$)|(?<=tile)\d+(?:x\d+)*|(?<=stage)s?\d+|_(?:splitK|streamK|stages?_\d+)(?=_|$)"
 )
+_CARRIER: Final = re.compile("|".join(CARRIERS), re.IGNORECASE)
 _OP_ID: Final = re.compile(r",?\s*(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
 _RUNNING: Final = re.compile(r"(?<=_)\d+(?=_|$)")
 _HASH: Final = re.compile(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
@@ -37,16 +39,30 @@ def untiled(name: str) -> str:
     return _HASH.sub("", _TILE.sub("", short))
 
 
+def carries(name: str) -> bool:
+    """Whether the function does what its template arguments name."""
+    return bool(_CARRIER.fullmatch(parse(name).short))
+
+
 def unnumbered(range_name: str) -> str:
     """A range's name without ids that differ in every run: `aten::mm, seq = 7, op_id = 31` -> `aten::mm`."""
     return _OP_ID.sub("", range_name).strip()
 
 
+@lru_cache(maxsize=65536)
 def likeness(first: str, second: str) -> str:
-    """One of LEVELS."""
+    """One of LEVELS.
+
+    A function that does what its template arguments name, as `elementwise_kernel<... silu_kernel ...>`, is the same
+    one only if they name the same.
+    """
     one, other = parse(first), parse(second)
     if one.bare == other.bare:
         return EXACT
-    if one.short == other.short or untiled(first) == untiled(second):
+    if one.short == other.short and carries(first):
+        alike = label(first) == label(second)
+    else:
+        alike = one.short == other.short or untiled(first) == untiled(second)
+    if alike:
         return FUNCTION
-    return FAMILY if family(first) == family(second) != "other" else NONE
+    return FAMILY if family(first) == family(second) != OTHER else NONE

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.align.forward import Kernel, triple
 from gpuledger.analyse.align.occurrences import occurrences, searched
-from gpuledger.analyse.align.sequence import level
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.places import repeated
 from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.errors import NothingRecorded
 from gpuledger.model.keys import Positions, group
-from gpuledger.model.likeness import LEVELS, NONE
+from gpuledger.model.likeness import LEVELS, NONE, likeness
 from gpuledger.model.names import label
 from gpuledger.model.spans import pairs_inside
 from gpuledger.model.strings import NO_TEXT
@@ -305,8 +304,8 @@ def most_alike(mock: Sequence[Kernel], kinds: Sequence[Kernel]) -> str:
     lines = []
     names = list(dict.fromkeys(kind.name for kind in kinds))
     for name in list(dict.fromkeys(each.name for each in sorted(mock, key=lambda each: -each.time_ns)))[:3]:
-        nearest = min(names, key=lambda other: LEVELS.index(level(name, other)))
-        how = level(name, nearest)
+        nearest = min(names, key=lambda other: LEVELS.index(likeness(name, other)))
+        how = likeness(name, nearest)
         like = f"nearest: {label(nearest)} ({how})" if how != NONE else "nothing like it"
         lines.append(f"{label(name)} of the mock: {like}")
     return "\n".join(lines)

@@ -8,7 +8,6 @@ the same size, one stands for the other: something else runs there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +19,8 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.align.forward import Kernel
 from gpuledger.errors import GpuledgerError
-from gpuledger.model.families import CARRIERS, OTHER, family
-from gpuledger.model.likeness import EXACT, FAMILY, FUNCTION, NONE, likeness, untiled
+from gpuledger.model.families import OTHER, family
+from gpuledger.model.likeness import EXACT, FAMILY, FUNCTION, NONE, carries, likeness, untiled
 from gpuledger.model.names import label, parse
 from gpuledger.model.spans import Ints, furthest
 from gpuledger.units import count_text
@@ -45,7 +44,6 @@ REPLACES: Final = 0.1
 MOST_CELLS: Final = 25_000_000
 """So many pairs of kernels are weighed against each other; two forwards of 5,000 kernels have as many."""
 
-_CARRIER: Final = re.compile("|".join(CARRIERS), re.IGNORECASE)
 _DIAGONAL, _UP, _LEFT = 0, 1, 2
 
 
@@ -61,23 +59,6 @@ class Pair:
     """Both sides run it, at different places of the sequence."""
 
 
-@lru_cache(maxsize=65536)
-def level(first: str, second: str) -> str:
-    """How alike two kernels are by name.
-
-    A function that does what its template arguments name, as `elementwise_kernel<... silu_kernel ...>`, is the same
-    one only if they name the same.
-    """
-    found = likeness(first, second)
-    if found != FUNCTION or label(first) == label(second) or not _is_carrier(first):
-        return found
-    return FAMILY if family(first) == family(second) != OTHER else NONE
-
-
-def _is_carrier(name: str) -> bool:
-    return bool(_CARRIER.fullmatch(parse(name).short))
-
-
 def points(mock: Sequence[Kernel], e2e: Sequence[Kernel]) -> Ints:
     """What pairing each kernel of the mock with each of the model's counts."""
     made = np.full((len(mock), len(e2e)), POINTS[NONE], np.int64)
@@ -87,7 +68,7 @@ def points(mock: Sequence[Kernel], e2e: Sequence[Kernel]) -> Ints:
         for column, theirs in enumerate(e2e):
             if mine.isdisjoint(marks[column]):
                 continue  # most pairs of a long forward, and looking closer takes time
-            counts = POINTS[level(ours.name, theirs.name)]
+            counts = POINTS[likeness(ours.name, theirs.name)]
             made[row, column] = SAME_SHAPE if counts == POINTS[EXACT] and ours.shape == theirs.shape else counts
     return made
 
@@ -140,13 +121,13 @@ def aligned(mock: Sequence[Kernel], e2e: Sequence[Kernel], *, ordered: bool = Tr
         if ours is not None and theirs is None and ours in gone:
             continue
         if ours is None and theirs in back:
-            made.append(Pair(back[theirs], theirs, level(mock[back[theirs]].name, e2e[theirs].name), moved=ordered))
+            made.append(Pair(back[theirs], theirs, likeness(mock[back[theirs]].name, e2e[theirs].name), moved=ordered))
         elif ours is None:
             made.append(Pair(None, theirs, MISSING))
         elif theirs is None:
             made.append(Pair(ours, None, INSERTED))
         else:
-            made.append(Pair(ours, theirs, level(mock[ours].name, e2e[theirs].name)))
+            made.append(Pair(ours, theirs, likeness(mock[ours].name, e2e[theirs].name)))
     return tuple(_with_replaced(made, mock, e2e)) if ordered else tuple(made)
 
 
@@ -199,7 +180,7 @@ def _elsewhere(
         lambda kernel: kernel.bare,
         lambda kernel: (
             untiled(kernel.name),
-            label(kernel.name) if _CARRIER.fullmatch(parse(kernel.name).short) else "",
+            label(kernel.name) if carries(kernel.name) else "",
         ),
     ]
     if not ordered:

@@ -14,10 +14,9 @@ from typing import Final
 from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
 from gpuledger.analyse.align.forward import Kernel
-from gpuledger.analyse.align.sequence import level
 from gpuledger.analyse.align.side import Side
 from gpuledger.errors import NothingRecorded
-from gpuledger.model.likeness import EXACT, FUNCTION
+from gpuledger.model.likeness import EXACT, FUNCTION, likeness
 from gpuledger.model.names import label, parse
 from gpuledger.model.summaries import Summaries, SummaryRow
 from gpuledger.units import count_text
@@ -110,7 +109,7 @@ def _by_the_mock(rows: Sequence[SummaryRow], mock: Side) -> int:
         times.setdefault(kernel.name, []).append(kernel.time_ns)
     for name in sorted(times, key=lambda each: -sum(times[each])):
         for wanted in (EXACT, FUNCTION):
-            like = [row.count for row in rows if level(name, row.name) == wanted]
+            like = [row.count for row in rows if likeness(name, row.name) == wanted]
             if like:
                 return max(round(sum(like) / len(times[name])), 1)
     return gcd(*(row.count for row in rows))
@@ -122,7 +121,7 @@ def _chosen(rows: Sequence[SummaryRow], isolation: Isolation, mock: Sequence[Ker
         return [row for row in rows if isolation.pattern.search(row.name)]
     wanted: set[str] = set()
     for name in {each.name for each in mock}:
-        alike = {how: {row.name for row in rows if level(name, row.name) == how} for how in (EXACT, FUNCTION)}
+        alike = {how: {row.name for row in rows if likeness(name, row.name) == how} for how in (EXACT, FUNCTION)}
         wanted |= alike[EXACT] or alike[FUNCTION]
     return [row for row in rows if row.name in wanted]
 
