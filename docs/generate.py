@@ -39,7 +39,8 @@ def help_of(command: click.Command, name: str) -> str:
 def commands_page() -> str:
     """The command itself."""
     lines = ["# gpuledger", "", "```text", help_of(cli, "gpuledger"), "```", ""]
-    lines += ["Exit codes: 0 done, 1 could not (one `error:` sentence on stderr), 2 a wrong call, 130 interrupted.", ""]
+    codes = "0 done, 1 could not (one `error:` sentence on stderr), 2 a wrong call, 3 a gate tripped, 130 interrupted"
+    lines += [f"Exit codes: {codes}.", ""]
     lines += ["| variable | effect |", "|---|---|"]
     lines += ["| `COLUMNS` | width of text output; without it, the terminal's, and no limit where there is none |"]
     lines += ["| `GPULEDGER_DEBUG=1` | errors come with a traceback |"]

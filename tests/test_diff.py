@@ -7,6 +7,7 @@ import itertools
 import json
 import lzma
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,14 @@ from gpuledger.analyse.diff.parts import MIX, UNLIKE, changes, parts, rounded
 from gpuledger.analyse.diff.range_pairs import paired_ranges
 from gpuledger.analyse.diff.side import Kernel, Range, Side, pooled
 from gpuledger.analyse.steps import Wanted
+from gpuledger.analyse.variation import variation
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.model.health import NotMeasured
+from gpuledger.model.names import label
 from gpuledger.model.summaries import Summaries, Summary, SummaryRow
 from gpuledger.read import open_trace
+from gpuledger.render.diff import Compared, diff_markdown, diff_text
+from gpuledger.render.diff_json import diff_json
 from sides import kernel, side
 
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -239,6 +244,40 @@ def test_books_and_kernels_of_every_capture_balance(captured: dict[str, Side]) -
         assert sum(each.time_ns for each in run.kernels) == compute
 
 
+def test_the_usual_step_is_what_the_report_says(captured: dict[str, Side], unpacked: Callable[[str], Path]) -> None:
+    for name in ("decode", "graph", "moe_loop"):
+        path = unpacked(f"{name}.sqlite")
+        [device] = analysed(open_trace(path), path.name, Wanted())
+        found = variation(device)
+        assert found is not None
+        assert captured[name].median_ns == found.median_ns
+
+
+def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[str, Side]) -> None:
+    for name, wanted in (
+        ("decode", "bench:decode"),
+        ("graph", "bench:decode"),
+        ("moe_loop", "iter"),
+        ("attn", "attention"),
+    ):
+        run = captured[name]
+        [found] = [each for each in run.ranges or () if each.name == wanted]
+        assert found.instances == run.steps
+        assert sum(run.range_steps[wanted]) == found.host_ns
+
+
+def test_random_exports_are_compared_without_surprise(unpacked: Callable[[str], Path]) -> None:
+    paths = sorted(unpacked("random.tar").glob("*.sqlite"))[:40]
+    runs = [read(path) for path in paths]
+    for before, after in itertools.pairwise(runs):
+        found = compare(before, after, anyway=True)
+        assert sum(part.ns for part in found.parts) == found.delta_ns
+        made = Compared(found)
+        valid(json.loads(diff_json(made)))
+        assert max(map(len, diff_text(made, 80).splitlines())) <= 80
+        assert diff_markdown(made)
+
+
 def test_every_capture_against_itself_is_no_change(captured: dict[str, Side]) -> None:
     for run in captured.values():
         found = compare(run, run)
@@ -415,6 +454,35 @@ def test_tables_of_nsys_stats_tell_number_and_cost_of_launches_apart() -> None:
     assert raw / found.controls.ratio - 1 == pytest.approx(-0.109, abs=5e-4)
 
 
+def test_names_that_nsys_cut_short_are_still_told_apart() -> None:
+    names = [f"void at::native::elementwise_kernel<(int)128, (int){at}, void at::native::gpu_ker…" for at in (2, 4)]
+    rows = tuple(SummaryRow(name, 1, 10) for name in names)
+    made = side_of_tables(Summaries("x", {"cuda_gpu_kern_sum": Summary("cuda_gpu_kern_sum", rows)}), "x")
+    assert len({each.bare for each in made.kernels}) == 2
+    assert {label(each.name).partition("…")[0] for each in made.kernels} == {"elementwise_kernel"}
+
+
+def test_ranges_of_tables_that_disagree_are_no_controls() -> None:
+    def run(outer: int, inner: int) -> Side:
+        rows = tuple(SummaryRow(name, 10, ns) for name, ns in ((":iter", outer), (":same", inner)))
+        kernels = Summary("cuda_gpu_kern_sum", (SummaryRow("k", 1, 10),))
+        return side_of_tables(
+            Summaries("x", {"nvtx_sum": Summary("nvtx_sum", rows), "cuda_gpu_kern_sum": kernels}), "x"
+        )
+
+    old, new = run(1_000, 100), replace(run(500, 99), ranges=(*(run(500, 99).ranges or ()), Range("new", 10, 5)))
+    assert isinstance(compare(old, new).controls, NotMeasured)
+    named = compare(old, new, control="same").controls
+    assert isinstance(named, Controls)
+    assert named.ratio == pytest.approx(0.99)
+
+
+def test_tables_and_a_profile_are_refused_anyway(decode: Path) -> None:
+    ran = gpuledger("diff", ROOT / "captures" / "nsys" / "decode.nsys-stats", decode, "--anyway")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "holds tables of `nsys stats`, which have no steps" in ran.stderr
+
+
 def test_tables_from_files_say_what_they_cannot_tell(tmp_path: Path) -> None:
     folders = [ROOT / "captures" / "nsys" / f"{name}.nsys-stats" for name in ("moe_loop", "moe_batched_gemm")]
     ran = gpuledger("diff", *folders, COLUMNS="80")
@@ -431,10 +499,10 @@ def test_tables_from_files_say_what_they_cannot_tell(tmp_path: Path) -> None:
 # The command
 
 
-def valid(content: Any) -> None:
-    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.diff-1.json").read_text())
+def valid(content: Any, document: str = "diff") -> None:
+    schema = json.loads((ROOT / "docs" / "schemas" / f"gpuledger.{document}-1.json").read_text())
     Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(content)
+    Draft202012Validator(schema).validate(json.loads(json.dumps(content)))
 
 
 @pytest.fixture(scope="module")
@@ -488,6 +556,7 @@ def test_a_baseline_stands_for_its_profile(moe: tuple[Path, Path], tmp_path: Pat
 def test_a_baseline_comes_back_as_it_was(captured: dict[str, Side]) -> None:
     for run in captured.values():
         assert from_document(json.dumps(to_document(run)).encode(), "x") == run
+        valid(to_document(run), "baseline")
 
 
 @pytest.mark.parametrize(

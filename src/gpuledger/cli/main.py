@@ -25,6 +25,7 @@ VERBS = {
     "whatif": "Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.",
     "kernels": "Say what limits each kernel in NCU: memory, compute or latency, and what to try.",
     "ncu-plan": "Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.",
+    "diff": "Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.",
     "align": "Say whether MOCK, one operation alone, runs what it runs in the model of E2E, and as fast.",
     "fleet": "Analyse all profiles of a job in parallel, and print one report: who waits for whom.",
     "time": "Time an operation until its median can be trusted, with the GPU's clocks, power and throttling.",

@@ -108,8 +108,8 @@ def _blocks(compared: Compared) -> list[Block]:
     ):
         if sheet.rows:
             blocks += [Heading(title), Grid(sheet)]
-    if notes := _notes(found):
-        blocks.append(Points("Notes", tuple(notes)))
+    if found.notes:
+        blocks.append(Points("Notes", found.notes))
     return blocks
 
 
@@ -138,12 +138,3 @@ def _launches(found: Diff) -> list[Block]:
         said = f"Time in launch calls: {signed_time(number + cost)}, of it {signed_time(number)} by number and kind of "
         blocks.append(Paragraph(f"{said}call, {signed_time(cost)} by what one takes."))
     return blocks
-
-
-def _notes(found: Diff) -> list[str]:
-    said = list(found.notes)
-    if found.verdict is None:
-        said.append("Steps, idle time, intervals and what ran inside ranges are not in tables of `nsys stats`.")
-    if isinstance(found.controls, NotMeasured) and found.ranges:
-        said.append(f"No controls: {found.controls.reason}.")
-    return said

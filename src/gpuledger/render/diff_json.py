@@ -1,4 +1,4 @@
-"""A comparison as the document gpuledger.diff/1. Times are per step, and whole nanoseconds unless of one call."""
+"""A comparison as the document gpuledger.diff/1. Times are whole nanoseconds, per step."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def _kernel(change: Change) -> dict[str, Any]:
         "after": [_shape(kernel) for kernel in change.pair.after],
         "calls_before": change.calls[0],
         "calls_after": change.calls[1],
-        "each_before_ns": change.each_ns[0],
-        "each_after_ns": change.each_ns[1],
+        "each_before_ns": round(change.each_ns[0]),
+        "each_after_ns": round(change.each_ns[1]),
         **_moved(*change.ns),
         "by_calls_ns": round(change.by_calls_ns),
         "by_time_per_call_ns": round(change.by_time_ns),
@@ -147,7 +147,7 @@ def _shape(kernel: Kernel) -> dict[str, Any]:
 
 
 def _counted(calls: float, time_ns: float) -> dict[str, Any]:
-    return {"calls": calls, "ns": round(time_ns), "each_ns": time_ns / calls if calls else None}
+    return {"calls": calls, "ns": round(time_ns), "each_ns": round(time_ns / calls) if calls else None}
 
 
 def _launches(compared: Compared) -> dict[str, Any] | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 from xml.etree import ElementTree
 
 from gpuledger.render.plain import visible
+
+_NOT_IN_XML: Final = re.compile(r"[\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +28,16 @@ def junit_xml(suite: str, cases: Sequence[Case]) -> str:
     failures = str(sum(bool(case.failure) for case in cases))
     counted = {"tests": str(len(cases)), "failures": failures, "errors": "0", "skipped": "0"}
     root = ElementTree.Element("testsuites", {"name": "gpuledger", **counted})
-    top = ElementTree.SubElement(root, "testsuite", {"name": visible(suite), **counted})
+    top = ElementTree.SubElement(root, "testsuite", {"name": _plain(suite), **counted})
     for case in cases:
-        held = ElementTree.SubElement(top, "testcase", {"classname": visible(suite), "name": visible(case.name)})
+        held = ElementTree.SubElement(top, "testcase", {"classname": _plain(suite), "name": _plain(case.name)})
         if case.failure:
-            ElementTree.SubElement(held, "failure", {"message": visible(case.failure)}).text = visible(case.said)
-        ElementTree.SubElement(held, "system-out").text = visible(case.said)
+            ElementTree.SubElement(held, "failure", {"message": _plain(case.failure)}).text = _plain(case.said)
+        ElementTree.SubElement(held, "system-out").text = _plain(case.said)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that XML can hold."""
+    return _NOT_IN_XML.sub("?", visible(text))

@@ -1,0 +1,96 @@
+"""May these two be compared? Two sides and their pairs in, reasons against it and remarks out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpuledger.analyse.diff.pairs import Pair
+from gpuledger.analyse.diff.side import KERNEL_TIME, STEP, Kernel, Side
+from gpuledger.errors import GpuledgerError
+from gpuledger.units import count_text, share_text
+
+LEAST_OVERLAP: Final = 0.2
+"""Kernels that find a partner must hold this share of compute on both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The share of kernel time, before and after, in kernels that found a partner."""
+
+    before_share: float
+    after_share: float
+
+
+def overlap(pairs: Sequence[Pair]) -> Overlap:
+    """How much of the two sides is the same program; all of it where neither runs any kernel."""
+    whole = [_time(pair.before for pair in pairs), _time(pair.after for pair in pairs)]
+    if not any(whole):
+        return Overlap(1.0, 1.0)
+    both = [pair for pair in pairs if pair.before and pair.after]
+    shared = [_time(pair.before for pair in both), _time(pair.after for pair in both)]
+    before, after = (part / all_ if all_ else 0.0 for part, all_ in zip(shared, whole, strict=True))
+    return Overlap(before, after)
+
+
+def _time(groups: Iterable[tuple[Kernel, ...]]) -> int:
+    return sum(kernel.time_ns for group in groups for kernel in group)
+
+
+def check_kinds(before: Side, after: Side) -> None:
+    """Refuse a table and a profile: one has sums, the other steps, and no option makes them the same."""
+    if (before.whole == KERNEL_TIME) != (after.whole == KERNEL_TIME):
+        table, profile = (before, after) if before.whole == KERNEL_TIME else (after, before)
+        raise GpuledgerError(
+            f"{table.name} holds tables of `nsys stats`, which have no steps; {profile.name} is a profile",
+            hint=f"make the tables of both: `gpuledger stats {profile.name} --format=csv`",
+        )
+
+
+def unlike(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]:
+    """Why the two should not be compared, in sentences without a full stop; none if they may."""
+    reasons = []
+    if (before.whole == STEP) != (after.whole == STEP):
+        has, lacks = (before, after) if before.whole == STEP else (after, before)
+        reasons.append(f"{has.name} has steps (by {has.source}), in {lacks.name} none were found")
+    if before.gpu_name and after.gpu_name and before.gpu_name != after.gpu_name:
+        reasons.append(f"they ran on different GPUs: {before.gpu_name}, {after.gpu_name}")
+    if before.gpus and after.gpus and len(before.gpus) != len(after.gpus):
+        reasons.append(f"they used {_gpus(before)} and {_gpus(after)}")
+    if before.ranks is not None and after.ranks is not None and before.ranks != after.ranks:
+        reasons.append(f"their jobs have {count_text(before.ranks)} and {count_text(after.ranks)} ranks")
+    shares = overlap(pairs)
+    if min(shares.before_share, shares.after_share) < LEAST_OVERLAP:
+        reasons.append(
+            "they have too few kernels in common: kernels with a partner hold "
+            f"{share_text(shares.before_share)} of the kernel time before and {share_text(shares.after_share)} after"
+        )
+    return reasons
+
+
+def remarks(before: Side, after: Side) -> list[str]:
+    """What a reader of the comparison should know, in sentences."""
+    said = []
+    if before.whole == STEP and after.whole == STEP and before.source != after.source:
+        said.append(
+            f"Steps were found by {before.source} before, by {after.source} after: are they the same? "
+            "--step-range says what a step is."
+        )
+    if before.tool != after.tool:
+        said.append(
+            f"Recorded with different profilers ({before.tool}, {after.tool}): each slows the host its own way."
+        )
+    if before.clock_hz and after.clock_hz and before.clock_hz != after.clock_hz:
+        said.append(f"The GPUs' clocks differ: {before.clock_hz / 1e6:.0f} and {after.clock_hz / 1e6:.0f} MHz.")
+    if KERNEL_TIME not in (before.whole, after.whole) and not (before.gpu_name and after.gpu_name):
+        said.append("The GPU's model is not recorded, so that it cannot be compared.")
+    if any(side.ranks is not None and side.ranks > 1 and len(side.run_steps) > 1 for side in (before, after)):
+        said.append("Profiles of several ranks are pooled like runs; `gpuledger fleet` says who waits for whom.")
+    for side, when in ((before, "before"), (after, "after")):
+        said += [f"Lost {when}: {loss}." for loss in side.losses]
+    return said
+
+
+def _gpus(side: Side) -> str:
+    return "1 GPU" if len(side.gpus) == 1 else f"{len(side.gpus)} GPUs"

@@ -1,0 +1,134 @@
+"""Two sides compared: the verdict, how sure it is, the parts of the difference, and what changed.
+
+before, after = side_of(...), side_of(...)
+found = compare(before, after)
+assert sum(part.ns for part in found.parts) == found.delta_ns
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuledger.analyse.diff.comparable import Overlap, check_kinds, overlap, remarks, unlike
+from gpuledger.analyse.diff.controls import Controls, controls
+from gpuledger.analyse.diff.noise import FEWEST_STEPS, Interval, median_interval, verdict
+from gpuledger.analyse.diff.pairs import paired
+from gpuledger.analyse.diff.parts import Change, Part, changes, parts
+from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
+from gpuledger.analyse.diff.side import KERNEL_TIME, STEP, Side
+from gpuledger.errors import GpuledgerError
+from gpuledger.model.health import NotMeasured
+from gpuledger.units import time_text
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What changed from one side to the other."""
+
+    before: Side
+    after: Side
+    delta_ns: int
+    """After less before: of the usual step, of the window, or of the kernels' time (see `Side.whole`)."""
+    interval: Interval | NotMeasured
+    verdict: str | None
+    """One of `noise.VERDICTS`; None where how long a step takes is not known."""
+    changes: tuple[Change, ...]
+    """Of compute kernels; the parts are made of these."""
+    comm: tuple[Change, ...]
+    parts: tuple[Part, ...]
+    ranges: tuple[RangePair, ...]
+    controls: Controls | NotMeasured
+    overlap: Overlap
+    notes: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The change as a share of before; infinite where there was nothing before."""
+        if not self.before.median_ns:
+            return 0.0 if not self.delta_ns else float("inf")
+        return self.delta_ns / self.before.median_ns
+
+
+def compare(before: Side, after: Side, *, anyway: bool = False, control: str | None = None) -> Diff:
+    """The difference; refuses sides that are unlike, unless they are to be compared anyway."""
+    check_kinds(before, after)
+    pairs = paired(before.kernels, after.kernels, before.steps, after.steps)
+    reasons = unlike(before, after, pairs)
+    if reasons and not anyway:
+        raise GpuledgerError(
+            f"{before.name} and {after.name} cannot be compared: {reasons[0]}",
+            found="\n".join(reasons[1:]),
+            hint="--anyway compares them all the same",
+        )
+    changed = changes(pairs, before.steps, after.steps)
+    delta = after.median_ns - before.median_ns
+    interval = _interval(before, after)
+    ranges = paired_ranges(before.ranges or (), after.ranges or (), before.steps, after.steps)
+    guards = controls(before, after, ranges, delta, control)
+    if control is not None and isinstance(guards, NotMeasured):
+        names = ", ".join(pair.name for pair in ranges[:8]) or "there are no ranges"
+        raise GpuledgerError(f"--control: {guards.reason}", found=f"ranges: {names}")
+    comm = changes(paired(before.comm, after.comm, before.steps, after.steps), before.steps, after.steps)
+    return Diff(
+        before,
+        after,
+        delta,
+        interval,
+        None if before.whole == KERNEL_TIME else verdict(before.median_ns, delta, interval),
+        changed,
+        comm,
+        parts(before, after, changed),
+        ranges,
+        guards,
+        overlap(pairs),
+        tuple(_notes(before, after, reasons, interval, ranges, guards)),
+    )
+
+
+def _interval(before: Side, after: Side) -> Interval | NotMeasured:
+    if KERNEL_TIME in (before.whole, after.whole):
+        return NotMeasured("tables of `nsys stats` hold sums, which say nothing about noise")
+    found = median_interval(before.runs, after.runs)
+    if isinstance(found, NotMeasured) and before.whole != STEP:
+        return NotMeasured(f"no steps were found; from {FEWEST_STEPS} runs a side on, runs show the noise")
+    return found
+
+
+def _notes(
+    before: Side,
+    after: Side,
+    reasons: list[str],
+    interval: Interval | NotMeasured,
+    ranges: tuple[RangePair, ...],
+    guards: Controls | NotMeasured,
+) -> list[str]:
+    said = [f"Compared anyway, though {reason}." for reason in reasons]
+    said += remarks(before, after)
+    if isinstance(interval, Interval) and interval.follows:
+        said.append(
+            f"Steps follow their neighbours in length (autocorrelation {interval.follows:.2f}: drift or throttling), "
+            "so that they tell less than as many independent ones; the interval is wider for it."
+        )
+    if isinstance(interval, Interval) and interval.runs_ns:
+        said.append(
+            f"Runs of one side differ by {time_text(interval.runs_ns)} (a standard deviation) beyond what "
+            "their steps explain; the interval is wider for it."
+        )
+    if isinstance(interval, Interval) and len(before.run_steps) == len(after.run_steps) == 1:
+        said.append("One run a side: how much runs of the same differ is not in the interval; give a folder of runs.")
+    said += [f"Ranges taken for the same, as the only ones left: {p.name}." for p in ranges if p.level == RENAMED]
+    if isinstance(guards, NotMeasured) and ranges:
+        said.append(f"No controls: {guards.reason}.")
+    if before.whole == KERNEL_TIME:
+        said.append("Steps, idle time, intervals and what ran inside ranges are not in tables of `nsys stats`.")
+    return said + _other_gpus(before, after)
+
+
+def _other_gpus(before: Side, after: Side) -> list[str]:
+    said = []
+    if before.gpu != after.gpu:
+        said.append(f"GPU {before.gpu} before is compared with GPU {after.gpu} after.")
+    for gpu in sorted(before.gpus.keys() & after.gpus.keys() - {before.gpu}):
+        old, new = before.gpus[gpu], after.gpus[gpu]
+        said.append(f"GPU {gpu}, not shown: {time_text(old)} -> {time_text(new)} a step; --device={gpu} shows it.")
+    return said

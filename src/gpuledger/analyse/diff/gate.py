@@ -1,0 +1,260 @@
+"""A comparison as a gate: `--fail-on` expressions in, for each whether it tripped out.
+
+    WHAT[:REGEX]>LIMIT      step>2%   step>500us   launches>0   kernel:flash>5%   idle:launch>100us
+
+A limit in per cent is of the value before. A time only trips if its change is also outside the noise, where the steps
+tell what the noise is. What cannot be measured is an error, never a pass.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from gpuledger.analyse.diff.compare import Diff
+from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
+from gpuledger.analyse.diff.side import KERNEL_TIME, Side
+from gpuledger.errors import NothingRecorded
+from gpuledger.model.health import NotMeasured
+
+TIME, COUNT, SIZE = "time", "count", "size"
+
+KINDS: Final[Mapping[str, tuple[str, bool]]] = {
+    "step": (TIME, False),
+    "compute": (TIME, False),
+    "comm": (TIME, False),
+    "copy": (TIME, False),
+    "idle": (TIME, True),
+    "family": (TIME, True),
+    "kernel": (TIME, True),
+    "range": (TIME, True),
+    "call": (TIME, True),
+    "launches": (COUNT, False),
+    "copied": (SIZE, False),
+    "memory": (SIZE, False),
+}
+"""What can be asked about: what is measured, and whether a regular expression may follow."""
+
+UNITS: Final[Mapping[str, tuple[str, int]]] = {
+    "ns": (TIME, 1),
+    "us": (TIME, 1_000),
+    "ms": (TIME, 1_000_000),
+    "s": (TIME, 1_000_000_000),
+    "B": (SIZE, 1),
+    "kB": (SIZE, 10**3),
+    "MB": (SIZE, 10**6),
+    "GB": (SIZE, 10**9),
+}
+
+GRAMMAR: Final = """WHAT[:REGEX]>LIMIT, e.g. 'step>2%', 'launches>0', 'kernel:flash>5%', 'step>500us'
+WHAT   step, compute, comm, copy, idle[:CAUSE], family:REGEX, kernel:REGEX, range:REGEX, call:REGEX (time);
+       launches (a count); copied, memory (bytes)
+LIMIT  a number with %, ns, us, ms, s, B, kB, MB or GB behind it, or nothing for counts and for 0"""
+
+_FORM: Final = re.compile(r"(?P<what>[a-z]+)(?::(?P<pattern>.+))?>(?P<limit>\d+(?:\.\d+)?) ?(?P<unit>%|[A-Za-z]*)")
+
+
+class BadExpression(ValueError):
+    """An expression that is none; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One expression, understood."""
+
+    text: str
+    what: str
+    pattern: str | None
+    limit: Decimal
+    """In per cent, nanoseconds, bytes or pieces."""
+    is_share: bool
+
+    @property
+    def measures(self) -> str:
+        return KINDS[self.what][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one gate. Values are per step."""
+
+    gate: Gate
+    before: float
+    after: float
+    interval: Interval | NotMeasured
+    tripped: bool
+    in_noise: bool
+    """Whether it is over the limit, but may be chance."""
+
+    @property
+    def share(self) -> float:
+        """The change as a share of before; infinite for what is new."""
+        if not self.before:
+            return math.inf if self.after else 0.0
+        return (self.after - self.before) / self.before
+
+
+def parse_gate(text: str) -> Gate:
+    """An expression understood, or BadExpression."""
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
+        raise BadExpression(f"{text!r} is no gate")
+    what, pattern, unit = match["what"], match["pattern"], match["unit"]
+    if what not in KINDS:
+        raise BadExpression(f"{text!r}: there is no {what!r} to compare")
+    measures, takes_pattern = KINDS[what]
+    if pattern is not None and not takes_pattern:
+        raise BadExpression(f"{text!r}: {what} takes no regular expression")
+    if pattern is None and what in ("family", "kernel", "range", "call"):
+        raise BadExpression(f"{text!r}: which {what}? Write {what}:REGEX>...")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise BadExpression(f"{text!r}: {pattern!r} is no regular expression: {error}") from None
+    return Gate(text.strip(), what, pattern, _limit(text, Decimal(match["limit"]), unit, measures), unit == "%")
+
+
+def _limit(text: str, limit: Decimal, unit: str, measures: str) -> Decimal:
+    if unit == "%" or (unit == "" and (limit == 0 or measures == COUNT)):
+        return limit
+    if unit not in UNITS:
+        raise BadExpression(f"{text!r}: a {measures} needs a unit" if not unit else f"{text!r}: {unit!r} is no unit")
+    of, factor = UNITS[unit]
+    if of != measures:
+        raise BadExpression(f"{text!r}: {unit} is no unit of a {measures}")
+    return limit * factor
+
+
+def outcome(gate: Gate, found: Diff) -> Outcome:
+    """Whether the comparison trips the gate; NothingRecorded where that cannot be told."""
+    before, after, interval = _measured(gate, found)
+    grown = Decimal(after) - Decimal(before)
+    over = grown > (gate.limit / 100 * Decimal(before) if gate.is_share else gate.limit)
+    outside = isinstance(interval, NotMeasured) or interval.low_ns > 0
+    sure = found.verdict == SLOWER if gate.what == "step" else outside
+    return Outcome(gate, before, after, interval, over and sure, over and not sure)
+
+
+def _measured(gate: Gate, found: Diff) -> tuple[float, float, Interval | NotMeasured]:
+    """The value per step before and after, and what the noise allows."""
+    sides = (found.before, found.after)
+    match gate.what:
+        case "step":
+            if found.verdict is None:
+                raise _unknown(gate, "tables of `nsys stats` do not say how long a step takes")
+            return found.before.median_ns, found.after.median_ns, found.interval
+        case "launches":
+            launches = [side.launches for side in sides if side.launches is not None]
+            if len(launches) < len(sides):
+                raise _unknown(gate, "launch calls are not recorded on both sides")
+            return _by_step(*(each.per_step for each in launches))
+        case "memory":
+            peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
+            if len(peaks) < len(sides):
+                raise _unknown(
+                    gate, "memory in use is not recorded on both sides; nsys does with --cuda-memory-usage=true"
+                )
+            return peaks[0], peaks[1], NotMeasured("one figure a side")
+        case "copied":
+            sizes = [sum(copied.bytes or 0 for copied in side.copies) / side.steps for side in sides]
+            return sizes[0], sizes[1], NotMeasured("a sum")
+        case "kernel":
+            return _named(gate, sides, lambda side: _kernels(side, gate))
+        case "range":
+            return _named(gate, sides, lambda side: _ranges(side, gate))
+        case "call":
+            return _named(gate, sides, lambda side: _calls(side, gate))
+        case _:
+            return _lines(gate, sides)
+
+
+_Found = tuple[int, Sequence[tuple[int, ...] | None], list[str]]
+"""Time in all steps, the same by step for each name that matches (None: not known), and all names there are."""
+
+
+def _named(
+    gate: Gate, sides: tuple[Side, Side], of: Callable[[Side], _Found]
+) -> tuple[float, float, Interval | NotMeasured]:
+    held = [of(side) for side in sides]
+    if not any(by_step for _, by_step, _ in held):
+        names = list(dict.fromkeys(name for _, _, every in held for name in every))
+        raise _unknown(gate, f"no {gate.what} matches", names)
+    totals = [total / side.steps for side, (total, _, _) in zip(sides, held, strict=True)]
+    known = [_summed(by_step, side.steps) for side, (_, by_step, _) in zip(sides, held, strict=True)]
+    vectors = [each for each in known if each is not None]
+    if len(vectors) < len(sides):
+        return totals[0], totals[1], NotMeasured("not known step by step")
+    return totals[0], totals[1], mean_interval(*vectors)
+
+
+def _summed(by_step: Iterable[tuple[int, ...] | None], steps: int) -> list[int] | None:
+    """Their sum in each step; None where one of them is not known by step."""
+    total = [0] * steps
+    for each in by_step:
+        if each is None:
+            return None
+        total = [one + other for one, other in zip(total, each, strict=True)]
+    return total
+
+
+def _kernels(side: Side, gate: Gate) -> _Found:
+    matching = [kernel for kernel in (*side.kernels, *side.comm) if _matches(gate, kernel.name)]
+    bare = dict.fromkeys(kernel.bare for kernel in matching)
+    names = [kernel.name for kernel in (*side.kernels, *side.comm)]
+    return sum(kernel.time_ns for kernel in matching), [side.kernel_steps.get(name) for name in bare], names
+
+
+def _ranges(side: Side, gate: Gate) -> _Found:
+    matching = [each for each in side.ranges or () if _matches(gate, each.name)]
+    names = {each.name for each in matching}
+    outer = [each for each in matching if names.isdisjoint(each.inside)] or matching[:1]
+    every = [each.name for each in side.ranges or ()]
+    return sum(each.host_ns for each in outer), [side.range_steps.get(each.name) for each in outer], every
+
+
+def _calls(side: Side, gate: Gate) -> _Found:
+    matching = [call for call in side.calls or () if _matches(gate, call.name)]
+    return sum(call.time_ns for call in matching), [None for _ in matching], [call.name for call in side.calls or ()]
+
+
+def _lines(gate: Gate, sides: tuple[Side, Side]) -> tuple[float, float, Interval | NotMeasured]:
+    """Lines of the ledger: compute, a family of it, exposed communication and copies, idle time."""
+    if any(side.whole == KERNEL_TIME for side in sides):
+        if gate.what not in ("family", "compute"):
+            raise _unknown(gate, "tables of `nsys stats` do not say when the GPU was idle")
+        return _families(gate, sides)
+
+    def belongs(line: str) -> bool:
+        head, _, rest = line.partition(".")
+        if gate.what == "family":
+            return head == "compute" and _matches(gate, rest)
+        return head == gate.what and (gate.pattern is None or _matches(gate, rest))
+
+    every = [line for side in sides for line in side.lines]
+    if gate.pattern is not None and not any(map(belongs, every)):
+        wanted = "compute" if gate.what == "family" else gate.what
+        names = dict.fromkeys(line.partition(".")[2] for line in every if line.startswith(f"{wanted}."))
+        raise _unknown(gate, f"no {gate.what} matches", list(names))
+    return _by_step(*(side.line_steps(belongs).tolist() for side in sides))
+
+
+def _families(gate: Gate, sides: tuple[Side, Side]) -> tuple[float, float, Interval | NotMeasured]:
+    sums = [sum(each.time_ns for each in side.kernels if _matches(gate, each.family)) for side in sides]
+    return sums[0] / sides[0].steps, sums[1] / sides[1].steps, NotMeasured("a sum")
+
+
+def _by_step(before: Sequence[int], after: Sequence[int]) -> tuple[float, float, Interval | NotMeasured]:
+    return sum(before) / len(before), sum(after) / len(after), mean_interval(before, after)
+
+
+def _matches(gate: Gate, name: str) -> bool:
+    return gate.pattern is None or re.search(gate.pattern, name) is not None
+
+
+def _unknown(gate: Gate, why: str, names: Sequence[str] = ()) -> NothingRecorded:
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return NothingRecorded(f"--fail-on '{gate.text}': {why}", found=f"there are: {shown}" if names else "")

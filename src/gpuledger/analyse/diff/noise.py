@@ -1,0 +1,202 @@
+"""How sure a difference is: the steps of two sides in, an interval and a verdict out.
+
+The median of each side is resampled (a bootstrap, 10,000 times, with a fixed seed). The median of a resample of n steps
+is an order statistic, whose place is Beta distributed, so it is drawn directly, whatever the number of steps.
+
+The interval is drawn wide, so that at least 95 of 100 hold the truth: it is the middle 97 % of the resamples, made
+wider as Student's t is for few steps, where steps follow their neighbours in length (drift, throttling: they tell less
+than as many independent ones), and where several runs differ by more than their steps explain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.model.health import NotMeasured
+from gpuledger.model.spans import Ints
+
+RESAMPLES: Final = 10_000
+SEED: Final = 20_251_114
+TAIL: Final = 0.015
+"""What is left out at each end."""
+
+LEAST_SHARE: Final = 0.005
+"""A change by less than this share of the step is no change, however sure."""
+
+UNSURE_SHARE: Final = 0.05
+"""Where no interval is known, a change has to be this large: runs of the same differ by some per cent."""
+
+FEWEST_STEPS: Final = 3
+"""Fewer steps on a side say nothing about noise."""
+
+_Z: Final = 2.17009037758456
+"""The normal distribution's quantile at 1 - TAIL."""
+
+_SURELY_FOLLOWS: Final = 1.645
+"""Neighbours count as alike in length from so many standard errors of the autocorrelation on."""
+
+_MOST_ALIKE: Final = 0.95
+FASTER, SLOWER, NO_CHANGE = VERDICTS = ("faster", "slower", "no change")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where the true difference lies, in at least 95 of 100 cases."""
+
+    low_ns: float
+    """Whole for a difference of medians. Where steps are counted or weighed, in their unit."""
+    high_ns: float
+    follows: float = 0.0
+    """How much steps follow their neighbours, from 0 to 1 (the larger autocorrelation), where that made it wider."""
+    runs_ns: int = 0
+    """How much runs of one side differ beyond what their steps explain (a standard deviation)."""
+
+    @property
+    def holds_zero(self) -> bool:
+        return self.low_ns <= 0 <= self.high_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Resampled:
+    """One side's median, resampled."""
+
+    centre: float
+    medians: NDArray[np.float64]
+    follows: float
+    between: float
+    """Variance between runs, beyond that of their steps; -1 where there is one run."""
+    runs: int
+    steps: int
+
+
+def median_interval(before: Sequence[Ints], after: Sequence[Ints]) -> Interval | NotMeasured:
+    """The interval of the difference of medians; each side is a sequence of runs, each of steps in order."""
+    counts = [sum(len(run) for run in side) for side in (before, after)]
+    if min(counts) < FEWEST_STEPS:
+        return NotMeasured(f"{_steps(min(counts))} on a side; an interval takes {FEWEST_STEPS}")
+    random = np.random.default_rng(SEED)
+    one, other = (_resampled(side, random) for side in (before, after))
+    centre, drawn = other.centre - one.centre, other.medians - one.medians
+    low, high = np.percentile(drawn, (100 * TAIL, 100 * (1 - TAIL)))
+    between = _between_runs(one, other)
+    quantile = student(_freedom(float(drawn.var()), one.steps + other.steps - 2, between, one.runs + other.runs - 2))
+    of_runs = quantile * math.sqrt(between)
+    wider = quantile / _Z
+    return Interval(
+        math.floor(centre - math.hypot(max(centre - low, 0.0) * wider, of_runs)),
+        math.ceil(centre + math.hypot(max(high - centre, 0.0) * wider, of_runs)),
+        max(one.follows, other.follows),
+        round(math.sqrt(max(one.between, other.between, 0.0))),
+    )
+
+
+def mean_interval(before: Sequence[int], after: Sequence[int]) -> Interval | NotMeasured:
+    """The interval of the difference of means, step by step, as Welch gives it."""
+    if min(len(before), len(after)) < FEWEST_STEPS:
+        return NotMeasured(f"{_steps(min(len(before), len(after)))} on a side")
+    sides = [np.array(side, np.float64) for side in (before, after)]
+    variances = [float(each.var(ddof=1)) / len(each) * _inflation(followed(each)) for each in sides]
+    whole = sum(variances)
+    parts = sum(part**2 / (len(each) - 1) for part, each in zip(variances, sides, strict=True))
+    reach = student(whole**2 / parts if parts else math.inf) * math.sqrt(whole)
+    delta = float(sides[1].mean() - sides[0].mean())
+    return Interval(delta - reach, delta + reach, max(followed(each) for each in sides))
+
+
+def verdict(before_ns: int, delta_ns: int, interval: Interval | NotMeasured) -> str:
+    """One of VERDICTS."""
+    unsure = isinstance(interval, NotMeasured)
+    least = UNSURE_SHARE if unsure else LEAST_SHARE
+    small = abs(delta_ns) < least * before_ns or delta_ns == 0
+    if small or (isinstance(interval, Interval) and interval.holds_zero):
+        return NO_CHANGE
+    return FASTER if delta_ns < 0 else SLOWER
+
+
+def followed(length_ns: NDArray[np.float64]) -> float:
+    """How much each step follows the one before: the autocorrelation, outliers clipped; 0 where it may be chance."""
+    count = len(length_ns)
+    away = length_ns - np.median(length_ns)
+    usual = 3 * 1.4826 * float(np.median(np.abs(away)))
+    away = np.clip(away, -usual, usual)
+    away = away - away.mean()
+    squares = float((away**2).sum())
+    if count < 4 or not squares:
+        return 0.0
+    found = float((away[1:] * away[:-1]).sum()) / squares
+    found += (1 + 3 * found) / count  # few steps make it come out too low
+    return min(found, _MOST_ALIKE) if found > _SURELY_FOLLOWS / math.sqrt(count) else 0.0
+
+
+def student(freedom: float) -> float:
+    """The quantile of Student's t at 1 - TAIL: the expansion of Cornish and Fisher; exact for 1 and 2."""
+    if freedom <= 1:
+        return 1 / math.tan(math.pi * TAIL)
+    if freedom <= 2:
+        return (1 - 2 * TAIL) * math.sqrt(2 / (4 * TAIL * (1 - TAIL)))
+    z, d = _Z, freedom
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    fourth = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
+    return z + first / d + second / d**2 + third / d**3 + fourth / d**4
+
+
+def _resampled(runs: Sequence[Ints], random: np.random.Generator) -> _Resampled:
+    steps = np.sort(np.concatenate(runs)).astype(np.float64)
+    centre = float(np.median(steps))
+    follows = max(followed(run.astype(np.float64)) for run in runs)
+    medians = _medians(steps, random)
+    if follows:  # however steps wander, where they usually are lies between the shortest and the longest
+        medians = np.clip(centre + (medians - centre) * math.sqrt(_inflation(follows)), steps[0], steps[-1])
+    between = -1.0
+    if len(runs) > 1:
+        own = np.array([np.median(run) for run in runs])
+        between = max(0.0, float(own.var(ddof=1)) - len(runs) * float(medians.var()))
+    return _Resampled(centre, medians, follows, between, len(runs), len(steps))
+
+
+def _medians(ordered: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+    """The medians of resamples of sorted steps: the places of the middle order statistics, drawn directly."""
+    count = len(ordered)
+    half = count // 2
+    if count % 2:
+        place = random.beta(half + 1, half + 1, RESAMPLES)
+        return ordered[_at(place, count)]
+    lower = random.beta(half, half + 1, RESAMPLES)
+    upper = lower + (1 - lower) * (1 - random.random(RESAMPLES) ** (1 / half))  # the next one above it
+    middle: NDArray[np.float64] = (ordered[_at(lower, count)] + ordered[_at(upper, count)]) / 2
+    return middle
+
+
+def _at(place: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+    return np.minimum((place * count).astype(np.intp), count - 1)
+
+
+def _inflation(follows: float) -> float:
+    """By how much the variance of an average grows where steps follow one another."""
+    return (1 + follows) / (1 - follows)
+
+
+def _between_runs(one: _Resampled, other: _Resampled) -> float:
+    """The variance that runs add to the difference; a side with one run is taken to vary as the other does."""
+    known = max(one.between, other.between)
+    if known <= 0:
+        return 0.0
+    return sum((side.between if side.between >= 0 else known) / side.runs for side in (one, other))
+
+
+def _freedom(of_steps: float, steps: int, of_runs: float, runs: int) -> float:
+    """Degrees of freedom of a sum of two variances, after Satterthwaite."""
+    parts = of_steps**2 / max(steps, 1) + of_runs**2 / max(runs, 1)
+    return (of_steps + of_runs) ** 2 / parts if parts else math.inf
+
+
+def _steps(count: int) -> str:
+    return "only one step" if count == 1 else f"only {count} steps"

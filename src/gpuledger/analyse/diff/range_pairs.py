@@ -1,0 +1,88 @@
+"""Which range of one side is which of the other: by name, then by name without numbers, then the
+ones left over, if there is one on each side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpuledger.analyse.diff.side import Range, added_ranges
+from gpuledger.analyse.places import normalised
+
+NAME, NUMBERS, RENAMED, NEW, VANISHED = RANGE_LEVELS = ("name", "numbers", "renamed", "new", "vanished")
+
+TOLERANCE: Final = 0.02
+"""Counts per instance that differ by less than this share are the same: a capture may begin or end inside a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangePair:
+    """A kind of range on both sides; None where one side has none."""
+
+    level: str
+    before: Range | None
+    after: Range | None
+    unchanged: bool = False
+    """Whether the same calls were made and the same work launched in each instance, as far as is known."""
+
+    @property
+    def name(self) -> str:
+        """What to call it: the name on both sides where it changed."""
+        names = [each.name for each in (self.before, self.after) if each is not None]
+        return " -> ".join(dict.fromkeys(names))
+
+
+def paired_ranges(
+    before: Sequence[Range], after: Sequence[Range], steps_before: int, steps_after: int
+) -> tuple[RangePair, ...]:
+    """Every range of both sides in exactly one pair: the shared ones first."""
+    left, right = {each.name: each for each in before}, {each.name: each for each in after}
+
+    def pair(level: str, old: Range, new: Range) -> RangePair:
+        often = _alike(old.instances / steps_before, new.instances / steps_after)
+        return RangePair(level, old, new, often and _holds_the_same(old, new))
+
+    pairs = [pair(NAME, left.pop(name), right.pop(name)) for name in [*left] if name in right]
+    olds, news = _without_numbers(left.values()), _without_numbers(right.values())
+    shared = [name for name in olds if name in news]
+    pairs += [pair(NUMBERS, olds[name], news[name]) for name in shared]
+    old_left = [each for each in left.values() if normalised(each.name) not in shared]
+    new_left = [each for each in right.values() if normalised(each.name) not in shared]
+    old_top, new_top = _outermost(old_left), _outermost(new_left)
+    if len(old_top) == len(new_top) == 1:
+        pairs.append(RangePair(RENAMED, old_top[0], new_top[0]))
+        old_left.remove(old_top[0])
+        new_left.remove(new_top[0])
+    pairs += [RangePair(NEW, None, each) for each in new_left]
+    return (*pairs, *(RangePair(VANISHED, each, None) for each in old_left))
+
+
+def _outermost(ranges: Sequence[Range]) -> list[Range]:
+    """Those that lie in none of the others."""
+    names = {each.name for each in ranges}
+    return [each for each in ranges if names.isdisjoint(each.inside)]
+
+
+def _without_numbers(ranges: Iterable[Range]) -> dict[str, Range]:
+    """Ranges that differ in their numbers alone, together."""
+    groups: dict[str, Range] = {}
+    for each in ranges:
+        name = normalised(each.name)
+        groups[name] = added_ranges(groups[name], each, name) if name in groups else replace(each, name=name)
+    return groups
+
+
+def _holds_the_same(old: Range, new: Range) -> bool:
+    """Whether an instance makes the same calls and launches the same work; where that is not known, it is believed."""
+    for one, other in ((old.calls, new.calls), (old.work, new.work)):
+        if one is None or other is None:
+            continue
+        for name in {*one, *other}:
+            if not _alike(one.get(name, 0) / old.instances, other.get(name, 0) / new.instances):
+                return False
+    return True
+
+
+def _alike(one: float, other: float) -> bool:
+    return abs(one - other) <= TOLERANCE * max(one, other)

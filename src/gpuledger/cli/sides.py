@@ -1,0 +1,87 @@
+"""What the user names, as a side to compare: a profile, several runs, a baseline, or tables of `nsys stats`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuledger.analyse.device import analysed
+from gpuledger.analyse.diff.baseline import from_document, is_baseline
+from gpuledger.analyse.diff.of_tables import side_of_tables
+from gpuledger.analyse.diff.of_trace import busiest, side_of
+from gpuledger.analyse.diff.side import Side, pooled
+from gpuledger.analyse.steps import Wanted
+from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
+from gpuledger.fleet.profiles import job_profiles
+from gpuledger.limits import DEFAULT_LIMITS
+from gpuledger.read import READERS, open_trace
+from gpuledger.read.export import Progress
+from gpuledger.read.nsys_tables import open_summaries
+from gpuledger.read.source import look_at, opened
+from gpuledger.units import bytes_text
+
+
+class Sides:
+    """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
+
+    def __init__(self, wanted: Wanted, tell: Progress) -> None:
+        self._wanted, self._tell = wanted, tell
+        self._gpu: int | None = None
+
+    def read(self, given: str) -> Side:
+        """The side at a path or glob."""
+        path = Path(given)
+        if path.is_file() and is_baseline(look_at(path).head):
+            return self._kept(_saved(path))
+        if _is_table(given):
+            return side_of_tables(open_summaries(given), path.name, self._wanted.families)
+        found, failed = job_profiles([given])
+        if failed:
+            raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
+        runs = [self._of_profile(profile.address, profile.name) for profile in found]
+        return pooled(runs, path.name or given)
+
+    def _of_profile(self, address: str, name: str) -> Side:
+        trace = open_trace(address, progress=self._tell)
+        devices = analysed(trace, name, self._wanted)
+        return self._kept(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
+
+    def _kept(self, side: Side) -> Side:
+        if self._gpu is None:
+            self._gpu = side.gpu
+        return side
+
+
+def _is_table(given: str) -> bool:
+    """Whether this is text that `nsys stats` printed, or a folder of such: whatever no reader of profiles knows."""
+    path = Path(given.rpartition("::")[0] or given)
+    if not path.exists():
+        return False
+    source = look_at(path)
+    if any(reader.recognises(source) for reader in READERS):
+        return False
+    if source.head:
+        return _holds_tables(given)
+    try:
+        found, _ = job_profiles([str(path)])
+    except NothingRecorded:
+        return True
+    return not found
+
+
+def _holds_tables(given: str) -> bool:
+    try:
+        open_summaries(given)
+    except UnreadableProfile as error:
+        return "runs" in error.claim  # it holds several, and the refusal says how to choose one
+    except GpuledgerError:
+        return False
+    return True
+
+
+def _saved(path: Path) -> Side:
+    source = look_at(path)
+    if source.size > DEFAULT_LIMITS.event_bytes:
+        most = bytes_text(DEFAULT_LIMITS.event_bytes)
+        raise UnreadableProfile(f"{source.name}: {bytes_text(source.size)}, and no baseline is larger than {most}")
+    with opened(source) as file:
+        return from_document(file.read(), source.name)
