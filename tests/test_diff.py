@@ -104,6 +104,18 @@ def test_a_few_long_steps_are_unlike_steps() -> None:
     assert by_name(found)["idle.host_code"] == 1_000
 
 
+def test_a_host_of_another_pace_is_told_from_a_changed_program() -> None:
+    """As seen on an H200: eager decode took 5 to 9 ms a step from run to run, with the same kernels and launches."""
+    work = [kernel("k", 40, 40_000)]
+    slow, fast = side([9_000] * 40, work), side([5_000] * 40, work)
+    assert compare(slow, fast).is_host_alone
+    assert "Careful: both sides run the same kernels" in diff_text(Compared(compare(slow, fast), ()), 80)
+    assert not compare(slow, slow).is_host_alone
+    assert not compare(slow, side([5_000] * 40, work, launches=[1] * 40)).is_host_alone  # a graph
+    assert not compare(slow, side([5_000] * 40, [kernel("k", 20, 20_000)])).is_host_alone
+    assert not compare(slow, side([5_000] * 40, work, runs=[20, 20])).is_host_alone  # several runs show the noise
+
+
 kernels = st.builds(
     kernel,
     st.sampled_from(["a", "b<1>", "b<2>", "nvjet_64x8_v", "nvjet_128x8_v", "ampere_sgemm_64x32_tn", "relu_kernel"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -162,7 +161,7 @@ def _summarise(compared: Compared, output: Output) -> None:
             click.echo(f"note: ${_SUMMARY} is not set, so there is no summary to append to", err=True)
         return
     try:
-        with io.FileIO(target, "a") as file:  # other steps may have written there too, so it is never replaced
+        with Path(target).open("ab") as file:  # other steps may have written there too, so it is never replaced
             file.write(f"{diff_markdown(compared)}\n".encode(errors="backslashreplace"))
     except OSError as error:
         raise OutputRefused(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.controls import Controls
@@ -85,9 +86,17 @@ def _sure(found: Diff) -> str:
     return interval_of(found.interval.low_ns, found.interval.high_ns)
 
 
+HOST_ALONE: Final = (
+    "Careful: both sides run the same kernels as often; only the host's pace differs. One run of each cannot tell a "
+    "change of the program from a machine that was busier: give a folder of runs for each side."
+)
+
+
 def _blocks(compared: Compared) -> list[Block]:
     found = compared.diff
     blocks: list[Block] = [Heading(verdict_text(found) + ".", 1)]
+    if found.is_host_alone:
+        blocks.append(Paragraph(HOST_ALONE))
     blocks += [Points("Compared", (f"before: {_about(found.before)}", f"after: {_about(found.after)}"))]
     if compared.outcomes:
         blocks += [Heading("Gates"), Grid(gates_sheet(compared.outcomes))]

@@ -8,17 +8,24 @@ assert sum(part.ns for part in found.parts) == found.delta_ns
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from gpuledger.analyse.diff.comparable import Overlap, check_kinds, overlap, remarks, unlike
-from gpuledger.analyse.diff.controls import Controls, controls
-from gpuledger.analyse.diff.noise import FEWEST_STEPS, Interval, median_interval, verdict
+from gpuledger.analyse.diff.controls import Controls, controls, host_idle_ns
+from gpuledger.analyse.diff.noise import FEWEST_STEPS, NO_CHANGE, Interval, median_interval, verdict
 from gpuledger.analyse.diff.pairs import paired
-from gpuledger.analyse.diff.parts import Change, Part, changes, parts
+from gpuledger.analyse.diff.parts import UNLIKE, Change, Part, changes, parts
 from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
 from gpuledger.analyse.diff.side import KERNEL_TIME, STEP, Side
 from gpuledger.errors import GpuledgerError
 from gpuledger.model.health import NotMeasured
 from gpuledger.units import time_text
+
+ALIKE: Final = 0.01
+"""Numbers of calls that differ by less than this share are the same."""
+
+HOST_ALONE: Final = 0.1
+"""If all but this share of a change is idle time that the host causes, only the host changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,24 @@ class Diff:
     controls: Controls | NotMeasured
     overlap: Overlap
     notes: tuple[str, ...]
+
+    @property
+    def is_host_alone(self) -> bool:
+        """Whether the GPU does the same on both sides and only the pace of the host differs, by one run of each.
+
+        It may be the program's; it may as well be a machine that was busier: eager decode on one host took 5 to 9 ms
+        a step from run to run, while the same steps as CUDA graphs stayed within 0.4 %.
+        """
+        if self.verdict in (None, NO_CHANGE) or len(self.before.run_steps) > 1 or len(self.after.run_steps) > 1:
+            return False
+        calls = [each.calls for each in self.changes]
+        launches = self.before.launches, self.after.launches
+        if launches[0] is not None and launches[1] is not None:
+            calls.append((launches[0].calls / self.before.steps, launches[1].calls / self.after.steps))
+        same_work = all(abs(one - other) <= ALIKE * one for one, other in calls)
+        of_host = host_idle_ns(self.after) - host_idle_ns(self.before)
+        means = sum(part.ns for part in self.parts if part.name != UNLIKE)
+        return same_work and abs(of_host - means) <= HOST_ALONE * abs(of_host)
 
     @property
     def share(self) -> float:

@@ -100,7 +100,7 @@ def controls(
         round(old_ns / before.steps),
         round(new_ns / before.steps),
         _interval(before, after, chosen),
-        None if before.whole == KERNEL_TIME else round(delta_ns - _host_idle_ns(after) * (1 - 1 / ratio)),
+        None if before.whole == KERNEL_TIME else round(delta_ns - host_idle_ns(after) * (1 - 1 / ratio)),
         known or wanted is not None,
     )
 
@@ -149,7 +149,7 @@ def _mostly_waits(pair: RangePair) -> bool:
     return any(each.wait_ns is not None and each.wait_ns > MOST_WAITING * each.host_ns for each in _both(pair))
 
 
-def _host_idle_ns(side: Side) -> float:
+def host_idle_ns(side: Side) -> float:
     """Idle time per step that the host caused."""
     return math.fsum(side.line_mean_ns(f"idle.{cause}") for cause in HOST_CAUSES)
 
