@@ -172,3 +172,16 @@ def test_half_a_report_is_told_in_the_text(layer_report: Path, tmp_path: Path) -
     ran = gpuledger("kernels", half)
     assert ran.exit_code == 0
     assert "Note: half.ncu-rep: the report is cut off: 6 of its launches can be read, the rest is lost" in ran.stdout
+
+
+def test_one_layer_is_a_matter_of_its_range(planned: Path, told: dict[str, Any]) -> None:
+    ran = gpuledger("report", "planned.sqlite", *BOTH, "--range=^layer3$", "--format=json", cwd=planned)
+    (layer,) = json.loads(ran.stdout)["kernels"]
+    (whole,) = told["kernels"]
+    inside = {(each["name"], tuple(each["grid"])): 0 for each in whole["kernels"] if each["in_layer"]}
+    assert {(each["name"], tuple(each["grid"])) for each in layer["kernels"]} == set(inside)
+    assert {tuple(each["place"][:-1]) for each in layer["kernels"]} == {("bench:measure", "bench:decode", "layer#")}
+    time = sum(each["time_ns"] for each in layer["kernels"])
+    all_layers = sum(each["time_ns"] for each in whole["kernels"] if each["in_layer"])
+    assert time == pytest.approx(all_layers / 8, rel=0.02)
+    assert layer["coverage_share"] > 0.95

@@ -79,7 +79,7 @@ def build_report(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport
     if profiled is None:
         return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
     launches = [judged(each) for each in profiled.launches]
-    kernels = {device.gpu: joined(overview(trace, device), launches) for device in made}
+    kernels = {device.gpu: joined(overview(trace, device, wanted.scope_pattern), launches) for device in made}
     found = findings(trace, made, kernels)
     return Report(name, trace, made[0].ledger.window, made, found, kernels, profiled.health)
 

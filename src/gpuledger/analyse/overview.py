@@ -13,7 +13,7 @@ import numpy as np
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.judged import OTHER_SIZE
-from gpuledger.analyse.places import places
+from gpuledger.analyse.places import launched_inside, places
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.names import parse
 from gpuledger.model.profiled import Dim3
@@ -57,8 +57,8 @@ class Overview:
         return sum(each.time_ns for each in self.entries) + self.other_ns
 
 
-def overview(trace: Trace, device: Device) -> Overview:
-    """The kernels of one GPU's steady steps."""
+def overview(trace: Trace, device: Device, scope: str | None = None) -> Overview:
+    """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it."""
     found, kernels = device.found, trace[Table.KERNELS]
     here = found.on(device.gpu)
     compute = here[found.state[here] == State.COMPUTE]
@@ -67,7 +67,10 @@ def overview(trace: Trace, device: Device) -> Overview:
     own = np.clip(own_end, *window) - np.clip(own_start, *window)
     steady = device.begins_steady(found.start_ns[compute])
     is_kernel = found.name[compute] != NO_TEXT
-    chosen = compute[steady & is_kernel]
+    wanted = steady & is_kernel
+    if scope is not None:
+        wanted[wanted] = launched_inside(trace, device, compute[wanted], scope)
+    chosen = compute[wanted]
     where = places(trace, device, chosen)
     rows = kernels.at(found.row[chosen])
     bare, name_code = trace.strings.kinds(found.name[chosen], lambda name: parse(name).bare)
@@ -76,7 +79,7 @@ def overview(trace: Trace, device: Device) -> Overview:
     length = found.end_ns[chosen] - found.start_ns[chosen]
     number = by_size(number, length, device.step_count)
     first, number = _in_order(number)
-    times = np.bincount(number, weights=own[steady & is_kernel]).astype(np.int64)
+    times = np.bincount(number, weights=own[wanted]).astype(np.int64)
     calls = np.bincount(number)
     total = np.bincount(number, weights=length)
     texts = {code: trace.strings.text(code) or "" for code in np.unique(found.name[chosen]).tolist()}
@@ -96,7 +99,7 @@ def overview(trace: Trace, device: Device) -> Overview:
         for code, name, grid, block, place, count, time, mean in firsts
     )
     # what began before the steady stretch but reaches into it is compute of no entry
-    other = int(own.sum()) - int(times.sum())
+    other = int(own.sum()) - int(times.sum()) if scope is None else 0
     return Overview(entries, _usual_step(device, chosen, number), where.layers, other)
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.ranges import innermost, spans_of_time, thread
+from gpuledger.analyse.ranges import calls_in_ranges, innermost, spans_of_time, thread
 from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints, parents
 from gpuledger.model.trace import Trace
@@ -47,6 +48,18 @@ def places(trace: Trace, device: Device, chosen: Positions) -> Places:
     """Where these activities, positions in `device.found`, were launched."""
     found = _by_range(trace, device, chosen)
     return found if found.layers else _by_sequence(device, chosen, found)
+
+
+def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: str) -> NDArray[np.bool_]:
+    """Which of these activities were launched inside a range that matches, on the range's own thread."""
+    ranges, wanted = spans_of_time(trace), re.compile(pattern)
+    matching = ranges.where(trace.strings.each(ranges.codes("name"), lambda name: bool(wanted.search(name))) > 0)
+    call = device.host.launching(device.found)[chosen]
+    launched = np.flatnonzero(call >= 0)
+    _, inner = calls_in_ranges(matching, device.host.calls.at(call[launched]))
+    inside = np.zeros(len(chosen), np.bool_)
+    inside[launched[inner]] = True
+    return inside
 
 
 def _by_range(trace: Trace, device: Device, chosen: Positions) -> Places:
