@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "read": {"errors", "limits", "messages", "units", "model", "capture"},
     "analyse": {"errors", "messages", "units", "model"},
     "findings": {"messages", "units", "model", "analyse"},
+    "comparison": {"model", "analyse"},
     "report": {"errors", "messages", "model", "analyse", "findings"},
     "render": {"messages", "units", "model", "analyse", "findings", "report"},
     "fleet": {"errors", "limits", "units", "model", "read", "analyse"},

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+import gpuledger as gpuledger_package
 from conftest import NAMES, ROOT, gpuledger
 from exports import call, minimal, push
 from exports import kernel as kernel_row
@@ -102,6 +103,14 @@ def test_a_few_long_steps_are_unlike_steps() -> None:
     assert found.delta_ns == 0
     assert by_name(found)[UNLIKE] == -1_000
     assert by_name(found)["idle.host_code"] == 1_000
+
+
+def test_in_python_two_traces_are_enough(unpacked: Callable[[str], Path], captured: dict[str, Side]) -> None:
+    loop, batched = (open_trace(unpacked(f"{name}.sqlite")) for name in ("moe_loop", "moe_batched_gemm"))
+    found = gpuledger_package.compare(loop, batched)
+    assert found.verdict == "faster"
+    assert found.delta_ns == compare(captured["moe_loop"], captured["moe_batched_gemm"]).delta_ns
+    assert sum(part.ns for part in found.parts) == found.delta_ns
 
 
 def test_a_host_of_another_pace_is_told_from_a_changed_program() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpuledger.comparison import compare
     from gpuledger.errors import (
         GpuledgerError,
         MissingPackage,
@@ -51,6 +52,7 @@ _HOMES = {
     "Trace": "model.trace",
     "open_trace": "read",
     "open_kernels": "read.ncu",
+    "compare": "comparison",
     "Report": "report",
     "build_report": "report",
 }
@@ -74,6 +76,7 @@ __all__ = [
     "Trace",
     "UnreadableProfile",
     "build_report",
+    "compare",
     "open_kernels",
     "open_trace",
 ]

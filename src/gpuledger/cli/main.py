@@ -86,8 +86,8 @@ def cli() -> None:
     """Say where a GPU's time went, and what to do about it.
 
     Reads what Nsight Systems exports (SQLite, parquetdir, arrowdir) without an nsys installation, .nsys-rep files
-    where nsys is installed, and what torch.profiler writes (.json, .json.gz). Results go to stdout, everything else to
-    stderr.
+    where nsys is installed, what torch.profiler writes (.json, .json.gz), and reports of Nsight Compute (.ncu-rep,
+    CSV). Results go to stdout, everything else to stderr.
     """
 
 

@@ -1,0 +1,22 @@
+"""Two traces compared, for Python: what `gpuledger diff` does with two profiles."""
+
+from __future__ import annotations
+
+from gpuledger.analyse.device import analysed
+from gpuledger.analyse.diff.compare import Diff
+from gpuledger.analyse.diff.compare import compare as compare_sides
+from gpuledger.analyse.diff.of_trace import busiest, side_of
+from gpuledger.analyse.diff.side import Side
+from gpuledger.analyse.steps import Wanted
+from gpuledger.model.trace import Trace
+
+
+def compare(before: Trace, after: Trace, wanted: Wanted | None = None, *, anyway: bool = False) -> Diff:
+    """What changed from one run to the other, on the GPU that is busiest in the first; parts sum to the difference."""
+    first = _side(before, "before", wanted or Wanted(), None)
+    return compare_sides(first, _side(after, "after", wanted or Wanted(), first.gpu), anyway=anyway)
+
+
+def _side(trace: Trace, name: str, wanted: Wanted, gpu: int | None) -> Side:
+    devices = analysed(trace, name, wanted)
+    return side_of(trace, devices, busiest(devices, gpu), name, wanted.families)
