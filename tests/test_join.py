@@ -13,8 +13,9 @@ from gpuledger.analyse.device import Device, analysed
 from gpuledger.analyse.join import joined
 from gpuledger.analyse.judged import FLOOR_NS
 from gpuledger.analyse.overview import Entry, Overview, by_size, overview
-from gpuledger.analyse.places import normalised, repeated
+from gpuledger.analyse.places import repeated
 from gpuledger.analyse.steps import Wanted
+from gpuledger.model.likeness import normalised
 from gpuledger.model.profiled import Dim3
 from gpuledger.model.trace import Trace
 from gpuledger.read import open_trace

@@ -33,7 +33,7 @@ SLOW_FIRST_LAUNCH: Final = 20
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
 
-CAUSES: Final = (
+HOST_PACED: Final = (
     "sync",
     "host_code",
     "dispatch",
@@ -44,6 +44,11 @@ CAUSES: Final = (
     "copy_call",
     "call",
     "os",
+)
+"""Causes of idle time that grow as the host slows down."""
+
+CAUSES: Final = (
+    *HOST_PACED,
     "wait_thread",
     "profiler",
     "turnaround",

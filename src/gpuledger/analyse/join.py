@@ -15,8 +15,8 @@ from typing import Final
 
 from gpuledger.analyse.judged import OTHER_SIZE, Judged, saving, severity
 from gpuledger.analyse.overview import Entry, Overview
-from gpuledger.analyse.places import normalised
 from gpuledger.model.health import NotMeasured
+from gpuledger.model.likeness import normalised
 from gpuledger.model.names import parse
 from gpuledger.model.profiled import Dim3
 

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import calls_in_ranges, innermost, spans_of_time, thread
 from gpuledger.model.keys import Positions
+from gpuledger.model.likeness import normalised
 from gpuledger.model.spans import Ints, parents
 from gpuledger.model.trace import Trace
 
 FEWEST_LAYERS: Final = 3
 """A stretch that repeats less often is no layer."""
-
-_NUMBER: Final = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,6 @@ class Places:
     """How many equal layers there are; 0 where none were found."""
     layered: tuple[bool, ...]
     """For each name whether it lies in a layer."""
-
-
-def normalised(name: str) -> str:
-    """A range's name with its numbers left out, so that like ranges are equal."""
-    return _NUMBER.sub("#", name)
 
 
 def places(trace: Trace, device: Device, chosen: Positions) -> Places:
@@ -96,7 +90,7 @@ def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, tuple[str, int]]:
     kinds: dict[tuple[int, str], set[str]] = {}
     for path in paths:
         for depth, name in enumerate(path):
-            if _NUMBER.search(name):
+            if normalised(name) != name:
                 kinds.setdefault((depth, normalised(name)), set()).add(name)
     numbered = {key: len(names) for key, names in kinds.items() if len(names) >= FEWEST_LAYERS}
     if not numbered:

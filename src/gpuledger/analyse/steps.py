@@ -24,6 +24,7 @@ from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.errors import NothingRecorded
 from gpuledger.messages import Message, say
 from gpuledger.model.keys import group
+from gpuledger.model.likeness import normalised
 from gpuledger.model.spans import Ints, Span, furthest, pairs_inside
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
@@ -247,7 +248,7 @@ def _most_launching(
     trace: Trace, found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows
 ) -> NDArray[np.intp] | None:
     """Of the kinds of range that repeat, numbers in their names left out, the one that launches the most."""
-    _, kind = trace.strings.kinds(ranges.codes("name"), lambda name: re.sub(r"\d+", "#", name))
+    _, kind = trace.strings.kinds(ranges.codes("name"), normalised)
     numbers, counts = np.unique(kind, return_counts=True)
     best: NDArray[np.intp] | None = None
     for each in numbers[counts >= FEWEST][:MOST_KINDS].tolist():

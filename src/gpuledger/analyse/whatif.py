@@ -13,10 +13,9 @@ import numpy as np
 
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.gaps import TRIGGERS
-from gpuledger.analyse.ranges import spans_of_time, thread
+from gpuledger.analyse.ranges import calls_in_ranges, spans_of_time
 from gpuledger.errors import NothingRecorded
 from gpuledger.messages import say
-from gpuledger.model.spans import pairs_inside
 from gpuledger.model.trace import Trace
 
 
@@ -103,9 +102,7 @@ def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
         raise NothingRecorded(f"no range matches '{pattern}'", found=f"ranges: {known or 'none'}")
     mine = np.flatnonzero(device.steady_gaps & (gaps.call >= 0))
     calls = device.host.calls.at(gaps.call[mine])
-    _, inner = pairs_inside(
-        chosen["start_ns"], chosen["end_ns"], thread(chosen), calls["start_ns"], calls["end_ns"], thread(calls)
-    )
+    _, inner = calls_in_ranges(chosen, calls)
     launched = mine[np.unique(inner)]
     closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(each) for each in ("behind", "drained")])
     time = int(gaps.length_ns[launched][closes].sum())

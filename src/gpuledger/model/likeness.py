@@ -1,4 +1,4 @@
-"""How alike two kernels are by name, and what is left of a name when numbers that change from run to run are taken out.
+"""How alike two kernels are by name, and what is left of names, of ranges too, when running numbers are taken out.
 
 Levels, the best first: the same name; the same function with other template arguments or another tile; the same
 family of kernels; nothing in common.
@@ -21,6 +21,7 @@ _TILE: Final = re.compile(
 _CARRIER: Final = re.compile("|".join(CARRIERS), re.IGNORECASE)
 _OP_ID: Final = re.compile(r",?\s*(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
 _RUNNING: Final = re.compile(r"(?<=_)\d+(?=_|$)")
+_NUMBER: Final = re.compile(r"\d+")
 _HASH: Final = re.compile(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
 _GENERATED: Final = re.compile(
     r"^(?:triton|fused|wrapped|jit|loop|input|copy|broadcast|reduce|transpose|convert)", re.IGNORECASE
@@ -42,6 +43,11 @@ def untiled(name: str) -> str:
 def carries(name: str) -> bool:
     """Whether the function does what its template arguments name."""
     return bool(_CARRIER.fullmatch(parse(name).short))
+
+
+def normalised(range_name: str) -> str:
+    """A range's name with # for its numbers, so that like ranges are equal: `layer12.mlp` -> `layer#.mlp`."""
+    return _NUMBER.sub("#", range_name)
 
 
 def unnumbered(range_name: str) -> str:

@@ -18,6 +18,7 @@ from typing import Final
 from gpuledger.analyse.diff.noise import Interval, mean_interval
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.side import KERNEL_TIME, Range, Side
+from gpuledger.analyse.gaps import HOST_PACED
 from gpuledger.model.health import NotMeasured
 
 MOST_WAITING: Final = 0.5
@@ -25,20 +26,6 @@ MOST_WAITING: Final = 0.5
 
 MOST_APART: Final = 0.05
 """Ranges of tables are controls if their changes are no further apart than this share."""
-
-HOST_CAUSES: Final = (
-    "sync",
-    "host_code",
-    "dispatch",
-    "launch",
-    "launch_latency",
-    "load",
-    "alloc",
-    "copy_call",
-    "call",
-    "os",
-)
-"""The causes of idle time that grow as the host slows down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +138,7 @@ def _mostly_waits(pair: RangePair) -> bool:
 
 def host_idle_ns(side: Side) -> float:
     """Idle time per step that the host caused."""
-    return math.fsum(side.line_mean_ns(f"idle.{cause}") for cause in HOST_CAUSES)
+    return math.fsum(side.line_mean_ns(f"idle.{cause}") for cause in HOST_PACED)
 
 
 def _interval(before: Side, after: Side, chosen: Sequence[RangePair]) -> Interval | NotMeasured:

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.diff.side import Range
 from gpuledger.analyse.diff.stretch import begins_in, of_this_gpu
-from gpuledger.analyse.places import normalised
 from gpuledger.analyse.ranges import innermost, spans_of_time, thread
 from gpuledger.model.keys import Positions, group
-from gpuledger.model.likeness import unnumbered
+from gpuledger.model.likeness import normalised, unnumbered
 from gpuledger.model.names import parse
 from gpuledger.model.spans import Ints, Span, depths, parents
 from gpuledger.model.strings import NO_TEXT

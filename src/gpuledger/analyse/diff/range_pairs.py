@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpuledger.analyse.diff.side import Range, added_ranges
-from gpuledger.analyse.places import normalised
+from gpuledger.model.likeness import normalised
 
 NAME, NUMBERS, RENAMED, NEW, VANISHED = RANGE_LEVELS = ("name", "numbers", "renamed", "new", "vanished")
 
