@@ -1,0 +1,17 @@
+from typing import Any as Buffer
+
+def find_leaves(
+    descriptor: int, page_bytes: int, usable_bytes: int, pages: int, root: int, /
+) -> tuple[int, bytes, bytes]: ...
+def decode(
+    descriptor: int,
+    page_bytes: int,
+    usable_bytes: int,
+    pages: int,
+    leaf_pages: Buffer,
+    leaf_rows: Buffer,
+    columns: Buffer,
+    alias: int,
+    out: tuple[Buffer, ...],
+    /,
+) -> tuple[int, bytes, int]: ...

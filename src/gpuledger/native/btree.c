@@ -1,0 +1,378 @@
+/* See btree.h. The format is described at sqlite.org/fileformat2.html; numbers below are its own. */
+#include "btree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define INTERIOR_TABLE 0x05
+#define LEAF_TABLE 0x0d
+#define LEAF_HEADER 8
+#define INTERIOR_HEADER 12
+#define FILE_HEADER 100
+#define DEEPEST 20
+#define LEAST_CELL 6 /* two bytes of pointer and four of cell: SQLite's own bound on cells in a page */
+#define BLOCK_BYTES (256u * 1024u)
+#define LONGEST_PREFIX (64u << 20) /* how far into a record that spills a wanted column may lie */
+
+static uint32_t big16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
+static uint32_t big32(const uint8_t *at) { return big16(at) << 16 | big16(at + 2); }
+
+/* A varint in [*at, end); 0 if it does not end there. At most nine bytes, the ninth whole. */
+static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+    const uint8_t *byte = *at;
+    if (byte < end && *byte < 0x80) { /* nearly all of them */
+        *value = *byte;
+        *at = byte + 1;
+        return 1;
+    }
+    uint64_t found = 0;
+    for (int count = 0; count < 8; count++) {
+        if (byte >= end) return 0;
+        found = found << 7 | (*byte & 0x7f);
+        if (*byte++ < 0x80) {
+            *value = found;
+            *at = byte;
+            return 1;
+        }
+    }
+    if (byte >= end) return 0;
+    *value = found << 8 | *byte++;
+    *at = byte;
+    return 1;
+}
+
+/* Where a page's own header begins: the first page starts with that of the file. */
+static uint32_t page_start(uint32_t page) { return page == 1 ? FILE_HEADER : 0; }
+
+static enum btree_status read_page(const struct btree_file *in, uint32_t page, uint32_t count, uint8_t *into) {
+    if (page == 0 || page > in->pages || count > in->pages - page + 1) return BTREE_DAMAGED;
+    uint64_t offset = (uint64_t)(page - 1) * in->page_bytes;
+    return in->read(in->file, offset, into, (size_t)count * in->page_bytes) ? BTREE_SHORT_READ : BTREE_OK;
+}
+
+/* ---- leaves ---- */
+
+struct numbers {
+    uint32_t *values;
+    size_t count, room;
+};
+
+static enum btree_status append(struct numbers *list, uint32_t value) {
+    if (list->count == list->room) {
+        size_t room = list->room ? 2 * list->room : 256;
+        uint32_t *grown = realloc(list->values, room * sizeof *grown);
+        if (grown == NULL) return BTREE_NO_MEMORY;
+        list->values = grown;
+        list->room = room;
+    }
+    list->values[list->count++] = value;
+    return BTREE_OK;
+}
+
+/* The children of an interior page, left to right. */
+static enum btree_status append_children(
+    const struct btree_file *in, const uint8_t *bytes, uint32_t page, struct numbers *children) {
+    uint32_t start = page_start(page);
+    uint32_t cells = big16(bytes + start + 3);
+    if (start + INTERIOR_HEADER + 2 * cells > in->usable_bytes) return BTREE_DAMAGED;
+    for (uint32_t cell = 0; cell < cells; cell++) {
+        uint32_t at = big16(bytes + start + INTERIOR_HEADER + 2 * cell);
+        if (at + 4 > in->usable_bytes) return BTREE_DAMAGED;
+        enum btree_status status = append(children, big32(bytes + at));
+        if (status) return status;
+    }
+    if (children->count >= in->pages) return BTREE_TOO_LARGE; /* a page that is met twice */
+    return append(children, big32(bytes + start + 8));
+}
+
+/* Level after level: all pages of a b-tree's level are of one kind, so only the first must be looked at to know it. */
+static enum btree_status collect_leaves(
+    const struct btree_file *in, uint32_t root, uint8_t *bytes, struct numbers *level, struct numbers *below) {
+    enum btree_status status = append(level, root);
+    for (int depth = 0; status == BTREE_OK; depth++) {
+        status = read_page(in, level->values[0], 1, bytes);
+        if (status) return status;
+        uint8_t kind = bytes[page_start(level->values[0])];
+        if (kind == LEAF_TABLE) return BTREE_OK;
+        if (kind != INTERIOR_TABLE || depth == DEEPEST) return BTREE_DAMAGED;
+        below->count = 0;
+        for (size_t at = 0; at < level->count && status == BTREE_OK; at++) {
+            uint32_t page = level->values[at];
+            if (at) status = read_page(in, page, 1, bytes);
+            if (status) return status;
+            if (bytes[page_start(page)] != INTERIOR_TABLE) return BTREE_DAMAGED;
+            status = append_children(in, bytes, page, below);
+        }
+        struct numbers swapped = *level;
+        *level = *below;
+        *below = swapped;
+    }
+    return status;
+}
+
+static enum btree_status count_rows(const struct btree_file *in, const struct numbers *leaves, uint32_t *rows) {
+    for (size_t at = 0; at < leaves->count; at++) {
+        uint32_t page = leaves->values[at];
+        uint8_t header[LEAF_HEADER];
+        if (page == 0 || page > in->pages) return BTREE_DAMAGED;
+        uint64_t offset = (uint64_t)(page - 1) * in->page_bytes + page_start(page);
+        if (in->read(in->file, offset, header, sizeof header)) return BTREE_SHORT_READ;
+        rows[at] = big16(header + 3);
+        if (header[0] != LEAF_TABLE || rows[at] > (in->page_bytes - LEAF_HEADER) / LEAST_CELL) return BTREE_DAMAGED;
+    }
+    return BTREE_OK;
+}
+
+enum btree_status btree_find_leaves(const struct btree_file *in, uint32_t root, struct btree_leaves *out) {
+    struct numbers level = {0}, below = {0};
+    uint32_t *rows = NULL;
+    uint8_t *bytes = malloc(in->page_bytes);
+    enum btree_status status = bytes ? collect_leaves(in, root, bytes, &level, &below) : BTREE_NO_MEMORY;
+    free(bytes);
+    free(below.values);
+    if (status == BTREE_OK) {
+        rows = malloc(level.count * sizeof *rows);
+        status = rows ? count_rows(in, &level, rows) : BTREE_NO_MEMORY;
+    }
+    if (status) {
+        free(rows);
+        free(level.values);
+        return status;
+    }
+    *out = (struct btree_leaves){level.values, rows, level.count};
+    return BTREE_OK;
+}
+
+void btree_free_leaves(struct btree_leaves *leaves) {
+    free(leaves->pages);
+    free(leaves->rows);
+    *leaves = (struct btree_leaves){0};
+}
+
+/* ---- records ---- */
+
+struct scratch { /* the beginning of a record that spills, put together */
+    uint8_t *bytes;
+    size_t room;
+    uint8_t *page;
+};
+
+/* How many bytes of a payload of `size` lie in the cell itself. */
+static uint32_t local_bytes(uint32_t usable, uint64_t size) {
+    uint32_t most = usable - 35;
+    if (size <= most) return (uint32_t)size;
+    uint32_t least = (usable - 12) * 32 / 255 - 23;
+    uint32_t local = least + (uint32_t)((size - least) % (usable - 4));
+    return local <= most ? local : least;
+}
+
+/* Put the first `wanted` bytes of a payload together: what lies in the cell, then what lies in overflow pages. */
+static enum btree_status gather(
+    const struct btree_file *in, const uint8_t *local, uint32_t local_size, uint32_t next, uint64_t wanted,
+    struct scratch *scratch) {
+    if (wanted > LONGEST_PREFIX) return BTREE_TOO_LARGE;
+    if (scratch->room < wanted) {
+        uint8_t *grown = realloc(scratch->bytes, wanted);
+        if (grown == NULL) return BTREE_NO_MEMORY;
+        scratch->bytes = grown;
+        scratch->room = wanted;
+    }
+    if (scratch->page == NULL && (scratch->page = malloc(in->page_bytes)) == NULL) return BTREE_NO_MEMORY;
+    uint64_t have = local_size < wanted ? local_size : wanted;
+    memcpy(scratch->bytes, local, have);
+    while (have < wanted) { /* each turn adds some bytes, so a circle of pages ends too */
+        enum btree_status status = read_page(in, next, 1, scratch->page);
+        if (status) return status;
+        uint64_t part = in->usable_bytes - 4;
+        if (part > wanted - have) part = wanted - have;
+        memcpy(scratch->bytes + have, scratch->page + 4, part);
+        have += part;
+        next = big32(scratch->page);
+    }
+    return BTREE_OK;
+}
+
+/* How many bytes a value of this serial type takes; two types are reserved. */
+static int body_bytes(uint64_t type, uint64_t *size) {
+    static const uint8_t small[] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0};
+    if (type < 10) {
+        *size = small[type];
+        return 1;
+    }
+    *size = (type - 12) / 2;
+    return type >= 12;
+}
+
+static int64_t integer(const uint8_t *at, uint64_t type) {
+    switch (type) {
+    case 1: return (int8_t)at[0];
+    case 2: return (int16_t)big16(at);
+    case 3: return (int32_t)(big16(at) << 16 | (uint32_t)at[2] << 8) >> 8;
+    case 4: return (int32_t)big32(at);
+    case 5: return ((int64_t)(int16_t)big16(at)) * ((int64_t)1 << 32) + big32(at + 2);
+    case 6: return (int64_t)((uint64_t)big32(at) << 32 | big32(at + 4));
+    default: return (int64_t)type - 8; /* 8 is the number 0, 9 the number 1 */
+    }
+}
+
+struct record {
+    const uint8_t *local; /* what lies in the cell */
+    uint32_t local_size;
+    uint64_t size; /* of the whole payload */
+    uint32_t overflow;
+    int64_t rowid;
+};
+
+struct header { /* the serial types of a record, and where the first value lies */
+    const uint8_t *at, *end;
+    uint64_t body;
+};
+
+static int open_header(const struct record *record, const uint8_t *payload, uint64_t have, struct header *out) {
+    const uint8_t *at = payload;
+    uint64_t size;
+    if (!varint(&at, payload + have, &size) || size < (uint64_t)(at - payload) || size > record->size) return 0;
+    *out = (struct header){at, size <= have ? payload + size : NULL, size};
+    return 1;
+}
+
+/* The next value's type and size; 0 if there is something that cannot be. */
+static int next_value(const struct record *record, struct header *header, uint64_t *type, uint64_t *size) {
+    return varint(&header->at, header->end, type) && body_bytes(*type, size) && *size <= record->size - header->body;
+}
+
+static int is_integer(uint64_t type) { return type != 0 && type != 7 && type < 12; }
+
+/* How much of a record's beginning holds all wanted integers. Its header must be there. */
+static enum btree_status prefix_bytes(
+    const struct record *record, const uint8_t *payload, uint64_t have, const struct btree_wanted *wanted,
+    uint64_t *need) {
+    struct header header;
+    if (!open_header(record, payload, have, &header) || header.end == NULL) return BTREE_DAMAGED;
+    *need = header.body;
+    int32_t column = 0;
+    for (size_t which = 0; which < wanted->count && header.at < header.end; column++) {
+        uint64_t type, size;
+        if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
+        header.body += size;
+        if (column == wanted->columns[which]) {
+            if (is_integer(type)) *need = header.body;
+            which++;
+        }
+    }
+    return BTREE_OK;
+}
+
+/* Take the wanted columns out of `have` bytes at `payload`, which hold all wanted integers. */
+static enum btree_status take(
+    const struct record *record, const uint8_t *payload, uint64_t have, const struct btree_wanted *wanted,
+    int64_t *const *out, uint64_t row, uint64_t *bad, uint64_t *short_records) {
+    struct header header;
+    if (!open_header(record, payload, have, &header) || header.end == NULL) return BTREE_DAMAGED;
+    int32_t column = 0;
+    for (size_t which = 0; which < wanted->count; column++) {
+        uint64_t type, size;
+        if (header.at >= header.end) { /* written before the column was added to the table */
+            for (; which < wanted->count; which++) out[which][row] = INT64_MIN;
+            ++*short_records;
+            return BTREE_OK;
+        }
+        if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
+        if (column == wanted->columns[which]) {
+            if (is_integer(type)) {
+                if (header.body + size > have) return BTREE_DAMAGED;
+                out[which][row] = integer(payload + header.body, type);
+            } else {
+                out[which][row] = type == 0 && column == wanted->alias ? record->rowid : INT64_MIN;
+                bad[which] += type != 0;
+            }
+            which++;
+        }
+        header.body += size;
+    }
+    return BTREE_OK;
+}
+
+/* A record that goes on in overflow pages: first as much as its header, then as much as the wanted integers. */
+static enum btree_status take_spilled(
+    const struct btree_file *in, const struct record *record, const struct btree_wanted *wanted, int64_t *const *out,
+    uint64_t row, uint64_t *bad, uint64_t *short_records, struct scratch *scratch) {
+    struct header header;
+    if (!open_header(record, record->local, record->local_size, &header)) return BTREE_DAMAGED;
+    uint64_t need = header.body;
+    enum btree_status status = gather(in, record->local, record->local_size, record->overflow, need, scratch);
+    if (status == BTREE_OK) status = prefix_bytes(record, scratch->bytes, need, wanted, &need);
+    if (status == BTREE_OK) status = gather(in, record->local, record->local_size, record->overflow, need, scratch);
+    if (status == BTREE_OK) status = take(record, scratch->bytes, need, wanted, out, row, bad, short_records);
+    return status;
+}
+
+static enum btree_status take_cell(
+    const struct btree_file *in, const uint8_t *page, uint32_t at, const struct btree_wanted *wanted,
+    int64_t *const *out, uint64_t row, uint64_t *bad, uint64_t *short_records, struct scratch *scratch) {
+    const uint8_t *byte = page + at, *end = page + in->usable_bytes;
+    struct record record;
+    uint64_t rowid;
+    if (!varint(&byte, end, &record.size) || !varint(&byte, end, &rowid)) return BTREE_DAMAGED;
+    record.rowid = (int64_t)rowid;
+    record.local = byte;
+    record.local_size = local_bytes(in->usable_bytes, record.size);
+    int spills = record.local_size < record.size;
+    if ((uint64_t)(end - byte) < (uint64_t)record.local_size + (spills ? 4 : 0)) return BTREE_DAMAGED;
+    record.overflow = spills ? big32(byte + record.local_size) : 0;
+    if (spills) return take_spilled(in, &record, wanted, out, row, bad, short_records, scratch);
+    return take(&record, byte, record.size, wanted, out, row, bad, short_records);
+}
+
+/* ---- leaves, in blocks ---- */
+
+/* How many pages to read at once from leaf `at` on: neighbours in the file are read together, also what lies between
+ * them, as the leaves of a table mostly follow each other. */
+static uint32_t block_pages(const struct btree_file *in, const uint32_t *pages, size_t at, size_t leaves) {
+    uint32_t most = BLOCK_BYTES / in->page_bytes, first = pages[at], last = first;
+    for (at++; at < leaves && pages[at] > last && pages[at] - first < most; at++) last = pages[at];
+    return last - first + 1;
+}
+
+static enum btree_status take_leaf(
+    const struct btree_file *in, const uint8_t *page, uint32_t number, uint32_t rows, const struct btree_wanted *wanted,
+    int64_t *const *out, uint64_t row, uint64_t *bad, uint64_t *short_records, struct scratch *scratch) {
+    uint32_t start = page_start(number);
+    if (page[start] != LEAF_TABLE || big16(page + start + 3) != rows) return BTREE_DAMAGED; /* changed while we read */
+    if (start + LEAF_HEADER + 2 * rows > in->usable_bytes) return BTREE_DAMAGED;
+    for (uint32_t cell = 0; cell < rows; cell++) {
+        uint32_t at = big16(page + start + LEAF_HEADER + 2 * cell);
+        if (at >= in->usable_bytes) return BTREE_DAMAGED;
+        enum btree_status status = take_cell(in, page, at, wanted, out, row + cell, bad, short_records, scratch);
+        if (status) return status;
+    }
+    return BTREE_OK;
+}
+
+enum btree_status btree_decode(
+    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
+    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records) {
+    struct scratch scratch = {0};
+    uint8_t *block = malloc(BLOCK_BYTES);
+    enum btree_status status = block ? BTREE_OK : BTREE_NO_MEMORY;
+    uint32_t first = 0, count = 0; /* the pages that lie in the block */
+    uint64_t row = 0;
+    for (size_t at = 0; at < leaves && status == BTREE_OK; at++) {
+        uint32_t page = leaf_pages[at];
+        if (leaf_rows[at] > rows - row) status = BTREE_DAMAGED;
+        if (status == BTREE_OK && (page < first || page - first >= count)) {
+            first = page;
+            count = block_pages(in, leaf_pages, at, leaves);
+            status = read_page(in, first, count, block);
+        }
+        if (status == BTREE_OK) {
+            const uint8_t *bytes = block + (size_t)(page - first) * in->page_bytes;
+            status = take_leaf(in, bytes, page, leaf_rows[at], wanted, out, row, bad, short_records, &scratch);
+        }
+        row += leaf_rows[at];
+    }
+    free(scratch.page);
+    free(scratch.bytes);
+    free(block);
+    return status;
+}

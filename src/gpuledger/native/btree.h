@@ -1,0 +1,58 @@
+/* Integer columns out of the table b-trees of a SQLite file, without SQLite.
+ *
+ * In: a way to read bytes of the file, where a table's tree begins, and which columns are wanted. Out: int64 arrays.
+ * The file is untrusted. Nothing is read outside what was asked for and got; every offset, count and length is checked
+ * against the page or the record it lies in; loops are bounded by the number of pages. What is not as it must be ends
+ * with a status other than BTREE_OK, and the caller asks SQLite instead, which then says what is wrong.
+ */
+#ifndef GPULEDGER_BTREE_H
+#define GPULEDGER_BTREE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum btree_status {
+    BTREE_OK = 0,
+    BTREE_SHORT_READ = 1, /* the file ends before it should, or cannot be read */
+    BTREE_DAMAGED = 2,    /* a page or a record is not what it must be */
+    BTREE_TOO_LARGE = 3,  /* a record that is longer than we care for, or more pages than there are */
+    BTREE_NO_MEMORY = 4,
+};
+
+/* Fill `into` with `size` bytes from `offset`; 0 if that went well. */
+typedef int (*btree_read)(void *file, uint64_t offset, void *into, size_t size);
+
+struct btree_file {
+    btree_read read;
+    void *file;
+    uint32_t page_bytes;   /* a power of two, 512 to 65536 */
+    uint32_t usable_bytes; /* page_bytes less what is reserved at the end of each page; 480 at least */
+    uint32_t pages;
+};
+
+/* The leaves of the tree at `root` in the order of rows, and how many rows each holds. Both arrays are malloc'ed. */
+struct btree_leaves {
+    uint32_t *pages;
+    uint32_t *rows;
+    size_t count;
+};
+
+enum btree_status btree_find_leaves(const struct btree_file *in, uint32_t root, struct btree_leaves *out);
+void btree_free_leaves(struct btree_leaves *leaves);
+
+/* What to take out of each record. `columns` are positions in the record, ascending, without doubles; `alias` is the
+ * position of the column that stands for the row's id, or -1. */
+struct btree_wanted {
+    const int32_t *columns;
+    size_t count;
+    int32_t alias;
+};
+
+/* Write the wanted columns of these leaves; row r of them goes to out[c][r], `rows` in all. NULL and what is no integer
+ * become INT64_MIN, and bad[c] grows by one for the latter. A record that ends early has NULL in the columns it lacks,
+ * and `*short_records` grows. */
+enum btree_status btree_decode(
+    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
+    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records);
+
+#endif
