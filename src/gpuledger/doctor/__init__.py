@@ -1,0 +1,1 @@
+"""Whether profiles can be recorded here: a machine in, one check after another out, each with its fix."""

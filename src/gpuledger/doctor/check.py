@@ -1,0 +1,260 @@
+"""What a check of `doctor` gives, and what all checks know of the machine: a `Probe` in, each answer asked for once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from gpuledger.capture.machine import Machine
+from gpuledger.capture.run import Ran
+from gpuledger.capture.tools import version_in
+from gpuledger.doctor.probe import Probe
+from gpuledger.errors import ToolFailed
+
+SECONDS: Final = 20.0
+"""What a tool may take for a question about itself."""
+
+NOT_RUN: Final = -1000
+"""Stands for the exit code of a tool that did not start or did not end."""
+
+_MOST_WORDS: Final = 200
+
+
+class Verdict(Enum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found, what that means for profiles, and how to mend it. None of the sentences ends in a full stop."""
+
+    verdict: Verdict
+    found: str
+    means: str = ""
+    fix: str = ""
+    commands: tuple[str, ...] = ()
+    """Lines for a shell or a file, as the fix says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question about the machine, answered."""
+
+    name: str
+    outcome: Outcome
+
+
+def ok(found: str, means: str = "") -> Outcome:
+    """Nothing to do."""
+    return Outcome(Verdict.OK, found, means)
+
+
+def warning(found: str, means: str, fix: str, *commands: str) -> Outcome:
+    """Something works less well than it could."""
+    return Outcome(Verdict.WARNING, found, means, fix, commands)
+
+
+def problem(found: str, means: str, fix: str, *commands: str) -> Outcome:
+    """Something does not work."""
+    return Outcome(Verdict.PROBLEM, found, means, fix, commands)
+
+
+def not_checked(why: str, means: str = "") -> Outcome:
+    """The question stays open, and why."""
+    return Outcome(Verdict.NOT_CHECKED, why, means)
+
+
+NO_GPU: Final = not_checked("no GPU")
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What lies outside of capture, handed over by whoever calls: programs to run, and how to look into a profile."""
+
+    launches: Path
+    """Launches empty kernels and says what a launch took; see `workloads/trial_launches.py`."""
+    torch: Path
+    """Says what torch sees and what its profiler records; see `workloads/trial_torch.py`."""
+    kernels_in: Callable[[Path], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A profile that the user asked about: which tool wrote it, in which version, as far as it says."""
+
+    name: str
+    tool: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """What torch said of itself, in a process of its own."""
+
+    version: str
+    cuda: str | None
+    """What it was built for."""
+    gpus: int
+    kernels: int | None
+    """How many kernels its profiler recorded; None if it was not tried."""
+    said: str
+    """Its complaint, if it did not get that far."""
+
+
+_TORCH: Final = re.compile(r"gpuledger-torch version=(\S+) cuda=(\S+) gpus=(\d+) kernels=(\d+|None)")
+_TORCH_SECONDS: Final = 90.0
+_TORCH_TOO_NEW: Final = "driver on your system is too old"
+"""What torch says then, in a warning."""
+
+
+class Patient:
+    """The machine as the checks see it. A question is asked when first needed, and once."""
+
+    def __init__(self, probe: Probe, handed: Handed, *, is_quick: bool = False, written: Written | None = None) -> None:
+        self.probe, self.handed, self.is_quick, self.written = probe, handed, is_quick, written
+        self.tracing_ns_per_call: float | None = None
+        """What tracing adds to a CUDA call; the trial measures it."""
+        self.outcomes: dict[str, Outcome] = {}
+        """Of the checks so far, for those that build on them."""
+
+    @cached_property
+    def machine(self) -> Machine:
+        return self.probe.machine()
+
+    @property
+    def has_gpu(self) -> bool:
+        return bool(self.machine.gpus)
+
+    @cached_property
+    def nsys(self) -> Path | None:
+        return self.probe.find("nsys")
+
+    @cached_property
+    def ncu(self) -> Path | None:
+        return self.probe.find("ncu")
+
+    @cached_property
+    def nsys_says(self) -> Ran:
+        return self._about(self.nsys)
+
+    @cached_property
+    def ncu_says(self) -> Ran:
+        return self._about(self.ncu)
+
+    @property
+    def nsys_version(self) -> str | None:
+        return version_in(self.nsys_says.output) if self.nsys else None
+
+    @property
+    def ncu_version(self) -> str | None:
+        return version_in(self.ncu_says.output) if self.ncu else None
+
+    @cached_property
+    def torch(self) -> Torch | None:
+        """None if it is not in this Python, or not worth starting, as there is no GPU."""
+        version = self.probe.package("torch") if self.has_gpu else None
+        if version is None:
+            return None
+        try:
+            ran = self.python(self.handed.torch, *(("--quick",) if self.is_quick else ()), seconds=_TORCH_SECONDS)
+        except ToolFailed as error:
+            return Torch(version, None, 0, None, error.claim)
+        match = _TORCH.search(ran.output)
+        if match is None:
+            return Torch(version, None, 0, None, last_words(ran))
+        cuda = None if match[2] == "None" else match[2]
+        kernels = None if match[4] == "None" else int(match[4])
+        said = next((line.strip() for line in ran.output.splitlines() if _TORCH_TOO_NEW in line), "")
+        return Torch(match[1], cuda, int(match[3]), kernels, clipped(said))
+
+    @property
+    def torch_records(self) -> bool:
+        return self.torch is not None and self.torch.gpus > 0 and self.torch.kernels != 0
+
+    @cached_property
+    def container(self) -> str:
+        """What kind of container this is; empty if none was recognised."""
+        return _container(self.probe)
+
+    @cached_property
+    def capabilities(self) -> int | None:
+        """What this process may do, as Linux's bits; None where it is not told."""
+        match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", self.probe.read("/proc/self/status") or "", re.MULTILINE)
+        return int(match[1], 16) if match else None
+
+    def python(self, program: Path, *arguments: str, seconds: float) -> Ran:
+        """Run a program in this Python; its folder is not put on the path, and its warnings are only printed."""
+        return self.probe.start([self.probe.python, "-P", "-Wdefault", program, *arguments], seconds)
+
+    def _about(self, tool: Path | None) -> Ran:
+        """What a tool says of itself, or the system of it where it does not start."""
+        try:
+            return self.probe.start([tool or "", "--version"], SECONDS)
+        except ToolFailed as error:
+            return Ran(NOT_RUN, error.claim)
+
+
+def _container(probe: Probe) -> str:
+    if probe.environment.get("KUBERNETES_SERVICE_HOST"):
+        return "Kubernetes"
+    for mark, kind in (("/.dockerenv", "Docker"), ("/run/.containerenv", "Podman")):
+        if probe.read(mark) is not None:
+            return kind
+    groups = probe.read("/proc/1/cgroup") or ""
+    for word, kind in (("kubepods", "Kubernetes"), ("docker", "Docker"), ("containerd", "containerd"), ("lxc", "LXC")):
+        if word in groups:
+            return kind
+    apptainer = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
+    return "Apptainer" if any(probe.environment.get(name) for name in apptainer) else ""
+
+
+def clipped(text: str) -> str:
+    """Somebody else's words, as far as they are worth repeating."""
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_WORDS else text[: _MOST_WORDS - 1] + "…"
+
+
+def last_words(ran: Ran) -> str:
+    """The last line that a program printed, without its full stop."""
+    return clipped(ran.last_line[-4 * _MOST_WORDS :]).rstrip(".")
+
+
+_LIBRARY: Final = re.compile(r"(lib[\w+.-]+\.so[\w.]*): cannot open shared object file")
+
+
+def missing_library(output: str) -> str | None:
+    """The library that the system's loader did not find."""
+    match = _LIBRARY.search(output)
+    return match[1] if match else None
+
+
+_PACKAGES: Final = {
+    "libdw.so.1": ("libdw1", "elfutils-libs"),
+    "libelf.so.1": ("libelf1", "elfutils-libelf"),
+    "libbz2.so.1.0": ("libbz2-1.0", "bzip2-libs"),
+    "liblzma.so.5": ("liblzma5", "xz-libs"),
+    "libz.so.1": ("zlib1g", "zlib"),
+}
+"""Which package holds a library: on Debian and Ubuntu, on Red Hat and its kin."""
+
+
+def library_commands(library: str, find: Callable[[str], Path | None]) -> tuple[str, ...]:
+    """How to install it: as this system does, or both ways where it is not known."""
+    debian, red_hat = _PACKAGES.get(library, (None, None))
+    ways: Sequence[tuple[str, str | None, str]] = (
+        ("apt-get", debian, f"apt-file search {library}"),
+        ("dnf", red_hat, f"dnf provides '*/{library}'"),
+    )
+    present = [way for way in ways if find(way[0])] or ways
+    sudo = "sudo " if find("sudo") else ""  # images of containers seldom have it, and need it as seldom
+    return tuple(f"{sudo}{tool} install {package}" if package else search for tool, package, search in present)
