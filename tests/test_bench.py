@@ -76,6 +76,7 @@ Verdict: FAIL
         ("sent_bytes", 2_123_456, "2.12 MB"),
         ("padding_share", 0.4567, "45.7 %"),
         ("tokens_per_s", 123456.7, "123,457 / s"),
+        ("bandwidth_bytes_per_s", 319_420_693.5, "319 MB/s"),
         ("launches", 1269, "1,269"),
         ("imbalance", 1.5, "1.50"),
         ("launches", None, "not measured"),
@@ -89,7 +90,13 @@ def test_a_figure_has_the_unit_of_its_name(key: str, value: object, shown: str) 
 
 @pytest.mark.parametrize(
     ("key", "shown"),
-    [("ttft_cold_ms", "TTFT cold"), ("p99_ms", "p99"), ("median_ms", "Median"), ("tokens_per_s", "Tokens")],
+    [
+        ("ttft_cold_ms", "TTFT cold"),
+        ("p99_ms", "p99"),
+        ("median_ms", "Median"),
+        ("tokens_per_s", "Tokens"),
+        ("bandwidth_bytes_per_s", "Bandwidth"),
+    ],
 )
 def test_a_heading_leaves_the_unit_to_the_figure(key: str, shown: str) -> None:
     assert heading(key) == shown

@@ -86,7 +86,7 @@ def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def heading(key: str) -> str:
     """A key for people, without its unit: ttft_cold_ms -> 'TTFT cold'; comm_share -> 'comm share'."""
-    words = key.removesuffix(_unit(key)).removesuffix("_bytes").removesuffix("_per_s").split("_")
+    words = key.removesuffix(_unit(key)).removesuffix("_per_s").removesuffix("_bytes").split("_")
     named = " ".join(_NAMED.get(word, word) for word in words if word)
     return named if words[0] in _NAMED or words[0] in _SHORT else named[:1].upper() + named[1:]
 
@@ -105,6 +105,8 @@ def figure(key: str, value: object) -> str:
         return share_text(value)
     if key.endswith("_bytes"):
         return bytes_text(round(value))
+    if key.endswith("_bytes_per_s"):
+        return f"{bytes_text(round(value))}/s"
     if key.endswith("_per_s"):
         amount = count_text(round(value)) if abs(value) >= 1000 else three_figures(value)
         return f"{amount} / s"
