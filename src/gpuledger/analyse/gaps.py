@@ -120,7 +120,8 @@ def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
     piece_start, piece_end, gap = cut_at(start, end, cuts)
     by_piece = booking.causes(piece_start, piece_end, gap)
     causes = np.zeros((len(start), len(CAUSES)), np.int64)
-    np.add.at(causes, gap, by_piece)
+    if len(gap):  # every gap has a piece, and pieces come in the order of gaps
+        causes = np.add.reduceat(by_piece, np.flatnonzero(np.append(True, gap[1:] != gap[:-1])), axis=0)
     if not np.array_equal(causes.sum(axis=1), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")
     trigger, drained_by, draining = booking.triggers(causes)
@@ -222,9 +223,9 @@ class _Booking:
         launch_start, launch_end = self.host.calls["start_ns"][call], self.host.calls["end_ns"][call]
         waits = self.end[gap] - launch_end > LAUNCH_LATENCY_NS
         after = np.where(waits, _AT["device_wait"], _AT["launch_latency"])
-        np.add.at(books, (late, after), end - np.clip(launch_end, start, end))
+        books[late, after] += end - np.clip(launch_end, start, end)
         inside = np.where(self._loads_code(gap), _AT["load"], _AT["launch"])
-        np.add.at(books, (late, inside), np.clip(launch_end, start, end) - np.clip(launch_start, start, end))
+        books[late, inside] += np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
         threads = self.host.thread_of_call[call]
         for number in np.unique(threads).tolist():
             mine = threads == number
@@ -234,15 +235,21 @@ class _Booking:
 
     def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
         """Whether L is its kernel's first launch in the process, and far slower than that API's usual call."""
-        calls = self.host.calls
-        slow = calls.duration_ns > SLOW_FIRST_LAUNCH * _median_by_name(calls.codes("name"), calls.duration_ns)
-        order = np.lexsort((self.found.start_ns, self.found.name, self.found.pid))
-        keys = np.stack((self.found.pid[order], self.found.name[order]))
-        leads = np.ones(len(order), np.bool_)
-        leads[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-        is_first = np.zeros(len(self.found), np.bool_)
-        is_first[order[leads]] = True
-        return slow[self.call[gap]] & is_first[self.after[gap]]
+        calls, call = self.host.calls, self.call[gap]
+        usual = _median_by_name(calls.codes("name"), calls.duration_ns, call)
+        loads: NDArray[np.bool_] = calls.duration_ns[call] > SLOW_FIRST_LAUNCH * usual
+        slow = self.after[gap[loads]]
+        loads[loads] = self.found.start_ns[slow] == self._first_start(slow)
+        return loads
+
+    def _first_start(self, of: Positions) -> Ints:
+        """When the first activity with the process and the name of each of these began."""
+        found = self.found
+        rows = np.flatnonzero(np.isin(found.name, np.unique(found.name[of])))
+        _, number = group(found.pid[rows], found.name[rows])
+        first = np.full(int(number.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(first, number, found.start_ns[rows])
+        return first[number[np.searchsorted(rows, of)]]
 
     def triggers(self, causes: NDArray[np.int64]) -> tuple[Positions, Positions, tuple[str, ...]]:
         """What set each gap off, first match wins; and for those drained, by which call."""
@@ -284,12 +291,12 @@ class _Booking:
         return found, names
 
 
-def _median_by_name(names: NDArray[np.int32], durations: Ints) -> NDArray[np.float64]:
-    """For each call the median duration of the calls of its name."""
+def _median_by_name(names: NDArray[np.int32], durations: Ints, wanted: Positions) -> NDArray[np.float64]:
+    """For each wanted call the median duration of all calls of its name."""
     medians = np.zeros(int(names.max(initial=-1)) + 2)  # the last one is for NO_TEXT
-    for code in np.unique(names).tolist():
+    for code in np.unique(names[wanted]).tolist():
         medians[code] = np.median(durations[names == code])
-    return medians[names]
+    return medians[names[wanted]]
 
 
 BUCKETS: Final = (
@@ -309,6 +316,5 @@ def histogram(found: Gaps) -> tuple[tuple[str, int, int], ...]:
     bounds = [bound for _, bound in BUCKETS if bound is not None]
     bucket = np.searchsorted(bounds, found.length_ns, side="right")
     counts = np.bincount(bucket, minlength=len(BUCKETS)).tolist()
-    times = np.zeros(len(BUCKETS), np.int64)
-    np.add.at(times, bucket, found.length_ns)
-    return tuple((name, counts[at], int(times[at])) for at, (name, _) in enumerate(BUCKETS))
+    times = [int(found.length_ns[bucket == at].sum()) for at in range(len(BUCKETS))]
+    return tuple((name, counts[at], times[at]) for at, (name, _) in enumerate(BUCKETS))
