@@ -15,3 +15,14 @@ def decode(
     out: tuple[Buffer, ...],
     /,
 ) -> tuple[int, bytes, int]: ...
+def decode_texts(
+    descriptor: int,
+    page_bytes: int,
+    usable_bytes: int,
+    pages: int,
+    leaf_pages: Buffer,
+    leaf_rows: Buffer,
+    column: int,
+    lengths: Buffer,
+    /,
+) -> tuple[int, bytes, int]: ...

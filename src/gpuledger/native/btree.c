@@ -243,12 +243,53 @@ static int next_value(const struct record *record, struct header *header, uint64
 
 static int is_integer(uint64_t type) { return type != 0 && type != 7 && type < 12; }
 
-/* How much of a record's beginning holds all wanted integers. Its header must be there. */
+/* One call: what it reads, what it does with each record, and where that goes. */
+struct task {
+    const struct btree_file *in;
+    enum btree_status (*take)(struct task *task, const struct record *record, uint64_t row);
+    struct scratch scratch;
+    uint64_t payload_left; /* records do not lie over each other, so all of them are no longer than the file */
+    uint64_t short_records;
+    /* integers */
+    const struct btree_wanted *wanted;
+    int64_t *const *out;
+    uint64_t *bad;
+    /* texts */
+    int32_t column;
+    int64_t *lengths;
+    struct btree_texts *texts;
+    size_t room;
+};
+
+/* The first `need` bytes of a record, put together if they do not lie in its cell. */
+static enum btree_status beginning(
+    struct task *task, const struct record *record, uint64_t need, const uint8_t **payload) {
+    if (need <= record->local_size) {
+        *payload = record->local;
+        return BTREE_OK;
+    }
+    if (need > record->size) return BTREE_DAMAGED;
+    *payload = NULL;
+    enum btree_status status =
+        gather(task->in, record->local, record->local_size, record->overflow, need, &task->scratch);
+    if (status == BTREE_OK) *payload = task->scratch.bytes;
+    return status;
+}
+
+/* The record's header, whole; `*payload` is where it lies. */
+static enum btree_status whole_header(
+    struct task *task, const struct record *record, const uint8_t **payload, struct header *out) {
+    *payload = record->local;
+    if (!open_header(record, record->local, record->local_size, out)) return BTREE_DAMAGED;
+    if (out->end != NULL) return BTREE_OK;
+    enum btree_status status = beginning(task, record, out->body, payload);
+    if (status) return status;
+    return open_header(record, *payload, out->body, out) && out->end ? BTREE_OK : BTREE_DAMAGED;
+}
+
+/* How much of a record's beginning holds all wanted integers. */
 static enum btree_status prefix_bytes(
-    const struct record *record, const uint8_t *payload, uint64_t have, const struct btree_wanted *wanted,
-    uint64_t *need) {
-    struct header header;
-    if (!open_header(record, payload, have, &header) || header.end == NULL) return BTREE_DAMAGED;
+    const struct record *record, struct header header, const struct btree_wanted *wanted, uint64_t *need) {
     *need = header.body;
     int32_t column = 0;
     for (size_t which = 0; which < wanted->count && header.at < header.end; column++) {
@@ -263,28 +304,34 @@ static enum btree_status prefix_bytes(
     return BTREE_OK;
 }
 
-/* Take the wanted columns out of `have` bytes at `payload`, which hold all wanted integers. */
-static enum btree_status take(
-    const struct record *record, const uint8_t *payload, uint64_t have, const struct btree_wanted *wanted,
-    int64_t *const *out, uint64_t row, uint64_t *bad, uint64_t *short_records) {
+static enum btree_status take_integers(struct task *task, const struct record *record, uint64_t row) {
+    const struct btree_wanted *wanted = task->wanted;
+    const uint8_t *payload;
     struct header header;
-    if (!open_header(record, payload, have, &header) || header.end == NULL) return BTREE_DAMAGED;
+    enum btree_status status = whole_header(task, record, &payload, &header);
+    uint64_t have = record->local_size;
+    if (status == BTREE_OK && record->local_size < record->size) {
+        status = prefix_bytes(record, header, wanted, &have);
+        if (status == BTREE_OK) status = beginning(task, record, have, &payload);
+        if (status == BTREE_OK && !open_header(record, payload, have, &header)) status = BTREE_DAMAGED;
+    }
+    if (status) return status;
     int32_t column = 0;
     for (size_t which = 0; which < wanted->count; column++) {
         uint64_t type, size;
         if (header.at >= header.end) { /* written before the column was added to the table */
-            for (; which < wanted->count; which++) out[which][row] = INT64_MIN;
-            ++*short_records;
+            for (; which < wanted->count; which++) task->out[which][row] = INT64_MIN;
+            task->short_records++;
             return BTREE_OK;
         }
         if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
         if (column == wanted->columns[which]) {
             if (is_integer(type)) {
                 if (header.body + size > have) return BTREE_DAMAGED;
-                out[which][row] = integer(payload + header.body, type);
+                task->out[which][row] = integer(payload + header.body, type);
             } else {
-                out[which][row] = type == 0 && column == wanted->alias ? record->rowid : INT64_MIN;
-                bad[which] += type != 0;
+                task->out[which][row] = type == 0 && column == wanted->alias ? record->rowid : INT64_MIN;
+                task->bad[which] += type != 0;
             }
             which++;
         }
@@ -293,35 +340,40 @@ static enum btree_status take(
     return BTREE_OK;
 }
 
-/* A record that goes on in overflow pages: first as much as its header, then as much as the wanted integers. */
-static enum btree_status take_spilled(
-    const struct btree_file *in, const struct record *record, const struct btree_wanted *wanted, int64_t *const *out,
-    uint64_t row, uint64_t *bad, uint64_t *short_records, struct scratch *scratch) {
-    struct header header;
-    if (!open_header(record, record->local, record->local_size, &header)) return BTREE_DAMAGED;
-    uint64_t need = header.body;
-    enum btree_status status = gather(in, record->local, record->local_size, record->overflow, need, scratch);
-    if (status == BTREE_OK) status = prefix_bytes(record, scratch->bytes, need, wanted, &need);
-    if (status == BTREE_OK) status = gather(in, record->local, record->local_size, record->overflow, need, scratch);
-    if (status == BTREE_OK) status = take(record, scratch->bytes, need, wanted, out, row, bad, short_records);
-    return status;
+static enum btree_status append_text(struct task *task, const uint8_t *bytes, size_t size) {
+    struct btree_texts *texts = task->texts;
+    if (size > task->room - texts->size) {
+        size_t room = 2 * (texts->size + size) + 4096;
+        uint8_t *grown = realloc(texts->bytes, room);
+        if (grown == NULL) return BTREE_NO_MEMORY;
+        texts->bytes = grown;
+        task->room = room;
+    }
+    if (size) memcpy(texts->bytes + texts->size, bytes, size);
+    texts->size += size;
+    return BTREE_OK;
 }
 
-static enum btree_status take_cell(
-    const struct btree_file *in, const uint8_t *page, uint32_t at, const struct btree_wanted *wanted,
-    int64_t *const *out, uint64_t row, uint64_t *bad, uint64_t *short_records, struct scratch *scratch) {
-    const uint8_t *byte = page + at, *end = page + in->usable_bytes;
-    struct record record;
-    uint64_t rowid;
-    if (!varint(&byte, end, &record.size) || !varint(&byte, end, &rowid)) return BTREE_DAMAGED;
-    record.rowid = (int64_t)rowid;
-    record.local = byte;
-    record.local_size = local_bytes(in->usable_bytes, record.size);
-    int spills = record.local_size < record.size;
-    if ((uint64_t)(end - byte) < (uint64_t)record.local_size + (spills ? 4 : 0)) return BTREE_DAMAGED;
-    record.overflow = spills ? big32(byte + record.local_size) : 0;
-    if (spills) return take_spilled(in, &record, wanted, out, row, bad, short_records, scratch);
-    return take(&record, byte, record.size, wanted, out, row, bad, short_records);
+static enum btree_status take_text(struct task *task, const struct record *record, uint64_t row) {
+    const uint8_t *payload;
+    struct header header;
+    uint64_t type = 0, size = 0;
+    enum btree_status status = whole_header(task, record, &payload, &header);
+    if (status) return status;
+    for (int32_t column = 0; column <= task->column; column++) {
+        if (header.at >= header.end) {
+            task->short_records++;
+            task->lengths[row] = -1;
+            return BTREE_OK;
+        }
+        header.body += size;
+        if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
+    }
+    if (type != 0 && type < 12) return BTREE_NO_TEXT;
+    task->lengths[row] = type == 0 ? -1 : (int64_t)size;
+    if (size == 0) return BTREE_OK;
+    status = beginning(task, record, header.body + size, &payload);
+    return status ? status : append_text(task, payload + header.body, (size_t)size);
 }
 
 /* ---- leaves, in blocks ---- */
@@ -334,27 +386,43 @@ static uint32_t block_pages(const struct btree_file *in, const uint32_t *pages, 
     return last - first + 1;
 }
 
+static enum btree_status take_cell(struct task *task, const uint8_t *page, uint32_t at, uint64_t row) {
+    uint32_t usable = task->in->usable_bytes;
+    const uint8_t *byte = page + at, *end = page + usable;
+    struct record record;
+    uint64_t rowid;
+    if (!varint(&byte, end, &record.size) || !varint(&byte, end, &rowid)) return BTREE_DAMAGED;
+    if (record.size > task->payload_left) return BTREE_TOO_LARGE;
+    task->payload_left -= record.size;
+    record.rowid = (int64_t)rowid;
+    record.local = byte;
+    record.local_size = local_bytes(usable, record.size);
+    int spills = record.local_size < record.size;
+    if ((uint64_t)(end - byte) < (uint64_t)record.local_size + (spills ? 4 : 0)) return BTREE_DAMAGED;
+    record.overflow = spills ? big32(byte + record.local_size) : 0;
+    return task->take(task, &record, row);
+}
+
 static enum btree_status take_leaf(
-    const struct btree_file *in, const uint8_t *page, uint32_t number, uint32_t rows, const struct btree_wanted *wanted,
-    int64_t *const *out, uint64_t row, uint64_t *bad, uint64_t *short_records, struct scratch *scratch) {
-    uint32_t start = page_start(number);
+    struct task *task, const uint8_t *page, uint32_t number, uint32_t rows, uint64_t row) {
+    uint32_t start = page_start(number), usable = task->in->usable_bytes;
     if (page[start] != LEAF_TABLE || big16(page + start + 3) != rows) return BTREE_DAMAGED; /* changed while we read */
-    if (start + LEAF_HEADER + 2 * rows > in->usable_bytes) return BTREE_DAMAGED;
+    if (start + LEAF_HEADER + 2 * rows > usable) return BTREE_DAMAGED;
     for (uint32_t cell = 0; cell < rows; cell++) {
         uint32_t at = big16(page + start + LEAF_HEADER + 2 * cell);
-        if (at >= in->usable_bytes) return BTREE_DAMAGED;
-        enum btree_status status = take_cell(in, page, at, wanted, out, row + cell, bad, short_records, scratch);
+        if (at >= usable) return BTREE_DAMAGED;
+        enum btree_status status = take_cell(task, page, at, row + cell);
         if (status) return status;
     }
     return BTREE_OK;
 }
 
-enum btree_status btree_decode(
-    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
-    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records) {
-    struct scratch scratch = {0};
+/* Leaf after leaf; rows beyond `rows` have no place. */
+static enum btree_status take_leaves(
+    struct task *task, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves, uint64_t rows) {
     uint8_t *block = malloc(BLOCK_BYTES);
     enum btree_status status = block ? BTREE_OK : BTREE_NO_MEMORY;
+    task->payload_left = (uint64_t)task->in->pages * task->in->usable_bytes;
     uint32_t first = 0, count = 0; /* the pages that lie in the block */
     uint64_t row = 0;
     for (size_t at = 0; at < leaves && status == BTREE_OK; at++) {
@@ -362,17 +430,40 @@ enum btree_status btree_decode(
         if (leaf_rows[at] > rows - row) status = BTREE_DAMAGED;
         if (status == BTREE_OK && (page < first || page - first >= count)) {
             first = page;
-            count = block_pages(in, leaf_pages, at, leaves);
-            status = read_page(in, first, count, block);
+            count = block_pages(task->in, leaf_pages, at, leaves);
+            status = read_page(task->in, first, count, block);
         }
         if (status == BTREE_OK) {
-            const uint8_t *bytes = block + (size_t)(page - first) * in->page_bytes;
-            status = take_leaf(in, bytes, page, leaf_rows[at], wanted, out, row, bad, short_records, &scratch);
+            const uint8_t *bytes = block + (size_t)(page - first) * task->in->page_bytes;
+            status = take_leaf(task, bytes, page, leaf_rows[at], row);
         }
         row += leaf_rows[at];
     }
-    free(scratch.page);
-    free(scratch.bytes);
+    free(task->scratch.page);
+    free(task->scratch.bytes);
     free(block);
+    return status;
+}
+
+enum btree_status btree_decode(
+    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
+    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records) {
+    struct task task = {.in = in, .take = take_integers, .wanted = wanted, .out = out, .bad = bad};
+    enum btree_status status = take_leaves(&task, leaf_pages, leaf_rows, leaves, rows);
+    *short_records += task.short_records;
+    return status;
+}
+
+enum btree_status btree_decode_texts(
+    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves, int32_t column,
+    int64_t *lengths, uint64_t rows, struct btree_texts *out, uint64_t *short_records) {
+    struct task task = {.in = in, .take = take_text, .column = column, .lengths = lengths, .texts = out};
+    *out = (struct btree_texts){0};
+    enum btree_status status = take_leaves(&task, leaf_pages, leaf_rows, leaves, rows);
+    *short_records += task.short_records;
+    if (status) {
+        free(out->bytes);
+        *out = (struct btree_texts){0};
+    }
     return status;
 }

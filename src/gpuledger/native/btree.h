@@ -1,6 +1,6 @@
-/* Integer columns out of the table b-trees of a SQLite file, without SQLite.
+/* Columns of integers, or of texts, out of the table b-trees of a SQLite file, without SQLite.
  *
- * In: a way to read bytes of the file, where a table's tree begins, and which columns are wanted. Out: int64 arrays.
+ * In: a way to read bytes of the file, where a table's tree begins, and which columns are wanted. Out: arrays.
  * The file is untrusted. Nothing is read outside what was asked for and got; every offset, count and length is checked
  * against the page or the record it lies in; loops are bounded by the number of pages. What is not as it must be ends
  * with a status other than BTREE_OK, and the caller asks SQLite instead, which then says what is wrong.
@@ -17,6 +17,7 @@ enum btree_status {
     BTREE_DAMAGED = 2,    /* a page or a record is not what it must be */
     BTREE_TOO_LARGE = 3,  /* a record that is longer than we care for, or more pages than there are */
     BTREE_NO_MEMORY = 4,
+    BTREE_NO_TEXT = 5, /* a number where a text was wanted: SQLite knows how to print it */
 };
 
 /* Fill `into` with `size` bytes from `offset`; 0 if that went well. */
@@ -54,5 +55,15 @@ struct btree_wanted {
 enum btree_status btree_decode(
     const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
     const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records);
+
+/* One column of texts: their bytes one after another, malloc'ed, and how many each has; -1 for NULL. */
+struct btree_texts {
+    uint8_t *bytes;
+    size_t size;
+};
+
+enum btree_status btree_decode_texts(
+    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves, int32_t column,
+    int64_t *lengths, uint64_t rows, struct btree_texts *out, uint64_t *short_records);
 
 #endif

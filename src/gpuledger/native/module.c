@@ -129,12 +129,52 @@ release_pages:
     return found;
 }
 
+static PyObject *decode_texts(PyObject *self, PyObject *arguments) {
+    int descriptor, column;
+    unsigned page_bytes, usable_bytes, pages;
+    PyObject *leaf_pages, *leaf_rows, *lengths, *found = NULL;
+    struct btree_file file;
+    Py_buffer pages_held, rows_held, lengths_held;
+    (void)self;
+    if (!PyArg_ParseTuple(arguments, "iIIIOOiO", &descriptor, &page_bytes, &usable_bytes, &pages, &leaf_pages,
+                          &leaf_rows, &column, &lengths))
+        return NULL;
+    if (!described(&file, &descriptor, page_bytes, usable_bytes, pages)) return NULL;
+    if (!held(leaf_pages, &pages_held, sizeof(uint32_t), 0)) return NULL;
+    if (!held(leaf_rows, &rows_held, sizeof(uint32_t), 0)) goto release_pages;
+    if (!held(lengths, &lengths_held, sizeof(int64_t), 1)) goto release_rows;
+    if (pages_held.len != rows_held.len || column < 0) {
+        PyErr_SetString(PyExc_ValueError, "arrays that do not belong together");
+        goto release_lengths;
+    }
+    struct btree_texts texts = {0};
+    uint64_t short_records = 0, rows = (uint64_t)lengths_held.len / sizeof(int64_t);
+    enum btree_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = btree_decode_texts(&file, pages_held.buf, rows_held.buf, (size_t)pages_held.len / sizeof(uint32_t), column,
+                                lengths_held.buf, rows, &texts, &short_records);
+    Py_END_ALLOW_THREADS
+    found = Py_BuildValue("iy#K", (int)status, texts.bytes ? (char *)texts.bytes : "", (Py_ssize_t)texts.size,
+                          (unsigned long long)short_records);
+    free(texts.bytes);
+release_lengths:
+    PyBuffer_Release(&lengths_held);
+release_rows:
+    PyBuffer_Release(&rows_held);
+release_pages:
+    PyBuffer_Release(&pages_held);
+    return found;
+}
+
 static PyMethodDef methods[] = {
     {"find_leaves", find_leaves, METH_VARARGS,
      "find_leaves(descriptor, page_bytes, usable_bytes, pages, root) -> (status, page numbers, rows of each)"},
     {"decode", decode, METH_VARARGS,
      "decode(descriptor, page_bytes, usable_bytes, pages, leaf_pages, leaf_rows, columns, alias, out)"
      " -> (status, values of each column that are no integers, records that end early)"},
+    {"decode_texts", decode_texts, METH_VARARGS,
+     "decode_texts(descriptor, page_bytes, usable_bytes, pages, leaf_pages, leaf_rows, column, lengths)"
+     " -> (status, the texts' bytes one after another, records that end early)"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,4 +1,4 @@
-"""Integer columns of a SQLite table by our own decoder: a file and a table's shape in, numpy columns out.
+"""Columns of a SQLite table by our own decoder: a file and a table's shape in, numpy columns or texts out.
 
 SQLite hands over half a million rows a second, the decoder (native/btree.c) thirty million: it reads the pages of the
 table itself, on all cores, and takes only the wanted columns. It is asked only where the answer is certain to be
@@ -85,6 +85,7 @@ class Pages:
     page_bytes: int
     usable_bytes: int
     count: int
+    is_utf8: bool
 
     @classmethod
     def of(cls, path: Path, head: bytes, size: int) -> Pages | None:
@@ -99,7 +100,7 @@ class Pages:
         is_power = 512 <= page_bytes <= 65536 and page_bytes & (page_bytes - 1) == 0
         if not is_power or usable_bytes < 480:
             return None
-        return cls(page_bytes, usable_bytes, min(size // page_bytes, 2**32 - 2))
+        return cls(page_bytes, usable_bytes, min(size // page_bytes, 2**32 - 2), head[56:60] == b"\0\0\0\1")
 
 
 def integers(
@@ -136,6 +137,35 @@ def integers(
     counts = {name: count for name, count in zip(names, bad.tolist(), strict=True) if count}
     by_name = dict(zip(names, found, strict=True))
     return Integers({column: by_name[column] for column in columns}, counts)
+
+
+def texts(
+    descriptor: int, pages: Pages, of: Shape, column: str, *, most_rows: int, deadline: float
+) -> list[bytes | None] | None:
+    """One column of texts, or None where SQLite must be asked."""
+    wanted = of.columns.index(column)
+    if of.is_odd or not pages.is_utf8 or wanted == of.alias:  # an alias is stored nowhere
+        return None
+    about = (descriptor, pages.page_bytes, pages.usable_bytes, pages.count)
+    status, leaf_pages, leaf_rows = native.find_leaves(*about, of.root)
+    of_leaf, rows_of = np.frombuffer(leaf_pages, np.uint32), np.frombuffer(leaf_rows, np.uint32)
+    if status or int(rows_of.sum(dtype=np.int64)) > most_rows:
+        return None
+    found: list[bytes | None] = []
+    for first in range(0, len(of_leaf), _LEAVES_AT_ONCE):
+        rows = rows_of[first : first + _LEAVES_AT_ONCE]
+        lengths = np.empty(int(rows.sum(dtype=np.int64)), np.int64)
+        status, whole, short = native.decode_texts(
+            *about, of_leaf[first : first + _LEAVES_AT_ONCE], rows, wanted, lengths
+        )
+        if status or time.monotonic() > deadline or (short and of.defaults[wanted]):
+            return None
+        ends = np.cumsum(np.maximum(lengths, 0))
+        starts = np.where(lengths < 0, -1, ends - lengths)
+        found += [
+            whole[start:end] if start >= 0 else None for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+    return found
 
 
 def _changes_on_reading(declared: str) -> bool:

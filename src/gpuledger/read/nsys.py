@@ -228,13 +228,14 @@ class _Reading:
         """A registered string where there is one, else the text that was stored in line."""
         if "text" not in self.export.tables[table]:
             return text_id
+        lacking = np.flatnonzero(text_id == NULL)
+        if not len(lacking):
+            return text_id
         inline = self.export.texts(table, "text")
+        own = {text: NULL if text is None else self.coder.own(text) for text in dict.fromkeys(inline)}
         names = text_id.copy()
-        stored = np.flatnonzero(keep)
-        for row in np.flatnonzero(text_id == NULL).tolist():
-            text = inline[stored[row]]
-            if text is not None:
-                names[row] = self.coder.own(text)
+        stored = np.flatnonzero(keep)[lacking]
+        names[lacking] = np.array([own[text] for text in inline], np.int64)[stored]
         return names
 
     def _nvtx_domains(self, raw: Raw, event: Ints, name: Ints) -> Ints:

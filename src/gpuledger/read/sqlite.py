@@ -119,6 +119,17 @@ class SqliteExport:
         return Integers(dict(zip(columns, whole, strict=True)), counts)
 
     def texts(self, table: str, column: str) -> list[bytes | None]:
+        decoded = self._decoded_texts(table, column)
+        return self._queried_texts(table, column) if decoded is None else decoded
+
+    def _decoded_texts(self, table: str, column: str) -> list[bytes | None] | None:
+        if self._own is None:
+            return None
+        own, most = self._own, self._limits.rows_per_table
+        shape = self._shapes[table]
+        return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
+
+    def _queried_texts(self, table: str, column: str) -> list[bytes | None]:
         sql = f"SELECT {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"
         return [_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows]
 
