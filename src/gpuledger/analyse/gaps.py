@@ -119,8 +119,8 @@ def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
     booking = _Booking(found, host, start, end, before, after, call)
     piece_start, piece_end, gap = cut_at(start, end, cuts)
     by_piece = booking.causes(piece_start, piece_end, gap)
-    causes = np.zeros((len(start), len(CAUSES)), np.int64)
-    if len(gap):  # every gap has a piece, and pieces come in the order of gaps
+    causes = by_piece
+    if len(gap) > len(start):  # every gap has a piece, and pieces come in the order of gaps
         causes = np.add.reduceat(by_piece, np.flatnonzero(np.append(True, gap[1:] != gap[:-1])), axis=0)
     if not np.array_equal(causes.sum(axis=1), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")

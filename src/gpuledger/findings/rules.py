@@ -20,6 +20,7 @@ from gpuledger.findings.headroom import about_the_kernels
 from gpuledger.findings.lines import CAUSES
 from gpuledger.findings.work import about_the_work, pageable_loss_ns
 from gpuledger.messages import joined, say
+from gpuledger.model.keys import Positions
 from gpuledger.model.names import cut_label, label
 from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Trace
@@ -228,13 +229,13 @@ def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
     if not len(mine):
         return ()
     length = gaps.length_ns[mine]
-    after = [trace.strings.text(code) for code in device.found.name[np.maximum(gaps.after[mine], 0)].tolist()]
+    after = device.found.name[np.maximum(gaps.after[mine], 0)]
     nest = ranges_around(trace, device.host.calls, int(gaps.call[mine[length.argmax()]]))
     lines = [say("in {ranges}", ranges=" > ".join(nest[-3:]))] if nest else []
-    name, share = _costliest([label(name or "a graph") for name in after], length)
+    name, share = _costliest(*trace.strings.kinds(after, lambda name: label(name or "a graph")), length)
     lines.append(say("{share} of it before {name}", share=share_text(share), name=cut_label(name)))
     if trigger == "drained":
-        name, share = _costliest([gaps.draining[at] for at in gaps.drained_by[mine].tolist()], length)
+        name, share = _costliest(gaps.draining, gaps.drained_by[mine], length)
         lines.append(say("{share} of it after {name}", share=share_text(share), name=name))
     if held := costliest_call(trace, device, mine, trigger):
         lines.append(say("{share} of it in {name}", share=share_text(held.share), name=held.name))
@@ -248,10 +249,7 @@ def _evidence(trace: Trace, device: Device, trigger: str) -> tuple[str, ...]:
     return (*lines, say("by cause: {causes}", causes=shown))
 
 
-def _costliest(names: list[str], length: Ints) -> tuple[str, float]:
-    """The name with the most time, and its share."""
-    sums: dict[str, int] = {}
-    for name, time in zip(names, length.tolist(), strict=True):
-        sums[name] = sums.get(name, 0) + time
-    name, most = max(sums.items(), key=lambda each: each[1])
-    return name, most / max(int(length.sum()), 1)
+def _costliest(names: Sequence[str], which: Positions, length: Ints) -> tuple[str, float]:
+    """The name with the most time, and its share; `which` name each length belongs to."""
+    sums = np.bincount(which, weights=length, minlength=len(names))
+    return names[int(sums.argmax())], float(sums.max()) / max(int(length.sum()), 1)

@@ -21,16 +21,35 @@ NO_TEXT: Final = -1
 class Strings:
     """The distinct texts of one trace."""
 
-    __slots__ = ("_code", "texts")
+    __slots__ = ("_codes", "_count", "_load", "_texts")
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.texts: Final = tuple(texts)
-        self._code: Final = {text: code for code, text in enumerate(self.texts)}
-        if len(self._code) != len(self.texts):
-            raise ValueError("a text was given twice")
+        given = tuple(texts)
+        self._texts: tuple[str, ...] | None = given
+        self._codes: dict[str, int] | None = _codes(given)
+        self._count = len(given)
+        self._load: Callable[[], Iterable[str]] = tuple
+
+    @classmethod
+    def later(cls, count: int, load: Callable[[], Iterable[str]]) -> Strings:
+        """`count` texts that `load` gives; it is called when the first of them is asked for."""
+        strings = cls(())
+        strings._texts = strings._codes = None
+        strings._count, strings._load = count, load
+        return strings
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts in the order of their codes."""
+        if self._texts is None:
+            self._texts = tuple(self._load())
+        return self._texts
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return self._count
+
+    def __reduce__(self) -> tuple[type[Strings], tuple[tuple[str, ...]]]:
+        return Strings, (self.texts,)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Strings) and self.texts == other.texts
@@ -39,21 +58,32 @@ class Strings:
 
     def code(self, text: str) -> int:
         """The code of `text`; `NO_TEXT` if nothing in the trace is called that."""
-        return self._code.get(text, NO_TEXT)
+        if self._codes is None:
+            self._codes = _codes(self.texts)
+        return self._codes.get(text, NO_TEXT)
 
     def text(self, code: int) -> str | None:
         """The text behind `code`; None for `NO_TEXT`."""
         return None if code == NO_TEXT else self.texts[code]
+
+    def as_unicode(self) -> list[str]:
+        """All texts for whoever takes nothing but Unicode: a lone surrogate is spelled out."""
+        return [text if text.isascii() else text.encode(errors="backslashreplace").decode() for text in self.texts]
 
     def decode(self, codes: Codes) -> list[str | None]:
         """The texts behind a column of codes."""
         texts = (*self.texts, None)  # NO_TEXT is -1, which indexes the last
         return [texts[code] for code in codes.tolist()]
 
+    def distinct(self, codes: NDArray[np.signedinteger]) -> list[int]:
+        """The different codes among these, in order. Counted rather than sorted: codes are small numbers."""
+        counts = np.bincount(codes + 1, minlength=1)
+        return [code - 1 for code in np.flatnonzero(counts).tolist()]
+
     def each(self, codes: NDArray[np.signedinteger], says: Callable[[str], int]) -> NDArray[np.int64]:
         """What `says` makes of the text behind each code, asked once per distinct text; what has none is empty."""
         by_code = np.zeros(len(self.texts) + 1, np.int64)  # NO_TEXT is -1, which indexes the last
-        for code in np.unique(codes).tolist():
+        for code in self.distinct(codes):
             by_code[code] = says(self.text(code) or "")
         found: NDArray[np.int64] = by_code[codes]
         return found
@@ -65,3 +95,11 @@ class Strings:
         found: dict[str, int] = {}
         numbers = self.each(codes, lambda text: found.setdefault(kind(text), len(found)))
         return list(found), numbers
+
+
+def _codes(texts: tuple[str, ...]) -> dict[str, int]:
+    """The code of each text."""
+    found = {text: code for code, text in enumerate(texts)}
+    if len(found) != len(texts):
+        raise ValueError("a text was given twice")
+    return found
