@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpuledger.workloads import checks, sizes  # noqa: E402
 from gpuledger.workloads import decode as program  # noqa: E402
-from gpuledger.workloads.decoder import DTYPES, Size, build  # noqa: E402
+from gpuledger.workloads.decoder import build  # noqa: E402
+from gpuledger.workloads.program import DTYPES  # noqa: E402
+from gpuledger.workloads.sizes import Size, size_of  # noqa: E402
+from plain_decoder import plain  # noqa: E402
 
 TINY = Size(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
 SIZES = {
@@ -24,65 +28,8 @@ SIZES = {
     "experts": replace(TINY, experts=4, top_k=2),
     "one expert of three": replace(TINY, experts=3, top_k=1),
     "a prompt of one": replace(TINY, prompt=1),
+    "heads wider than the model": replace(TINY, head_dim=12),
 }
-
-
-def normed(hidden: Any, weight: Any) -> Any:
-    return hidden / (hidden.pow(2).mean(-1, keepdim=True) + torch.finfo(hidden.dtype).eps).sqrt() * weight
-
-
-def turned(head: Any) -> Any:
-    """Rotary embedding of one head, position by position, as a product of complex numbers."""
-    length, width = head.shape
-    pairs = torch.complex(head[:, : width // 2], head[:, width // 2 :])
-    for position in range(length):
-        for at in range(width // 2):
-            angle = position * 10000 ** (-2 * at / width)
-            pairs[position, at] *= complex(math.cos(angle), math.sin(angle))
-    return torch.cat((pairs.real, pairs.imag), dim=-1)
-
-
-def attended(layer: Any, size: Size, hidden: Any) -> Any:
-    """One sequence; every query head by itself."""
-    length = len(hidden)
-    parts = (layer.qkv.weight @ hidden.T).T.reshape(length, -1, size.head)
-    mixed = []
-    for head in range(size.heads):
-        group = head * size.kv_heads // size.heads
-        query, key = turned(parts[:, head]), turned(parts[:, size.heads + group])
-        value = parts[:, size.heads + size.kv_heads + group]
-        scores = (query @ key.T) / math.sqrt(size.head)
-        scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -math.inf)
-        mixed.append(scores.exp() / scores.exp().sum(-1, keepdim=True) @ value)
-    return torch.cat(mixed, dim=-1) @ layer.out.weight.T
-
-
-def fed(mlp: Any, size: Size, hidden: Any) -> Any:
-    """Token by token, and only through the experts that were picked."""
-    found = []
-    for token in hidden:
-        experts = [(1.0, mlp.up.weight, mlp.down.weight)] if not size.experts else []
-        if size.experts:
-            chance = (mlp.router.weight @ token).softmax(0)
-            best = chance.argsort(descending=True)[: size.top_k].tolist()
-            whole = sum(chance[each] for each in best)
-            experts = [(chance[each] / whole, mlp.up[each].T, mlp.down[each].T) for each in best]
-        out = torch.zeros_like(token)
-        for share, up, down in experts:
-            opened = up @ token
-            gate, rest = opened[: size.ffn], opened[size.ffn :]
-            out += share * (down @ (gate * gate.sigmoid() * rest))
-        found.append(out)
-    return torch.stack(found)
-
-
-def plain(model: Any, size: Size, text: Any) -> Any:
-    """The logits after each token of one sequence, without a cache."""
-    hidden = model.embed.weight[text]
-    for layer in model.layers:
-        hidden = hidden + attended(layer.attention, size, normed(hidden, layer.attention_norm.weight))
-        hidden = hidden + fed(layer.mlp, size, normed(hidden, layer.mlp_norm.weight))
-    return normed(hidden, model.norm.weight) @ model.head.weight.T
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
@@ -99,7 +46,8 @@ def test_decoding_with_the_cache_gives_what_a_plain_pass_over_the_text_gives(siz
         found = torch.stack([each[sequence] for each in logits])
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
         assert model.text[sequence, size.prompt : length + 1].tolist() == expected.argmax(-1).tolist()
-    assert program.error_of(model, logits[-1], length) < 1e-5
+    assert checks.agreed(logits[-1], checks.whole_pass(model, length), size, "they") < 1e-5
+    assert checks.agreed(logits[-1], checks.read_again(model, length), size, "they") < 1e-5
 
 
 def test_a_cache_that_is_wrong_is_noticed() -> None:
@@ -107,7 +55,35 @@ def test_a_cache_that_is_wrong_is_noticed() -> None:
     model.prefill(torch.randint(TINY.vocab, (TINY.batch, TINY.prompt)))
     for layer in model.layers:
         layer.attention.values.copy_(layer.attention.values.roll(1, dims=0))  # each sequence sees another's
-    assert program.error_of(model, model.step(), TINY.prompt + 1) > program.TOLERANCE["dense"]
+    logits = model.step()
+    with pytest.raises(SystemExit, match="the last logits are off by"):
+        checks.agreed(logits, checks.whole_pass(model, TINY.prompt + 1), TINY, "the last logits")
+
+
+def test_logits_that_are_no_numbers_are_noticed() -> None:
+    with pytest.raises(SystemExit, match="off by nan"):
+        checks.agreed(torch.full((2, 3), torch.nan), torch.ones(2, 3), TINY, "they")
+
+
+def test_going_back_gives_the_same_tokens_again() -> None:
+    model = build(TINY, 4, "cpu", "fp32", seed=1)
+    model.prefill(torch.randint(TINY.vocab, (TINY.batch, TINY.prompt)))
+    tokens = model.tokens.clone()
+    texts = []
+    for _ in range(2):
+        model.rewind(tokens, TINY.prompt)
+        for _ in range(4):
+            model.step()
+        texts.append(model.text.clone())
+    assert torch.equal(*texts)
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_a_size_knows_its_weights_and_its_cache(size: Size) -> None:
+    model: Any = build(size, 3, "cpu", "fp32", 0)
+    assert size.parameters == sum(each.numel() for each in model.parameters())
+    kept = [each for layer in model.layers for each in (layer.attention.keys, layer.attention.values)]
+    assert size.kv_bytes(64, 4) == sum(each.nbytes for each in kept)
 
 
 def test_a_seed_makes_the_same_model_again() -> None:
@@ -127,24 +103,39 @@ def test_every_tensor_has_the_type_asked_for(dtype: str) -> None:
     assert set(kept.values()) == {DTYPES[dtype]}
 
 
+def ran(*arguments: str) -> Any:
+    return program.run(program.parser().parse_args(["--device=cpu", *arguments]))
+
+
 def decode(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpuledger.workloads.decode", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--experts=4", "--top-k=1"), ("--read-tokens", "--warmup=0", "--batch=1")], ids=str
-)
-def test_the_program_measures_checks_and_says_so_in_one_line(options: tuple[str, ...]) -> None:
-    ran = decode("--device=cpu", "--steps=4", "--prompt=9", *options)
-    assert ran.returncode == 0, ran.stderr
-    (line,) = ran.stdout.splitlines()
+def test_the_program_measures_checks_and_says_so_in_one_line() -> None:
+    done = decode("--device=cpu", "--steps=4", "--prompt=9")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
     said = json.loads(line)
-    assert [said[key] for key in ("workload", "device", "dtype", "steps", "prompt")] == ["decode", "cpu", "fp32", 4, 9]
-    assert said["checked"] is True
-    assert 0 < said["tpot_ms_p10"] <= said["tpot_ms_median"] <= said["tpot_ms_p90"] <= said["itl_ms_p99"]
+    settings = said["settings"]
+    assert [settings[key] for key in ("device", "dtype", "steps", "prompt")] == ["cpu", "fp32", 4, 9]
+    assert (said["workload"], said["checked"]) == ("decode", True)
+    assert "off by" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [("--experts=4", "--top-k=1"), ("--read-tokens", "--warmup=0", "--batch=1"), ("--iters=3",)], ids=str
+)
+def test_the_figures_fit_together(options: tuple[str, ...]) -> None:
+    said = ran("--prompt=9", *options)
+    for name in ("tpot", "itl"):
+        spread = [said[f"{name}_{key}_ms"] for key in ("p10", "median", "p90", "p99")]
+        assert spread[0] > 0
+        assert spread == sorted(spread)
     assert min(said["ttft_ms"], said["ttft_cold_ms"], said["tokens_per_s"], said["parameters"]) > 0
-    assert "off by" in ran.stderr
+    assert said["tokens"] == said["settings"]["batch"] * said["settings"]["steps"]
+    if "--read-tokens" not in options:
+        assert said["itl_p99_ms"] == said["tpot_p99_ms"]
 
 
 @pytest.mark.parametrize(
@@ -154,13 +145,109 @@ def test_the_program_measures_checks_and_says_so_in_one_line(options: tuple[str,
         ["--warmup=-1"],
         ["--heads=5"],
         ["--kv-heads=3"],
+        ["--head-dim=3"],
+        ["--head-dim=-2"],
         ["--experts=2", "--top-k=3"],
+        ["--experts=-1"],
         ["--layers=0"],
         ["--graph"],
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_line_is_refused(arguments: list[str]) -> None:
-    ran = decode("--device=cpu", *arguments)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "error: " in ran.stderr
+def test_a_wrong_command_line_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        ran(*arguments)
+    told = capsys.readouterr()
+    assert (end.value.code, told.out) == (2, "")
+    assert "error: " in told.err
+
+
+def test_what_the_host_cannot_hold_is_refused_before_it_is_built() -> None:
+    with pytest.raises(SystemExit, match=r"the model with a cache of .* GB needs .* GB, and this host has"):
+        ran("--width=4000000000000", "--heads=2")
+
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 80,
+    "vocab_size": 90,
+    "rope_theta": 500000.0,
+    "sliding_window": None,
+    "attention_bias": False,
+}
+MIXTRAL = LLAMA | {"num_local_experts": 4, "num_experts_per_tok": 2}
+DEEPSEEK = LLAMA | {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+    "n_shared_experts": 1,
+    "kv_lora_rank": 16,
+}
+
+
+def sized(config: object, folder: Path, *arguments: str) -> Size:
+    path = folder / "config.json"
+    path.write_text(config if isinstance(config, str) else json.dumps(config))
+    options = program.parser().parse_args([f"--config={path}", "--device=cpu", *arguments])
+    return size_of(options)
+
+
+def test_a_config_gives_the_sizes_and_options_go_before_it(tmp_path: Path) -> None:
+    llama = Size(3, 48, 6, 2, 80, 90, batch=sizes.TINY.batch, prompt=sizes.TINY.prompt)
+    assert sized(LLAMA, tmp_path) == llama
+    assert sized(LLAMA, tmp_path, "--layers=1", "--batch=7") == replace(llama, layers=1, batch=7)
+    assert sized(MIXTRAL, tmp_path) == replace(llama, experts=4, top_k=2)
+    assert sized(DEEPSEEK, tmp_path) == replace(llama, experts=8, top_k=3, ffn=24)
+    assert sized(DEEPSEEK, tmp_path, "--experts=0") == replace(llama, top_k=3)
+    assert sized({**LLAMA, "num_key_value_heads": None, "head_dim": 20}, tmp_path) == replace(
+        llama, kv_heads=6, head_dim=20
+    )
+
+
+def test_a_config_makes_a_model_that_says_what_it_left_out(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(DEEPSEEK))
+    said = ran(f"--config={tmp_path}", "--steps=2", "--warmup=0")  # its folder does as well
+    assert said["not_followed"] == "kv_lora_rank, n_shared_experts"
+    assert said["settings"]["experts"] == 8
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert "not_followed" not in ran(f"--config={tmp_path}", "--steps=2", "--warmup=0")
+
+
+WRONG_CONFIGS: dict[str, tuple[object, str]] = {
+    "no hidden_size": ({key: value for key, value in LLAMA.items() if key != "hidden_size"}, "has no hidden_size"),
+    "no top k": (LLAMA | {"num_experts": 4}, "has no num_experts_per_tok"),
+    "a nested model": ({"text_config": LLAMA}, r"(?s)has no num_hidden_layers.*its text_config has one"),
+    "text for a number": (LLAMA | {"hidden_size": "48"}, 'hidden_size is "48", not a whole number'),
+    "a float": (LLAMA | {"vocab_size": 90.0}, "vocab_size is 90.0, not"),
+    "a bool": (LLAMA | {"num_hidden_layers": True}, "num_hidden_layers is true, not"),
+    "a list": ([1, 2], "holds no JSON object but list"),
+    "no JSON": ("{", "is no JSON"),
+    "empty": ("", "is no JSON"),
+    "deep": ("[" * 100_000, "is no JSON"),
+    "large": (" " * (5 << 20), "is larger than 4 MiB"),
+}
+
+
+@pytest.mark.parametrize(("config", "told"), WRONG_CONFIGS.values(), ids=WRONG_CONFIGS)
+def test_a_wrong_config_is_refused_in_one_sentence(config: object, told: str, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=told) as end:
+        sized(config, tmp_path)
+    assert str(end.value.code).startswith("error: --config: ")
+
+
+@pytest.mark.parametrize("value", [0, -4])
+def test_a_config_of_no_model_is_a_wrong_command_line(value: int, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as end:
+        sized(LLAMA | {"num_hidden_layers": value}, tmp_path)
+    assert end.value.code == 2
+
+
+def test_a_config_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="No such file"):
+        ran(f"--config={tmp_path / 'none'}")
+    with pytest.raises(SystemExit, match="No such file"):
+        ran(f"--config={tmp_path}")

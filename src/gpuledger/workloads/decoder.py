@@ -2,57 +2,33 @@
 
 RMS norms, rotary embeddings, attention in which query heads share keys, SwiGLU MLPs or a mixture of experts. The cache
 and the text so far have a fixed size and place, and no shape depends on the data, so that a CUDA graph can hold a step.
-`decode` measures it.
+A prompt is read at once or in chunks, for all sequences or for some. `decode`, `serve` and `longctx` measure it.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.program import DTYPES, refuse
+from gpuledger.workloads.room import gigabytes, needs
+from gpuledger.workloads.sizes import Size
 
 Mark = Callable[[str], AbstractContextManager[None]]  # a range around a part of the model
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+EVERY = slice(None)  # all sequences
 ALIGNED = 64  # positions of the cache are a multiple of this, as attention kernels like their masks
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How large the model and its work are. `experts` 0: one MLP for all tokens."""
-
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    ffn: int
-    vocab: int
-    batch: int
-    prompt: int
-    experts: int = 0
-    top_k: int = 2
-
-    @property
-    def head(self) -> int:
-        """The width of one head."""
-        return self.width // self.heads
-
-    def fault(self) -> str | None:
-        """What keeps these sizes from being a model's."""
-        if min(self.layers, self.width, self.heads, self.kv_heads, self.ffn, self.vocab, self.batch, self.prompt) < 1:
-            return "sizes are 1 at least"
-        if self.width % self.heads or self.head % 2 or self.heads % self.kv_heads:
-            return "--width must be a multiple of --heads, even in each, and --heads one of --kv-heads"
-        if self.experts < 0 or (self.experts and not 1 <= self.top_k <= self.experts):
-            return "--top-k must lie between 1 and --experts"
-        return None
+PEAKED = 3.0
+"""What queries and keys are stretched by: scores then spread by 3 rather than by a third, and a token looks at few
+others, as in a trained model. Flat attention over a long text averages to nothing, and a fault in it would not show."""
 
 
 class Place(NamedTuple):
@@ -61,7 +37,9 @@ class Place(NamedTuple):
     position: Tensor
     cos: Tensor  # of the rotary angles at these positions
     sin: Tensor
-    mask: Tensor | None  # 0 for what the token may look at, -inf for the rest; None: the prompt, from its start on
+    mask: Tensor | None  # 0 for what the token may look at, -inf for the rest; None: a part of a prompt
+    begin: int  # where that part begins
+    rows: slice  # the sequences
 
 
 def rotated(heads: Tensor, place: Place) -> Tensor:
@@ -81,7 +59,9 @@ class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.size = size
         self.qkv = nn.Linear(size.width, (size.heads + 2 * size.kv_heads) * size.head, bias=False)
-        self.out = nn.Linear(size.width, size.width, bias=False)
+        self.out = nn.Linear(size.heads * size.head, size.width, bias=False)
+        with torch.no_grad():
+            self.qkv.weight[: -size.kv_heads * size.head] *= PEAKED
         shape = (size.batch, size.kv_heads, positions, size.head)
         self.register_buffer("keys", torch.zeros(shape))
         self.register_buffer("values", torch.zeros(shape))
@@ -91,17 +71,34 @@ class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
         heads = self.qkv(hidden).view(batch, length, -1, size.head).transpose(1, 2)
         query, key, value = heads.split((size.heads, size.kv_heads, size.kv_heads), dim=1)
         query, key = rotated(query, place), rotated(key, place)
-        self.keys.index_copy_(2, place.position, key)
-        self.values.index_copy_(2, place.position, value)
-        if place.mask is None:
-            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-        else:
+        keys, values = self.keys[place.rows], self.values[place.rows]
+        keys.index_copy_(2, place.position, key)
+        values.index_copy_(2, place.position, value)
+        if place.mask is not None:
             # one token: the queries that share a key head stand where a sequence would, so that no key is repeated
             query = query.reshape(batch, size.kv_heads, -1, size.head)
-            mixed = F.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=place.mask)
+            mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=place.mask)
             mixed = mixed.reshape(batch, size.heads, 1, size.head)
-        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, size.width))
+        elif place.begin == 0:
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        else:
+            end = place.begin + length
+            mixed = chunk_attention(query, keys[:, :, :end], values[:, :, :end])
+        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
         return out
+
+
+def chunk_attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Causal attention of the last positions over all: the last query sees every key, each before it one key less."""
+    length, end = query.shape[2], keys.shape[2]
+    mask: Any
+    if query.is_cuda:
+        bias: Any = import_module("torch.nn.attention.bias")  # late: it takes two seconds to load
+        mask = bias.causal_lower_right(length, end)  # a kernel's own: no mask of length x end is made
+    else:
+        mask = torch.ones(length, end, dtype=torch.bool).tril(end - length)
+    mixed: Tensor = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
+    return mixed
 
 
 class Mlp(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -182,9 +179,11 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         self.register_buffer("everywhere", torch.arange(positions))
         self.requires_grad_(requires_grad=False)
 
-    def forward(self, tokens: Tensor, position: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, position: Tensor, mask: Tensor | None, begin: int = 0, rows: slice = EVERY
+    ) -> Tensor:
         """The logits of what follows the last of these tokens; the cache then holds them."""
-        place = Place(position, self.cos[position], self.sin[position], mask)
+        place = Place(position, self.cos[position], self.sin[position], mask, begin, rows)
         hidden = self.embed(tokens)
         for number, layer in enumerate(self.layers):
             with self.mark(f"layer{number}"):
@@ -192,30 +191,44 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         logits: Tensor = self.head(self.norm(hidden[:, -1]))
         return logits
 
-    def prefill(self, prompt: Tensor) -> Tensor:
-        """Read a prompt from its start; the first token after it is then known."""
-        length = prompt.shape[1]
-        self.text[:, :length] = prompt
-        self.position.fill_(length - 1)
-        return self._follow(self(prompt, self.everywhere[:length], None))
+    def prefill(self, prompt: Tensor, begin: int = 0, rows: slice = EVERY) -> Tensor:
+        """Read a prompt of some sequences, or the chunk of it that begins there; what follows it is then known."""
+        end = begin + prompt.shape[1]
+        self.text[rows, begin:end] = prompt
+        self.position.fill_(end - 1)
+        return self._follow(self(prompt, self.everywhere[begin:end], None, begin, rows), rows)
 
     def step(self) -> Tensor:
         """Look at the last token of each sequence and find the next."""
-        later = self.everywhere > self.position
-        mask = torch.zeros_like(later, dtype=self.cos.dtype).masked_fill(later, -math.inf)
-        return self._follow(self(self.tokens, self.position, mask.view(1, 1, 1, -1)))
+        return self._follow(self(self.tokens, self.position, self.until(self.position)))
 
-    def _follow(self, logits: Tensor) -> Tensor:
+    def until(self, position: Tensor) -> Tensor:
+        """A mask that lets a token there look at itself and what is before."""
+        later = self.everywhere > position
+        return torch.zeros_like(later, dtype=self.cos.dtype).masked_fill(later, -math.inf).view(1, 1, 1, -1)
+
+    def rewind(self, tokens: Tensor, position: int) -> None:
+        """Go back to where these were the last tokens of the sequences."""
+        self.tokens.copy_(tokens)
+        self.position.fill_(position)
+
+    def _follow(self, logits: Tensor, rows: slice = EVERY) -> Tensor:
         """Go on to the likeliest token."""
-        self.tokens.copy_(logits.argmax(dim=-1, keepdim=True))
+        self.tokens[rows] = logits.argmax(dim=-1, keepdim=True)
         self.position.add_(1)
-        self.text.index_copy_(1, self.position, self.tokens)
+        self.text[rows].index_copy_(1, self.position, self.tokens[rows])
         return logits
+
+
+def positions_for(size: Size, steps: int) -> int:
+    """How long the cache is that holds the prompt and so many tokens after it."""
+    return -(-(size.prompt + steps + 1) // ALIGNED) * ALIGNED
 
 
 def build(size: Size, steps: int, device: str, dtype: str, seed: int, mark: Mark = window) -> Decoder:
     """A model with random weights of a seed, and room for the prompt and so many tokens after it."""
-    positions = -(-(size.prompt + steps + 1) // ALIGNED) * ALIGNED
+    positions = positions_for(size, steps)
+    _expect_room(size, positions, device, DTYPES[dtype].itemsize)
     torch.manual_seed(seed)
     default = torch.get_default_dtype()
     torch.set_default_dtype(DTYPES[dtype])
@@ -224,3 +237,13 @@ def build(size: Size, steps: int, device: str, dtype: str, seed: int, mark: Mark
             return Decoder(size, positions, mark)
     finally:
         torch.set_default_dtype(default)
+
+
+def _expect_room(size: Size, positions: int, device: str, item_bytes: int) -> None:
+    """Refuse what cannot fit before any of it is allocated; activations come on top."""
+    kv_bytes = size.kv_bytes(positions, item_bytes)
+    all_bytes, what = size.parameters * item_bytes + kv_bytes, f"the model with a cache of {gigabytes(kv_bytes)}"
+    needs(what, all_bytes, device)
+    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if device == "cpu" and all_bytes > host_bytes:
+        refuse(f"{what} needs {gigabytes(all_bytes)}, and this host has {gigabytes(host_bytes)}")

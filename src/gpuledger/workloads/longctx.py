@@ -1,0 +1,253 @@
+"""Does a long context hold: `gpuledger bench longctx [--prompt-len=128000] [--chunk-size=2048]`.
+
+In: the length of a prompt, of its chunks and of the output, the limits of a server, sizes of a model with random
+weights. Out: tokens per second chunk by chunk, how much slower the last is than the first, the cache's bytes, peak
+memory. It is a check first: the pages for all tokens must be there before anything is allocated, every chunk's logits
+must be finite, and a chunk or step that does not end within --stall-timeout seconds ends the program with a sentence
+that names it, also where the host waits for a device that does not answer. For that the host waits for each chunk and
+each step. KV pages are counted; the cache itself is one contiguous piece.
+
+What is checked besides: the start of the prompt, read in three chunks, gives the logits that it gives read at once; and
+the last token of the prompt, read again as a decode step reads it, over the whole cache and with another kernel, those
+of the last chunk. A text that one prefill may hold is also read at once, to check the last logits.
+
+NVTX: "bench:measure", in it a "bench:prefill" per chunk and a "bench:decode" per step; "check" and "warmup" before,
+"check" after. Under torchrun rank 0 works alone: one sequence has one rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found, unused-ignore]
+from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
+
+from gpuledger.capture.window import window
+from gpuledger.workloads.checks import agreed, read_again, whole_pass
+from gpuledger.workloads.decoder import Decoder, build, positions_for
+from gpuledger.workloads.point import Point, chunks, expect_fit, room_of, room_options
+from gpuledger.workloads.program import (
+    DTYPES,
+    Clock,
+    Progress,
+    Result,
+    asked,
+    at_least,
+    main,
+    program,
+    refuse,
+    say,
+    settle,
+    spread_ms,
+    wrong,
+)
+from gpuledger.workloads.room import refused_where_full
+from gpuledger.workloads.sizes import Size, not_followed, size_of, size_options
+from gpuledger.workloads.stall import Watchdog
+
+PREFIX = 512
+"""Tokens of the prompt that are read at once and in chunks, to compare."""
+ROWS = 20
+"""Of the table of chunks, at most."""
+PREFILL_ON_CPU = 512
+LENGTHS = {"prompt_len": (128000, 600), "output_len": (16, 4), "chunk_size": (2048, 64)}
+"""Defaults, and those on a CPU."""
+
+DESCRIPTION = """\
+Read a long prompt in chunks and decode a few tokens after it, with random weights: does it hold, does it stall, does it
+slow down? Prints tokens per second by position, the slowdown from the first chunk to the last, the cache's bytes and
+peak memory. Too few KV pages are refused before anything is allocated; logits that are not finite, chunks that disagree
+with the prompt read at once, and a chunk that does not end within --stall-timeout seconds end it with exit code 1.
+--iters is how often the prompt is read, --warmup how many chunks are read before.
+
+examples:
+  gpuledger bench longctx                                       128,000 tokens, 16 more
+  gpuledger bench longctx --prompt-len=163824 --chunk-size=8192 up to --max-seq-len
+  gpuledger bench longctx --config=config.json --layers=2 --stall-timeout=30
+  gpuledger bench longctx --device=cpu                          600 tokens, a tiny model
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One pass over the prompt: the time of each chunk and of each decode step, and their last logits."""
+
+    chunk_ms: list[float]
+    step_ms: list[float]
+    prompt_logits: Tensor
+    logits: Tensor
+    finite: list[Tensor]  # of each chunk, then of each step: whether its logits are
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = program("longctx", DESCRIPTION, iters=1, warmup=1)
+    meanings = {"prompt_len": "tokens of the prompt", "output_len": "tokens to make", "chunk_size": "tokens of a chunk"}
+    for name, (large, small) in LENGTHS.items():
+        told = f"{meanings[name]}; default {large}, on a CPU {small}"
+        found.add_argument(f"--{name.replace('_', '-')}", type=at_least(1), metavar="N", help=told)
+    room_options(found, max_seq_len=163840, max_batch_size=1, prefill_on_cpu=PREFILL_ON_CPU)
+    found.add_argument(
+        "--stall-timeout", type=at_least(1), default=120, metavar="S", help="seconds for a chunk; default 120"
+    )
+    size_options(found, "batch", "prompt")
+    return found
+
+
+def run(options: argparse.Namespace) -> Result | None:
+    """Refuse what cannot run; then build, check, warm up, measure, check again."""
+    if "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0":
+        return None
+    settle(options)
+    for name, (large, small) in LENGTHS.items():
+        setattr(options, name, getattr(options, name) or (large if options.device == "cuda" else small))
+    room = room_of(options, prefill_on_cpu=PREFILL_ON_CPU)
+    batch = room.max_batch_size
+    if options.chunk_size * batch > room.max_prefill_tokens:
+        wrong(
+            f"--chunk-size={options.chunk_size} for {batch} at a time is more than "
+            f"--max-prefill-tokens={room.max_prefill_tokens}"
+        )
+    pages = expect_fit(Point(batch, options.prompt_len, options.output_len), room, 1)
+    size = size_of(options, batch=batch, prompt=options.prompt_len)
+    ignored = not_followed(options)
+    say(f"{pages:,} of {room.num_pages:,} KV pages, {size.parameters / 1e6:,.1f} million parameters")
+    with Watchdog(options.stall_timeout, "building the model") as dog, refused_where_full():
+        found = measured(size, options, dog)
+    sizes = {name: value for name, value in asdict(size).items() if name not in ("batch", "prompt")}
+    return {
+        "workload": "longctx",
+        "settings": asked(options, "stall_timeout") | sizes,
+        "parameters": size.parameters,
+        **ignored,
+        "kv_pages_needed": pages,
+        "kv_pages_there": room.num_pages,
+        **found,
+        "checked": True,
+    }
+
+
+def measured(size: Size, options: argparse.Namespace, dog: Watchdog) -> dict[str, Any]:
+    """All that is found once the sizes are known."""
+    model = build(size, options.output_len, options.device, options.dtype, options.seed)
+    prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
+    with window("check"):
+        dog.begin(f"the check of the first {min(size.prompt, PREFIX)} tokens")
+        error = check_chunks(model, size, prompt)
+    say(f"chunks give what the whole gives, up to {error:.2g} of the logits' norm")
+    parts = chunks(size.prompt, options.chunk_size)
+    with window("warmup"):
+        for begin, end in parts[: options.warmup]:
+            dog.begin(f"warm-up, tokens {begin:,} to {end:,}")
+            model.prefill(prompt[:, begin:end], begin)
+            Clock(options.device).synchronize()
+    with window("bench:measure", profiler=options.cuda_profiler):
+        passes = [one_pass(model, prompt, parts, options, dog) for _ in range(options.iters)]
+    peak_bytes = torch.cuda.max_memory_allocated() if options.device == "cuda" else None
+    with window("check"):
+        dog.begin("the check of the last logits")
+        for each in passes:
+            expect_finite(each, len(parts))
+        check_pass(model, size, passes[-1], options)
+    reason = {} if peak_bytes is not None else {"peak_memory_bytes_reason": "only a GPU's memory is counted"}
+    kv_bytes = size.kv_bytes(positions_for(size, options.output_len), DTYPES[options.dtype].itemsize)
+    return {"kv_bytes": kv_bytes, "peak_memory_bytes": peak_bytes, **reason, **figures(passes, parts, size)}
+
+
+def one_pass(
+    model: Decoder, prompt: Tensor, parts: Sequence[tuple[int, int]], options: argparse.Namespace, dog: Watchdog
+) -> Passed:
+    """Read the prompt, chunk after chunk, and decode; the host waits for each."""
+    clock, finite, start = Clock(options.device), [], time.perf_counter()
+    progress = Progress("tokens", prompt.shape[1])
+    clock.mark()
+    for number, (begin, end) in enumerate(parts, 1):
+        dog.begin(f"chunk {number:,} of {len(parts):,}, tokens {begin:,} to {end:,},")
+        with window("bench:prefill"):
+            logits = model.prefill(prompt[:, begin:end], begin)
+            finite.append(logits.isfinite().all())
+            clock.mark()
+            clock.synchronize()
+        progress(end, _pace(end * len(prompt) / (time.perf_counter() - start), options.device))
+    prompt_logits = logits
+    for number in range(1, options.output_len):
+        dog.begin(f"decode step {number:,} of {options.output_len - 1:,}")
+        with window("bench:decode"):
+            logits = model.step()
+            finite.append(logits.isfinite().all())
+            clock.mark()
+            clock.synchronize()
+    times_ms = clock.between_ms()
+    return Passed(times_ms[: len(parts)], times_ms[len(parts) :], prompt_logits, logits, finite)
+
+
+def _pace(tokens_per_s: float, device: str) -> str:
+    memory = f", {torch.cuda.memory_allocated() / 1e9:,.1f} GB allocated" if device == "cuda" else ""
+    return f"{tokens_per_s:,.0f} tokens/s{memory}"
+
+
+def check_chunks(model: Decoder, size: Size, prompt: Tensor) -> float:
+    """How far the logits after the prompt's start, read in three chunks, are from those of one reading."""
+    start = prompt[:, :PREFIX]
+    length = start.shape[1]
+    whole = model.prefill(start)
+    for begin, end in chunks(length, -(-length // 3)):
+        logits = model.prefill(start[:, begin:end], begin)
+    return agreed(logits, whole, size, f"the logits after {length} tokens in three chunks")
+
+
+def check_pass(model: Decoder, size: Size, passed: Passed, options: argparse.Namespace) -> None:
+    """Compare logits with those that other ways give; the program ends where they differ."""
+    again = read_again(model, size.prompt)
+    error = agreed(passed.prompt_logits, again, size, "the logits of the last chunk")
+    length = size.prompt + options.output_len - 1
+    if length * size.batch <= options.max_prefill_tokens:
+        error = max(error, agreed(passed.logits, whole_pass(model, length), size, "the last logits"))
+    say(f"the last logits are off by {error:.2g} of their norm")
+
+
+def expect_finite(passed: Passed, parts: int) -> None:
+    """End the program where the logits of a chunk or a step are not finite."""
+    good = torch.stack(passed.finite).tolist()
+    if not all(good):
+        first = good.index(False)
+        place = f"chunk {first + 1:,}" if first < parts else f"decode step {first - parts + 1:,}"
+        refuse(f"the logits of {place} are not finite")
+
+
+def figures(passes: Sequence[Passed], parts: Sequence[tuple[int, int]], size: Size) -> dict[str, Any]:
+    """Times and rates; each chunk counts by its median over the passes."""
+    chunk_ms = np.median([each.chunk_ms for each in passes], axis=0)
+    tokens = np.array([size.batch * (end - begin) for begin, end in parts])
+    steps_ms = [step for each in passes for step in each.step_ms]
+    full = [number for number in range(len(parts)) if tokens[number] == tokens[0]]  # the last chunk may be a short one
+    return {
+        "prefill_tokens": int(tokens.sum()),
+        "prefill_tokens_per_s": round(1e3 * float(tokens.sum() / chunk_ms.sum()), 1),
+        "ttft_ms": round(float(chunk_ms.sum()), 4),
+        **spread_ms(chunk_ms.tolist(), "chunk"),
+        "last_to_first_chunk": round(float(chunk_ms[full[-1]] / chunk_ms[0]), 4),
+        **(spread_ms(steps_ms, "itl") if steps_ms else {}),
+        "chunks": table(parts, chunk_ms.tolist(), size.batch),
+    }
+
+
+def table(parts: Sequence[tuple[int, int]], chunk_ms: Sequence[float], batch: int) -> list[dict[str, Any]]:
+    """Tokens per second by position; neighbours share a row where there are many chunks."""
+    rows = []
+    for begin, end in chunks(len(parts), -(-len(parts) // ROWS)):
+        total_ms, (first, last) = sum(chunk_ms[begin:end]), (parts[begin][0], parts[end - 1][1])
+        rate = round(1e3 * batch * (last - first) / total_ms, 1)
+        row = {"from_token": first, "to_token": last, "tokens_per_s": rate, "chunks": end - begin}
+        rows.append(row | {"total_ms": round(total_ms, 4)})
+    return rows
+
+
+if __name__ == "__main__":
+    main(parser(), run)
