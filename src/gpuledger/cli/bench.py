@@ -20,6 +20,7 @@ BENCHES = {
     "transport": "Dispatch and combine between ranks without a model: times, bytes, bandwidth.",
     "barrier": "Barriers between ranks: phase against tag, launched against replayed from a graph.",
     "longctx": "A prompt of 128,000 tokens in chunks: does it hold, does it stall, does it slow down?",
+    "mock": "One part of the decoder alone: its attention, its MLP or a layer, on the model's own input.",
 }
 """Each with what it is; the modules have the same names."""
 

@@ -9,7 +9,8 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.workloads.program import refuse
 
-_HINT = "fewer tokens (--batch-size), fewer or smaller experts, or another --mode need less"
+_HINT = "smaller sizes need less; `--help` names them"
+_FULL = ("can't allocate memory", "DefaultCPUAllocator")
 
 
 def gigabytes(count: int) -> str:
@@ -32,7 +33,7 @@ def refused_where_full() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # torch's own on a GPU, a plain one on a CPU
-        full = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+        full = isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _FULL)
         if not full:
             raise
         refuse("the device's memory is full", hint=_HINT)

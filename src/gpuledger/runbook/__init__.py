@@ -1,0 +1,1 @@
+"""Runbooks: a YAML file in; benchmarks, captures and comparisons over a matrix of settings out."""

@@ -1,0 +1,280 @@
+"""Runs a runbook: cells one after another, each step a program of its own, finished cells kept.
+
+In: the runbook and the choices of the run. Out: what became of every cell and every comparison. What goes on is told
+line by line. State is on disk after every step; an interruption ends the running program and all that it started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuledger.capture.interruption import Interruption
+from gpuledger.capture.run import Patience, logged
+from gpuledger.capture.surroundings import without_secrets
+from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.runbook import state as states
+from gpuledger.runbook.book import Runbook
+from gpuledger.runbook.files import emptied, last_line, log_at, made
+from gpuledger.runbook.matrix import Cell
+from gpuledger.runbook.plan import (
+    OURS,
+    Choices,
+    Comparing,
+    Job,
+    cell_needs,
+    comparisons_of,
+    environment_of,
+    fingerprint,
+    jobs_of,
+    prelude_of,
+)
+from gpuledger.runbook.state import CellRecord, State, StepRecord, is_kept
+from gpuledger.units import time_text
+
+TARGET_MISSED = 3
+PATIENCE = Patience(asked=330.0, told=30.0, made=10.0)
+"""More than `gpuledger capture` has for the profiler under it."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison, and what became of it: a step's record, skipped where a profile is not there."""
+
+    comparing: Comparing
+    record: StepRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a run."""
+
+    records: Mapping[str, CellRecord]
+    """By the name of the cell's folder, also of cells that were kept."""
+    kept: frozenset[str]
+    comparisons: tuple[Compared, ...]
+    interrupted: bool
+    failures: tuple[GpuledgerError, ...]
+
+
+class Engine:
+    """One run. `missing` says what is not here, and why; `version` is part of what makes a result stale."""
+
+    def __init__(
+        self,
+        book: Runbook,
+        choices: Choices,
+        missing: Mapping[str, str],
+        version: str,
+        tell: Tell,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self._book, self._choices, self._missing, self._version = book, choices, missing, version
+        self._tell, self._patience = tell, patience
+
+    def run(
+        self,
+        cells: Sequence[Cell],
+        state: State,
+        interruption: Interruption,
+        *,
+        every: Sequence[Cell],
+        again: bool,
+        keep_going: bool,
+    ) -> Ran:
+        """Run the cells that need it, then compare what there is of all."""
+        prints = {
+            cell: fingerprint(self._book, cell, self._choices, list(self._missing), self._version) for cell in cells
+        }
+        kept = {cell for cell in cells if not again and is_kept(state.cells.get(cell.folder), prints[cell])}
+        due = [cell for cell in cells if cell not in kept]
+        self._tell_about(cells, kept, state, again=again)
+        failures = self._prelude(interruption) if due else []
+        for cell in due if not failures else ():
+            if interruption:
+                break
+            failure = self._cell(cell, cells, state, prints[cell], interruption)
+            failures += [failure] if failure is not None else []
+            if failures and not keep_going:
+                break
+        stopped = bool(interruption) or (bool(failures) and not keep_going)
+        compared = () if stopped else self._compare(every, state, interruption)
+        failures += [_failed(each.record, each.record.step) for each in compared if each.record.state == states.FAILED]
+        names = frozenset(cell.folder for cell in kept)
+        return Ran(dict(state.cells), names, compared, bool(interruption), tuple(failures))
+
+    def _tell_about(self, cells: Sequence[Cell], kept: set[Cell], state: State, *, again: bool) -> None:
+        if kept:
+            self._tell(f"{len(kept)} of {len(cells)} cells are finished and kept; --again runs them too")
+        for cell in cells:
+            record = state.cells.get(cell.folder)
+            if record is None or cell in kept or again:
+                continue
+            if record.state in (states.FINISHED, states.SKIPPED):
+                self._tell(f"{cell.title}: its commands, gpuledger or what is installed here changed; it is run again")
+            elif record.state != states.FAILED:
+                self._tell(f"{cell.title}: was interrupted; it is run again")
+
+    def _prelude(self, interruption: Interruption) -> list[GpuledgerError]:
+        folder = self._choices.folder / "prelude"
+        emptied(folder)
+        for job in prelude_of(self._book, self._choices):
+            self._tell(f"prelude: {job.title}")
+            record = self._step(job, folder, environment_of(self._book, None, self._choices), interruption)
+            if interruption:
+                return []
+            if record.state in (states.FAILED, states.MISSED) and not job.optional:
+                return [_failed(record, f"prelude: {job.title}")]
+            if record.state != states.DONE:
+                self._tell(f"prelude: {job.title}: {record.state}: {record.reason}")
+        return []
+
+    def _cell(
+        self, cell: Cell, cells: Sequence[Cell], state: State, print_: str, interruption: Interruption
+    ) -> GpuledgerError | None:
+        folder = self._choices.cell_folder(cell)
+        emptied(folder)
+        at = f"cell {cells.index(cell) + 1} of {len(cells)}: {cell.title}"
+        absent = [self._missing[need] for need in cell_needs(self._book, cell) if need in self._missing]
+        if absent:
+            self._tell(f"{at} · skipped: {absent[0]}")
+            state.put(cell.folder, CellRecord(print_, states.SKIPPED, absent[0]))
+            return None
+        record = CellRecord(print_, states.RUNNING)
+        state.put(cell.folder, record)
+        environment = environment_of(self._book, cell, self._choices)
+        for number, job in enumerate(jobs_of(self._book, cell, self._choices), 1):
+            self._tell(f"{at} · {job.title}")
+            step = self._step(job, folder, environment, interruption)
+            record = replace(record, steps=(*record.steps, step))
+            if step.state == states.INTERRUPTED:
+                state.put(cell.folder, replace(record, state=states.INTERRUPTED))
+                return None
+            if step.state == states.FAILED and not job.optional:
+                state.put(cell.folder, replace(record, state=states.FAILED, reason=f"{job.title}: {step.reason}"))
+                return _failed(step, f"cell {cell.title}: step {number} ({job.title})")
+            if step.state != states.DONE:
+                self._tell(f"{at} · {job.title}: {step.state}: {step.reason}")
+            state.put(cell.folder, record)
+        state.put(cell.folder, replace(record, state=states.FINISHED))
+        self._tell(f"{at} · finished in {time_text(round(record.seconds * 1e9))}")
+        return None
+
+    def _step(self, job: Job, folder: Path, environment: Mapping[str, str], interruption: Interruption) -> StepRecord:
+        log = folder / job.log
+        absent = next((self._missing[need] for need in job.needs if need in self._missing), "")
+        lost = next((path for path in job.inputs if not path.exists()), None)
+        if absent or lost is not None:
+            return StepRecord(job.title, states.SKIPPED, absent or _why_lost(lost))
+        seconds, missed = 0.0, False
+        for command in job.commands:
+            if interruption:
+                return StepRecord(job.title, states.INTERRUPTED, seconds=seconds, log=str(log))
+            try:
+                with log_at(log, shlex.join(without_secrets(command))) as file:
+                    ended = logged(
+                        resolved(command, self._choices.python),
+                        interruption,
+                        log=file,
+                        environment=environment,
+                        seconds=job.timeout_s,
+                        patience=self._patience,
+                    )
+            except ToolFailed as error:
+                return StepRecord(job.title, states.FAILED, error.claim, None, seconds, str(log))
+            seconds += ended.seconds
+            code = ended.exit_code
+            if ended.interrupted:
+                return StepRecord(job.title, states.INTERRUPTED, "", code, seconds, str(log))
+            if ended.out_of_time:
+                reason = f"it took more than {job.timeout_s} s and was ended"
+                return StepRecord(job.title, states.FAILED, reason, code, seconds, str(log))
+            if code == TARGET_MISSED and job.gated:
+                missed = True
+            elif code != 0:
+                return StepRecord(job.title, states.FAILED, _ending(code, log), code, seconds, str(log))
+        if missed:
+            reason = f"a target was missed: {last_line(log)}"
+            return StepRecord(job.title, states.MISSED, reason, TARGET_MISSED, seconds, str(log))
+        return StepRecord(job.title, states.DONE, "", 0, seconds, str(log))
+
+    def _compare(self, every: Sequence[Cell], state: State, interruption: Interruption) -> tuple[Compared, ...]:
+        """Compare what there is, but for what was compared before and has not changed since."""
+        folder = self._choices.folder / "compare"
+        made(folder)
+        done = []
+        for comparing in comparisons_of(self._book, every, self._choices):
+            if interruption:
+                break
+            job, name = comparing.job, comparing.result.stem
+            said = self._print_of(job)
+            before = state.comparisons.get(name)
+            if before is not None and before.fingerprint == said and before.steps and comparing.result.exists():
+                done.append(Compared(comparing, before.steps[0]))
+                continue
+            open_ = [cell for cell in comparing.cells if not _is_finished(state.cells.get(cell.folder))]
+            if open_:
+                reason = _why_open(open_[0], state.cells.get(open_[0].folder))
+                done.append(Compared(comparing, StepRecord(job.title, states.SKIPPED, reason)))
+                continue
+            if all(path.exists() for path in job.inputs):
+                self._tell(f"compare: {job.title}")
+            for left in (folder / job.log, comparing.result):
+                left.unlink(missing_ok=True)
+            record = self._step(job, folder, {}, interruption)
+            done.append(Compared(comparing, record))
+            if record.state in (states.DONE, states.MISSED):
+                state.put_comparison(name, CellRecord(said, states.FINISHED, "", (record,)))
+        return tuple(done)
+
+    def _print_of(self, job: Job) -> str:
+        """The same for two comparisons of the same files, as far as their times and sizes tell."""
+        looks = [path.stat() for path in job.inputs if path.exists()]
+        said = (job.commands, self._version, [(look.st_mtime_ns, look.st_size) for look in looks])
+        return hashlib.sha256(repr(said).encode()).hexdigest()
+
+
+def resolved(command: Sequence[str], python: str = sys.executable) -> list[str]:
+    """A command as it is started: ours with the Python that runs us."""
+    return [python, "-m", OURS, *command[1:]] if command[0] == OURS else list(command)
+
+
+def _is_finished(record: CellRecord | None) -> bool:
+    return record is not None and record.state == states.FINISHED
+
+
+def _why_open(cell: Cell, record: CellRecord | None) -> str:
+    if record is None:
+        return f"{cell.title} has not been run"
+    return f"{cell.title} {'was' if record.state != states.FAILED else 'has'} {record.state}" + (
+        f": {record.reason}" if record.reason else ""
+    )
+
+
+def _why_lost(path: Path | None) -> str:
+    if path is not None and not path.suffix:
+        return f"no step makes a profile '{path.name}' at this size"
+    return f"there is no {path.name if path else ''}, as the step that makes it was skipped or failed"
+
+
+def _ending(code: int, log: Path) -> str:
+    return f"exit code {code}: {last_line(log)}"
+
+
+def _failed(record: StepRecord, what: str) -> GpuledgerError:
+    hint = "finished cells are kept: run the same command again to go on; --keep-going runs the others first"
+    return GpuledgerError(f"{what} failed: {record.reason}", found=f"its log is {record.log}", hint=hint)
+
+
+def all_needs(book: Runbook) -> tuple[str, ...]:
+    """Everything that some step or some value needs."""
+    steps = [need for step in (*book.prelude, *book.steps) for need in step.needs]
+    return tuple(
+        dict.fromkeys([*steps, *(need for axis in book.axes for each in axis.needs.values() for need in each)])
+    )

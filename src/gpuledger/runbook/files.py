@@ -1,0 +1,145 @@
+"""The files of a run, in one place: what is read is small, what is written is whole or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import IO, Any, Final
+
+from gpuledger.errors import GpuledgerError, OutputRefused
+
+STATE: Final = "state.json"
+_LOCK: Final = ".lock"
+_LARGEST: Final = 256 * 1024 * 1024
+_TAIL: Final = 64 * 1024
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the runbooks that come with the package."""
+    entries = files("gpuledger").joinpath("runbooks").iterdir()
+    return tuple(sorted(each.name.removesuffix(".yaml") for each in entries if each.name.endswith(".yaml")))
+
+
+def shipped_text(name: str) -> bytes:
+    """The text of one of them."""
+    return files("gpuledger").joinpath("runbooks", f"{name}.yaml").read_bytes()
+
+
+def runbook_text(path: Path) -> bytes:
+    """The text of a runbook of the user's."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST)
+    except OSError as error:
+        raise GpuledgerError(f"{path}: cannot be read: {_why(error)}") from None
+
+
+def made(folder: Path) -> None:
+    """A folder that is there afterwards."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputRefused(f"{folder}: cannot be made: {_why(error)}") from None
+
+
+def emptied(folder: Path) -> None:
+    """A folder of a cell, without what an earlier run left in it."""
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise OutputRefused(f"{folder}: cannot be emptied: {_why(error)}") from None
+    made(folder)
+
+
+def is_free(folder: Path) -> bool:
+    """Whether a run may begin in a folder: it is not there, or empty, or another run's."""
+    try:
+        return not folder.exists() or (folder / STATE).exists() or not any(_named(folder))
+    except OSError as error:
+        raise OutputRefused(f"{folder}: cannot be used: {_why(error)}") from None
+
+
+def _named(folder: Path) -> Iterator[str]:
+    return (each.name for each in folder.iterdir() if each.name != _LOCK)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse a second run in the same folder. The system gives the lock back whatever becomes of us."""
+    try:
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise OutputRefused(f"{folder}: cannot be written to: {_why(error)}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            hint = "wait until it has ended, or choose another folder with --output"
+            raise OutputRefused(f"{folder}: another run is at work here", hint=hint) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def written(path: Path, text: str) -> None:
+    """Write beside, then rename."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())  # a state that survives us should survive the machine too
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputRefused(f"{path}: cannot be written: {_why(error)}") from None
+
+
+def json_at(path: Path) -> dict[str, Any] | None:
+    """A JSON document; None where there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that says something; one that begins with `error:` says more than a hint after it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+            text = file.read(_TAIL).decode(errors="replace")
+    except OSError:
+        return "it has no log"
+    lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
+    if not lines:
+        return "it said nothing"
+    return next((line for line in reversed(lines) if line.lower().startswith("error:")), lines[-1])
+
+
+@contextlib.contextmanager
+def log_at(path: Path, heading: str) -> Iterator[IO[bytes]]:
+    """A log to add to, beginning with what is run."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            file.write(f"$ {heading}\n".encode(errors="backslashreplace"))
+            yield file
+    except OSError as error:
+        raise OutputRefused(f"{path}: cannot be written: {_why(error)}") from None
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

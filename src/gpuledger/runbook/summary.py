@@ -1,0 +1,294 @@
+"""What a run found: cells with their figures, comparisons, savings against predictions, targets; and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from gpuledger.capture.surroundings import WITHHELD, looks_secret
+from gpuledger.errors import GpuledgerError
+from gpuledger.runbook import state as states
+from gpuledger.runbook.book import Diff, Runbook, Saving, Target
+from gpuledger.runbook.engine import Compared, Ran
+from gpuledger.runbook.figures import Documents, Figure, Finding, documents_of, nanoseconds
+from gpuledger.runbook.files import json_at
+from gpuledger.runbook.fill import filled
+from gpuledger.runbook.matrix import Cell, pairs
+from gpuledger.runbook.plan import Choices
+from gpuledger.runbook.state import CellRecord
+
+PASS: Final = "PASS"  # noqa: S105 - no password
+FAIL: Final = "FAIL"
+OPEN: Final = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """A cell of the matrix, and what its steps left."""
+
+    cell: Cell
+    record: CellRecord
+    kept: bool
+    figures: Mapping[str, Figure]
+    finding: Finding | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """A diff or an alignment. `reason` says why there is no verdict."""
+
+    kind: str
+    cells: tuple[Cell, Cell]
+    verdict: str
+    reason: str
+    state: str
+    before_ns: int | None = None
+    after_ns: int | None = None
+    interval_ns: tuple[int, int] | None = None
+    conclusion: str = ""
+
+    @property
+    def delta_ns(self) -> int | None:
+        return None if self.before_ns is None or self.after_ns is None else self.after_ns - self.before_ns
+
+
+@dataclass(frozen=True, slots=True)
+class SavingRow:
+    """A prediction against what was saved: with the profiler in both runs, and without it."""
+
+    cells: tuple[Cell, Cell]
+    verdict: str
+    reason: str
+    code: str = ""
+    predicted_ns: int | None = None
+    low_ns: int | None = None
+    profiled_ns: int | None = None
+    plain_ns: int | None = None
+    within_share: float | None = None
+
+    @property
+    def measured_ns(self) -> int | None:
+        """What the prediction is held against: it was made for the run as profiled."""
+        return self.plain_ns if self.profiled_ns is None else self.profiled_ns
+
+    @property
+    def ratio(self) -> float | None:
+        if not self.measured_ns or self.predicted_ns is None:
+            return None
+        return self.predicted_ns / self.measured_ns
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """A target in one cell; None: in no cell of this run."""
+
+    target: Target
+    cell: Cell | None
+    limit: float | None
+    figure: Figure
+    verdict: str
+
+    @property
+    def wanted(self) -> str:
+        return "at most" if self.target.at_most is not None else "at least"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All of it. The exit code is 1 where something failed, 3 where a target was missed, else 0."""
+
+    book: Runbook
+    choices: Choices
+    cells: tuple[CellRow, ...]
+    comparisons: tuple[ComparisonRow, ...]
+    savings: tuple[SavingRow, ...]
+    targets: tuple[TargetRow, ...]
+    missing: Mapping[str, str]
+    interrupted: bool
+    failures: tuple[GpuledgerError, ...]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the runbook sets for all cells; what looks like a secret is not shown."""
+        return {name: hidden(name, text) for name, text in self.book.environment.items()}
+
+    @property
+    def misses(self) -> list[str]:
+        """What was not reached, a line each."""
+        steps = [
+            f"{row.cell.title}: {step.step}: {step.reason}"
+            for row in self.cells
+            for step in row.record.steps
+            if step.state == states.MISSED
+        ]
+        gates = [
+            f"{row.kind} {_two(row.cells)}: {row.reason}" for row in self.comparisons if row.state == states.MISSED
+        ]
+        savings = [f"saving {_two(row.cells)}: {row.reason}" for row in self.savings if row.verdict == FAIL]
+        targets = [
+            f"{row.target.key} is {row.figure.value} in {row.cell.title}, wanted: {row.wanted} {row.limit:g}"
+            for row in self.targets
+            if row.verdict == FAIL and row.cell is not None
+        ]
+        return [*steps, *gates, *savings, *targets]
+
+    @property
+    def exit_code(self) -> int:
+        if self.interrupted:
+            return 130
+        return 1 if self.failures else 3 if self.misses else 0
+
+
+def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, missing: Mapping[str, str]) -> Summary:
+    """Read what the cells left, and judge it."""
+    documents = {cell: documents_of(book, cell, choices) for cell in cells if _finished(ran.records.get(cell.folder))}
+    rows = tuple(_cell_row(book, cell, ran, documents.get(cell, Documents())) for cell in cells)
+    savings = tuple(
+        _saving(compare, two, documents)
+        for compare in book.compares
+        if isinstance(compare, Saving)
+        for two in pairs(cells, compare.before, compare.after)
+    )
+    targets = tuple(row for target in book.targets for row in _targets(target, cells, documents, choices))
+    wrong = [
+        GpuledgerError(f"{book.file}:{row.target.line}: {row.figure.reason}", found=f"in {row.cell.title}")
+        for row in targets
+        if row.figure.wrong and row.cell is not None
+    ]
+    return Summary(
+        book,
+        choices,
+        rows,
+        tuple(_comparison(each) for each in ran.comparisons),
+        savings,
+        targets,
+        missing,
+        ran.interrupted,
+        (*ran.failures, *wrong),
+    )
+
+
+def hidden(name: str, text: str) -> str:
+    """The value of an environment variable for people to see, unless it may be a secret."""
+    return WITHHELD if looks_secret(name) else text
+
+
+def _finished(record: CellRecord | None) -> bool:
+    return record is not None and record.state == states.FINISHED
+
+
+def _two(cells: tuple[Cell, Cell]) -> str:
+    return f"{cells[0].title} -> {cells[1].title}"
+
+
+def _cell_row(book: Runbook, cell: Cell, ran: Ran, documents: Documents) -> CellRow:
+    record = ran.records.get(cell.folder, CellRecord("", states.NOT_RUN))
+    report = next(iter(documents.reports), None)
+    return CellRow(
+        cell,
+        record,
+        cell.folder in ran.kept,
+        {key: documents.figure(key) for key in book.show},
+        None if report is None else documents.finding(report, None),
+    )
+
+
+def _comparison(compared: Compared) -> ComparisonRow:
+    comparing, record = compared.comparing, compared.record
+    kind = "diff" if isinstance(comparing.compare, Diff) else "align"
+    found = json_at(comparing.result) if record.state in (states.DONE, states.MISSED) else None
+    if found is None:
+        return ComparisonRow(kind, comparing.cells, "not done", record.reason, record.state)
+    whole = found.get("whole", {})
+    return ComparisonRow(
+        kind,
+        comparing.cells,
+        str(found.get("verdict")),
+        record.reason,
+        record.state,
+        whole.get("before_ns"),
+        whole.get("after_ns"),
+        _interval(found.get("interval_ns")),
+        str(found.get("conclusion", "")),
+    )
+
+
+def _interval(found: Any) -> tuple[int, int] | None:
+    return (found[0], found[1]) if isinstance(found, list) and len(found) == 2 else None
+
+
+def _saving(compare: Saving, two: tuple[Cell, Cell], documents: Mapping[Cell, Documents]) -> SavingRow:
+    lost = next((cell for cell in two if cell not in documents), None)
+    if lost is not None:
+        return SavingRow(two, OPEN, f"{lost.title} is not finished")
+    before, after = (documents[cell] for cell in two)
+    plain = _plain(compare.key, before, after)
+    predicted = before.finding(compare.report, compare.finding)
+    if predicted is None:
+        return SavingRow(two, OPEN, f"there is no report of {two[0].title}", plain_ns=plain)
+    if predicted.saving_ns is None:
+        what = compare.finding or "finding with a saving per step"
+        return SavingRow(two, OPEN, f"the report of {two[0].title} has no {what}", plain_ns=plain)
+    mended = after.finding(compare.report, None)
+    profiled = None
+    if predicted.step_ns is not None and mended is not None and mended.step_ns is not None:
+        profiled = predicted.step_ns - mended.step_ns
+    row = SavingRow(
+        two,
+        OPEN,
+        "",
+        predicted.code,
+        predicted.saving_ns,
+        predicted.saving_low_ns,
+        profiled,
+        plain,
+        compare.within_share,
+    )
+    return _judged(row)
+
+
+def _plain(key: str | None, before: Documents, after: Documents) -> int | None:
+    if key is None:
+        return None
+    times = [nanoseconds(key, documents.figure(key).value) for documents in (before, after)]
+    return None if times[0] is None or times[1] is None else times[0] - times[1]
+
+
+def _judged(row: SavingRow) -> SavingRow:
+    measured, within = row.measured_ns, row.within_share
+    if measured is None:
+        return replace(row, reason=f"nothing says what {row.cells[1].title} saved")
+    if within is None:
+        return row
+    if measured <= 0:
+        return replace(row, verdict=FAIL, reason="nothing was saved")
+    apart = abs((row.predicted_ns or 0) - measured) / measured
+    said = f"prediction and saving lie {100 * apart:.1f} % apart, {100 * within:g} % are allowed"
+    return replace(row, verdict=PASS if apart <= within else FAIL, reason=said)
+
+
+def _targets(
+    target: Target, cells: Sequence[Cell], documents: Mapping[Cell, Documents], choices: Choices
+) -> list[TargetRow]:
+    if not any(cell.is_in(target.where, choices.size) for cell in cells):
+        figure = Figure(None, "not for this size" if "size" in target.where else "no cell is meant")
+        return [TargetRow(target, None, None, figure, OPEN)]
+    return [_target(target, cell, documents, choices) for cell in cells if cell.is_in(target.where, choices.size)]
+
+
+def _target(target: Target, cell: Cell, documents: Mapping[Cell, Documents], choices: Choices) -> TargetRow:
+    values = dict(choices.variables) | dict(cell.values) | {"size": choices.size}
+    text = filled(target.at_most if target.at_most is not None else target.at_least or "", values)
+    try:
+        limit = float(text)
+    except ValueError:
+        return TargetRow(target, cell, None, Figure(None, f"'{text}' is no number", wrong=True), OPEN)
+    if cell not in documents:
+        return TargetRow(target, cell, limit, Figure(None, "the cell is not finished"), OPEN)
+    figure = documents[cell].figure(target.key)
+    if isinstance(figure.value, str | None):
+        reason = figure.reason or f"'{figure.value}' is no number"
+        return TargetRow(target, cell, limit, Figure(None, reason, figure.wrong), OPEN)
+    met = figure.value <= limit if target.at_most is not None else figure.value >= limit
+    return TargetRow(target, cell, limit, figure, PASS if met else FAIL)
