@@ -18,6 +18,9 @@ from gpuledger.model.trace import Trace
 
 _COLUMNS = (TIME_SHARE, *time_columns("calls", "Num Calls"), Column("name", "Name", Digits.TEXT))
 
+CUDA_LAYERS = ("runtime", "driver")
+"""Calls of these layers launch GPU work; the others are of libraries and the operating system."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallGroup:
@@ -36,7 +39,7 @@ def of_layers(trace: Trace, *layers: str) -> Rows:
 
 def cuda_calls(trace: Trace) -> Rows:
     """The CUDA runtime and driver calls."""
-    return of_layers(trace, "runtime", "driver")
+    return of_layers(trace, *CUDA_LAYERS)
 
 
 def shortened(function: str) -> str:

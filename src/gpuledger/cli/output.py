@@ -1,27 +1,29 @@
 """Where results go: the options that every verb shares, and the writing.
 
-Results go to stdout or a file, everything else to stderr.
+Results go to stdout or a file, everything else to stderr. Some verbs also write a page, one HTML file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import importlib.util
 import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from gpuledger.errors import OutputRefused
+from gpuledger.cli.replacing import refuse_existing, replacing
+from gpuledger.errors import MissingPackage
 
 FORMATS = ("text", "md", "csv", "json")
-_BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json"}
+PAGE = "html"
+_BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json", ".html": PAGE, ".htm": PAGE}
+_PAGE_PACKAGES = ("jinja2", "markdown_it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,21 @@ class Output:
             return shutil.get_terminal_size().columns
         return None
 
+    def beside(self, ending: str) -> Path:
+        """A file in the output's folder with its name and another ending: report.md, -ledger.png: report-ledger.png."""
+        if self.path is None:
+            raise ValueError("there is no output file to write beside")
+        target = self.path.with_name(f"{self.path.stem}{ending}")
+        if target.exists() and not self.force:
+            raise refuse_existing(target)
+        return target
+
+    def write_bytes(self, path: Path, content: bytes) -> None:
+        """Write a file beside the output that is no text, whole or not at all."""
+        _replace(path, content, force=self.force)
+        if not self.quiet:
+            click.echo(f"Wrote {path}", err=True)
+
     def write(self, text: str, remarks: Iterable[str] = ()) -> None:
         """Write the result, whole or not at all, and what is to be said beside it."""
         if self.path is None:
@@ -52,7 +69,7 @@ class Output:
             click.echo(line, err=True)
 
 
-def output_options(verb: Callable[..., None]) -> Callable[..., None]:
+def output_options(verb: Callable[..., None], formats: tuple[str, ...] = FORMATS) -> Callable[..., None]:
     """--format, --output, --force and --quiet, handed to the verb as one `output`."""
 
     @functools.wraps(verb)
@@ -60,8 +77,10 @@ def output_options(verb: Callable[..., None]) -> Callable[..., None]:
         *arguments: object, format_: str | None, path: Path | None, force: bool, quiet: bool, **options: object
     ) -> None:
         if path is not None and path.exists() and not force:
-            raise _exists(path)
+            raise refuse_existing(path)
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
+        if chosen == PAGE:
+            _need_pages(formats)
         verb(*arguments, output=Output(chosen, path, force, quiet), **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
@@ -69,7 +88,7 @@ def output_options(verb: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--format",
             "format_",
-            type=click.Choice(FORMATS),
+            type=click.Choice(formats),
             help="How to print. Default: by the ending of --output, else text.",
         ),
         click.option("-o", "--output", "path", type=file, help="Write to this file instead of stdout."),
@@ -81,17 +100,90 @@ def output_options(verb: Callable[..., None]) -> Callable[..., None]:
     return with_output
 
 
+def page_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """The same for a verb that can also write a page."""
+    return output_options(verb, (*FORMATS, PAGE))
+
+
+def _need_pages(formats: tuple[str, ...]) -> None:
+    """Refuse a page at once, before anything is read, where it cannot be written."""
+    if PAGE not in formats:
+        raise click.UsageError(f"this verb writes no page; it writes {', '.join(formats)}.")
+    for package in _PAGE_PACKAGES:
+        need(package, "a page")
+
+
+def need(package: str, what: str) -> None:
+    """Refuse at once where a package of the extra `html` is missing."""
+    if importlib.util.find_spec(package) is None:
+        claim = f"{what} needs the package {package}, which is not installed"
+        raise MissingPackage(claim, hint="`pip install 'gpuledger[html]'` installs it")
+
+
+def asked() -> str:
+    """The command that is running, to be run again: options as they were given, folders left out of names of files."""
+    from gpuledger.render.shell import shell_lines
+
+    context = click.get_current_context()
+    argv = ["gpuledger", context.command.name or ""]
+    options = list[str]()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if given is None or given.name != "COMMANDLINE" or parameter.name in ("force", "quiet", "no_cache"):
+            continue
+        value = context.params[parameter.name or ""]
+        for each in value if isinstance(value, tuple) and (parameter.multiple or parameter.nargs == -1) else (value,):
+            if isinstance(parameter, click.Argument):
+                argv.append(_bare(each))
+            else:
+                flag = max(parameter.opts, key=len)
+                options.append(flag if each is True else f"{flag}={_bare(each)}")
+    return shell_lines([*argv, *options])[0]
+
+
+def _bare(value: object) -> str:
+    """A value as it was typed, without the folders of a file: a page is shared, and they are nobody's business."""
+    if isinstance(value, tuple):  # a stretch of time
+        return ":".join("" if each is None else f"{each}ns" for each in value)
+    text = str(value)
+    return Path(text).name or text if isinstance(value, Path) or Path(text).is_file() or Path(text).is_dir() else text
+
+
 def language_option(verb: Callable[..., None]) -> Callable[..., None]:
     """--lang, handed to the verb as `language`."""
     from gpuledger.messages import LANGUAGES
 
-    said = "The language of text and Markdown: English or Chinese. JSON and CSV are the same in both."
+    said = "The language of text, Markdown and pages: English or Chinese. JSON and CSV are the same in both."
     return click.option("--lang", "language", type=click.Choice(LANGUAGES), default="en", help=said)(verb)
 
 
 def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
     """PROFILE: whatever `open_trace` takes."""
-    return click.argument("profile", type=click.Path(path_type=Path))(verb)
+    return click.argument("profile", type=click.Path(path_type=Path))(cache_option(verb))
+
+
+def cache_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """--no-cache, which the verb need not know of. It has it once, whichever of its other options brings it."""
+    if any(parameter.name == "no_cache" for parameter in getattr(verb, "__click_params__", ())):
+        return verb
+    said = "Read the profile itself, not what is kept of it from the last time, and keep nothing."
+    return click.option("--no-cache", is_flag=True, expose_value=False, callback=_without_cache, help=said)(verb)
+
+
+def _without_cache(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Through the environment, so that the processes that a verb starts know it too."""
+    if not wanted:
+        return
+    before = os.environ.get("GPULEDGER_CACHE")
+    os.environ["GPULEDGER_CACHE"] = "0"
+
+    def put_back() -> None:
+        if before is None:
+            del os.environ["GPULEDGER_CACHE"]
+        else:
+            os.environ["GPULEDGER_CACHE"] = before
+
+    context.call_on_close(put_back)
 
 
 def step_options(verb: Callable[..., None]) -> Callable[..., None]:
@@ -129,6 +221,7 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         click.option("--range", "scope", metavar="REGEX", help="Only what lies around the work of matching ranges."),
         click.option("--device", type=int, metavar="N", help="Only GPU N."),
         click.option("--families", type=file, help="TOML with kernel families of your own; default ./pyproject.toml."),
+        cache_option,
     )
     for option in reversed(options):
         with_steps = option(with_steps)
@@ -150,33 +243,6 @@ def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
         raise click.BadParameter(str(error)) from None
 
 
-def _exists(path: Path) -> OutputRefused:
-    return OutputRefused(f"{path}: exists already", hint="--force overwrites it")
-
-
-def _replace(path: Path, text: str, *, force: bool) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never half of one."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        beside = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                file.write(text)
-            beside.chmod(0o666 & ~_umask())
-            if force:
-                beside.replace(path)
-            else:
-                os.link(beside, path)  # fails if somebody made the file in the meantime
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                beside.unlink()
-    except FileExistsError:
-        raise _exists(path) from None
-    except OSError as error:
-        raise OutputRefused(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _replace(path: Path, content: str | bytes, *, force: bool) -> None:
+    with replacing(path, force=force) as file:
+        file.write(content if isinstance(content, bytes) else content.encode(errors="backslashreplace"))

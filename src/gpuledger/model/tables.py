@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -307,10 +308,16 @@ class Rows:
                 return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 3)
             if column.kind is Kind.TEXT:
                 codes = pa.array(values, mask=values < 0)
-                return pa.DictionaryArray.from_arrays(codes, pa.array(self.strings.texts, pa.string()))
+                return pa.DictionaryArray.from_arrays(codes, pa.array(self.strings.as_unicode(), pa.string()))
             return pa.array(values)
 
         return pa.table({name: converted(self.schema[name], values) for name, values in self._columns.items()})
+
+    def to_parquet(self, path: Path) -> None:
+        """Write this table to a Parquet file."""
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(self.to_arrow(), path, compression="zstd")
 
     def to_pandas(self) -> pandas.DataFrame:
         """This table for pandas."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.device import Device
+from gpuledger.analyse.over_time import memory_events
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import summarise
 from gpuledger.model.keys import group
@@ -66,15 +65,10 @@ def _calls(device: Device) -> Sheet:
 
 def _in_use(trace: Trace, device: Device) -> Sheet:
     """Device memory over time, from nsys's memory events: allocations from before the capture count."""
-    every = trace[Table.ALLOCS]
-    kinds = [trace.strings.code(kind) for kind in ("Device", "Device Static", "Managed")]
-    mine = every.where((every["gpu"] == device.gpu) & np.isin(every.codes("memory_kind"), kinds))
+    mine, released, level = memory_events(trace, device.gpu)
     columns = (Column("figure", "Figure", Digits.TEXT), Column("bytes", "MB", Digits.MEGABYTES))
     if not len(mine):
         return Sheet("memory_in_use", "Device memory", columns)
-    mine = mine.at(np.argsort(mine["start_ns"], kind="stable"))
-    released = mine.codes("operation") == trace.strings.code("Deallocation")
-    level = np.cumsum(np.where(released, -mine["bytes"], mine["bytes"]))
     rows = (
         ("peak", int(level.max())),
         ("at the end", int(level[-1])),

@@ -1,0 +1,82 @@
+"""Profiles on one timeline, for the verbs that write or show one: what the user names in, sections out.
+
+Several profiles are ranks of a job. They are read twice: once to find out, through their collectives, how far their
+clocks are apart, and then one after the other to be written, so that only one of them is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuledger.analyse.steps import Wanted
+from gpuledger.cli.progress import progress
+from gpuledger.errors import UnreadableProfile
+from gpuledger.export.compose import earliest_ns, job_notes, scene, sections
+from gpuledger.export.timeline import Numbers, Section
+from gpuledger.fleet.profiles import Failed, Profile, job_profiles
+from gpuledger.fleet.run import Fleet, fleet
+from gpuledger.model.health import Note, Severity
+from gpuledger.read import open_trace
+from gpuledger.read.export import Progress
+from gpuledger.units import count_text
+
+_DAY_NS = 86_400_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is to be written. Sections are made when they are asked for."""
+
+    sections: Iterator[Section]
+    first_ns: int
+    """No time comes before it."""
+    remarks: tuple[str, ...] = ()
+
+
+def timeline(given: Sequence[str], wanted: Wanted, *, workers: int | None, quiet: bool) -> Timeline:
+    """The timeline of one profile, or of the ranks of a job."""
+    profiles, broken = job_profiles(given)
+    if len(profiles) + len(broken) > 1:
+        return _of_job(given, profiles, wanted, workers, quiet)
+    if broken:
+        raise UnreadableProfile(f"{broken[0].name}: {broken[0].sentence}")
+    with progress(quiet=quiet) as tell:
+        trace = open_trace(profiles[0].address, progress=tell)
+    made = scene(trace, profiles[0].name, wanted)
+    return Timeline(sections(made, Numbers()), earliest_ns(trace))
+
+
+def _of_job(
+    given: Sequence[str], profiles: Sequence[Profile], wanted: Wanted, workers: int | None, quiet: bool
+) -> Timeline:
+    with progress(quiet=quiet) as tell:
+        found = fleet(given, wanted, count=workers, tell=_told(tell))
+    job = found.job
+    offsets = [clock.offset_ns for clock in job.clocks]
+    begins = [rank.window.start_ns - offset for rank, offset in zip(job.ranks, offsets, strict=True)]
+    # a clock either counts from 1970, or from the capture's beginning, or nearly
+    first = min(begins) - _DAY_NS if min(begins) > 2 * _DAY_NS else min(-max(offsets), 0)
+    remarks = tuple(f"{each.name}: {each.sentence}" for each in found.failed)
+    return Timeline(_ranks(found, {each.name: each for each in profiles}, wanted, min(begins)), first, remarks)
+
+
+def _ranks(found: Fleet, profiles: dict[str, Profile], wanted: Wanted, began: int) -> Iterator[Section]:
+    numbers, job = Numbers(), found.job
+    notes = [*job.notes, *map(_failure, found.failed)]
+    yield from job_notes(notes, began, numbers)
+    for rank, clock in zip(job.ranks, job.clocks, strict=True):
+        trace = open_trace(profiles[rank.profile].address)
+        made = scene(trace, rank.profile, wanted, f"{rank.label}: ", clock.offset_ns)
+        yield from sections(made, numbers)
+
+
+def _failure(failed: Failed) -> Note:
+    return Note(Severity.LOSS, "profile-failed", f"{failed.name}: {failed.sentence}")
+
+
+def _told(tell: Progress) -> Callable[[int, int], None]:
+    def told(done: int, total: int) -> None:
+        tell(f"{count_text(done)} of {count_text(total)} profiles" if total else "the folder", 0)
+
+    return told

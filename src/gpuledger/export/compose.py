@@ -1,0 +1,192 @@
+"""A trace and its report as a timeline: tables and books in, sections out, made one after the other.
+
+First come the processes with their threads, then the GPUs with their streams, then what the books say of each GPU, then
+the health notes. An arrow leads from the call that launched to each activity that it launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.calls import CUDA_LAYERS, cuda_calls
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.launches import launching_call
+from gpuledger.analyse.ranges import innermost, spans_of_time
+from gpuledger.analyse.steps import Wanted
+from gpuledger.export.book_tracks import book_side
+from gpuledger.export.gpu_tracks import GpuRows, gpu_groups, gpu_side
+from gpuledger.export.host_tracks import Arrows, HostRows, host_side
+from gpuledger.export.marks import finding_mark, marked, note_mark
+from gpuledger.export.timeline import Levels, Numbers, Section, Track, TrackKind
+from gpuledger.model.health import Note, Severity
+from gpuledger.model.spans import Ints, Span
+from gpuledger.model.tables import NOT_RECORDED, Rows, Table
+from gpuledger.model.trace import Trace
+from gpuledger.report import Report, build_report
+
+ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
+ON_HOST: Final = (Table.RANGES, Table.CALLS, Table.OVERHEADS)
+
+_LAST: Final = 1000
+
+NOTHING_RAN: Final = Note(
+    Severity.WARNING, "no-gpu-work", "no GPU work was recorded, so that there are no streams, gaps, steps or findings"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One trace on its way to a timeline."""
+
+    trace: Trace
+    report: Report | None
+    """None where nothing ran on a GPU."""
+    wanted: Wanted
+    prefix: str = ""
+    """What the names of its processes and GPUs begin with."""
+    offset_ns: int = 0
+    """By how much its clock is ahead of the timeline's."""
+
+    @property
+    def window(self) -> Span | None:
+        """The only stretch to show, where one was asked for."""
+        narrow = self.wanted.time_ns is not None or self.wanted.scope_pattern is not None
+        return self.report.window if narrow and self.report is not None else None
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        return () if self.report is None else self.report.devices
+
+
+def scene(trace: Trace, name: str, wanted: Wanted, prefix: str = "", offset_ns: int = 0) -> Scene:
+    """Analyse a trace that was read whole, as far as there is anything to analyse."""
+    worked = any((trace[table].duration_ns > 0).any() for table in ON_GPU)
+    return Scene(trace, build_report(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
+
+
+def earliest_ns(trace: Trace) -> int:
+    """The first time on the timeline; 0 where there is none."""
+    firsts = [int(trace[table]["start_ns"].min()) for table in (*ON_HOST, *ON_GPU, Table.ALLOCS) if len(trace[table])]
+    return min(firsts, default=0)
+
+
+def sections(scene: Scene, numbers: Numbers) -> Iterator[Section]:
+    """The timeline of one trace."""
+    for made in _sections(scene, numbers):
+        yield replace(made, offset_ns=scene.offset_ns)
+
+
+def _sections(scene: Scene, numbers: Numbers) -> Iterator[Section]:
+    trace = scene.trace
+    host, gpu = _host_rows(scene), _gpu_rows(scene)
+    call = launching_call(gpu.column("pid"), gpu.column("correlation"), host.cuda)
+    arrows, arrow = _arrows(call, len(host.cuda), numbers)
+    tracks, records = host_side(trace, host, arrows, numbers, scene.prefix)
+    began = _first(records.start_ns, gpu.column("start_ns"))
+    yield Section(tuple(tracks), records)
+    del records, tracks
+    gpus = {*np.unique(gpu.column("gpu")).tolist(), *(device.gpu for device in scene.devices)}
+    groups = gpu_groups(trace, sorted(gpus), numbers, scene.prefix)
+    tracks, records = gpu_side(trace, gpu, groups, _around(scene, host, call), arrow, numbers, scene.wanted.families)
+    yield Section((*groups.values(), *tracks), records)
+    del records, tracks
+    for device in scene.devices:
+        yield from _books(scene, device, groups[device.gpu], numbers)
+    yield from _notes(scene, began, numbers)
+
+
+def _first(*times: Ints) -> int:
+    return min((int(each.min()) for each in times if len(each)), default=0)
+
+
+def _host_rows(scene: Scene) -> HostRows:
+    trace, known = scene.trace, scene.trace.strings
+    cuda = scene.devices[0].host.calls if scene.devices else cuda_calls(trace)
+    every = trace[Table.CALLS]
+    others = every.where(~np.isin(every.codes("layer"), [known.code(layer) for layer in CUDA_LAYERS]))
+    rows = HostRows(trace[Table.RANGES], cuda, others, trace[Table.OVERHEADS])
+    return HostRows(*(_inside(table, scene.window) for table in rows.tables))
+
+
+def _gpu_rows(scene: Scene) -> GpuRows:
+    tables = [_inside(scene.trace[table], scene.window) for table in ON_GPU]
+    if scene.wanted.device is not None:
+        tables = [table.where(table["gpu"] == scene.wanted.device) for table in tables]
+    return GpuRows(*tables)
+
+
+def _inside(rows: Rows, window: Span | None) -> Rows:
+    """The rows that touch the window."""
+    if window is None:
+        return rows
+    return rows.where((rows["start_ns"] <= window.end_ns) & (rows["end_ns"] >= window.start_ns))
+
+
+def _arrows(call: Ints, calls: int, numbers: Numbers) -> tuple[Arrows, Ints]:
+    """Which arrows each call begins, in a row; and which one ends at each activity."""
+    launched = np.flatnonzero(call >= 0)
+    launched = launched[np.argsort(call[launched], kind="stable")]
+    first = numbers.arrows(len(launched))
+    arrow = np.zeros(len(call), np.int64)
+    arrow[launched] = first + np.arange(len(launched))
+    count = np.bincount(call[launched], minlength=calls).astype(np.int64)
+    begins = first + np.cumsum(count) - count
+    return Arrows(np.where(count > 0, begins, 0), count), arrow
+
+
+def _around(scene: Scene, host: HostRows, call: Ints) -> Ints:
+    """The name of the innermost range that each activity was launched in; -1 for none."""
+    ranges = spans_of_time(scene.trace)
+    launching, number = np.unique(call, return_inverse=True)
+    found = np.full(len(launching), NOT_RECORDED, np.int64)
+    known = launching >= 0
+    inner = innermost(ranges, host.cuda.at(launching[known]))
+    found[known] = np.append(ranges.codes("name"), NOT_RECORDED)[inner]
+    return found[number.reshape(-1)]
+
+
+def _books(scene: Scene, device: Device, above: Track, numbers: Numbers) -> Iterator[Section]:
+    tracks, records, levels = book_side(scene.trace, device, above, numbers)
+    shown = tuple(_clipped(each, scene.window) for each in levels)
+    yield Section(tuple(tracks), None, shown)
+    for each in records:
+        yield Section((), each)
+    report = scene.report
+    main = report is not None and device.gpu == report.main_device.gpu
+    found = [each for each in (report.findings if report else ()) if each.gpu == device.gpu or (each.gpu < 0 and main)]
+    if found:
+        tracks, marks = marked([finding_mark(each, device) for each in found], "findings", "finding", above, numbers)
+        yield Section(tuple(tracks), marks)
+
+
+def _clipped(levels: Levels, window: Span | None) -> Levels:
+    """The level in the window: what it is at its beginning, and how it changes."""
+    if window is None:
+        return levels
+    first = max(int(np.searchsorted(levels.at_ns, window.start_ns, side="right")) - 1, 0)
+    last = int(np.searchsorted(levels.at_ns, window.end_ns, side="right"))
+    at = np.clip(levels.at_ns[first:last], window.start_ns, window.end_ns)
+    return replace(levels, at_ns=at, value=levels.value[first:last])
+
+
+def _notes(scene: Scene, began: int, numbers: Numbers) -> Iterator[Section]:
+    """The health notes, under a heading of their own."""
+    notes = [*scene.trace.health, *([NOTHING_RAN] if scene.report is None else [])]
+    at = began if scene.window is None else scene.window.start_ns
+    yield from _noted(notes, f"{scene.prefix}health of the profile", at, numbers)
+
+
+def job_notes(notes: Sequence[Note], at_ns: int, numbers: Numbers) -> Iterator[Section]:
+    """What is to be known about several traces together."""
+    yield from _noted(notes, "health of the job", at_ns, numbers)
+
+
+def _noted(notes: Sequence[Note], name: str, at_ns: int, numbers: Numbers) -> Iterator[Section]:
+    if notes:
+        above = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, _LAST)
+        tracks, marks = marked([note_mark(note, at_ns) for note in notes], "notes", "health", above, numbers)
+        yield Section((above, *tracks), marks)

@@ -1,0 +1,184 @@
+"""The GPUs' side of a timeline: kernels, copies and whole graphs in, a track per stream and records out.
+
+Where work on one stream overlaps, it is put onto several tracks of one name, which viewers show as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.export.host_tracks import backwards
+from gpuledger.export.lanes import side_by_side
+from gpuledger.export.timeline import Argument, Column, Numbers, Records, Track, TrackKind, shown
+from gpuledger.model.families import family
+from gpuledger.model.keys import group
+from gpuledger.model.names import label
+from gpuledger.model.spans import Ints
+from gpuledger.model.tables import NOT_RECORDED, Rows
+from gpuledger.model.trace import Trace, os_pid
+
+_CATEGORIES = ("kernel", "copy", "memset", "graph")
+FIRST_STREAM = 100
+"""Streams come after everything else that is shown of a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRows:
+    """The tables of what ran on GPUs."""
+
+    kernels: Rows
+    copies: Rows
+    graphs: Rows
+
+    @property
+    def tables(self) -> tuple[Rows, ...]:
+        return (self.kernels, self.copies, self.graphs)
+
+    def column(self, name: str) -> Ints:
+        """One column of all tables."""
+        return np.concatenate([table[name].astype(np.int64) for table in self.tables])
+
+
+def gpu_groups(trace: Trace, gpus: Sequence[int], numbers: Numbers, prefix: str) -> dict[int, Track]:
+    """A heading for each GPU."""
+    found = {}
+    for at, gpu in enumerate(gpus):
+        known = trace.origin.gpus[gpu].name if 0 <= gpu < len(trace.origin.gpus) else ""
+        name = f"{prefix}GPU {gpu}" if gpu >= 0 else f"{prefix}unknown GPU"
+        name += f" ({known})" if known else ""
+        found[gpu] = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, at)
+    return found
+
+
+def gpu_side(
+    trace: Trace,
+    rows: GpuRows,
+    groups: dict[int, Track],
+    around: Ints,
+    arrow: Ints,
+    numbers: Numbers,
+    families: tuple[tuple[str, str], ...],
+) -> tuple[list[Track], Records]:
+    """Tracks of all streams, and what ran on them.
+
+    `around` is the text of the range that each row was launched in, -1 for none; `arrow` the number of the arrow that
+    leads to it, 0 for none.
+    """
+    start = rows.column("start_ns")
+    end = np.maximum(start, rows.column("end_ns"))
+    keys = [rows.column(name) for name in ("gpu", "pid", "context", "stream")]
+    first, stream = group(*keys)
+    lane, rank = side_by_side(start, end, stream)
+    names = _stream_names([[int(value) for value in key[first]] for key in keys])
+    place, of_place = group(stream, lane)
+    tracks = []
+    for row in place.tolist():
+        above, at = groups[int(keys[0][row])], int(stream[row])
+        order = FIRST_STREAM + at
+        tracks.append(Track(numbers.uuid(), TrackKind.SLICES, names[at], above.uuid, above.pid, numbers.like(0), order))
+    titles, title = _titles(rows)
+    return tracks, Records(
+        start_ns=start,
+        end_ns=end,
+        track=np.array([track.uuid for track in tracks], np.int64)[of_place],
+        rank=rank,
+        titles=titles,
+        title=title,
+        categories=_CATEGORIES,
+        category=_categories(rows),
+        instant=np.zeros(len(start), np.bool_),
+        arguments=_arguments(trace, rows, around, families),
+        first_flow=Column((arrow,), absent=0),
+        flows=Column(((arrow > 0).astype(np.int8),), absent=0),
+    )
+
+
+def _stream_names(keys: list[list[int]]) -> list[str]:
+    """What streams are called: by more than their number only where two of a GPU have the same."""
+    gpus, pids, contexts, streams = keys
+    alike: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    for gpu, pid, context, stream in zip(gpus, pids, contexts, streams, strict=True):
+        alike.setdefault((gpu, stream), set()).add((pid, context))
+    names = []
+    for gpu, pid, context, stream in zip(gpus, pids, contexts, streams, strict=True):
+        name = f"stream {stream}" if stream >= 0 else "unknown stream"
+        others = alike[gpu, stream]
+        if len({each for each, _ in others}) > 1:
+            name += f" of process {os_pid(pid)}"
+        if len({each for owner, each in others if owner == pid}) > 1:
+            name += f" in context {context}"
+        names.append(name)
+    return names
+
+
+def _titles(rows: GpuRows) -> tuple[list[str], Ints]:
+    """Short names of kernels; what copies do; the numbers of graphs."""
+    kernels, kernel = rows.kernels.strings.kinds(rows.kernels.codes("name"), label)
+    copies, copy = rows.copies.strings.kinds(rows.copies.codes("kind"), lambda text: text or "Copy")
+    numbers, graph = np.unique(rows.graphs["graph"], return_inverse=True)
+    graphs = [f"graph {number}" for number in numbers.tolist()]
+    titles = shown([*kernels, *copies, *graphs])
+    return titles, np.concatenate((kernel, copy + len(kernels), graph.reshape(-1) + len(kernels) + len(copies)))
+
+
+def _categories(rows: GpuRows) -> Ints:
+    kinds = rows.copies.codes("kind")
+    cleared = (kinds == rows.copies.strings.code("Memset")) & (kinds >= 0)
+    return np.concatenate(
+        (np.zeros(len(rows.kernels), np.int64), np.where(cleared, 2, 1), np.full(len(rows.graphs), 3))
+    )
+
+
+def _arguments(
+    trace: Trace, rows: GpuRows, around: Ints, families: tuple[tuple[str, str], ...]
+) -> tuple[Argument, ...]:
+    kernels, copies, graphs = rows.tables
+    texts = trace.strings.texts
+    known, family_of = trace.strings.kinds(kernels.codes("name"), lambda name: family(name, families))
+
+    def column(*parts: NDArray[Any] | None, absent: int = NOT_RECORDED) -> Column:
+        sized = zip(parts, rows.tables, strict=True)
+        return Column(tuple(len(table) if part is None else part for part, table in sized), absent)
+
+    def of_kernels(name: str) -> Column:
+        return column(kernels[name], None, None)
+
+    shapes = [(name, *_triples(kernels[name])) for name in ("grid", "block")]
+    return (
+        Argument("kernel", of_kernels("name"), texts),
+        Argument("family", column(family_of, None, None), known),
+        *(Argument(name, column(number, None, None), words) for name, words, number in shapes),
+        Argument("registers_per_thread", of_kernels("registers")),
+        Argument("smem_static_bytes", of_kernels("smem_static_bytes")),
+        Argument("smem_dynamic_bytes", of_kernels("smem_dynamic_bytes")),
+        Argument("bytes", column(None, copies["bytes"], None)),
+        Argument("bytes_per_s", column(None, _rates(copies), None)),
+        Argument("from", column(None, copies.codes("src_kind"), None), texts),
+        Argument("to", column(None, copies.codes("dst_kind"), None), texts),
+        Argument("range", Column((around,)), texts),
+        Argument("correlation", column(kernels["correlation"], copies["correlation"], graphs["correlation"])),
+        Argument("graph", column(kernels["graph"], None, graphs["graph"])),
+        Argument("graph_node", column(kernels["graph_node"], copies["graph_node"], None)),
+        Argument("graph_exec", column(None, None, graphs["graph_exec"])),
+        *backwards(rows.tables),
+    )
+
+
+def _triples(values: NDArray[np.int32]) -> tuple[list[str], Ints]:
+    """Distinct shapes in words, and for each row the position of its own; -1 where none was recorded."""
+    first, number = group(values[:, 0], values[:, 1], values[:, 2])
+    found = values[first].tolist()
+    unknown = np.array([each == [NOT_RECORDED] * 3 for each in found], np.bool_)
+    return [f"{x} x {y} x {z}" for x, y, z in found], np.where(unknown[number], NOT_RECORDED, number)
+
+
+def _rates(copies: Rows) -> Ints:
+    """Bytes per second of each copy; -1 where there is no telling."""
+    length, size = copies.duration_ns, copies["bytes"]
+    told = (length > 0) & (size >= 0)
+    return np.where(told, (size * 1e9 / np.where(told, length, 1)).astype(np.int64), NOT_RECORDED)

@@ -1,0 +1,120 @@
+"""Findings and health notes as marks on the timeline: each finding where its evidence is the strongest.
+
+A finding about gaps is marked at the longest gap that it is about, one about steps at the worst step, one about exposed
+work at the longest exposed stretch. What is about the run as a whole stands at the beginning of the steady stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.device import Device
+from gpuledger.analyse.variation import variation
+from gpuledger.export.book_tracks import FINDINGS, in_a_row
+from gpuledger.export.timeline import Argument, Column, Numbers, Records, Track, TrackKind, text_argument
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.rules import DEVICE_CAUSES, HOST_CAUSES
+from gpuledger.model.health import Note
+from gpuledger.model.spans import Spans
+from gpuledger.units import time_text
+
+_TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{code: (trigger,) for trigger, (code, _) in (HOST_CAUSES | DEVICE_CAUSES).items()},
+    "HOST-SYNC": ("drained", "sync"),
+    "HOST-COPY": ("drained", "sync"),
+    "LAUNCH-BOUND": ("behind",),
+    "TINY-KERNELS": ("behind",),
+    "CAPTURE-OVERHEAD": ("profiler",),
+    "CAPTURE-LOSS": ("unattributed",),
+}
+"""Which gaps a finding is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One thing to say at one instant. Several may stand at the same one."""
+
+    at_ns: int
+    title: str
+    words: Mapping[str, str]
+    figures: Mapping[str, int]
+
+
+def finding_mark(found: Finding, device: Device) -> Mark:
+    """A finding at the place where one should look."""
+    words = {
+        "claim": str(found.claim),
+        "saving": _saving(found),
+        "evidence": "\n".join(found.evidence),
+        "assumption": str(found.assumption),
+        "confidence": str(found.confidence),
+        "next": found.next,
+    }
+    figures = {"saving_ns": found.saving_ns}
+    if found.saving_ns_per_step is not None:
+        figures["saving_ns_per_step"] = found.saving_ns_per_step
+    return Mark(_place(found.code, device), found.code, {name: text for name, text in words.items() if text}, figures)
+
+
+def _saving(found: Finding) -> str:
+    if not found.saving_ns:
+        return ""
+    if found.saving_ns_per_step is None:
+        return f"up to {time_text(found.saving_ns)}"
+    return f"up to {time_text(found.saving_ns_per_step)} a step"
+
+
+def _place(code: str, device: Device) -> int:
+    if triggers := _TRIGGERS.get(code):
+        mine = np.concatenate([device.gaps_of(trigger) for trigger in triggers])
+        gaps = device.ledger.gaps
+        if len(mine):
+            return int(gaps.start_ns[mine[gaps.length_ns[mine].argmax()]])
+    exposed = {"COPY-EXPOSED": device.ledger.busy.copy, "COMM-EXPOSED": device.ledger.busy.comm}.get(code)
+    if exposed is not None and len(exposed):
+        return _longest(exposed)
+    varies = variation(device) if code == "STEP-OUTLIERS" else None
+    if varies is not None and varies.outliers:
+        return int(varies.steps.edges_ns[varies.outliers[0].step])
+    return device.steady.start_ns
+
+
+def _longest(spans: Spans) -> int:
+    return int(spans.start_ns[(spans.end_ns - spans.start_ns).argmax()])
+
+
+def note_mark(note: Note, at_ns: int) -> Mark:
+    """A health note at the beginning."""
+    words = {"sentence": note.sentence, "severity": note.severity.value}
+    return Mark(at_ns, note.code, words, {"count": note.count})
+
+
+def marked(
+    marks: Sequence[Mark], name: str, category: str, above: Track, numbers: Numbers, order: int = FINDINGS
+) -> tuple[list[Track], Records]:
+    """Marks on tracks of one name, those at one instant on different ones: viewers draw them over each other."""
+    seen: dict[int, int] = {}
+    lane = []
+    for mark in marks:
+        lane.append(seen.setdefault(mark.at_ns, 0))
+        seen[mark.at_ns] += 1
+    tracks = [
+        Track(numbers.uuid(), TrackKind.SLICES, name, above.uuid, above.pid, numbers.like(0), order)
+        for _ in range(max(lane) + 1)
+    ]
+    at = np.array([mark.at_ns for mark in marks], np.int64)
+    arguments = []
+    for word in dict.fromkeys(word for mark in marks for word in mark.words):
+        texts = [mark.words.get(word, "") for mark in marks]
+        codes = np.array([position if text else -1 for position, text in enumerate(texts)])
+        arguments.append(text_argument(word, texts, codes))
+    for figure in dict.fromkeys(figure for mark in marks for figure in mark.figures):
+        values = np.array([mark.figures.get(figure, -1) for mark in marks], np.int64)
+        arguments.append(Argument(figure, Column((values,))))
+    titles = [mark.title for mark in marks]
+    uuid = np.array([tracks[each].uuid for each in lane], np.int64)
+    return tracks, in_a_row(uuid, at, at, titles, np.arange(len(marks)), category, tuple(arguments), instant=True)

@@ -1,0 +1,205 @@
+"""A timeline as a Perfetto trace: sections in, protocol buffers out, a chunk at a time.
+
+Every event is a TracePacket with a TrackEvent. Names and texts are interned: written once, before the first event that
+uses them, and known by a number from then on. The engine sorts by time and keeps the file's order at one instant, so
+events of a track come in the order in which they have to be told (see `lanes.events`).
+
+Field numbers are those of perfetto/trace/trace_packet.proto and the messages under track_event/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.export.lanes import events
+from gpuledger.export.timeline import Argument, Levels, Records, Section, Track, TrackKind
+from gpuledger.export.wire import (
+    FIXED64,
+    VARINT,
+    Piece,
+    constant,
+    fixed64,
+    integer,
+    message,
+    messages,
+    runs,
+    tag,
+    text,
+    varints,
+    where,
+)
+from gpuledger.model.spans import Ints
+
+CHUNK: Final = 32_768
+"""So many events, arrows included, are encoded together."""
+
+_PACKET: Final = 1
+_TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _DESCRIPTOR = 8, 10, 11, 12, 13, 60
+_CLEARED: Final = 1  # SEQ_INCREMENTAL_STATE_CLEARED: what was interned before counts no more
+_CATEGORY, _ANNOTATION, _TYPE, _NAME, _TRACK, _VALUE, _FLOW, _FLOAT = 3, 4, 9, 10, 11, 30, 47, 44
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
+_FLOW_TAG: Final = tag(_FLOW, FIXED64)
+_FLOW_BYTES: Final = len(_FLOW_TAG) + 8
+_UNITS: Final = {"bytes": 3}
+
+
+class Interned:
+    """Numbers for texts of one kind, each written when it is first used."""
+
+    def __init__(self, field: int) -> None:
+        self._field = field
+        self._numbers: dict[str, int] = {}
+        self._known: dict[int, tuple[Sequence[str], Ints]] = {}
+        self._news: list[bytes] = []
+
+    def number(self, word: str) -> int:
+        """The number of one text."""
+        if word not in self._numbers:
+            self._numbers[word] = len(self._numbers) + 1
+            self._news.append(text(self._field, integer(1, self._numbers[word]) + text(2, word)))
+        return self._numbers[word]
+
+    def numbers(self, texts: Sequence[str], codes: Ints) -> Ints:
+        """The numbers of the texts behind these codes; 0 for codes below 0."""
+        # the texts are kept beside their numbers, so that no other list comes to have their identity
+        _, known = self._known.setdefault(id(texts), (texts, np.zeros(len(texts) + 1, np.int64)))
+        new = codes[(known[codes] == 0) & (codes >= 0)]
+        for code in np.unique(new).tolist() if len(new) else ():
+            known[code] = self.number(texts[code])
+        return known[codes]
+
+    def news(self) -> bytes:
+        """What is new since it was asked last."""
+        news = b"".join(self._news)
+        self._news.clear()
+        return news
+
+
+class PerfettoWriter:
+    """Encodes sections. `base_ns` is the time that becomes 0."""
+
+    def __init__(self, base_ns: int = 0) -> None:
+        self._base = base_ns
+        self._categories, self._names, self._arguments, self._texts = (Interned(field) for field in (1, 2, 3, 29))
+
+    def write(self, sections: Iterable[Section]) -> Iterator[bytes]:
+        """The whole trace."""
+        yield _packet(integer(_FLAGS, _CLEARED))
+        for section in sections:
+            yield b"".join(_packet(text(_DESCRIPTOR, _descriptor(track))) for track in section.tracks)
+            if section.records is not None:
+                yield from self._records(section.records, section.offset_ns)
+            for levels in section.levels:
+                yield from self._levels(levels, section.offset_ns)
+
+    def _records(self, records: Records, offset_ns: int) -> Iterator[bytes]:
+        position, is_end = events(records.start_ns, records.end_ns, records.track, records.rank, records.instant)
+        for some in _chunks(records, position, is_end):
+            chunk = self._events(records, position[some], is_end[some] > 0, offset_ns)
+            yield self._news()  # before the events that use them, which now have been asked for
+            yield chunk
+
+    def _events(self, records: Records, at: NDArray[np.intp], is_end: NDArray[np.bool_], offset_ns: int) -> bytes:
+        order = np.empty(len(at), np.object_)
+        order[~is_end] = self._begins(records, at[~is_end], offset_ns)
+        order[is_end] = self._ends(records, at[is_end], offset_ns)
+        return b"".join(order.tolist())
+
+    def _begins(self, records: Records, at: NDArray[np.intp], offset_ns: int) -> list[bytes]:
+        event = [
+            varints(np.where(records.instant[at], _INSTANT, _BEGIN), tag(_TYPE, VARINT)),
+            varints(records.track[at], tag(_TRACK, VARINT)),
+            varints(self._categories.numbers(records.categories, records.category[at]), tag(_CATEGORY, VARINT)),
+            varints(self._names.numbers(records.titles, records.title[at]), tag(_NAME, VARINT)),
+            *(piece for argument in records.arguments for piece in self._annotation(argument, at)),
+        ]
+        if records.first_flow is None or records.flows is None:
+            return self._packets(records.start_ns[at], offset_ns, event)
+        first, count = records.first_flow.take(at), records.flows.take(at)
+        if count.max(initial=0) <= 1:
+            event += where([fixed64(first, _FLOW_TAG)], count > 0)
+            return self._packets(records.start_ns[at], offset_ns, event)
+        size = count * _FLOW_BYTES
+        packets = self._packets(records.start_ns[at], offset_ns, event, size)
+        number = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        arrows = runs(fixed64(number, _FLOW_TAG).octets, size)
+        return [packet + more for packet, more in zip(packets, arrows, strict=True)]
+
+    def _ends(self, records: Records, at: NDArray[np.intp], offset_ns: int) -> list[bytes]:
+        event = [constant(integer(_TYPE, _END), len(at)), varints(records.track[at], tag(_TRACK, VARINT))]
+        return self._packets(records.end_ns[at], offset_ns, event)
+
+    def _annotation(self, argument: Argument, first: NDArray[np.intp]) -> list[Piece]:
+        """One argument of these records, in those that have it."""
+        values = argument.values.take(first)
+        present = values != argument.values.absent
+        if not present.any():
+            return []
+        name = constant(integer(1, self._arguments.number(argument.name)), len(first))
+        if argument.texts is None:
+            value = varints(values, tag(4, VARINT))
+        else:
+            value = varints(self._texts.numbers(argument.texts, np.where(present, values, -1)), tag(17, VARINT))
+        return where(message(_ANNOTATION, [name, value]), present)
+
+    def _packets(self, time: Ints, offset_ns: int, event: Sequence[Piece], more: Ints | int = 0) -> list[bytes]:
+        """Packets around track events, of each of which `more` bytes are still to come."""
+        tracked = message(_TRACK_EVENT, event, more)
+        since = np.maximum(time - offset_ns - self._base, 0)
+        head = [varints(since, tag(_TIMESTAMP, VARINT)), constant(integer(_SEQUENCE, 1), len(time))]
+        return messages(message(_PACKET, [*head, *tracked], more))
+
+    def _levels(self, levels: Levels, offset_ns: int) -> Iterator[bytes]:
+        for begin in range(0, len(levels.at_ns), CHUNK):
+            some = slice(begin, begin + CHUNK)
+            value, count = levels.value[some], len(levels.at_ns[some])
+            is_float = value.dtype.kind == "f"
+            event = [
+                constant(integer(_TYPE, _COUNTER) + integer(_TRACK, levels.track), count),
+                fixed64(value, tag(_FLOAT, FIXED64)) if is_float else varints(value, tag(_VALUE, VARINT)),
+            ]
+            yield b"".join(self._packets(levels.at_ns[some], offset_ns, event))
+
+    def _news(self) -> bytes:
+        news = b"".join(each.news() for each in (self._categories, self._names, self._arguments, self._texts))
+        return _packet(text(_INTERNED, news)) if news else b""
+
+
+def _chunks(records: Records, position: NDArray[np.intp], is_end: Ints) -> Iterator[slice]:
+    """Stretches of events of about the same cost."""
+    cost = np.ones(len(position), np.int64)
+    if records.flows is not None:
+        cost += np.where(is_end > 0, 0, records.flows.take(position))
+    chunk = (np.cumsum(cost) - 1) // CHUNK
+    edges = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(position)]
+    return (slice(first, last) for first, last in pairwise(edges) if last > first)
+
+
+def _packet(content: bytes) -> bytes:
+    return text(_PACKET, integer(_SEQUENCE, 1) + content)
+
+
+def _descriptor(track: Track) -> bytes:
+    """A TrackDescriptor."""
+    parts = [integer(1, track.uuid)]
+    if track.parent:
+        parts.append(integer(5, track.parent))
+    match track.kind:
+        case TrackKind.PROCESS:
+            parts.append(text(3, integer(1, track.pid) + text(6, track.name)))
+        case TrackKind.THREAD:
+            parts.append(text(4, integer(1, track.pid) + integer(2, track.tid) + text(5, track.name)))
+        case TrackKind.COUNTER:
+            unit = integer(3, _UNITS[track.unit]) if track.unit in _UNITS else text(6, track.unit)
+            parts += [text(2, track.name), text(8, unit)]
+        case _:
+            parts.append(text(2, track.name))
+    if track.kind is TrackKind.GROUP:
+        parts.append(integer(11, 3))  # children in the order that they are given
+    parts.append(integer(12, track.order))
+    return b"".join(parts)

