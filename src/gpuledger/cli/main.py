@@ -29,6 +29,12 @@ VERBS = {
     "align": "Say whether MOCK, one operation alone, runs what it runs in the model of E2E, and as fast.",
     "fleet": "Analyse all profiles of a job in parallel, and print one report: who waits for whom.",
     "time": "Time an operation until its median can be trusted, with the GPU's clocks, power and throttling.",
+    "capture": "Record a profile of COMMAND, check that it holds what was asked for, and report on it.",
+    "doctor": "Say whether profiles can be recorded here, and how to mend what is in the way.",
+    "bench": "Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier.",
+    "run": "Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells.",
+    "export": "Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.",
+    "view": "Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.",
     "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""
