@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpuledger.capture.window import window
     from gpuledger.comparison import compare
     from gpuledger.errors import (
         GpuledgerError,
@@ -55,6 +56,7 @@ _HOMES = {
     "compare": "comparison",
     "Report": "report",
     "build_report": "report",
+    "window": "capture.window",
 }
 
 __all__ = [
@@ -79,6 +81,7 @@ __all__ = [
     "compare",
     "open_kernels",
     "open_trace",
+    "window",
 ]
 
 
@@ -87,7 +90,17 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"gpuledger.{_HOMES[name]}"), name)
+    module = import_module(f"gpuledger.{_HOMES[name]}")
+    if _HOMES[name] == "report":
+        module.Report.draw = _drawn
+    return getattr(module, name)
+
+
+def _drawn(report: Report) -> str:
+    """A report as a notebook shows it. Here, as this module alone may know both reports and how they are shown."""
+    from gpuledger.render.html.notebook import notebook_html
+
+    return notebook_html(report)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """Marks for a profiler, set by the program that is profiled: a name in, an NVTX range around the block out.
 
-With `profiler=True` the block is also what `nsys profile --capture-range=cudaProfilerApi` records. Marks wait for no
-device: where its work belongs to the block, the caller synchronises inside. Without torch, or without a CUDA device,
-nothing happens, so that a program can be marked for good.
+With `profiler=True` the block is also what `gpuledger capture nsys --preset=steady` records, and what `gpuledger
+capture torch` does. Marks wait for no device: where its work belongs to the block, the caller synchronises inside.
+Without torch, or without a CUDA device, nothing happens, so that a program can be marked for good.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def _cuda() -> Any | None:
         torch = import_module("torch")  # late: the package itself does not need torch, and torch takes seconds to load
     except ImportError:
         return None
-    return torch.cuda if torch.cuda.is_available() else None
+    # the runner of `capture torch` takes marks over, also where there is no device
+    listens = getattr(torch.cuda.profiler, "recorded_by_gpuledger", False)
+    return torch.cuda if listens or torch.cuda.is_available() else None
 
 
 @contextmanager

@@ -1,0 +1,144 @@
+"""The manifest of a capture, NAME.capture.json: what was run, with what, where, and how it ended.
+
+It is written before the program starts and again at the end, each time beside and then renamed, so that whatever
+happens in between a reader finds a whole file that says how far the capture came. The document is gpuledger.capture/1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from gpuledger.capture.machine import Machine
+from gpuledger.capture.surroundings import Commit, without_secrets
+from gpuledger.errors import OutputRefused
+
+SCHEMA: Final = "gpuledger.capture/1"
+ENDING: Final = ".capture.json"
+
+RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
+"""The states: not over yet (or killed, if `pid` is gone), over, ended by a signal to us, or nothing was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One file that the capture made."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Whether the profile holds one thing that was asked for."""
+
+    check: str
+    verdict: str
+    found: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that is written down about one capture."""
+
+    tool: str
+    tool_version: str | None
+    presets: tuple[str, ...]
+    command: tuple[str, ...]
+    """What the user wants recorded."""
+    commands: tuple[tuple[str, ...], ...]
+    """What is run for that, in order."""
+    called_as: tuple[str, ...]
+    started_utc: str
+    environment: dict[str, str] = field(default_factory=dict)
+    machine: Machine | None = None
+    git: Commit | None = None
+    via: tuple[str, ...] | None = None
+    session: str | None = None
+    state: str = RUNNING
+    reason: str | None = None
+    exit_code: int | None = None
+    seconds: float | None = None
+    files: tuple[Recorded, ...] = ()
+    checks: tuple[Checked, ...] = ()
+    pid: int | None = field(default_factory=os.getpid)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "state": self.state,
+            "reason": self.reason,
+            "tool": self.tool,
+            "versions": {"gpuledger": version("gpuledger"), self.tool: self.tool_version},
+            "presets": list(self.presets),
+            "command": without_secrets(self.command),
+            "commands": [without_secrets(each) for each in self.commands],
+            "called_as": without_secrets(self.called_as),
+            "via": None if self.via is None else list(self.via),
+            "session": self.session,
+            "started_utc": self.started_utc,
+            "seconds": None if self.seconds is None else round(self.seconds, 3),
+            "exit_code": self.exit_code,
+            "pid": self.pid,
+            "environment": self.environment,
+            "git": None if self.git is None else {"commit": self.git.commit, "dirty": self.git.is_dirty},
+            "machine": None if self.machine is None else _machine(self.machine),
+            "files": [dataclasses.asdict(each) for each in self.files],
+            "checks": [dataclasses.asdict(each) for each in self.checks],
+        }
+
+
+def _machine(machine: Machine) -> dict[str, Any]:
+    keys = ("index", "name", "memory_bytes", "sm_mhz", "highest_sm_mhz", "power_limit_mw")
+    return {
+        "driver": machine.driver,
+        "gpus": [{key: getattr(gpu, key) for key in keys} for gpu in machine.gpus],
+        "reason": machine.reason or None,
+    }
+
+
+def utc(seconds: float) -> str:
+    """A time, in seconds as the system counts them, as a manifest writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def written(manifest: Manifest, path: Path) -> None:
+    """Write the manifest, whole or not at all."""
+    text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    beside: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        beside = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode(errors="backslashreplace"))
+        beside.chmod(0o644)
+        beside.replace(path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise full(path.parent) from None
+        raise OutputRefused(
+            f"{path.parent}: cannot be written to: {(error.strerror or str(error)).lower()}",
+            hint="-o names another place for the profile",
+        ) from None
+    finally:
+        if beside is not None:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+
+def full(folder: Path) -> OutputRefused:
+    """The error where a disk is full."""
+    return OutputRefused(
+        f"{folder}: the disk is full",
+        hint="free some space, or name another place with -o; shorter captures are smaller",
+    )

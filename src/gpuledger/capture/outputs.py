@@ -1,0 +1,108 @@
+"""Names of a capture's files: what the user wrote in, a place that is free out.
+
+A capture owns NAME.* for its endings: the report, its export and the manifest. A name that the user chose is never
+overwritten unless asked; where none was chosen, one is made from the command, with a number if it is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpuledger.capture import manifest
+from gpuledger.capture.launchers import PYTHON, launched
+from gpuledger.errors import OutputRefused
+
+REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz"}
+"""What each tool's report ends in."""
+
+EXPORT: Final = ".sqlite"
+_ENDINGS: Final = (*REPORTS.values(), EXPORT, manifest.ENDING, ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the files of one capture go: a folder, and how their names begin."""
+
+    folder: Path
+    name: str
+    ending: str
+    """Of the report."""
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / f"{self.name}{manifest.ENDING}"
+
+    @property
+    def base(self) -> Path:
+        return self.folder / self.name
+
+    def reports(self) -> tuple[Path, ...]:
+        """The reports that are there now, the ranks in order: NAME.ending, NAME_0.ending, NAME_1.ending."""
+        form = re.compile(re.escape(self.name) + r"(?:_(\d+))?" + re.escape(self.ending))
+        found = [(match, path) for path in self._files() if (match := form.fullmatch(path.name))]
+        return tuple(path for _, path in sorted(found, key=lambda each: int(each[0][1] or -1)))
+
+    def files(self) -> tuple[Path, ...]:
+        """Everything that belongs to the capture, but for the manifest."""
+        form = re.compile(re.escape(self.name) + r"(?:_\d+)?(?:" + "|".join(map(re.escape, _ENDINGS)) + ")")
+        return tuple(path for path in self._files() if form.fullmatch(path.name) and path != self.manifest)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+
+
+def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: bool) -> Place:
+    """A place that is free; with `force`, whatever was there may go."""
+    ending = REPORTS[tool]
+    if wanted is None:
+        return _numbered(Place(Path(), _stem(command), ending), force=force)
+    path = Path(wanted)
+    name = next((path.name.removesuffix(each) for each in _ENDINGS if path.name.endswith(each)), path.name)
+    if not name or name in (".", "..") or wanted.endswith("/"):
+        raise OutputRefused(f"{wanted or 'an empty name'}: -o takes the name of the profile, without an ending")
+    place = Place(path.parent, name, ending)
+    if (taken := _taken(place)) and not force:
+        raise OutputRefused(f"{taken}: exists already", hint="--force overwrites it; -o NAME takes another name")
+    return place
+
+
+def prepared(place: Place) -> None:
+    """Make the folder, and take away what an earlier capture of that name left: it would be taken for the new one."""
+    try:
+        place.folder.mkdir(parents=True, exist_ok=True)
+        for path in (*place.files(), place.manifest):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputRefused(
+            f"{place.folder}: cannot be written to: {(error.strerror or str(error)).lower()}",
+            hint="-o names another place for the profile",
+        ) from None
+
+
+def _taken(place: Place) -> Path | None:
+    return next((path for path in (*place.files(), place.manifest) if path.exists()), None)
+
+
+def _numbered(place: Place, *, force: bool) -> Place:
+    number = 1
+    found = place
+    while not force and _taken(found):
+        number += 1
+        found = Place(place.folder, f"{place.name}-{number}", place.ending)
+    return found
+
+
+def _stem(command: Sequence[str]) -> str:
+    """A name for a profile of this command: the script's, the module's, or the program's."""
+    launch = launched(command)
+    words = launch.program if launch else tuple(command)
+    name = Path(words[0]).name
+    if PYTHON.fullmatch(name):
+        after = [word for word in words[1:] if not word.startswith("-")]
+        if after and "-c" not in words[1 : words.index(after[0])]:
+            name = after[0].rpartition(".")[2] if "-m" in words[1 : words.index(after[0])] else Path(after[0]).stem
+    return re.sub(r"[^\w.-]", "_", name).strip(".") or "capture"

@@ -1,0 +1,217 @@
+"""Carrying a recording out: what is to be run in; the files that came of it, and how it ended, out.
+
+The manifest is written first. Then the program runs, under the eyes of `attended`; what came back is exported; and the
+manifest is written again. At any moment a signal leads to the same end: the program and all that it started are gone,
+what was recorded is kept, and the manifest says so.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from gpuledger.capture import manifest as manifests
+from gpuledger.capture.interruption import Interruption
+from gpuledger.capture.machine import machine
+from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, Recorded, utc
+from gpuledger.capture.nothing import NOT_STARTED, Attempt, why_nothing
+from gpuledger.capture.nsys import Start, export_beside
+from gpuledger.capture.outputs import EXPORT, Place, prepared
+from gpuledger.capture.remote import Remote
+from gpuledger.capture.run import Ended, Ran, attended
+from gpuledger.capture.surroundings import commit_of, environment
+from gpuledger.capture.tools import find_nsys, version_of
+from gpuledger.errors import GpuledgerError, ToolFailed
+
+INTERRUPTED_CODE: Final = 130
+_EXPORT_S: Final = 3600.0
+_BY_NSYS: Final = 128 + signal.SIGTERM
+
+Tell = Callable[[str], None]
+"""Takes a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Everything that is known before the program starts."""
+
+    tool: str
+    executable: Path | None
+    """None where the tool runs on another machine, or is Python."""
+    argv: tuple[str, ...]
+    command: tuple[str, ...]
+    place: Place
+    presets: tuple[str, ...] = ()
+    remote: Remote | None = None
+    ranged: bool = False
+    delay: float | None = None
+    duration: float | None = None
+    variables: tuple[str, ...] = ()
+    """Environment variables that the user wants in the manifest, besides those of the list."""
+    called_as: tuple[str, ...] = ()
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it."""
+
+    manifest: Manifest
+    place: Place
+    profiles: tuple[Path, ...]
+    """What can be opened: the export where there is one, else the report. One per rank."""
+    exit_code: int
+    problem: GpuledgerError | None
+    """What went wrong besides the program's own exit code."""
+
+
+def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> Manifest:
+    """What can be said before anything runs."""
+    here = recording.remote is None
+    return Manifest(
+        tool=recording.tool,
+        tool_version=version_of(recording.executable) if recording.executable else None,
+        presets=recording.presets,
+        command=recording.command,
+        commands=tuple(tuple(each) for each in commands),
+        called_as=recording.called_as,
+        started_utc=utc(time.time()),
+        environment=environment(os.environ, recording.variables),
+        machine=machine() if here else None,
+        git=commit_of(Path.cwd()) if here else None,
+        via=recording.remote.prefix if recording.remote else None,
+        session=recording.session,
+    )
+
+
+def recorded(recording: Recording, tell: Tell) -> Outcome:
+    """Run the program under its tool, and bring everything to its end."""
+    with Interruption() as interruption:
+        argv = recording.remote.started(recording.argv) if recording.remote else recording.argv
+        prepared(recording.place)
+        begun = first_manifest(recording, (argv,))
+        manifests.written(begun, recording.place.manifest)
+        try:
+            ended = attended(
+                argv,
+                interruption,
+                signaller=recording.remote.signalled if recording.remote else None,
+                on_stage=lambda name: tell(_said_of(name, recording.tool)),
+            )
+        except ToolFailed as error:
+            manifests.written(replace(begun, state=FAILED, reason=error.claim), recording.place.manifest)
+            raise
+        if ended.orphans:
+            tell(f"ended processes that {recording.tool} left behind")
+        return closed(recording, begun, ended, interruption)
+
+
+def closed(recording: Recording, begun: Manifest, ended: Ended, interruption: Interruption) -> Outcome:
+    """After the program: bring the files here, export them, and say how it ended."""
+    place, problem = recording.place, None
+    if recording.remote is not None:
+        problem = _brought(recording.remote, place, ended)
+    reports = place.reports()
+    if not reports and problem is None:
+        via = recording.remote.prefix if recording.remote else None
+        problem = why_nothing(Attempt(recording.tool, ended, place.folder, recording.ranged, recording.delay, via))
+    elif reports and not ended.interrupted and recording.tool == "nsys":
+        problem = problem or _exported(recording, reports, interruption)
+    stopped = ended.interrupted or bool(interruption)
+    state = INTERRUPTED if stopped else FINISHED if reports else FAILED
+    done = replace(
+        begun,
+        state=state,
+        reason=problem.claim if problem else None,
+        exit_code=ended.exit_code,
+        seconds=ended.seconds,
+        files=tuple(Recorded(path.name, path.stat().st_size) for path in place.files()),
+    )
+    try:
+        manifests.written(done, place.manifest)
+    except GpuledgerError as error:
+        problem = problem or error
+    return Outcome(done, place, _profiles(reports), _code(recording, ended, stopped, problem), problem)
+
+
+def _code(recording: Recording, ended: Ended, stopped: bool, problem: GpuledgerError | None) -> int:
+    """The program's own exit code, unless we were interrupted, or it ended well and we did not."""
+    if stopped:
+        return INTERRUPTED_CODE
+    if recording.duration is not None and ended.exit_code == _BY_NSYS and recording.place.reports():
+        return problem.exit_code if problem else 0  # nsys ended the program because its time was over, as was asked for
+    if recording.remote is not None and problem is not None and ended.exit_code in NOT_STARTED:
+        return problem.exit_code  # it is the prefix's, not the program's
+    return ended.exit_code or (problem.exit_code if problem else 0)
+
+
+def _exported_there(remote: Remote, name: str, report: Path, interruption: Interruption) -> None:
+    """Let the other side export, unless it can be done here: a nsys older than the report cannot."""
+    nsys = find_nsys()
+    if nsys is not None:
+        with suppress(ToolFailed):
+            export_beside(nsys, report, _starter(interruption))
+            return
+    target = name.removesuffix(".nsys-rep") + EXPORT
+    if remote.exported(name, target, seconds=_EXPORT_S).exit_code == 0:
+        remote.fetched(target, report.with_name(report.name.removesuffix(".nsys-rep") + EXPORT), interruption)
+
+
+def _starter(interruption: Interruption) -> Start:
+    def start(argv: Sequence[str | Path]) -> Ran:
+        ended = attended(argv, interruption, quiet=True)
+        return Ran(ended.exit_code, ended.said)
+
+    return start
+
+
+def _exported(recording: Recording, reports: Sequence[Path], interruption: Interruption) -> GpuledgerError | None:
+    nsys = find_nsys()
+    for report in reports:
+        if report.with_name(report.name.removesuffix(recording.place.ending) + EXPORT).exists():
+            continue
+        if nsys is None or interruption:
+            break
+        try:
+            export_beside(nsys, report, _starter(interruption))
+        except GpuledgerError as error:
+            return None if interruption else error
+    return None
+
+
+def _brought(remote: Remote, place: Place, ended: Ended) -> GpuledgerError | None:
+    """Copy the reports here, and their exports where there is no nsys here; then clean up over there."""
+    with Interruption() as again:  # the first Ctrl-C ended the program; what it recorded is still wanted
+        try:
+            names = [name for name in remote.names() if name.endswith(place.ending)]
+            for name in names:
+                here = name.replace("report", place.name, 1)
+                remote.fetched(name, place.folder / here, again)
+                if place.ending == ".nsys-rep" and not ended.interrupted:
+                    _exported_there(remote, name, place.folder / here, again)
+        except GpuledgerError as error:
+            return error  # the folder over there stays: it holds what could not be copied
+        with suppress(ToolFailed):  # nothing depends on it, and what matters is here
+            remote.cleaned()
+    return None
+
+
+def _profiles(reports: Sequence[Path]) -> tuple[Path, ...]:
+    exports = [report.with_name(report.name.removesuffix(".nsys-rep") + EXPORT) for report in reports]
+    return tuple(
+        export if export != report and export.exists() else report
+        for report, export in zip(reports, exports, strict=True)
+    )
+
+
+def _said_of(signal_name: str, tool: str) -> str:
+    return {
+        "SIGINT": f"interrupted: waiting for {tool} to write what it has recorded; once more ends it",
+        "SIGTERM": f"telling {tool} to end (SIGTERM)",
+    }.get(signal_name, f"ending {tool} (SIGKILL)")

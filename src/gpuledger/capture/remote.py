@@ -1,0 +1,103 @@
+"""A command on another machine or in a pod, by a prefix such as `ssh HOST` or `kubectl exec POD --`.
+
+Files come back through the same prefix, with `cat`, and are counted. Whatever the prefix does with arguments that it
+hands to a shell, each of ours arrives as one: ssh puts its arguments into one line for a shell, so for ssh they are
+quoted. Everything lies in one new folder over there, which goes away at the end.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gpuledger.capture.interruption import Interruption
+from gpuledger.capture.run import Ran, fetched, run
+from gpuledger.errors import GpuledgerError, ToolFailed
+
+_SECONDS: Final = 60.0
+_START: Final = (
+    'umask 077; mkdir "$1" || exit 125; echo "$$" > "$1/pid"; PATH="$PATH:/usr/local/cuda/bin"; export PATH; '
+    'shift; exec "$@"'
+)
+"""The folder is new, or it is somebody else's. `exec` keeps the process id that was noted."""
+_SIGNAL: Final = (
+    'p=$(cat "$1/pid") && read -r stat < "/proc/$p/stat" || exit 0; s=$2; set -- ${stat##*) }; '
+    'case $3 in 0|1) kill -s "$s" "$p";; *) kill -s "$s" -- "-$3";; esac'
+)
+"""To the process group, as a terminal does: the third word behind the name in /proc. Not to the one of init."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Where a command is to run, and the folder for its files there."""
+
+    prefix: tuple[str, ...]
+    folder: str = field(default_factory=lambda: f"/tmp/gpuledger-{secrets.token_hex(6)}")  # noqa: S108 - made anew
+
+    @property
+    def _is_ssh(self) -> bool:
+        return any(Path(word).name == "ssh" for word in self.prefix)
+
+    def argv(self, command: Sequence[str]) -> tuple[str, ...]:
+        """The command with its prefix."""
+        return (*self.prefix, *(map(shlex.quote, command) if self._is_ssh else command))
+
+    def started(self, command: Sequence[str]) -> tuple[str, ...]:
+        """The same, with the folder made first and the process id noted in it."""
+        return self.argv(("sh", "-c", _START, "sh", self.folder, *command))
+
+    def signalled(self, which: signal.Signals) -> None:
+        """Send a signal to what was started."""
+        run(self.argv(("sh", "-c", _SIGNAL, "sh", self.folder, which.name.removeprefix("SIG"))), seconds=_SECONDS)
+
+    def names(self) -> tuple[str, ...]:
+        """The files in the folder."""
+        listed = self._asked("ls", self.folder)
+        return tuple(listed.output.splitlines()) if listed.exit_code == 0 else ()
+
+    def exported(self, report: str, target: str, *, seconds: float) -> Ran:
+        """Let the nsys over there make an export."""
+        options = ("--type=sqlite", "--force-overwrite=true", "--quiet=true", f"--output={self.folder}/{target}")
+        path = 'PATH="$PATH:/usr/local/cuda/bin"; export PATH; exec nsys export "$@"'
+        return run(self.argv(("sh", "-c", path, "sh", *options, f"{self.folder}/{report}")), seconds=seconds)
+
+    def fetched(self, name: str, target: Path, interruption: Interruption) -> None:
+        """Copy a file here, and count its bytes: connections break, and terminals change line ends."""
+        there = f"{self.folder}/{name}"
+        counted = self._asked("wc", "-c", there)
+        size = re.search(r"(?m)^\s*(\d+)", counted.output)
+        done = fetched(self.argv(("cat", there)), target, interruption)
+        got = target.stat().st_size if target.exists() else 0
+        if done.exit_code != 0 or size is None or got != int(size[1]):
+            target.unlink(missing_ok=True)
+            raise ToolFailed(
+                f"{name} could not be copied back whole: {got} of {size[1] if size else 'an unknown number of'} bytes",
+                found=f"it lies at {there} on the other side, reached with `{shlex.join(self.prefix)}`",
+                hint="leave -t and -it out of --via: a terminal changes bytes",
+            )
+
+    def cleaned(self) -> None:
+        """Take the folder away."""
+        self._asked("rm", "-rf", "--", self.folder)
+
+    def _asked(self, *command: str) -> Ran:
+        return run(self.argv(command), seconds=_SECONDS)
+
+
+def remote(via: str) -> Remote:
+    """The place that --via names."""
+    try:
+        words = tuple(shlex.split(via))
+    except ValueError as error:
+        raise GpuledgerError(f"--via={via!r}: {str(error).lower()}") from None
+    if not words:
+        raise GpuledgerError("--via is empty", hint="e.g. --via='ssh HOST' or --via='kubectl exec POD --'")
+    if Path(words[0]).name in ("kubectl", "oc") and "--" not in words:
+        raise GpuledgerError(f"--via={via!r}: kubectl takes what follows for its own options", hint="end it with --")
+    return Remote(words)
