@@ -51,12 +51,22 @@ def commands_page() -> str:
 def verb_page(verb: str) -> str:
     """One verb."""
     command = verb_named(verb)
-    own = (Path(__file__).parent / "schemas" / f"gpuledger.{verb}-1.json").exists()
-    file = f"gpuledger.{verb}-1.json" if own else "gpuledger.tables-1.json"
-    schema = f"JSON output is the document [gpuledger.{verb}/1](../schemas/{file}).\n"
-    has_schema = any(parameter.name == "format_" for parameter in command.params)
-    help_text = help_of(command, f"gpuledger {verb}")
-    return f"# gpuledger {verb}\n\n```text\n{help_text}\n```\n" + (f"\n{schema}" if has_schema else "")
+    document = {"run": "runbook"}.get(verb, verb)
+    own = (Path(__file__).parent / "schemas" / f"gpuledger.{document}-1.json").exists()
+    file = f"gpuledger.{document}-1.json" if own else "gpuledger.tables-1.json"
+    schema = f"JSON output is the document [gpuledger.{document}/1](../schemas/{file}).\n"
+    if verb == "capture":
+        schema = f"Beside each profile lies the document [gpuledger.capture/1](../schemas/{file}).\n"
+    has_schema = own or any(parameter.name == "format_" for parameter in command.params)
+    helps = [help_of(command, f"gpuledger {verb}")]
+    if isinstance(command, click.Group):
+        inside = [
+            (name, command.get_command(click.Context(command), name))
+            for name in sorted(command.list_commands(click.Context(command)))
+        ]
+        helps += [help_of(each, f"gpuledger {verb} {name}") for name, each in inside if each is not None]
+    shown = "\n".join(f"```text\n{text}\n```\n" for text in helps)
+    return f"# gpuledger {verb}\n\n{shown}" + (f"\n{schema}" if has_schema else "")
 
 
 def trace_tables_page() -> str:

@@ -13,9 +13,9 @@ from unittest.mock import patch
 import torch
 
 from gpuledger.workloads import ep
-from gpuledger.workloads.experts import bank
-from gpuledger.workloads.mixture import MODES
-from gpuledger.workloads.ranks import Rank
+from gpuledger.workloads.parts.experts import bank
+from gpuledger.workloads.parts.mixture import MODES
+from gpuledger.workloads.parts.ranks import Rank
 from mixtures import dumb, likeliest
 
 

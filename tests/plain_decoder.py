@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.workloads.sizes import Size
+from gpuledger.workloads.parts.sizes import Size
 
 torch = pytest.importorskip("torch")
 

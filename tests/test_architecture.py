@@ -111,7 +111,7 @@ def test_only_the_source_opens_profiles() -> None:
     # shelf maps the files of the cache, which it wrote itself
     writers = {"cli/main.py", "cli/diff.py", "cli/replacing.py", "export/serve.py", "read/shelf.py"}
     # probe and leftovers read /proc; runbook/files its runbooks and logs; json_file what is handed to a workload
-    others = {"doctor/probe.py", "capture/leftovers.py", "runbook/files.py", "workloads/json_file.py"}
+    others = {"doctor/probe.py", "capture/leftovers.py", "runbook/files.py", "workloads/parts/json_file.py"}
     assert openers <= {"read/source.py", "read/stream.py", "findings/pages.py", "config.py"} | writers | others
 
 

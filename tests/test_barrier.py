@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import barrier, barrier_cuda  # noqa: E402
-from gpuledger.workloads.barrier_crew import LINE, PROTOCOLS, Row, board_shape  # noqa: E402
-from gpuledger.workloads.barrier_cuda import OnCuda  # noqa: E402
-from gpuledger.workloads.barrier_host import OnHost  # noqa: E402
-from gpuledger.workloads.program import main  # noqa: E402
+from gpuledger.workloads import barrier  # noqa: E402
+from gpuledger.workloads.parts import barrier_cuda  # noqa: E402
+from gpuledger.workloads.parts.barrier_crew import LINE, PROTOCOLS, Row, board_shape  # noqa: E402
+from gpuledger.workloads.parts.barrier_cuda import OnCuda  # noqa: E402
+from gpuledger.workloads.parts.barrier_host import OnHost  # noqa: E402
+from gpuledger.workloads.parts.program import main  # noqa: E402
 
 SAFE = {("phase", "eager"), ("tag", "eager"), ("tag", "replay")}
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
@@ -325,7 +326,7 @@ def test_a_kernel_that_nobody_joins_gives_up_and_the_next_ones_at_once(
 
 INTERPRETED = """
 import torch
-from gpuledger.workloads.barrier_kernels import arrive, look, pass_barrier
+from gpuledger.workloads.parts.barrier_kernels import arrive, look, pass_barrier
 
 def passed(reached, gave_up, rank, phase, is_tag):
     pass_barrier[(1,)](reached, gave_up, rank, 3, phase, 9, line=32, room=4, is_tag=is_tag)

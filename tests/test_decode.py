@@ -13,11 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpuledger.workloads import checks, sizes  # noqa: E402
 from gpuledger.workloads import decode as program  # noqa: E402
-from gpuledger.workloads.decoder import build  # noqa: E402
-from gpuledger.workloads.program import DTYPES  # noqa: E402
-from gpuledger.workloads.sizes import Size, size_of  # noqa: E402
+from gpuledger.workloads.parts import checks, sizes  # noqa: E402
+from gpuledger.workloads.parts.decoder import build  # noqa: E402
+from gpuledger.workloads.parts.program import DTYPES  # noqa: E402
+from gpuledger.workloads.parts.sizes import Size, size_of  # noqa: E402
 from plain_decoder import plain  # noqa: E402
 
 TINY = Size(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)

@@ -20,9 +20,9 @@ from conftest import ROOT  # noqa: E402
 from ep_at_work import compared, faulty  # noqa: E402
 from gpuledger.render.bench import bench_json  # noqa: E402
 from gpuledger.workloads import ep, moe  # noqa: E402
-from gpuledger.workloads.exchange import layout, owners  # noqa: E402
-from gpuledger.workloads.ranks import Rank, over_ranks  # noqa: E402
-from gpuledger.workloads.routing import planned  # noqa: E402
+from gpuledger.workloads.parts.exchange import layout, owners  # noqa: E402
+from gpuledger.workloads.parts.ranks import Rank, over_ranks  # noqa: E402
+from gpuledger.workloads.parts.routing import planned  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
 TESTS = str(Path(__file__).parent)

@@ -25,12 +25,13 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from conftest import ROOT  # noqa: E402
 from gpuledger.render.bench import bench_json  # noqa: E402
-from gpuledger.workloads import moe, room, routing  # noqa: E402
-from gpuledger.workloads.counted import counted, inside, tally  # noqa: E402
-from gpuledger.workloads.dense import SAMPLE, Oracle, sampled  # noqa: E402
-from gpuledger.workloads.experts import Bank, Shape, bank  # noqa: E402
-from gpuledger.workloads.mixture import MODES, computed, mixed  # noqa: E402
-from gpuledger.workloads.routing import ROUTINGS, Routed, Router, planned  # noqa: E402
+from gpuledger.workloads import moe  # noqa: E402
+from gpuledger.workloads.parts import room, routing  # noqa: E402
+from gpuledger.workloads.parts.counted import counted, inside, tally  # noqa: E402
+from gpuledger.workloads.parts.dense import SAMPLE, Oracle, sampled  # noqa: E402
+from gpuledger.workloads.parts.experts import Bank, Shape, bank  # noqa: E402
+from gpuledger.workloads.parts.mixture import MODES, computed, mixed  # noqa: E402
+from gpuledger.workloads.parts.routing import ROUTINGS, Routed, Router, planned  # noqa: E402
 from mixtures import dumb, likeliest  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))

@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads import serving  # noqa: E402
-from gpuledger.workloads.decoder import Decoder  # noqa: E402
-from gpuledger.workloads.point import (  # noqa: E402
+from gpuledger.workloads.parts import serving  # noqa: E402
+from gpuledger.workloads.parts.decoder import Decoder  # noqa: E402
+from gpuledger.workloads.parts.point import (  # noqa: E402
     LAUNCH,
     Point,
     Room,
@@ -29,9 +29,9 @@ from gpuledger.workloads.point import (  # noqa: E402
     room_of,
     shares,
 )
-from gpuledger.workloads.program import main  # noqa: E402
-from gpuledger.workloads.serving import Phase, Worker  # noqa: E402
-from gpuledger.workloads.targets import Target, judged, parsed  # noqa: E402
+from gpuledger.workloads.parts.program import main  # noqa: E402
+from gpuledger.workloads.parts.serving import Phase, Worker  # noqa: E402
+from gpuledger.workloads.parts.targets import Target, judged, parsed  # noqa: E402
 from plain_decoder import plain  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=7", "--output-len=4", "--max-prefill-tokens=15", "--warmup=1")

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import transport  # noqa: E402
-from gpuledger.workloads.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
-from gpuledger.workloads.program import main, settle  # noqa: E402
-from gpuledger.workloads.ranks import Rank, over_ranks  # noqa: E402
+from gpuledger.workloads.parts.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
+from gpuledger.workloads.parts.program import main, settle  # noqa: E402
+from gpuledger.workloads.parts.ranks import Rank, over_ranks  # noqa: E402
 
 
 def options(*arguments: str) -> argparse.Namespace:

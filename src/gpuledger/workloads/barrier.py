@@ -30,12 +30,12 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads import barrier_cuda, barrier_host
-from gpuledger.workloads.barrier_crew import PROTOCOLS, Crew, Step
-from gpuledger.workloads.barrier_cuda import OnCuda
-from gpuledger.workloads.barrier_host import OnHost
-from gpuledger.workloads.program import Progress, Result, asked, at_least, main, program, refuse, settle, wrong
-from gpuledger.workloads.ranks import Rank, count_of, over_ranks, rank_options
+from gpuledger.workloads.parts import barrier_cuda, barrier_host
+from gpuledger.workloads.parts.barrier_crew import PROTOCOLS, Crew, Step
+from gpuledger.workloads.parts.barrier_cuda import OnCuda
+from gpuledger.workloads.parts.barrier_host import OnHost
+from gpuledger.workloads.parts.program import Progress, Result, asked, at_least, main, program, refuse, settle, wrong
+from gpuledger.workloads.parts.ranks import Rank, count_of, over_ranks, rank_options
 
 Way = tuple[str, str]
 """A protocol, and how it is called."""
@@ -124,7 +124,7 @@ def _streams(options: argparse.Namespace) -> Crew:
 
 def _kernels() -> Any:
     try:
-        return import_module("gpuledger.workloads.barrier_kernels")  # late: it needs Triton, which a CPU does not
+        return import_module("gpuledger.workloads.parts.barrier_kernels")  # late: it needs Triton, which a CPU does not
     except ImportError as error:
         refuse(f"barriers on a GPU are Triton kernels: {error}", hint="pip install triton")
 

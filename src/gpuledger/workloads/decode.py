@@ -29,9 +29,9 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.checks import agreed, whole_pass
-from gpuledger.workloads.decoder import Decoder, Mark, build
-from gpuledger.workloads.program import (
+from gpuledger.workloads.parts.checks import agreed, whole_pass
+from gpuledger.workloads.parts.decoder import Decoder, Mark, build
+from gpuledger.workloads.parts.program import (
     Clock,
     Progress,
     Result,
@@ -44,8 +44,8 @@ from gpuledger.workloads.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.room import refused_where_full
-from gpuledger.workloads.sizes import Size, not_followed, size_of, size_options
+from gpuledger.workloads.parts.room import refused_where_full
+from gpuledger.workloads.parts.sizes import Size, not_followed, size_of, size_options
 
 Step = Callable[[], Tensor]  # decodes one token of each sequence and gives the logits of the next
 CAPTURE_STEPS = 3  # before a graph is captured

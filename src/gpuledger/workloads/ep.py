@@ -34,16 +34,16 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads import routing
-from gpuledger.workloads.counted import counted
-from gpuledger.workloads.dense import Oracle
-from gpuledger.workloads.exchange import exchange, exchanged_counts, layout, owners
-from gpuledger.workloads.experts import Bank, Shape, bank
-from gpuledger.workloads.mixture import CHOICES, computed
 from gpuledger.workloads.moe import complete, figures, layer_options, settings_of, shape_of
-from gpuledger.workloads.program import DTYPES, Clock, Progress, Result, main, program, spread_ms
-from gpuledger.workloads.ranks import Rank, over_ranks, rank_options, slowest
-from gpuledger.workloads.room import needs, refused_where_full
+from gpuledger.workloads.parts import routing
+from gpuledger.workloads.parts.counted import counted
+from gpuledger.workloads.parts.dense import Oracle
+from gpuledger.workloads.parts.exchange import exchange, exchanged_counts, layout, owners
+from gpuledger.workloads.parts.experts import Bank, Shape, bank
+from gpuledger.workloads.parts.mixture import CHOICES, computed
+from gpuledger.workloads.parts.program import DTYPES, Clock, Progress, Result, main, program, spread_ms
+from gpuledger.workloads.parts.ranks import Rank, over_ranks, rank_options, slowest
+from gpuledger.workloads.parts.room import needs, refused_where_full
 
 _DESCRIPTION = """\
 A mixture-of-experts layer with its experts spread over ranks: route, dispatch, compute, combine.

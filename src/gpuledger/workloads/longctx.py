@@ -29,10 +29,10 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.checks import agreed, read_again, whole_pass
-from gpuledger.workloads.decoder import Decoder, build, positions_for
-from gpuledger.workloads.point import Point, chunks, expect_fit, room_of, room_options
-from gpuledger.workloads.program import (
+from gpuledger.workloads.parts.checks import agreed, read_again, whole_pass
+from gpuledger.workloads.parts.decoder import Decoder, build, positions_for
+from gpuledger.workloads.parts.point import Point, chunks, expect_fit, room_of, room_options
+from gpuledger.workloads.parts.program import (
     DTYPES,
     Clock,
     Progress,
@@ -47,9 +47,9 @@ from gpuledger.workloads.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.room import refused_where_full
-from gpuledger.workloads.sizes import Size, not_followed, size_of, size_options
-from gpuledger.workloads.stall import Watchdog
+from gpuledger.workloads.parts.room import refused_where_full
+from gpuledger.workloads.parts.sizes import Size, not_followed, size_of, size_options
+from gpuledger.workloads.parts.stall import Watchdog
 
 PREFIX = 512
 """Tokens of the prompt that are read at once and in chunks, to compare."""

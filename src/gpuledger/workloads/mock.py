@@ -20,8 +20,8 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.decoder import Layer, build
-from gpuledger.workloads.program import (
+from gpuledger.workloads.parts.decoder import Layer, build
+from gpuledger.workloads.parts.program import (
     Clock,
     Progress,
     Result,
@@ -34,7 +34,7 @@ from gpuledger.workloads.program import (
     settle,
     spread_ms,
 )
-from gpuledger.workloads.sizes import Size, not_followed, size_of, size_options
+from gpuledger.workloads.parts.sizes import Size, not_followed, size_of, size_options
 
 PARTS = ("attention", "mlp", "layer")
 TOLERANCE = 0.01

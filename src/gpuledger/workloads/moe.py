@@ -22,12 +22,12 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads import routing
-from gpuledger.workloads.counted import Calls, counted
-from gpuledger.workloads.dense import Oracle
-from gpuledger.workloads.experts import Bank, Shape, bank
-from gpuledger.workloads.mixture import CHOICES, mixed
-from gpuledger.workloads.program import (
+from gpuledger.workloads.parts import routing
+from gpuledger.workloads.parts.counted import Calls, counted
+from gpuledger.workloads.parts.dense import Oracle
+from gpuledger.workloads.parts.experts import Bank, Shape, bank
+from gpuledger.workloads.parts.mixture import CHOICES, mixed
+from gpuledger.workloads.parts.program import (
     DTYPES,
     Clock,
     Progress,
@@ -40,7 +40,7 @@ from gpuledger.workloads.program import (
     settle,
     spread_ms,
 )
-from gpuledger.workloads.room import gigabytes, needs, refused_where_full
+from gpuledger.workloads.parts.room import gigabytes, needs, refused_where_full
 
 _DESCRIPTION = """\
 A mixture-of-experts layer on one device: router, softmax, top-k, dispatch, experts, combine.

@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuledger.workloads.point import LAUNCH, SMALL, Point, expect_fit, room_of, room_options, shares
-from gpuledger.workloads.program import (
+from gpuledger.workloads.parts.point import LAUNCH, SMALL, Point, expect_fit, room_of, room_options, shares
+from gpuledger.workloads.parts.program import (
     Result,
     asked,
     at_least,
@@ -43,10 +43,10 @@ from gpuledger.workloads.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.ranks import count_of, over_ranks, rank_options
-from gpuledger.workloads.serving import serve_on
-from gpuledger.workloads.sizes import not_followed, size_of, size_options
-from gpuledger.workloads.targets import Target, judged, target_options, targets_of
+from gpuledger.workloads.parts.ranks import count_of, over_ranks, rank_options
+from gpuledger.workloads.parts.serving import serve_on
+from gpuledger.workloads.parts.sizes import not_followed, size_of, size_options
+from gpuledger.workloads.parts.targets import Target, judged, target_options, targets_of
 
 PREFILL_ON_CPU = 128
 FLAGS = {"batch": "decode_batch_size", "context": "decode_ctx_len", "output": "output_len"}

@@ -29,8 +29,8 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.exchange import Counts, Layout, agreed, exchange, exchanged_counts, layout, owners
-from gpuledger.workloads.program import (
+from gpuledger.workloads.parts.exchange import Counts, Layout, agreed, exchange, exchanged_counts, layout, owners
+from gpuledger.workloads.parts.program import (
     DTYPES,
     Clock,
     Progress,
@@ -44,7 +44,7 @@ from gpuledger.workloads.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.ranks import Rank, over_ranks, rank_options, slowest
+from gpuledger.workloads.parts.ranks import Rank, over_ranks, rank_options, slowest
 
 PHASES = ("layout", "dispatch", "combine")
 TOLERANCE = {"bf16": 0.02, "fp16": 0.004, "fp32": 1e-5}  # of a token's norm

@@ -19,14 +19,14 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.checks import agreed, read_again, whole_pass
 from gpuledger.workloads.decode import CAPTURE_STEPS, Step, captured
-from gpuledger.workloads.decoder import EVERY, Decoder, build
-from gpuledger.workloads.point import Point, pages_for, readings, shares
-from gpuledger.workloads.program import Clock, Progress, Result
-from gpuledger.workloads.ranks import Rank
-from gpuledger.workloads.room import refused_where_full
-from gpuledger.workloads.sizes import Size, size_of
+from gpuledger.workloads.parts.checks import agreed, read_again, whole_pass
+from gpuledger.workloads.parts.decoder import EVERY, Decoder, build
+from gpuledger.workloads.parts.point import Point, pages_for, readings, shares
+from gpuledger.workloads.parts.program import Clock, Progress, Result
+from gpuledger.workloads.parts.ranks import Rank
+from gpuledger.workloads.parts.room import refused_where_full
+from gpuledger.workloads.parts.sizes import Size, size_of
 
 CHECKED = 4
 """Sequences of a rank whose last logits are compared with a pass over their whole text."""

@@ -19,9 +19,9 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.program import DTYPES, refuse
-from gpuledger.workloads.room import gigabytes, needs
-from gpuledger.workloads.sizes import Size
+from gpuledger.workloads.parts.program import DTYPES, refuse
+from gpuledger.workloads.parts.room import gigabytes, needs
+from gpuledger.workloads.parts.sizes import Size
 
 Mark = Callable[[str], AbstractContextManager[None]]  # a range around a part of the model
 EVERY = slice(None)  # all sequences

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.barrier_crew import Row, Step, board_shape
-from gpuledger.workloads.program import refuse
-from gpuledger.workloads.ranks import Rank
+from gpuledger.workloads.parts.barrier_crew import Row, Step, board_shape
+from gpuledger.workloads.parts.program import refuse
+from gpuledger.workloads.parts.ranks import Rank
 
 Board = np.ndarray[Any, np.dtype[np.int64]]
 LATE_S = 0.005

@@ -22,7 +22,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 import torch.multiprocessing as mp  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.program import Result, at_least, refuse
+from gpuledger.workloads.parts.program import Result, at_least, refuse
 
 _JOIN_S = 300
 _END_S = 10
@@ -85,7 +85,11 @@ def over_ranks(work: Work, options: argparse.Namespace) -> list[Result] | None:
     _check(options.backend, options.device, count)
     port = options.master_port or _free_port()
     if count == 1:
-        return _joined(work, options, 0, 1, 0, f"tcp://127.0.0.1:{port}")
+        try:
+            return _joined(work, options, 0, 1, 0, f"tcp://127.0.0.1:{port}")
+        finally:
+            if dist.is_initialized():  # after a fault; nobody else is waited for
+                dist.destroy_process_group()
     return _started(work, options, count, f"tcp://127.0.0.1:{port}")
 
 

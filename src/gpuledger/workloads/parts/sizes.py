@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gpuledger.workloads.json_file import read_object
-from gpuledger.workloads.program import refuse, say, wrong
+from gpuledger.workloads.parts.json_file import read_object
+from gpuledger.workloads.parts.program import refuse, say, wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.routing import expert_generator
+from gpuledger.workloads.parts.routing import expert_generator
 
 GROUPED_CAPABILITIES = (9, 10)  # elsewhere torch's grouped product is a loop that waits for the device
 _ALIGNED_BYTES = 16  # of a row, for a grouped product

@@ -15,8 +15,8 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 from torch.multiprocessing.reductions import reduce_tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.barrier_crew import LINE, Row, Step, board_shape
-from gpuledger.workloads.ranks import Rank
+from gpuledger.workloads.parts.barrier_crew import LINE, Row, Step, board_shape
+from gpuledger.workloads.parts.ranks import Rank
 
 MOST_STREAMS = 8  # a GPU has so many queues by default; streams that share one wait for each other
 LATE_CYCLES = 10_000_000  # 5 ms at 2 GHz

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from gpuledger.workloads.program import at_least, wrong
+from gpuledger.workloads.parts.program import at_least, wrong
 
 ATTENTION = "gqa"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.decoder import EVERY, Decoder
-from gpuledger.workloads.program import error_of, refuse
-from gpuledger.workloads.sizes import Size
+from gpuledger.workloads.parts.decoder import EVERY, Decoder
+from gpuledger.workloads.parts.program import error_of, refuse
+from gpuledger.workloads.parts.sizes import Size
 
 TOLERANCE = {"dense": 0.05, "experts": 0.3}  # of the logits' norm; rounding may send a token to another expert
 

@@ -19,8 +19,8 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.experts import Bank, grouped, one, padded
-from gpuledger.workloads.routing import Routed
+from gpuledger.workloads.parts.experts import Bank, grouped, one, padded
+from gpuledger.workloads.parts.routing import Routed
 
 
 @dataclass(frozen=True, slots=True)
