@@ -44,7 +44,11 @@ def commands_page() -> str:
     lines += ["| variable | effect |", "|---|---|"]
     lines += ["| `COLUMNS` | width of text output; without it, the terminal's, and no limit where there is none |"]
     lines += ["| `GPULEDGER_DEBUG=1` | errors come with a traceback |"]
-    lines += ["| `XDG_CACHE_HOME` | where exports of .nsys-rep files are kept (Linux) |", ""]
+    lines += [
+        "| `XDG_CACHE_HOME` | where exports of .nsys-rep files, and profiles that took long to read, are kept (Linux) |"
+    ]
+    lines += ["| `GPULEDGER_CACHE` | `0`: keep no profiles; `always`: keep small ones too |"]
+    lines += ["| `GPULEDGER_NATIVE` | `0`: read SQLite exports without the compiled decoder |", ""]
     return "\n".join(lines)
 
 

@@ -308,3 +308,10 @@ def test_the_locale_c_prints_what_it_can(decode: Path) -> None:
     ran = gpuledger("info", decode, LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert ran.exit_code == 0
     assert "NVIDIA H200" in ran.stdout
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in NO_TABLE_OF_A_PROFILE | {"kernels", "fleet"}])
+def test_a_profile_without_calls_is_answered(verb: str, tmp_path: Path) -> None:
+    path = minimal(tmp_path / "run.sqlite", KERNEL=[kernel(10, 20), kernel(30, 40)], NVTX=[push(0, 50, "a")])
+    ran = gpuledger(verb, path)
+    assert (ran.exit_code, ran.stderr) == (0, "")

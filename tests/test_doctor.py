@@ -93,7 +93,7 @@ class Room:
         "ncu_report",
         "pyarrow",
         "jinja2",
-        "altair",
+        "markdown_it",
         "vl_convert",
         "viztracer",
         "distributed",

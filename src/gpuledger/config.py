@@ -28,7 +28,12 @@ def user_families(path: Path | None) -> Families:
         content = tomllib.loads(chosen.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise GpuledgerError(f"{chosen}: cannot be read as TOML", found=str(error)) from None
-    table = content.get("tool", {}).get("gpuledger", {}).get("families", content.get("families", {}))
+    except RecursionError:
+        raise GpuledgerError(f"{chosen}: cannot be read as TOML", found="values nested too deeply") from None
+    table: object = content
+    for key in ("tool", "gpuledger", "families"):
+        table = table.get(key) if isinstance(table, dict) else None
+    table = content.get("families", {}) if table is None else table
     return tuple((family, pattern) for family, patterns in _checked(chosen, table) for pattern in patterns)
 
 
@@ -43,6 +48,6 @@ def _checked(path: Path, table: object) -> list[tuple[str, list[str]]]:
         for pattern in patterns:
             try:
                 re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise GpuledgerError(f"{path}: '{pattern}' is no regular expression: {error}") from None
     return list(table.items())

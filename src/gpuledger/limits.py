@@ -1,4 +1,7 @@
-"""Every cap in one place. A profile is untrusted: what exceeds a cap is refused in one sentence, never swallowed."""
+"""Every cap in one place. A profile is untrusted: what exceeds a cap is refused in one sentence, never swallowed.
+
+On the command line `--limit=NAME=VALUE` raises or lowers one, for the names below with dashes.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ class Limits:
     rows_per_table: int = 400_000_000
     """Most rows of one table that are held in memory."""
 
+    gpus: int = 1000
+    """Most GPUs that one profile may name; each gets books of its own."""
+
     text_bytes: int = 1 << 20
     """Longest name that is kept whole; a longer one is cut and counted."""
 
@@ -22,7 +28,10 @@ class Limits:
     """Most bytes that a compressed profile may unpack to; they are streamed, never held."""
 
     event_bytes: int = 64 << 20
-    """Longest single event, and longest metadata, of a JSON trace."""
+    """Longest single event, and longest metadata, of a JSON trace; longest line of CSV."""
+
+    event_depth: int = 900
+    """Deepest nesting of one event of a JSON trace; a deeper one is left out and counted."""
 
     export_seconds: float = 3600.0
     """Longest time that `nsys export` may take on a report."""

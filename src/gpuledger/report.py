@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from gpuledger.analyse.device import Device, analysed
 from gpuledger.analyse.join import LEVELS, Joined, Match, joined
@@ -34,6 +34,13 @@ class Report:
     """What Nsight Compute says of the kernels of each GPU, where reports of it were given."""
     kernel_health: tuple[Note, ...] = ()
     """What was lost on reading those reports."""
+
+    draw: ClassVar[Callable[[Report], str] | None] = None
+    """Draws a report for a notebook. Set by the package, as a report knows nothing of how it is shown."""
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; None: it shows the usual text."""
+        return None if Report.draw is None else Report.draw(self)
 
     @property
     def main_device(self) -> Device:

@@ -10,6 +10,7 @@ from gpuledger.analyse.calls import cuda_calls
 from gpuledger.analyse.launches import launches
 from gpuledger.messages import say
 from gpuledger.model.health import NotMeasured
+from gpuledger.model.keys import group
 from gpuledger.model.spans import Span
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Gpu, Process, Trace
@@ -119,7 +120,9 @@ def _process_use(trace: Trace, process: Process) -> ProcessUse:
 
 
 def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple[int, ...]]:
-    return set(map(tuple, np.unique(np.stack(columns), axis=1).T.tolist()))
+    """The different rows of these columns."""
+    first, _ = group(*columns)
+    return set(zip(*(column[first].tolist() for column in columns), strict=True))
 
 
 def _launched(trace: Trace) -> float | NotMeasured:

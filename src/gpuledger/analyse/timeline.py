@@ -79,15 +79,21 @@ def stream_use(found: Activities, window: Span, bins: int = BINS) -> Use:
     return Use(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
 
 
-def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:
-    """From a launch call's return to the start of what it launched: how many of the steady stretch in each bucket."""
+def launch_delays(device: Device) -> Ints:
+    """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
+    before the call returned."""
     found = device.found
     here = found.on(device.gpu)
     here = here[device.begins_steady(found.start_ns[here])]
     call = device.host.launching(found)[here]
-    if not (call >= 0).any():
+    return found.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
+
+
+def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:
+    """How many launches of the steady stretch waited how long, by bucket."""
+    delay = launch_delays(device)
+    if not len(delay):
         return NotMeasured(say("no launch call is in the profile"))
-    delay = found.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
     bounds = [bound for _, bound in DELAYS if bound is not None]
     counts = np.bincount(np.searchsorted(bounds, delay, side="right"), minlength=len(DELAYS)).tolist()
     return tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))

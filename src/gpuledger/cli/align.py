@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from gpuledger.analyse.align.side import Side, side
 from gpuledger.analyse.align.tables import mock_from_table, model_from_table
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
 from gpuledger.analyse.steps import Wanted
-from gpuledger.cli.output import Output, output_options
+from gpuledger.cli.output import Output, asked, cache_option, page_options
 from gpuledger.cli.progress import progress
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.profiles import Profile, job_profiles
@@ -82,7 +83,8 @@ def _expression(_: click.Context, __: click.Parameter, value: str | None) -> str
 @click.option("--forwards-e2e", type=_COUNT, metavar="N", help="Forwards in the model's tables. Default: found.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the checks as JUnit XML too.")
 @click.option("--gate", is_flag=True, help="Exit with 3 if a check fails.")
-@output_options
+@cache_option
+@page_options
 def align(
     mock: str,
     e2e: tuple[str, ...],
@@ -210,6 +212,10 @@ def _is_table(path: str) -> bool:
 
 def _in_format(made: Alignment, health: tuple[Note, ...], output: Output) -> str:
     match output.format:
+        case "html":
+            from gpuledger.render.html.align import align_html
+
+            return align_html(made, health, asked(), version("gpuledger"))
         case "json":
             return align_json(made, health)
         case "csv":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from gpuledger.analyse.diff.baseline import to_document
 from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, Gate, outcome, parse_gate
 from gpuledger.analyse.steps import Wanted
-from gpuledger.cli.output import Output, output_options, step_options
+from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.cli.sides import Sides
 from gpuledger.errors import OutputRefused
@@ -71,7 +72,7 @@ def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | No
     "--anyway", is_flag=True, help="Compare even if the two are unlike: another GPU, other kernels, no steps."
 )
 @step_options
-@output_options
+@page_options
 def diff(
     before: str,
     after: str | None,
@@ -102,7 +103,7 @@ def diff(
     \b
     Examples:
       gpuledger diff before.sqlite after.sqlite
-      gpuledger diff 'before/*.sqlite' 'after/*.sqlite' -o diff.md
+      gpuledger diff 'before/*.sqlite' 'after/*.sqlite' -o diff.html
       gpuledger diff run.sqlite --save-baseline=base.json
       gpuledger diff base.json run.sqlite --fail-on='step>2%' --junit=diff.xml
     """
@@ -134,6 +135,10 @@ def diff(
 
 def _drawn(compared: Compared, output: Output) -> str:
     match output.format:
+        case "html":
+            from gpuledger.render.html.diff import diff_html
+
+            return diff_html(compared, asked(), version("gpuledger"))
         case "json":
             return diff_json(compared)
         case "csv":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from gpuledger.analyse.answers.job import job_sheets, slowest_step_ns
 from gpuledger.analyse.answers.lateness import Lateness, lateness, lateness_sheet, straggler_sheet
 from gpuledger.analyse.steps import Wanted
-from gpuledger.cli.output import Output, output_options, step_options
+from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.findings.job import job_findings
 from gpuledger.fleet.profiles import described
@@ -38,7 +39,7 @@ _ONE_AFTER_ANOTHER = "note: read one after another; `pip install 'gpuledger[flee
     help="Local workers; 0: none, one profile after another. Default: as cores and memory allow.",
 )
 @step_options
-@output_options
+@page_options
 def fleet(given: tuple[str, ...], scheduler: str | None, workers: int | None, wanted: Wanted, output: Output) -> None:
     """Analyse all profiles of a job in parallel, and print one report: who waits for whom.
 
@@ -49,7 +50,7 @@ def fleet(given: tuple[str, ...], scheduler: str | None, workers: int | None, wa
     \b
     Examples:
       gpuledger fleet traces/
-      gpuledger fleet 'traces/**/*.json.gz' --workers=4 -o job.md
+      gpuledger fleet 'traces/**/*.json.gz' --workers=4 -o job.html
       gpuledger fleet traces/ --scheduler=tcp://node1:8786
     """
     if scheduler and workers is not None:
@@ -61,6 +62,10 @@ def fleet(given: tuple[str, ...], scheduler: str | None, workers: int | None, wa
     remarks = [_ONE_AFTER_ANOTHER] if alone else []
     merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
     match output.format:
+        case "html":
+            from gpuledger.render.html.fleet import fleet_html
+
+            output.write(fleet_html(merged, asked(), version("gpuledger")), remarks)
         case "json":
             output.write(fleet_json(merged), remarks)
         case "csv":

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.contents import contents
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument
 from gpuledger.cli.progress import progress
+from gpuledger.limits import Limits
 from gpuledger.read import open_trace
 from gpuledger.render.info import info_csv, info_json, info_markdown, info_text
 
@@ -18,8 +20,9 @@ from gpuledger.render.info import info_csv, info_json, info_markdown, info_text
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also the profile's own tables, the command line, host and environment."
 )
+@limit_option
 @output_options
-def info(profile: Path, verbose: bool, output: Output) -> None:
+def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
     """Say what is in PROFILE, what is missing, and what that means.
 
     Prints the tool and its version, GPUs, processes, the time span, the rows of every table, and the profile's
@@ -33,7 +36,7 @@ def info(profile: Path, verbose: bool, output: Output) -> None:
       gpuledger info run_pqtdir
     """
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, progress=tell)
+        trace = open_trace(profile, limits=limits, progress=tell)
     found = contents(trace)
     match output.format:
         case "json":

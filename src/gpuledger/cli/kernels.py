@@ -8,8 +8,10 @@ import click
 
 from gpuledger.analyse.judged import judged
 from gpuledger.analyse.judged import kernels as put_together
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, language_option, output_options
 from gpuledger.cli.progress import progress
+from gpuledger.limits import Limits
 from gpuledger.read.ncu import open_kernels
 from gpuledger.render.blocks import blocks_markdown, blocks_text
 from gpuledger.render.csv import sheet_csv
@@ -21,8 +23,9 @@ from gpuledger.render.kernels_json import kernels_dict
 @click.command()
 @click.argument("ncu", nargs=-1, required=True, type=click.Path(path_type=Path))
 @language_option
+@limit_option
 @output_options
-def kernels(ncu: tuple[Path, ...], language: str, output: Output) -> None:
+def kernels(ncu: tuple[Path, ...], language: str, limits: Limits, output: Output) -> None:
     """Say what limits each kernel in NCU: memory, compute or latency, and what to try.
 
     NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
@@ -36,7 +39,7 @@ def kernels(ncu: tuple[Path, ...], language: str, output: Output) -> None:
       gpuledger report run.sqlite --ncu=layer.ncu-rep
     """
     with progress(quiet=output.quiet) as tell:
-        report = open_kernels(ncu, progress=tell)
+        report = open_kernels(ncu, limits=limits, progress=tell)
     made = put_together([judged(each) for each in report.launches])
     files = [path.name for path in ncu]
     match output.format:

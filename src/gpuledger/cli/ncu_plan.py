@@ -12,8 +12,10 @@ from gpuledger.analyse.plan import plan
 from gpuledger.analyse.steps import Wanted
 from gpuledger.capture.ncu import ENDING, SETS, Measure, ncu_command
 from gpuledger.capture.ncu_metrics import checked
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.limits import Limits
 from gpuledger.read import open_trace
 from gpuledger.render.info import headline
 from gpuledger.render.plan import Proposal, plan_csv, plan_json, plan_markdown, plan_text
@@ -39,6 +41,7 @@ from gpuledger.report import build_report
     help="How much of the kernel time to profile, 0 to 1. Default: 0.95.",
 )
 @step_options
+@limit_option
 @output_options
 def ncu_plan(
     profile: Path,
@@ -47,6 +50,7 @@ def ncu_plan(
     metrics: str | None,
     coverage: float,
     wanted: Wanted,
+    limits: Limits,
     output: Output,
 ) -> None:
     """Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.
@@ -64,7 +68,7 @@ def ncu_plan(
     """
     measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, progress=tell)
+        trace = open_trace(profile, limits=limits, progress=tell)
     found = plan(trace, build_report(trace, profile.name, wanted).main_device, coverage)
     exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.picks) + 1)]
     made = Proposal(

@@ -129,7 +129,7 @@ def asked() -> str:
     options = list[str]()
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "")
-        if given is None or given.name != "COMMANDLINE" or parameter.name in ("force", "quiet", "no_cache"):
+        if given is None or given.name != "COMMANDLINE" or parameter.name in ("force", "quiet", "no_cache", "limits"):
             continue
         value = context.params[parameter.name or ""]
         for each in value if isinstance(value, tuple) and (parameter.multiple or parameter.nargs == -1) else (value,):

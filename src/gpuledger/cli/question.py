@@ -11,8 +11,10 @@ import click
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.sheet import Sheet
 from gpuledger.analyse.steps import Wanted
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.limits import Limits
 from gpuledger.model.trace import Trace
 from gpuledger.read import open_trace
 from gpuledger.render.sheets import sheets
@@ -23,11 +25,11 @@ def question(answer: Callable[[Trace, Device], list[Sheet]]) -> click.Command:
     """A verb from a function that gives tables for one device; its name and docstring are the verb's."""
 
     @functools.wraps(answer)
-    def verb(profile: Path, wanted: Wanted, output: Output) -> None:
+    def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
         with progress(quiet=output.quiet) as tell:
-            trace = open_trace(profile, progress=tell)
+            trace = open_trace(profile, limits=limits, progress=tell)
         made = build_report(trace, profile.name, wanted)
         tables = [sheet for device in made.devices for sheet in answer(trace, device)]
         output.write(sheets(output.format, answer.__name__, profile.name, tables, trace.health, output.width))
 
-    return click.command(answer.__name__)(profile_argument(step_options(output_options(verb))))
+    return click.command(answer.__name__)(profile_argument(step_options(limit_option(output_options(verb)))))

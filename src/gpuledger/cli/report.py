@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from gpuledger.analyse.answers.ledger import ledger_sheet
-from gpuledger.analyse.contents import contents
+from gpuledger.analyse.contents import Contents, contents
 from gpuledger.analyse.steps import Wanted
-from gpuledger.cli.output import Output, language_option, output_options, profile_argument, step_options
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import (
+    Output,
+    asked,
+    language_option,
+    need,
+    page_options,
+    profile_argument,
+    step_options,
+)
 from gpuledger.cli.progress import progress
+from gpuledger.limits import Limits
 from gpuledger.read import open_trace
 from gpuledger.read.ncu import open_kernels
 from gpuledger.render.csv import sheet_csv
 from gpuledger.render.info import headline
 from gpuledger.render.json import document
 from gpuledger.render.report import report_markdown, report_text
-from gpuledger.report import build_report
+from gpuledger.report import Report, build_report
 
 
 @click.command()
@@ -29,10 +40,14 @@ from gpuledger.report import build_report
     metavar="FILE",
     help="A report of Nsight Compute (.ncu-rep or CSV) of the same program; may be given several times.",
 )
+@click.option("--charts", is_flag=True, help="With a Markdown file: write its pictures beside it, as PNG.")
 @step_options
 @language_option
-@output_options
-def report(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, language: str, output: Output) -> None:
+@limit_option
+@page_options
+def report(
+    profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, language: str, limits: Limits, output: Output
+) -> None:
     """Say where the time in PROFILE went, and what to do about it.
 
     Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and copies,
@@ -43,21 +58,50 @@ def report(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, language: str, 
     Examples:
       gpuledger report run.sqlite
       gpuledger report run.sqlite --step-range=decode
-      gpuledger report run.sqlite -o report.md
+      gpuledger report run.sqlite -o report.html
+      gpuledger report run.sqlite -o report.md --charts
       gpuledger report run.sqlite --lang=zh
       gpuledger report run.sqlite --ncu=layer.ncu-rep
     """
+    if charts and (output.format != "md" or output.path is None):
+        raise click.UsageError(
+            "--charts goes with a Markdown file, e.g. -o report.md; a page (-o report.html) has them."
+        )
+    if charts:
+        need("vl_convert", "a picture")
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, progress=tell)
-        profiled = open_kernels(ncu, progress=tell) if ncu else None
+        trace = open_trace(profile, limits=limits, progress=tell)
+        profiled = open_kernels(ncu, limits=limits, progress=tell) if ncu else None
     made = build_report(trace, profile.name, wanted, profiled)
-    about = headline(trace, contents(trace))
     match output.format:
         case "json":
             output.write(document(made.to_dict()))
         case "csv":
             output.write("\n".join(sheet_csv(ledger_sheet(device)) for device in made.devices))
-        case "md":
-            output.write(report_markdown(made, about, language))
         case _:
-            output.write(report_text(made, about, output.width, language))
+            _write(made, contents(trace), language, output, charts=charts)
+
+
+def _write(made: Report, about: Contents, language: str, output: Output, *, charts: bool) -> None:
+    """For people."""
+    match output.format:
+        case "html":
+            from gpuledger.render.html.report import report_html
+
+            output.write(report_html(made, about, language, asked(), version("gpuledger")))
+        case "md":
+            pictures = _written(made, about, language, output) if charts else []
+            output.write(report_markdown(made, headline(made.trace, about), language, pictures))
+        case _:
+            output.write(report_text(made, headline(made.trace, about), output.width, language))
+
+
+def _written(made: Report, about: Contents, language: str, output: Output) -> list[tuple[str, str]]:
+    """Write the pictures beside the document: all of them, or none if one is there already. Titles and names."""
+    from gpuledger.render.html.pictures import report_pictures
+    from gpuledger.render.png import png
+
+    found = [(each.picture, output.beside(each.ending)) for each in report_pictures(made, about, language)]
+    for picture, path in found:
+        output.write_bytes(path, png(picture))
+    return [(picture.title, path.name) for picture, path in found]

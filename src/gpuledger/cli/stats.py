@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.stats import DEFAULT_REPORTS, REPORTS, Report, columns_for, report_named
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument
 from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded
+from gpuledger.limits import Limits
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.trace import Trace
 from gpuledger.read import open_trace
@@ -42,8 +44,9 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     metavar="NAME[,NAME...]",
     help=f"NVIDIA's name of a table; several with commas. Default: {','.join(DEFAULT_REPORTS)}.",
 )
+@limit_option
 @output_options
-def stats(profile: Path, reports: tuple[Report, ...], output: Output) -> None:
+def stats(profile: Path, reports: tuple[Report, ...], limits: Limits, output: Output) -> None:
     """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
 
     The CSV equals what `nsys stats --format csv` of nsys 2025.3 prints: header, rows, order and digits. Times are
@@ -73,7 +76,7 @@ def stats(profile: Path, reports: tuple[Report, ...], output: Output) -> None:
       gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
     """
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, only=columns_for(reports), progress=tell)
+        trace = open_trace(profile, only=columns_for(reports), limits=limits, progress=tell)
     named: list[Named] = [(report.name, report.of(trace)) for report in reports]
     if all(isinstance(sheet, NotMeasured) for _, sheet in named):
         raise _nothing(profile, trace, named)

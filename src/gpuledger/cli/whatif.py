@@ -9,8 +9,10 @@ import click
 from gpuledger.analyse.answers.whatif import whatif_sheet
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.whatif import graph, hide, remove, speed_up
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.limits import Limits
 from gpuledger.read import open_trace
 from gpuledger.render.sheets import sheets
 from gpuledger.report import build_report
@@ -43,6 +45,7 @@ def _speed_ups(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
     "--graph", "captured", multiple=True, metavar="RANGE", help="Capture the ranges matching RANGE in a graph."
 )
 @step_options
+@limit_option
 @output_options
 def whatif(
     profile: Path,
@@ -51,6 +54,7 @@ def whatif(
     hidden: tuple[str, ...],
     captured: tuple[str, ...],
     wanted: Wanted,
+    limits: Limits,
     output: Output,
 ) -> None:
     """Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.
@@ -66,7 +70,7 @@ def whatif(
     if not (speedup or removed or hidden or captured):
         raise click.UsageError("say what to change: --speedup, --remove, --hide or --graph")
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, progress=tell)
+        trace = open_trace(profile, limits=limits, progress=tell)
     device = build_report(trace, profile.name, wanted).main_device
     changes = [
         *(speed_up(device, line, factor) for line, factor in speedup),

@@ -10,7 +10,7 @@ EXTRAS: Final = {
     "nvml": (("pynvml",), "clocks and power in `time`"),
     "ncu": (("ncu_report",), "`kernels` of a .ncu-rep"),
     "arrow": (("pyarrow",), "parquetdir and arrowdir profiles"),
-    "html": (("jinja2", "altair", "vl_convert"), "`report` as HTML"),
+    "html": (("jinja2", "markdown_it", "vl_convert"), "`report` as HTML"),
     "view": (("viztracer",), "`view`"),
     "fleet": (("distributed",), "`fleet` in parallel"),
     "workloads": (("torch",), "`bench`, `time`"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
 
 _REPORT: Final[dict[str, str]] = {
@@ -139,6 +140,7 @@ _REPORT: Final[dict[str, str]] = {
     # read/events, stream, torch
     "{reason}: the trace is not whole, its end is missing": "{reason}：trace 不完整，缺少结尾",
     "the gzip stream breaks off": "gzip 流中途断开",
+    "the archive is damaged": "归档文件已损坏",
     "the gzip stream is damaged": "gzip 流已损坏",
     "the list of events does not end": "事件列表没有结束",
     "the last event breaks off": "最后一个事件中途断开",
@@ -262,4 +264,4 @@ _REPORT: Final[dict[str, str]] = {
     "next: {command}": "下一步：{command}",
 }
 
-TEMPLATES: Final = {**_REPORT, **KERNELS}
+TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML}

@@ -11,7 +11,9 @@
 #define FILE_HEADER 100
 #define DEEPEST 20
 #define LEAST_CELL 6 /* two bytes of pointer and four of cell: SQLite's own bound on cells in a page */
+#ifndef BLOCK_BYTES /* the fuzzer takes a smaller one, to meet its end */
 #define BLOCK_BYTES (256u * 1024u)
+#endif
 #define LONGEST_PREFIX (64u << 20) /* how far into a record that spills a wanted column may lie */
 
 static uint32_t big16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }

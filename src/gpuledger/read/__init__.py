@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 from gpuledger.read.archive import SEPARATOR, ArchiveReader, read_member, traces_in
 from gpuledger.read.arrow import ArrowReader
+from gpuledger.read.cache import through_cache
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.nsys import read_export
 from gpuledger.read.report import ReportReader
@@ -58,19 +60,25 @@ def open_trace(
     only: Collection[Table] | Mapping[Table, Collection[str]] = tuple(Table),
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress = no_progress,
+    cache: bool = True,
 ) -> Trace:
     """Read the profile at `path`, or just what `only` names: some tables, or some columns of each.
 
-    `ARCHIVE::MEMBER` names one of the traces in an archive.
+    `ARCHIVE::MEMBER` names one of the traces in an archive. A profile that takes long to read is kept in the user's
+    cache folder, and found there the next time; not with `cache=False`.
     """
     outer, separator, member = str(path).partition(SEPARATOR)
+    wanted = _wanted(only)
     if separator and not Path(path).exists():
-        return read_member(look_at(Path(outer)), member, _wanted(only), limits, progress)
-    found = look_at(Path(path))
-    for reader in READERS:
-        if reader.recognises(found):
-            return reader.read(found, _wanted(only), limits, progress)
-    raise unrecognised(found)
+        found = look_at(Path(outer))
+        read = partial(read_member, found, member, wanted, limits, progress)
+    else:
+        found, member = look_at(Path(path)), ""
+        reader = next((each for each in READERS if each.recognises(found)), None)
+        if reader is None:
+            raise unrecognised(found)
+        read = partial(reader.read, found, wanted, limits, progress)
+    return through_cache(found, member, wanted, limits, read) if cache else read()
 
 
 def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:

@@ -20,7 +20,11 @@ def traces_in(source: Source, limits: Limits) -> list[str]:
     """The names of the members that look like traces, in the order of their names."""
     found = []
     for name, read in members(source, limits):
-        head, _ = unpacked(read(), name, limits)
+        head, stream = unpacked(read(), name, limits)
+        if not head and stream.cut:
+            raise UnreadableProfile(
+                f"{source.name}: the archive is damaged", found=f"{name} cannot be read", hint="copy or pack it again"
+            )
         if looks_like_json(head):
             found.append(name)
     return sorted(found)

@@ -16,7 +16,7 @@ from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Trace
-from gpuledger.read.export import NULL, Integers, Progress, Wanted
+from gpuledger.read.export import NULL, Integers, Progress, Wanted, too_many_rows
 from gpuledger.read.nsys import read_export
 from gpuledger.read.source import Source
 
@@ -29,10 +29,11 @@ _CONTAINERS: Final = {".parquet": "parquetdir", ".arrow": "arrowdir"}
 class ArrowExport:
     """The tables of a folder, each in a file of its own."""
 
-    def __init__(self, folder: Path, suffix: str, progress: Progress) -> None:
+    def __init__(self, folder: Path, suffix: str, limits: Limits, progress: Progress) -> None:
         self.container = _CONTAINERS[suffix]
         self._folder = folder
         self._suffix = suffix
+        self._limits = limits
         self._progress = progress
         names = sorted(path.stem for path in folder.iterdir() if path.suffix == suffix)
         self.tables: Final[Mapping[str, frozenset[str]]] = {name: frozenset(self._columns(name)) for name in names}
@@ -43,6 +44,8 @@ class ArrowExport:
 
     def integers(self, table: str, columns: Sequence[str]) -> Integers:
         read = self._read(table, columns)
+        if read.num_rows > self._limits.rows_per_table:
+            raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
         values = {name: _integers(read.column(name)) for name in columns}
         self._progress(table, read.num_rows)
         bad = {name: len(read.column(name)) - read.column(name).null_count for name in columns if values[name] is None}
@@ -54,8 +57,11 @@ class ArrowExport:
 
         values = self._read(table, (column,)).column(column)
         if not (pa.types.is_large_string(values.type) or pa.types.is_string(values.type)):
+            values.validate(full=True)
             return [None if value is None else str(value).encode() for value in values.to_pylist()]
-        as_bytes: list[bytes | None] = values.cast(pa.large_binary()).to_pylist()
+        stored = values.cast(pa.large_binary())
+        stored.validate(full=True)  # as bytes: nsys's names need not be UTF-8
+        as_bytes: list[bytes | None] = stored.to_pylist()
         return as_bytes
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
@@ -86,7 +92,9 @@ class ArrowExport:
             return pyarrow.parquet.read_table(path, columns=list(dict.fromkeys(columns)), partitioning=None)
         with pa.memory_map(str(path)) as file:
             whole = pa.ipc.open_stream(file).read_all()
-            return whole.select(list(dict.fromkeys(columns))) if columns else whole
+            chosen = whole.select(list(dict.fromkeys(columns))) if columns else whole
+            chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end
+            return chosen
 
 
 def _integers(column: pyarrow.ChunkedArray) -> Ints | None:
@@ -114,7 +122,7 @@ def _arrow_errors(source: Source) -> Iterator[None]:
         ) from error
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last of a column's name
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnreadableProfile(
             f"{source.name}: a damaged export", found=f"Arrow says: {first_line}", hint="copy or export it again"
@@ -139,4 +147,4 @@ class ArrowReader:
         if suffix is None:
             raise ValueError(f"{source.path} is no export")
         with _arrow_errors(source):
-            return read_export(ArrowExport(source.path, suffix, progress), source.name, wanted, limits)
+            return read_export(ArrowExport(source.path, suffix, limits, progress), source.name, wanted, limits)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,20 +22,23 @@ from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.model.health import Note, Severity
 from gpuledger.read.event_types import ANY, USUAL, Args, Event
-from gpuledger.read.stream import Bytes
+from gpuledger.read.stream import Bytes, too_slow
 from gpuledger.units import bytes_text, count_text
 
 PIECE: Final = 2 << 20
 _TAIL: Final = 1 << 16
 _KEYS: Final = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:'
 BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
-_END: Final = re.compile(rb"\}\s*,?\s*\]|\A\s*\]")
+_END: Final = re.compile(rb"\}\s*+,?\s*+\]|\A\s*\]")  # a run of spaces is looked at once
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>.)', re.DOTALL)
 _NEXT: Final = re.compile(r"\}\s*,\s*(?=\{\s*" + _KEYS.decode() + ")")
 _UNDECODABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Args)}
 _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
+_BLANK: Final = re.compile(r"[ \t\r\n,]*+")
+_MANY_LOST: Final = 10_000
+"""So many events that cannot be read are no trace, if they are more than the others."""
 
 
 class EventStream:
@@ -43,7 +47,8 @@ class EventStream:
     def __init__(self, stream: Bytes, name: str, limits: Limits) -> None:
         self.metadata: dict[str, Any] = {}
         self._stream, self._name, self._limits = stream, name, limits
-        self._odd = self._lost = 0
+        self._deadline = time.monotonic() + limits.read_seconds
+        self._odd = self._lost = self._kept = 0
         self._broken_off = ""
         self._is_faulty = False
         """Whether the last piece that could not be decoded holds something else than whole events."""
@@ -52,16 +57,20 @@ class EventStream:
         """All events, some thousands at a time; `by_category` sorts them."""
         text = self._find_events()
         while True:
-            piece = self._stream.read(PIECE)
+            piece = self._next_piece()
             text += piece
             if len(text) > self._limits.event_bytes + 2 * PIECE:
-                limit = bytes_text(self._limits.event_bytes)
-                raise UnreadableProfile(f"{self._name}: not a trace: no event ends within {limit}")
+                most = self._limits.event_bytes
+                raise UnreadableProfile(
+                    f"{self._name}: not a trace: no event ends within {bytes_text(most)}",
+                    hint=f"if there are such events in it: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+                )
             if not piece:
                 yield from self._last(text)
                 return
             events, text = self._whole_events(text)
             if events is not None:
+                self._kept += len(events)
                 yield events
                 continue
             if not self._is_faulty:
@@ -71,6 +80,7 @@ class EventStream:
                 self._after_events(end[1] + self._stream.read(self._limits.event_bytes))
                 return
             events, text, ended = self._patiently(text, at_end=False)
+            self._kept += len(events)
             yield events
             if ended:
                 self._after_events(text + self._stream.read(self._limits.event_bytes))
@@ -92,15 +102,24 @@ class EventStream:
             found.append(Note(Severity.WARNING, "events-odd", sentence, self._odd))
         return found
 
+    def _next_piece(self) -> bytes:
+        """The next bytes; refuses where reading takes too long."""
+        if time.monotonic() > self._deadline:
+            raise too_slow(self._name, self._limits.read_seconds)
+        return self._stream.read(PIECE)
+
     def _find_events(self) -> bytes:
         """Reads up to the first event; what stands before is metadata."""
-        text = b""
+        text, looked_at, tried = b"", 0, 0
         while True:
-            piece = self._stream.read(PIECE)
+            piece = self._next_piece()
             text = (text + piece).removeprefix(b"\xef\xbb\xbf").lstrip()
             if text.startswith(b"["):
                 return text[1:]
-            for match in _EVENTS.finditer(text):
+            for match in _EVENTS.finditer(text, looked_at):
+                looked_at, tried = match.end(), tried + 1
+                if tried > _FEW:
+                    raise self._not_a_trace(text)
                 before = _object(text[: match.start()].rstrip().rstrip(b",") + b"}")
                 if before is None:
                     continue  # the word, but inside something else
@@ -179,12 +198,12 @@ class EventStream:
         What is broken is left out up to the next place where an event could begin.
         """
         events: list[Event] = []
-        letters = text.decode("utf-8", "backslashreplace")
+        letters = text.decode("utf-8", "surrogateescape")
         decoder = json.JSONDecoder(parse_float=str, parse_constant=str, parse_int=_whole)
         at = 0
         while (at := _skip(letters, at)) < len(letters):
             if letters[at] == "]":
-                return events, letters[at + 1 :].encode(), True
+                return events, letters[at + 1 :].encode("utf-8", "surrogateescape"), True
             begins = at
             try:
                 value, at = decoder.raw_decode(letters, at)
@@ -192,20 +211,31 @@ class EventStream:
                 following = _NEXT.search(letters, at)
                 if following is None:
                     break
-                self._lost += 1
+                self._lose(len(events))
                 at = following.end()
                 continue
             whole = _decoded(letters[begins:at].encode("utf-8", "backslashreplace"))
             event = whole[0] if whole else _event(value)
-            self._lost += event is None
-            if event is not None:
-                self._odd += not whole
-                events.append(event)
+            if event is None:
+                self._lose(len(events))
+                continue
+            self._odd += not whole
+            events.append(event)
         rest = letters[at:]
         if at_end and rest:
             self._broken_off = say("the last event breaks off")
             rest = ""
-        return events, rest.encode(), False
+        return events, rest.encode("utf-8", "surrogateescape"), False
+
+    def _lose(self, kept_here: int) -> None:
+        """Count an event that cannot be read. Where hardly any can, looking for the next one could take for ever."""
+        self._lost += 1
+        if self._lost > _MANY_LOST and self._lost > self._kept + kept_here:
+            raise UnreadableProfile(
+                f"{self._name}: not a trace: of its first {count_text(self._lost + self._kept + kept_here)} events "
+                f"{count_text(self._lost)} cannot be read",
+                hint="export the trace again",
+            )
 
 
 def _is_before_the_end(error: Exception, length: int) -> bool:
@@ -250,14 +280,16 @@ def _whole(text: str) -> int | str:
 
 
 def _skip(letters: str, at: int) -> int:
-    while at < len(letters) and letters[at] in " \t\r\n,":
-        at += 1
-    return at
+    match = _BLANK.match(letters, at)
+    return at if match is None else match.end()
 
 
 def _clean(text: object) -> str:
-    """Text without lone surrogates, which could not be written anywhere."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    """Text that can be written: bytes that are no UTF-8 as `\\xNN`, lone surrogates as `\\uNNNN`."""
+    try:
+        return str(text).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def _event(value: object) -> Event | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Final
 
 import numpy as np
@@ -11,12 +11,11 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from gpuledger.model.spans import Ints
+from gpuledger.read.times import LARGEST
 
 _COMMA, _DOT, _MINUS, _ZERO, _NINE = (ord(letter) for letter in ",.-09")
 _MOST_DIGITS: Final = 18
 """A number of so many digits fits in 63 bits."""
-
-_LARGEST: Final = 2**62
 
 
 def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
@@ -27,8 +26,13 @@ def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
         return np.zeros(count, np.int64), np.zeros(count, np.bool_)
     letters = np.frombuffer(joined, np.uint8)
     ends = np.flatnonzero(letters == _COMMA)
-    if len(ends) == count and _is_usual(letters, ends):
-        return np.fromstring(joined.replace(b".", b""), np.int64, sep=","), np.ones(count, np.bool_)
+    if len(ends) != count:  # a comma within one of them
+        alone = [_one(bytes(text)) for text in texts]
+        return np.array([value for value, _ in alone], np.int64), np.array([good for _, good in alone], np.bool_)
+    if _is_usual(letters, ends):
+        usual: Ints = np.fromstring(joined.replace(b".", b""), np.int64, sep=",")
+        if usual.max() < LARGEST:
+            return usual, np.ones(count, np.bool_)
     starts = np.append(0, ends[:-1] + 1)
     dots = np.flatnonzero(letters == _DOT)
     digits = (letters >= _ZERO) & (letters <= _NINE)
@@ -38,15 +42,14 @@ def nanoseconds(texts: Sequence[bytes | Raw]) -> tuple[Ints, NDArray[np.bool_]]:
     has_dot = np.add.reduceat((letters == _DOT).astype(np.int64), starts)
     negative = minus[starts]
     length = ends - starts
-    plain = (count_digits + has_dot + negative == length) & (has_dot <= 1) & (count_digits > 0) & (len(ends) == count)
+    plain = (count_digits + has_dot + negative == length) & (has_dot <= 1) & (count_digits > 0)
     dot_of = np.searchsorted(dots, ends) - 1
     decimals = np.where(has_dot == 1, ends - dots[np.maximum(dot_of, 0)] - 1 if len(dots) else 0, 0)
     usable = plain & (decimals <= 3) & (count_digits + 3 - decimals <= _MOST_DIGITS + 1)
-    found = np.zeros(count, np.int64)
-    if len(ends) == count:
-        values = _parsed(letters, digits, starts, ends, usable)
-        scale = 10 ** (3 - np.where(usable, decimals, 3))
-        found = np.where(usable, values * scale * np.where(negative, -1, 1), 0)
+    values = _parsed(letters, digits, starts, ends, usable)
+    scale = 10 ** (3 - np.where(usable, decimals, 3))
+    found = np.where(usable, values * scale * np.where(negative, -1, 1), 0)
+    usable &= (found < LARGEST) & (found > -LARGEST)  # what went over 64 bits is also beyond
     for at in np.flatnonzero(~usable).tolist():
         found[at], usable[at] = _one(bytes(texts[at]))
     return found, usable
@@ -82,8 +85,8 @@ def _one(text: bytes) -> tuple[int, bool]:
     """One number in any form that JSON allows, also within quotes; more than three decimals are rounded."""
     try:
         value = Decimal(text.decode().strip('"')) * 1000
-    except (InvalidOperation, UnicodeDecodeError, ValueError):
+    except (DecimalException, UnicodeDecodeError, ValueError):
         return 0, False
-    if not value.is_finite() or abs(value) > _LARGEST:
+    if not value.is_finite() or abs(value) >= LARGEST:
         return 0, False
     return int(value.to_integral_value()), True

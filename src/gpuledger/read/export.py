@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from gpuledger.errors import UnreadableProfile
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import Table
 
@@ -25,6 +26,21 @@ class Integers:
 
     columns: Mapping[str, Ints]
     bad: Mapping[str, int]
+
+
+def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:
+    """The refusal of a profile that names more GPUs than there can be."""
+    return UnreadableProfile(
+        f"{name}: names {count:,} GPUs, more than {limit:,}", hint=f"if there are so many: --limit=gpus={count}"
+    )
+
+
+def too_many_rows(name: str, table: str, limit: int) -> UnreadableProfile:
+    """The refusal of a table that is larger than memory should hold."""
+    return UnreadableProfile(
+        f"{name}: table {table} has more than {limit:,} rows",
+        hint=f"look at a shorter stretch of time, or raise the limit: --limit=rows-per-table={4 * limit}",
+    )
 
 
 class Export(Protocol):

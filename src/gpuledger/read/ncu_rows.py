@@ -53,7 +53,10 @@ class Rows:
             with opened(self._source) as file, io.TextIOWrapper(file, encoding, "replace") as text:
                 yield from self._rows(text)
         except csv.Error as error:
-            raise UnreadableProfile(f"{self._source.name}: cannot be read as CSV: {error}") from None
+            raise UnreadableProfile(
+                f"{self._source.name}: cannot be read as CSV: {error}",
+                hint=f"if a cell of it is so long: --limit=text-bytes={8 * self._limits.text_bytes}",
+            ) from None
         finally:
             csv.field_size_limit(usual)
 
@@ -95,5 +98,8 @@ class Rows:
         return line.startswith("==")
 
     def _too_long(self) -> UnreadableProfile:
-        most = bytes_text(self._limits.event_bytes)
-        return UnreadableProfile(f"{self._source.name}: a line is longer than {most}, which no CSV of ncu is")
+        most = self._limits.event_bytes
+        return UnreadableProfile(
+            f"{self._source.name}: a line is longer than {bytes_text(most)}, which no CSV of ncu is",
+            hint=f"if it is one: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+        )

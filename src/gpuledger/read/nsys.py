@@ -20,11 +20,12 @@ from gpuledger.model.spans import Ints, depths, parents
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
 from gpuledger.model.trace import PID_BITS, Trace
 from gpuledger.read import nsys_schema as schema
-from gpuledger.read.export import NULL, Export, Wanted
+from gpuledger.read.export import NULL, Export, Wanted, too_many_gpus
 from gpuledger.read.nsys_devices import Devices
 from gpuledger.read.nsys_origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys_stacks import StackReader
 from gpuledger.read.nsys_strings import Coder, Coding
+from gpuledger.read.times import within_bounds
 from gpuledger.units import count_text
 
 Raw = dict[str, Ints]
@@ -40,12 +41,19 @@ def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Tr
             found=f"no StringIds table; tables found: {listed}",
             hint="make one with `nsys export --type=sqlite REPORT.nsys-rep`",
         )
+    if lacking := sorted({"id", "value"} - export.tables["StringIds"]):
+        raise UnreadableProfile(
+            f"{name}: table StringIds has no column {lacking[0]}, so that nothing in the export has a name",
+            hint="export it again with another version of nsys",
+        )
     reading = _Reading(export)
     asked = [(table, wanted[table]) for table in Table if table in wanted]
     raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
     finish = _Finish(coding, _hosts(raw), Devices(export))
     tables = {table: finish.rows(table, wanted[table], columns) for table, columns in raw.items()}
+    if len(finish.devices.gpus) > limits.gpus:
+        raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
     notes = (*reading.notes, *coding.notes, *finish.devices.notes(), *_doubts(tables), *diagnostics(export))
     origin = describe(export, tables, finish.devices.gpus)
@@ -97,6 +105,8 @@ class _Reading:
         read = self.export.integers(name, list(wanted.values()))
         columns = {ours: read.columns[theirs] for ours, theirs in wanted.items()}
         unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
+        for ours in _TIMES & columns.keys():
+            columns[ours] = within_bounds(columns[ours])
         for ours in _NARROW & columns.keys():
             too_large = (columns[ours] != NULL) & (columns[ours] != columns[ours].astype(np.int32))
             columns[ours] = np.where(too_large, NULL, columns[ours])
@@ -120,7 +130,7 @@ class _Reading:
             columns = {ours: values[keep] for ours, values in columns.items()}
         for ours, theirs in wanted.items():
             if theirs in schema.STRING_COLUMNS:
-                self.coder.use(columns[ours])
+                columns[ours] = self.coder.use(columns[ours])
         nothing = np.full(int(keep.sum()), NULL, np.int64)
         return dict.fromkeys(optional, nothing) | columns, keep, name
 
@@ -263,6 +273,7 @@ class _Reading:
         return raw | {"kind": self.coder.labels(raw["kind"], self._labels("ENUM_CUPTI_SYNC_TYPE"))}
 
 
+_TIMES = frozenset(("start_ns", "end_ns"))
 _NARROW = frozenset(("device", "registers", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
 _NVTX_KINDS = {
     "push_pop": schema.NVTX_PUSH_POP,

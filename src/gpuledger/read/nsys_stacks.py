@@ -46,7 +46,7 @@ class StackReader:
         ids, symbol, depth = (read[name][known] for name in _FRAME)
         order = np.lexsort((depth, ids))
         chains, lengths = np.unique(ids, return_counts=True)
-        self._coder.use(symbol)
+        symbol = self._coder.use(symbol)
         first = self._add(symbol[order], lengths)
         if not len(chains):
             return np.full(len(chain), NULL, np.int64)

@@ -52,8 +52,9 @@ class Coder:
         return self._own.setdefault(text, _FIRST_OWN + len(self._own))
 
     def use(self, ids: Ints) -> Ints:
-        """Note that a column uses these ids of nsys; gives them back."""
-        self._used.append(np.unique(ids))
+        """Note that a column uses these ids of nsys; gives them back, none of them in the place of ours."""
+        ids = np.minimum(ids, _FIRST_OWN - 1)
+        self._used.append(_distinct(ids))
         return ids
 
     def labels(self, values: Ints, names: Mapping[int, str]) -> Ints:
@@ -66,7 +67,7 @@ class Coder:
 
     def coding(self, export: Export, limits: Limits) -> Coding:
         """Fetch what was used and code it: nsys's strings in nsys's order, then our own in the order they came."""
-        used = np.unique(np.concatenate([np.empty(0, np.int64), *self._used]))
+        used = _distinct(np.concatenate([np.empty(0, np.int64), *self._used]))
         wanted = used[(used >= 0) & (used < _FIRST_OWN)]
         stored = export.texts_by_id("StringIds", "id", "value", wanted.tolist())
         decoder = _Decoder(limits.text_bytes)
@@ -76,9 +77,8 @@ class Coder:
         for own, each in self._own.items():
             by_id[each] = own if isinstance(own, str) else decoder.text(own)
         code: dict[str, int] = {}
-        for text in by_id.values():
-            code.setdefault(text, len(code))
-        lost = sum(1 for each in wanted.tolist() if each not in stored)
+        codes = np.array([code.setdefault(text, len(code)) for text in by_id.values()], np.int32)
+        lost = sum(1 for each in used.tolist() if each != NULL and each not in stored)
         notes = decoder.notes()
         if lost:
             sentence = say(
@@ -86,9 +86,20 @@ class Coder:
                 count=count_text(lost),
             )
             notes = (*notes, Note(Severity.WARNING, "names-missing", sentence, lost))
-        ids = np.array(sorted(by_id), np.int64)
-        codes = np.array([code[by_id[each]] for each in ids.tolist()], np.int32)
+        ids = np.array(list(by_id), np.int64)  # in order: nsys's by number, then ours, which are larger
         return Coding(Strings(code), notes, ids, codes)
+
+
+def _distinct(ids: Ints) -> Ints:
+    """The different ids, in order; NULL first. Ids are small numbers as a rule, so they are ticked off in a table."""
+    present = ids[ids != NULL]
+    low, high = int(present.min(initial=0)), int(present.max(initial=0))
+    if high - low > 4 * len(ids) + 65536:
+        return np.unique(ids)
+    seen = np.zeros(high - low + 1, np.bool_)
+    seen[present - low] = True
+    found = np.flatnonzero(seen) + low
+    return found if len(present) == len(ids) else np.append(NULL, found)
 
 
 class _Decoder:

@@ -61,22 +61,24 @@ class Gunzipped:
         self.cut = ""
         self._file, self._name, self._limit = file, name, limits.unpacked_bytes
         self._unpack = zlib_ng.decompressobj(wbits=31)
-        self._ready, self._total, self._ended = b"", 0, False
+        self._packed, self._next, self._step = b"", 0, _PIECE
+        self._ready, self._at, self._total, self._ended = b"", 0, 0, False
 
     def read(self, size: int = -1, /) -> bytes:
         """At least one byte unless the stream is at its end."""
-        parts, have = [self._ready], len(self._ready)
-        while not self._ended and (size < 0 or have < size):
-            part = self._more()
-            parts.append(part)
-            have += len(part)
-        whole = b"".join(parts)
-        cut = len(whole) if size < 0 else size
-        self._ready = whole[cut:]
-        return whole[:cut]
+        parts, have = [], 0
+        while size < 0 or have < size:
+            if self._at == len(self._ready):
+                if self._ended:
+                    break
+                self._ready, self._at = self._more(), 0
+            end = len(self._ready) if size < 0 else min(len(self._ready), self._at + size - have)
+            parts.append(self._ready[self._at : end])
+            have, self._at = have + end - self._at, end
+        return b"".join(parts)
 
     def _more(self) -> bytes:
-        packed = self._unpack.unconsumed_tail or self._unpack.unused_data or self._file.read(_PIECE)
+        packed = self._unpack.unconsumed_tail or self._fed()
         if self._unpack.eof:
             if not packed.startswith(GZIP):  # the end, or junk after it
                 self._ended = True
@@ -90,10 +92,59 @@ class Gunzipped:
         except _DAMAGED:
             self._ended, self.cut = True, say("the gzip stream is damaged")
             return b""
+        if self._unpack.eof:
+            self._next -= len(self._unpack.unused_data)
+        # what follows a member is copied by the library: of a file of tiny members little is fed at a time
+        self._step = 512 if self._unpack.eof else min(2 * self._step, _PIECE)
         self._total += len(part)
         if self._total > self._limit:
-            raise UnreadableProfile(f"{self._name}: unpacks to more than {bytes_text(self._limit)}")
+            raise too_large(self._name, self._limit)
         return part
+
+    def _fed(self) -> bytes:
+        """The next compressed bytes, at least two of them unless the file ends."""
+        if self._next + 1 >= len(self._packed):
+            self._packed, self._next = self._packed[self._next :] + self._file.read(_PIECE), 0
+        start = self._next
+        self._next = min(start + self._step, len(self._packed))
+        return self._packed[start : self._next]
+
+
+def too_large(name: str, limit: int) -> UnreadableProfile:
+    """The refusal of something that unpacks to more than is allowed."""
+    return UnreadableProfile(
+        f"{name}: unpacks to more than {bytes_text(limit)}",
+        hint=f"if it is what it should be: --limit=unpacked-bytes={bytes_text(2 * limit).replace(' ', '')}",
+    )
+
+
+def too_slow(name: str, seconds: float) -> UnreadableProfile:
+    """The refusal of something that takes longer to read than is allowed."""
+    return UnreadableProfile(
+        f"{name}: reading took more than {seconds:g} s and was stopped",
+        hint=f"--limit=read-seconds={4 * seconds:g} waits longer",
+    )
+
+
+class Member:
+    """A member of an archive; where it is damaged, what could be read of it."""
+
+    def __init__(self, file: BinaryIO, name: str, limits: Limits) -> None:
+        self.cut = ""
+        self._file, self._name, self._limit, self._total = file, name, limits.unpacked_bytes, 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self.cut:
+            return b""
+        try:
+            found = self._file.read(size)
+        except _BROKEN:
+            self.cut = say("the archive is damaged")
+            return b""
+        self._total += len(found)
+        if self._total > self._limit:
+            raise too_large(self._name, self._limit)
+        return found
 
 
 class Joined:
@@ -158,7 +209,7 @@ def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], 
         with tarfile.open(fileobj=_ForTar(whole), mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
             for member in tar:
                 if member.isfile():
-                    yield member.name, partial(_of_tar, tar, member)
+                    yield member.name, partial(_of_tar, tar, member, limits)
 
 
 class _ForTar:
@@ -168,15 +219,19 @@ class _ForTar:
         self.read = stream.read
 
 
-def _of_tar(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Bytes:
-    return Plain(cast("BinaryIO", tar.extractfile(member)))
+def _of_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, limits: Limits) -> Bytes:
+    return Member(cast("BinaryIO", tar.extractfile(member)), member.name, limits)
 
 
 def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> Bytes:
     if info.file_size > limits.unpacked_bytes:
-        raise UnreadableProfile(f"{info.filename}: unpacks to {bytes_text(info.file_size)}")
+        raise too_large(info.filename, limits.unpacked_bytes)
     try:
-        return Plain(cast("BinaryIO", archive.open(info)))
+        return Member(cast("BinaryIO", archive.open(info)), info.filename, limits)
+    except NotImplementedError as error:  # also a RuntimeError
+        raise UnreadableProfile(
+            f"{info.filename}: packed in a way that Python cannot unpack", found=str(error), hint="unpack it first"
+        ) from None
     except RuntimeError:
         raise UnreadableProfile(f"{info.filename}: is encrypted", hint="unpack it with its password first") from None
 

@@ -7,7 +7,9 @@ the file's calls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -22,7 +24,7 @@ from gpuledger.model.stacks import Stacks
 from gpuledger.model.strings import Strings
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
 from gpuledger.model.trace import Trace, thread_number
-from gpuledger.read.export import Progress, Wanted
+from gpuledger.read.export import Progress, Wanted, too_many_gpus
 from gpuledger.read.source import Source, opened, unrecognised
 from gpuledger.read.stream import GZIP, Bytes, Plain, unpacked
 from gpuledger.read.torch_columns import Codes, Columns
@@ -31,6 +33,9 @@ from gpuledger.read.torch_origin import Devices, describe
 from gpuledger.read.torch_parallel import gather_in_parts
 from gpuledger.read.torch_stacks import call_stacks
 from gpuledger.units import count_text
+
+_DEEPEST: Final = 5000
+"""No deeper than a thread's stack allows."""
 
 
 def looks_like_json(head: bytes) -> bool:
@@ -52,23 +57,41 @@ class TorchReader:
             is_packed = source.head.startswith(GZIP)
             if not looks_like_json(head):
                 raise unrecognised(replace(source, head=head or b"\0"))
-            whole = None if is_packed else gather_in_parts(source, wanted, limits, progress)
-            if whole is None:
-                whole = gather(stream, source.name, wanted, limits, progress)
-            return as_trace(whole, source.name, "json.gz" if is_packed else "json", wanted)
+            with nesting(limits.event_depth):
+                whole = None if is_packed else gather_in_parts(source, wanted, limits, progress)
+                if whole is None:
+                    whole = gather(stream, source.name, wanted, limits, progress)
+            return as_trace(whole, source.name, "json.gz" if is_packed else "json", wanted, limits)
 
 
 def read_torch(stream: Bytes, name: str, container: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
     """Read what `wanted` names of one stream."""
-    return as_trace(gather(stream, name, wanted, limits, progress), name, container, wanted)
+    with nesting(limits.event_depth):
+        whole = gather(stream, name, wanted, limits, progress)
+    return as_trace(whole, name, container, wanted, limits)
 
 
-def as_trace(whole: Gathered, name: str, container: str, wanted: Wanted) -> Trace:
+@contextmanager
+def nesting(levels: int) -> Iterator[None]:
+    """Lets decoders go so deep: they count their levels as Python counts calls, up to Python 3.11."""
+    before, frame, depth = sys.getrecursionlimit(), sys._getframe(), 0
+    while (frame := frame.f_back) is not None:  # type: ignore[assignment]
+        depth += 1
+    sys.setrecursionlimit(max(before, depth + min(levels, _DEEPEST)))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def as_trace(whole: Gathered, name: str, container: str, wanted: Wanted, limits: Limits) -> Trace:
     """Raw columns as tables: what Kineto does not say is worked out, text is coded."""
     if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
     raw, codes = whole.tables, Codes.of(whole.texts)
     devices = Devices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw])
+    if len(devices.gpus) > limits.gpus:
+        raise too_many_gpus(name, len(devices.gpus), limits.gpus)
     pid = _main_process(raw, whole.process_names)
     for table, columns in raw.items():
         _complete(table, columns, devices, pid)
@@ -172,7 +195,7 @@ def _rows(table: Table, wanted: frozenset[str], columns: Columns, strings: Strin
         if column.name in wanted
     }
     for column in table.schema.columns:
-        if column.kind is Kind.INT32 and column.name in chosen:
+        if column.kind in (Kind.INT32, Kind.TRIPLE) and column.name in chosen:
             wide = columns[column.name]
             chosen[column.name][wide != chosen[column.name]] = NOT_RECORDED
     return Rows(table.schema, chosen, strings)

@@ -16,6 +16,7 @@ from gpuledger.model.tables import NOT_RECORDED, Table
 
 Columns = dict[str, NDArray[Any]]
 _SPACED: Final = bytes.maketrans(b"[]", b"  ")
+_IN_TRIPLES: Final = b"[]0123456789, "
 
 
 class Codes(dict[str, int]):
@@ -244,8 +245,9 @@ def _ints(values: Sequence[int]) -> Ints:
 
 def _triples(texts: Sequence[bytes | Raw]) -> Ints:
     """Grids and blocks from `[x, y, z]`; NOT_RECORDED where there is none."""
-    if all(texts):
-        numbers: Ints = np.fromstring(b",".join(texts).translate(_SPACED), np.int64, sep=",")
+    joined = b",".join(texts)
+    if not joined.translate(None, _IN_TRIPLES) and all(bytes(text).count(b",") == 2 for text in texts):
+        numbers: Ints = np.fromstring(joined.translate(_SPACED), np.int64, sep=",")
         if len(numbers) == 3 * len(texts):
             return numbers.reshape(-1, 3)
     return np.array([_triple(bytes(text)) for text in texts], np.int64).reshape(-1, 3)

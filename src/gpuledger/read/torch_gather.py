@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from gpuledger.model.tables import NOT_RECORDED, Kind, Table
 from gpuledger.read.event_types import LEFT_ALONE, by_category
 from gpuledger.read.events import EventStream
 from gpuledger.read.exact import nanoseconds
-from gpuledger.read.export import Progress, Wanted
+from gpuledger.read.export import Progress, Wanted, too_many_rows
 from gpuledger.read.stream import Bytes
 from gpuledger.read.torch_columns import CATEGORIES, Codes, Columns, Shaper
 
@@ -41,7 +42,7 @@ class Gathered:
 def gather(stream: Bytes, name: str, wanted: Wanted, limits: Limits, progress: Progress) -> Gathered:
     """Read what `wanted` names of one stream."""
     events = EventStream(stream, name, limits)
-    gathering = _Gathering(wanted, limits)
+    gathering = _Gathering(name, wanted, limits)
     for batch in events.batches():
         gathering.take(batch)
         progress("events", gathering.events)
@@ -86,12 +87,14 @@ def _together(parts: list[Columns]) -> Columns:
 class _Gathering:
     """Collects the columns of all batches."""
 
-    def __init__(self, wanted: Wanted, limits: Limits) -> None:
+    def __init__(self, name: str, wanted: Wanted, limits: Limits) -> None:
+        self._name, self._limits = name, limits
         self._wanted = wanted
         self.codes = Codes(limits.text_bytes)
         self._shaper = Shaper(self.codes, with_inputs="inputs" in wanted.get(Table.RANGES, ()))
         self.events = 0
         self._parts: dict[Table, list[Columns]] = {}
+        self._rows: Counter[Table] = Counter()
         self._process_names: dict[int, str] = {}
         self._seen: dict[str, int] = {}
         self._untimed = self._begin_end = 0
@@ -128,6 +131,9 @@ class _Gathering:
             events = [event for event in events if event.args.collective]
         if not events:
             return
+        self._rows[table] += len(events)
+        if self._rows[table] > self._limits.rows_per_table:
+            raise too_many_rows(self._name, table.value, self._limits.rows_per_table)
         start, timed = nanoseconds([event.ts for event in events])
         if not timed.all():
             self._untimed += int((~timed).sum())

@@ -25,7 +25,7 @@ class Devices:
         self._numbers = numbers[numbers != NOT_RECORDED]
         listed = metadata.get("deviceProperties")
         known = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-        by_id = {each.get("id"): each for each in known}
+        by_id = {_int(each.get("id")): each for each in known}
         # AMD numbers agents, not devices: where the number says nothing, equal GPUs still say what they are
         same = known[0] if known and all(each.get("name") == known[0].get("name") for each in known) else {}
         self.gpus = tuple(_gpu(by_id.get(number, same)) for number in self._numbers.tolist())

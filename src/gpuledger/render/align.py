@@ -52,12 +52,12 @@ class _Line:
 
 def align_text(made: Alignment, health: Sequence[Note], width: int | None) -> str:
     """For a terminal."""
-    return blocks_text(_blocks(made, health), width, "en")
+    return blocks_text(align_blocks(made, health), width, "en")
 
 
 def align_markdown(made: Alignment, health: Sequence[Note]) -> str:
     """For a document."""
-    return blocks_markdown(_blocks(made, health), "en")
+    return blocks_markdown(align_blocks(made, health), "en")
 
 
 def align_csv(made: Alignment) -> str:
@@ -84,7 +84,8 @@ def align_json(made: Alignment, health: Sequence[Note]) -> str:
     )
 
 
-def _blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
+def align_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
+    """The whole document: its title, the conclusion, what was compared, the checks, then the rest."""
     found = made.found
     blocks: list[Block] = [
         Heading(f"{found.mock.profile} against {found.e2e.profile}", 1),

@@ -1,8 +1,8 @@
 """Sheets as CSV, as NVIDIA writes them: a field is quoted only where it must be.
 
 NVIDIA quotes a field that holds a comma and escapes nothing inside it. We double a quote inside a quoted field, and
-quote one with a line break too, so that every reader gets the name back whole. No name that starts like a formula
-reaches a spreadsheet.
+quote one with a line break or a quote at its start too, so that every reader gets the name back whole. No name that
+starts like a formula reaches a spreadsheet.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def _cell(text: str, digits: Digits) -> str:
 
 
 def _field(text: str) -> str:
-    if "," in text or "\n" in text or "\r" in text:
+    if "," in text or "\n" in text or "\r" in text or text.startswith('"'):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -43,12 +43,12 @@ class Compared:
 
 def diff_text(compared: Compared, width: int | None) -> str:
     """For a terminal."""
-    return blocks_text(_blocks(compared), width, "en")
+    return blocks_text(diff_blocks(compared), width, "en")
 
 
 def diff_markdown(compared: Compared) -> str:
     """For a document."""
-    return blocks_markdown(_blocks(compared), "en")
+    return blocks_markdown(diff_blocks(compared), "en")
 
 
 def diff_csv(compared: Compared) -> str:
@@ -92,7 +92,8 @@ HOST_ALONE: Final = (
 )
 
 
-def _blocks(compared: Compared) -> list[Block]:
+def diff_blocks(compared: Compared) -> list[Block]:
+    """The whole document."""
     found = compared.diff
     blocks: list[Block] = [Heading(verdict_text(found) + ".", 1)]
     if found.is_host_alone:

@@ -75,7 +75,7 @@ def fleet_text(merged: Merged, width: int | None) -> str:
     if merged.map is not None:
         title = wrapped(f"Who is late, and when: {merged.map.what}", width, 2)
         blocks.append("\n".join([title, "", *map_lines(merged.map, width)]))
-    blocks += [sheet_text(_for_people(sheet), width).rstrip("\n") for sheet in merged.tables if sheet.rows]
+    blocks += [sheet_text(for_people(sheet), width).rstrip("\n") for sheet in merged.tables if sheet.rows]
     blocks.append("\n".join(wrapped(line, width, 2) for line in _closing(merged)))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -91,7 +91,7 @@ def fleet_markdown(merged: Merged) -> str:
     if merged.map is not None:
         drawn = [line.replace("`", "'") for line in map_lines(merged.map, 100)]
         lines += ["", "## Who is late, and when", "", f"{escaped(merged.map.what)}:", "", "```text", *drawn, "```"]
-    tables = [sheet_markdown(_for_people(sheet)) for sheet in merged.tables if sheet.rows]
+    tables = [sheet_markdown(for_people(sheet)) for sheet in merged.tables if sheet.rows]
     closing = "".join(f"- {escaped(line)}\n" for line in _closing(merged))
     return "\n".join(["\n".join(lines) + "\n", *tables, *([closing] if closing else [])])
 
@@ -186,7 +186,7 @@ def _joined(first: str, last: str) -> str:
     return f"{first}-{number}" if head and first.startswith(f"{head} ") else f"{first} - {last}"
 
 
-def _for_people(sheet: Sheet) -> Sheet:
+def for_people(sheet: Sheet) -> Sheet:
     """The sheet with its worst rows, in their order, and a title that says so."""
     if len(sheet.rows) <= _MOST_SHOWN:
         return sheet

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from gpuledger.analyse.sheet import Cell, Digits, Sheet
 from gpuledger.model.health import Note, NotMeasured
 from gpuledger.render.digits import tenths
 
 
+_OBEYED: Final = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+"""Controls, direction marks and lone surrogates that JSON lets stand as they are."""
+
+
 def document(content: dict[str, Any]) -> str:
-    """One document, ended by a newline. Names keep their letters; lone surrogates are escaped."""
+    """One document, ended by a newline. Names keep their letters; what a terminal would obey is escaped."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    return text.encode(errors="backslashreplace").decode() + "\n"
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def health_json(notes: Iterable[Note]) -> list[dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from urllib.parse import quote
 
 from gpuledger.analyse.contents import OS_CALLS_MISSING
 from gpuledger.analyse.device import Device
@@ -53,6 +54,21 @@ _IDLE_WORDS = {
 _EXPOSED_WORDS = {"comm": say("communication, exposed"), "copy": say("copies, exposed")}
 
 
+def line_words(line: str, *, brief: bool = False) -> str:
+    """A line of the books as people call it; `brief` leaves out whether it is compute or idle time."""
+    kind, _, name = line.partition(".")
+    if kind == "compute":
+        return name if brief else say("compute: {family}", family=name)
+    if kind == "idle":
+        return _IDLE_WORDS[name] if brief else say("idle: {cause}", cause=_IDLE_WORDS[name])
+    return {"comm": say("communication"), "copy": say("copies")}[line] if brief else _EXPOSED_WORDS[line]
+
+
+def cause_words(cause: str) -> Message:
+    """A cause of idle time as people call it."""
+    return _IDLE_WORDS[cause]
+
+
 def report_text(report: Report, headline: str, width: int | None, language: str = "en") -> str:
     """For a terminal."""
     tell = partial(translated, language=language)
@@ -60,38 +76,42 @@ def report_text(report: Report, headline: str, width: int | None, language: str 
         wrapped(f"{visible(report.name)}  {tell(headline)}", width, 2),
         wrapped(tell(verdict(report)), width),
         "\n".join(_ledger_lines(report.main_device, width, tell)),
-        blocks_text(_kernels(report), width, language).rstrip("\n"),
+        blocks_text(kernel_blocks(report), width, language).rstrip("\n"),
         "\n".join(_finding_lines(report, width, tell)),
-        "\n".join(wrapped(visible(tell(line)), width, 2) for line in _closing(report)),
+        "\n".join(wrapped(visible(tell(line)), width, 2) for line in closing(report)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def report_markdown(report: Report, headline: str, language: str = "en") -> str:
-    """For a document."""
+def report_markdown(
+    report: Report, headline: str, language: str = "en", pictures: Sequence[tuple[str, str]] = ()
+) -> str:
+    """For a document; `pictures` are titles and files beside it."""
     device = report.main_device
     tell = partial(translated, language=language)
     heads = " | ".join(map(tell, (say("line"), say("share"), say("per step"))))
     lines = [f"# {escaped(report.name)}", "", escaped(tell(headline)), "", f"**{escaped(tell(verdict(report)))}**", ""]
-    lines += [f"## {tell(say('Where the time went'))}", "", escaped(tell(_ledger_title(device))), ""]
+    lines += [f"## {tell(say('Where the time went'))}", "", escaped(tell(ledger_title(device))), ""]
     lines += [f"| {heads} |", "|---|--:|--:|"]
     for name, amount in [*_rows(device), (say("total"), device.steady_ns)]:
         share = share_text(amount / device.steady_ns)
         lines.append(f"| {escaped(tell(name))} | {share} | {_each(device, amount)} |")
-    if kernels := _kernels(report):
+    for title, file in pictures:
+        lines += ["", f"![{escaped(title)}]({quote(file)})"]
+    if kernels := kernel_blocks(report):
         lines += ["", blocks_markdown(kernels, language).rstrip("\n")]
     lines += ["", f"## {tell(say('What to do'))}", ""]
     for at, found in enumerate(report.findings, 1):
         what = say("{claim}.", claim=found.claim)
         if found.saving_ns:
-            what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(_saving(found)))
+            what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving_words(found)))
         lines.append(f"{at}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
         lines += [f"   - {escaped(tell(each))}" for each in found.evidence]
-    lines += ["", *(f"- {escaped(tell(line))}" for line in _closing(report))]
+    lines += ["", *(f"- {escaped(tell(line))}" for line in closing(report))]
     return "\n".join(lines) + "\n"
 
 
-def _kernels(report: Report) -> list[Block]:
+def kernel_blocks(report: Report) -> list[Block]:
     """What Nsight Compute says of the kernels, where it was asked."""
     found = report.kernels.get(report.main_device.gpu)
     return [] if found is None else integrated_blocks(found, report.main_device)
@@ -125,7 +145,8 @@ def _at_work(device: Device) -> Message:
     return say("GPU {gpu} works {share} of the time.", gpu=device.gpu, share=_working(device))
 
 
-def _ledger_title(device: Device) -> Message:
+def ledger_title(device: Device) -> Message:
+    """What the ledger is of: how many steps, found how, what was left out."""
     if device.steps is None:
         return say("Where the time went ({time}, no steps found)", time=time_text(device.steady_ns))
     steady, leading = device.phases.of_step[device.steps.warm_up :], device.phases.of_step[: device.steps.warm_up]
@@ -168,7 +189,7 @@ def _rows(device: Device) -> list[tuple[str, int]]:
 
 
 def _ledger_lines(device: Device, width: int | None, tell: Callable[[str], str]) -> list[str]:
-    lines = [wrapped(tell(_ledger_title(device)), width, 2)]
+    lines = [wrapped(tell(ledger_title(device)), width, 2)]
     room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - _BESIDE_THE_BAR), 1)
     rows = [(name, amount, _bar(amount / device.steady_ns, room)) for name, amount in _rows(device)]
     for name, amount, bar in [*rows, (say("total"), device.steady_ns, "")]:
@@ -186,7 +207,8 @@ def _each(device: Device, amount: int) -> str:
     return time_text(amount // device.step_count)
 
 
-def _saving(found: Finding) -> Message:
+def saving_words(found: Finding) -> Message:
+    """What a finding would save."""
     if found.saving_ns_per_step is None:
         return say("saves {time}", time=time_text(found.saving_ns))
     return say("saves {time} a step", time=time_text(found.saving_ns_per_step))
@@ -198,7 +220,7 @@ def _finding_lines(report: Report, width: int | None, tell: Callable[[str], str]
     lines = [tell(say("What to do"))]
     whole = report.main_device.steady_ns
     for at, found in enumerate(report.findings[:3], 1):
-        saves = say("{saving} ({share})", saving=_saving(found), share=share_text(found.saving_ns / whole))
+        saves = say("{saving} ({share})", saving=saving_words(found), share=share_text(found.saving_ns / whole))
         lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns else ""))
         lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
         lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.evidence]
@@ -209,7 +231,7 @@ def _finding_lines(report: Report, width: int | None, tell: Callable[[str], str]
     return lines
 
 
-def _closing(report: Report) -> list[Message]:
+def closing(report: Report) -> list[Message]:
     """What is not known, and the next command."""
     lines = [_at_work(device) for device in report.devices if device is not report.main_device]
     unclassified = report.main_device.line_ns.get("compute.other", 0)

@@ -9,6 +9,7 @@ from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import spans_of_time, thread
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import summarise
+from gpuledger.analyse.timeline import launch_delays
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import pairs_inside
 from gpuledger.model.trace import Trace
@@ -61,13 +62,10 @@ def _by_function(device: Device, chosen: Positions, name: str, title: str) -> Sh
 
 
 def _queue(device: Device) -> Sheet:
-    """From the call's return to the kernel's start; negative where the kernel began before the call returned."""
     found = device.found
     here = found.on(device.gpu)
     here = here[device.begins_steady(found.start_ns[here])]
-    call = device.host.launching(found)[here]
-    launched = here[call >= 0]
-    delay = found.start_ns[launched] - device.host.calls["end_ns"][call[call >= 0]]
+    delay = launch_delays(device)
     length = found.end_ns[here] - found.start_ns[here]
     columns = (
         Column("figure", "Figure", Digits.TEXT),
@@ -77,7 +75,7 @@ def _queue(device: Device) -> Sheet:
     rows: list[tuple[Cell, ...]] = [("GPU activities a step", len(here) / device.step_count, "")]
     if len(here):
         rows.append(("of them under 5 us", 100 * float((length < _TINY_NS).mean()), "%"))
-        rows.append(("launched by a recorded call", 100 * len(launched) / len(here), "%"))
+        rows.append(("launched by a recorded call", 100 * len(delay) / len(here), "%"))
     if len(delay):
         rows += [
             ("queued, median", float(np.median(delay)), "ns"),

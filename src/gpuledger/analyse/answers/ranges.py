@@ -29,8 +29,8 @@ def ranges_sheets(trace: Trace, device: Device) -> list[Sheet]:
     here = found.on(device.gpu)
     length = (found.end_ns - found.start_ns)[here]
     call = device.host.launching(found)[here]
-    launcher = innermost(ranges, device.host.calls.at(np.maximum(call, 0)))
-    launcher[call < 0] = -1
+    launcher = np.full(len(call), -1, np.intp)
+    launcher[call >= 0] = innermost(ranges, device.host.calls.at(call[call >= 0]))
     blocking = device.host.calls.at(device.host.blocking)
     waiting = innermost(ranges, blocking)
     own_gpu, own_launch, own_wait = (np.zeros(len(ranges), np.int64) for _ in range(3))

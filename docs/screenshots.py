@@ -1,0 +1,111 @@
+"""Take the pictures of docs/screenshots again: `python docs/screenshots.py [CHROMIUM]`; needs playwright, Chromium.
+
+The pages are made from the captures of this repository, so that anybody gets the same pictures, but for the fonts.
+"""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from click.testing import CliRunner
+from playwright.sync_api import Browser, sync_playwright
+
+from gpuledger.cli.main import verb_named
+
+ROOT = Path(__file__).parent.parent
+SHOTS = Path(__file__).parent / "screenshots"
+QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One picture: which page, which part of it, how wide, how tall, on which paper."""
+
+    name: str
+    page: str
+    at: str = ""
+    width: int = 1280
+    height: int = 900
+    scheme: str = "light"
+    click: tuple[str, float] | None = None
+
+
+WANTED = (
+    Shot("decode-light", "decode", height=1040),
+    Shot("decode-dark", "decode", height=1040, scheme="dark"),
+    Shot("decode-390", "decode", width=390, height=1200),
+    Shot("moe-steps", "moe", "steps", height=820, click=("#step-cursor svg.picture", 0.75)),
+    Shot("moe-diff", "diff", height=980),
+    Shot("fleet", "ranks", height=1000),
+    Shot("layer", "layer", "roofline", height=900),
+)
+
+
+def write(verb: str, *arguments: object) -> None:
+    """Run a verb in this process."""
+    CliRunner().invoke(verb_named(verb), [str(each) for each in arguments], catch_exceptions=False)
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """A capture of this repository."""
+    target = folder / Path(name).name
+    target.write_bytes(lzma.decompress((ROOT / "captures" / f"{name}.xz").read_bytes()))
+    return target
+
+
+def make_pages(folder: Path) -> None:
+    """All pages that are shown."""
+    decode = unpacked("nsys/decode.sqlite", folder)
+    moe, batched = (unpacked(f"nsys/{name}.sqlite", folder) for name in ("moe_loop", "moe_batched_gemm"))
+    write("report", decode, "-o", folder / "decode.html")
+    write("report", moe, "-o", folder / "moe.html")
+    write("report", decode, f"--ncu={unpacked('ncu/layer.ncu-rep', folder)}", "-o", folder / "layer.html")
+    write("diff", moe, batched, "-o", folder / "diff.html")
+    spec = spec_from_file_location("gen_ranks", ROOT / "benchmarks" / "gen_ranks.py")
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError("benchmarks/gen_ranks.py")
+    ranks = module_from_spec(spec)
+    sys.modules["gen_ranks"] = ranks
+    spec.loader.exec_module(ranks)
+    ranks.write_job(folder / "job", ranks=8, events=6 * 24 * 8 * 12, steps=12, late=5, packed=True)
+    write("fleet", folder / "job", "--workers=0", "-o", folder / "ranks.html")
+
+
+def take(shot: Shot, browser: Browser, folder: Path) -> None:
+    """One picture."""
+    page = browser.new_page(viewport={"width": shot.width, "height": shot.height}, color_scheme=shot.scheme)
+    page.goto((folder / f"{shot.page}.html").as_uri())
+    if shot.click is not None:
+        selector, across = shot.click
+        box = page.locator(selector).bounding_box()
+        if box is not None:
+            page.locator(selector).click(position={"x": box["width"] * across, "y": 60})
+            page.evaluate("document.activeElement.blur()")
+    if shot.at:
+        page.evaluate("name => document.getElementById(name).scrollIntoView()", shot.at)
+    page.wait_for_timeout(300)
+    page.screenshot(path=SHOTS / f"{shot.name}.png")
+    page.close()
+
+
+def main() -> None:
+    """All of them."""
+    chromium = sys.argv[1] if len(sys.argv) > 1 else shutil.which("chromium") or shutil.which("google-chrome")
+    SHOTS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as play:
+        folder = Path(name)
+        make_pages(folder)
+        browser = play.chromium.launch(executable_path=chromium, args=list(QUIET))
+        for shot in WANTED:
+            take(shot, browser, folder)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Chinese of the HTML pages. One line per English template, in the order of the modules that say them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HTML: Final[dict[str, str]] = {
+    # render/report
+    "compute: {family}": "计算：{family}",
+    # render/html/page
+    "Skip to the content": "跳到正文",
+    "Sections": "章节",
+    "Light or dark": "浅色/深色",
+    "Filter": "筛选",
+    "Copy": "复制",
+    "Copied": "已复制",
+    "Why, how it was recognised, how to fix it": "原因、判断依据与修复方法（英文）",
+    "Explained above": "上文已有说明",
+    "At a glance": "概览",
+    "Evidence": "依据",
+    "made by gpuledger {version}; nothing in this page is loaded from elsewhere": (
+        "由 gpuledger {version} 生成；本页不加载任何外部内容"
+    ),
+    # render/html/report
+    "GPU at work": "GPU 工作时间",
+    "of {time}": "共 {time}",
+    "{low} to {high} in eight of ten": "八成的步在 {low} 到 {high} 之间",
+    "Median step": "单步中位数",
+    "{count} unusual": "{count} 步异常",
+    "Most to gain": "最大收益",
+    # render/html/ledger
+    "GPU {gpu}": "{gpu} 号 GPU",
+    "The {share} at work, over the whole width": "工作的 {share}，放大到整个宽度",
+    "Lines of the books, GPU {gpu}": "各项账目，GPU {gpu}",
+    # render/html/findings
+    "Nothing stands out that would make it faster; look at the kernels themselves.": (
+        "没有发现明显的提速空间；请从 kernel 本身入手。"
+    ),
+    "at least": "至少",
+    "confidence": "可信度",
+    "on": "位于",
+    "if": "前提",
+    # render/html/steps
+    "Steps": "步",
+    "Step": "步号",
+    "Steps, GPU {gpu}": "各步概况，GPU {gpu}",
+    "Steps, one column each": "各步，每步一柱",
+    "{count} steps, half of them under {median}, eight of ten between {low} and {high}; {odd} unusual": (
+        "共 {count} 步，中位数 {median}，八成在 {low} 到 {high} 之间；{odd} 步异常"
+    ),
+    "step {step}": "第 {step} 步",
+    "nothing repeats in this profile, so that it could be cut into steps; --step-range=REGEX names them": (
+        "profile 中没有重复出现的内容，无法划分步；可用 --step-range=REGEX 指定"
+    ),
+    "Prefill and decode": "prefill 与 decode（阶段）",
+    "Unusual steps, the longest first": "异常的步（长的在前）",
+    "No step is unusual for its phase.": "没有异常的步。",
+    "A column is a step; the dot over it marks an unusual one. Choose one to see its ledger.": (
+        "每柱为一步，上方圆点表示异常的步。点选一步可查看其账目。"
+    ),
+    "Of {count} steps, each column is the longest of {each} neighbours; the dot over it marks an unusual one. "
+    "Choose one to see its ledger.": (
+        "共 {count} 步，每柱为相邻 {each} 步中最长的一步，上方圆点表示异常的步。点选一步可查看其账目。"
+    ),
+    "all other lines": "其余各项",
+    "The median step, number {step}: {time}": "中位数的一步（第 {step} 步）：{time}",
+    "unusual": "异常",
+    "warm-up": "预热",
+    "against the median step": "（与中位数相比）",
+    "Against the median": "与中位数相比",
+    # render/html/over_time
+    "during the call": "调用期间",
+    "over 1 ms": "1 ms 以上",
+    "under 1 us": "1 us 以下",
+    "GPU {gpu}, stream {stream}": "GPU {gpu}，流 {stream}",
+    "GPU {gpu}, stream {stream} of process {pid}": "GPU {gpu}，进程 {pid} 的流 {stream}",
+    "busy": "忙碌",
+    "{share} busy": "忙碌 {share}",
+    "How busy each stream was": "各流的忙碌程度",
+    "The window in {bins} parts of {time}; the stronger the colour, the longer the stream was busy in it.": (
+        "把窗口分成 {bins} 段，每段 {time}；颜色越深，该流在这一段中忙碌的时间越长。"
+    ),
+    "{count} streams with less work are not shown.": "另有 {count} 个工作较少的流未显示。",
+    "Streams over time": "各流随时间的忙碌程度",
+    "From the launch call's return to the start on the GPU": "从启动调用返回到 GPU 开始执行",
+    "Work that waits long was launched well ahead: the host keeps up. Work that starts at once was waited for by the "
+    "GPU.": "等待久的工作是提前启动的：主机跟得上。立即开始的工作说明 GPU 在等它。",
+    "Launch calls, steady steps": "启动调用（稳定的步）",
+    "Calls that wait for the device, steady steps": "等待设备的调用（稳定的步）",
+    "How far the host runs ahead, steady steps": "主机领先多少（稳定的步）",
+    "Launches by range, steady steps": "各区间的启动（稳定的步）",
+    "Launches and the queue": "启动与排队",
+    "At most {size} in use": "最多使用 {size}",
+    "Device memory in use": "设备内存占用",
+    "Copies, steady steps": "拷贝（稳定的步）",
+    "Allocation calls, steady steps": "内存分配调用（稳定的步）",
+    "Device memory": "设备内存",
+    "Nothing was copied.": "没有拷贝。",
+    "Memory and copies": "内存与拷贝",
+    # render/html/gaps
+    "Gaps by length: share of their number and of their time": "按长度统计的间隙：数量占比与时间占比",
+    "Why the GPU was idle": "GPU 为何空闲",
+    "The GPU was never idle in this window.": "在此窗口内 GPU 从未空闲。",
+    "{count} gaps, {time} in all, {share} of the window. Causes say where the host was; the trigger says what to "
+    "fix.": ("共 {count} 个间隙，合计 {time}，占窗口的 {share}。成因说明主机当时在做什么，触发原因说明该修什么。"),
+    "share of the gaps": "占间隙数量",
+    "share of the idle time": "占空闲时间",
+    "The {count} longest gaps": "最长的 {count} 个间隙",
+    "Gaps by length": "按长度统计的间隙",
+    "Idle time by cause": "按成因统计的空闲时间",
+    "Idle time by trigger, steady steps": "按触发原因统计的空闲时间（稳定的步）",
+    "Idle time": "空闲时间",
+    # render/html/kernels
+    "no kernel was recorded": "没有记录到 kernel",
+    "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where kernels "
+    "do.": ("整个 profile，所有 GPU 和进程合计，与 `gpuledger stats` 的输出一致。kernel 重叠时，时间也重叠。"),
+    "Kernels by name, the most time first": "按名称统计的 kernel（耗时长的在前）",
+    "{count} other kernels": "其余 {count} 个 kernel",
+    "operations per byte of DRAM traffic": "每字节 DRAM 流量的运算次数",
+    "Kernels under their roofs": "屋顶线下的 kernel",
+    "Kernels in depth (Nsight Compute)": "kernel 深入分析（Nsight Compute）",
+    "Kernels in depth": "kernel 深入分析",
+    "no report of Nsight Compute was given; `gpuledger ncu-plan` says which kernels are worth one": (
+        "没有提供 Nsight Compute 报告；`gpuledger ncu-plan` 会说明哪些 kernel 值得分析"
+    ),
+    "operations and DRAM traffic were not collected together; collect the roofline sections": (
+        "没有同时采集运算次数和 DRAM 流量；请采集 roofline 相关的 section"
+    ),
+    "A dot is a profiled launch, as large as its share of the time; under a roof it could be faster. Hollow ones are "
+    "of kernels that are in no steady step here.": (
+        "每个圆点是一次被分析的启动，面积为其时间占比；离屋顶线越远，可提速越多。空心的点不属于这里的稳定步。"
+    ),
+    # render/html/ranges
+    "Ranges": "区间",
+    "no range was recorded": "没有记录到区间",
+    "no launch call is in the profile": "profile 中没有启动调用",
+    "GPU time by the range that launched it, children under their parents, the most first. Work belongs to a range "
+    "through its launch call.": (
+        "按启动工作的区间统计 GPU 时间，子区间在父区间之下，多的在前。工作通过启动调用归属区间。"
+    ),
+    "GPU time by range": "各区间的 GPU 时间",
+    "Ranges of the whole window, GPU {gpu}": "整个窗口的区间，GPU {gpu}",
+    "Ranges of the whole window, GPU {gpu} (the {shown} with the most GPU time, of {count})": (
+        "整个窗口的区间，GPU {gpu}（共 {count} 个，显示 GPU 时间最多的 {shown} 个）"
+    ),
+    "(in no range)": "（不在任何区间内）",
+    # render/html/closing
+    "Overlap over the whole window, GPU {gpu}": "整个窗口的重叠情况，GPU {gpu}",
+    "No communication ran on a GPU here.": "这里没有在 GPU 上运行的通信。",
+    "One profile cannot say which rank the others wait for: `gpuledger fleet DIR -o job.html` puts the profiles of all "
+    "ranks together.": "单个 profile 无法说明其他 rank 在等谁：`gpuledger fleet DIR -o job.html` 会汇总所有 rank。",
+    "Communication and overlap": "通信与重叠",
+    "Communication": "通信",
+    "Where this comes from": "数据来源",
+    "Not in this profile": "此 profile 中没有的内容",
+    "Health": "健康状况",
+    "Nothing was lost on reading.": "读取时没有丢失内容。",
+    "This page again": "重新生成此页",
+    "Health and provenance": "健康状况与来源",
+    "not recorded": "未记录",
+    "profile: {profile}": "profile 文件：{profile}",
+    "recorded by: {tool}, export schema {schema}": "采集工具：{tool}，导出 schema {schema}",
+    "recorded at: {time} UTC": "采集时间：{time} UTC",
+    "driver {driver}, CUDA {cuda}": "驱动 {driver}，CUDA {cuda}",
+    "read by: gpuledger {version}": "读取工具：gpuledger {version}",
+    "{share} of the GPU work has its launch call in the profile": "{share} 的 GPU 工作在 profile 中有对应的启动调用",
+    # render/html/tables
+    "{title} (the first {shown} of {count} rows)": "{title}（共 {count} 行，显示前 {shown} 行）",
+    "… (cut here: {count} letters in all)": "…（此处截断，共 {count} 个字符）",
+    # render/html/words
+    "Cause": "成因",
+    "Trigger": "触发原因",
+    "Call": "调用",
+    "Gaps": "间隙",
+    "Length": "长度",
+    "Start": "开始",
+    "Largest cause": "最大成因",
+    "Before": "之前",
+    "After": "之后",
+    "Found by": "划分方式",
+    "of them warm-up": "其中预热",
+    "Median": "中位数",
+    "Drift": "漂移",
+    "Line that grew most": "增长最多的账目",
+    "By": "增加",
+    "Phase": "阶段",
+    "Where": "位置",
+    "Total": "总计",
+    "A step": "每步次数",
+    "Avg": "平均",
+    "Med": "中位",
+    "Max": "最大",
+    "Figure": "指标",
+    "Value": "数值",
+    "Instances": "次数（实例）",
+    "Launches": "启动次数",
+    "Each": "每个",
+    "Kind": "种类",
+    "From": "从",
+    "To": "到",
+    "Copies": "拷贝次数",
+    "Running": "运行",
+    "Hidden": "被掩盖",
+    "Exposed": "暴露",
+    "Of the window": "占窗口",
+    "Host": "主机时间",
+    "GPU, own": "GPU 自身",
+    "Waits": "等待次数",
+    "Name": "名称",
+    "Family": "类别",
+    "Line": "账目",
+    "Per step": "每步",
+    "Whole window": "整个窗口",
+    "What was seen": "发现",
+    "Not in the profile": "缺少",
+    "Why": "原因",
+    "What that means": "影响",
+    "Size": "大小",
+    "Rate": "速率",
+    "GPU time": "GPU 时间",
+    "GPU activities a step": "每步的 GPU 活动数",
+    "of them under 5 us": "其中短于 5 us 的",
+    "launched by a recorded call": "有启动调用记录的",
+    "queued, median": "排队时间，中位数",
+    "queued, 10th percentile": "排队时间，第 10 百分位",
+    "queued, 90th percentile": "排队时间，第 90 百分位",
+    "queued over 10 us (host ahead)": "排队超过 10 us（主机领先）",
+    "peak": "峰值",
+    "at the end": "结束时",
+    "allocated in all": "累计分配",
+    "idle": "空闲",
+    "before the steps": "步之前",
+    "steps": "步",
+    "after the steps": "步之后",
+    "info": "提示",
+    "warning": "警告",
+    "loss": "丢失",
+    "the host cannot keep up": "主机跟不上",
+    "the queue ran dry": "队列耗尽",
+    "no GPU time by kernel": "无法按 kernel 统计 GPU 时间",
+    "no copies or memsets ran, or they were not traced": "没有拷贝或 memset，或未被记录",
+    "launch overhead, synchronisation and the cause of GPU idle time stay unknown": (
+        "启动开销、同步以及 GPU 空闲的成因无从得知"
+    ),
+    "nothing can be told by step or layer; steps must be found from the kernels": (
+        "无法按步或层统计；只能从 kernel 中识别步"
+    ),
+    "peak memory and allocation churn stay unknown": "内存峰值与反复分配的情况无从得知",
+    "time that the profiler itself took is not told apart": "无法区分 profiler 自身占用的时间",
+    "window": "窗口",
+    "{trigger} after {call}": "{trigger}（在 {call} 之后）",
+}
