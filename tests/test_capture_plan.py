@@ -21,7 +21,8 @@ from gpuledger.errors import GpuledgerError, OutputRefused
 
 def dry(*arguments: str) -> list[str]:
     """The first command that --dry-run prints, read back as a shell reads it."""
-    done = CliRunner().invoke(cli, ["capture", *arguments[:1], "--dry-run", *arguments[1:]])
+    runner = CliRunner(env={"COLUMNS": None})  # on one line, as where it is piped
+    done = runner.invoke(cli, ["capture", *arguments[:1], "--dry-run", *arguments[1:]])
     assert done.exit_code == 0, (done.stderr, done.exception)
     return shlex.split(done.stdout.splitlines()[0])
 

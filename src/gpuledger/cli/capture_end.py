@@ -18,6 +18,7 @@ from gpuledger.capture.record import Outcome
 from gpuledger.cli.main import sentence
 from gpuledger.cli.progress import progress
 from gpuledger.errors import GpuledgerError
+from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read import open_trace
 from gpuledger.render.capture import checks_text, files_text
 
@@ -77,7 +78,7 @@ def _reported(profiles: Sequence[Path]) -> None:
     from gpuledger.cli.report import report
 
     sys.stdout.flush()
-    click.get_current_context().invoke(report, profile=profiles[0])
+    click.get_current_context().invoke(report, profile=profiles[0], limits=DEFAULT_LIMITS)
     if len(profiles) > 1:
         folder = profiles[0].parent
         click.echo(f"this was {profiles[0].name}; all ranks: `gpuledger fleet {folder}`", err=True)
@@ -89,6 +90,6 @@ def _said_of_kernels(profile: Path, *, no_report: bool) -> None:
     from gpuledger.cli.kernels import kernels
 
     try:
-        click.get_current_context().invoke(kernels, ncu=(profile,))
+        click.get_current_context().invoke(kernels, ncu=(profile,), limits=DEFAULT_LIMITS)
     except GpuledgerError as error:
         click.echo(sentence(error), err=True)  # as above

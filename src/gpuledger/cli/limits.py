@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import click
 
@@ -34,7 +35,8 @@ def _chosen(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Li
         field = _NAMES.get(name.strip().replace("_", "-"))
         if field is None:
             raise click.BadParameter(f"no limit {name!r}; there are {', '.join(_NAMES)}.")
-        chosen = replace(chosen, **{field: _value(name, field, text.strip())})
+        value: Any = _value(name, field, text.strip())
+        chosen = replace(chosen, **{field: value})
     return chosen
 
 

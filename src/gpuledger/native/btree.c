@@ -322,17 +322,20 @@ static enum btree_status take_integers(struct task *task, const struct record *r
     for (size_t which = 0; which < wanted->count; column++) {
         uint64_t type, size;
         if (header.at >= header.end) { /* written before the column was added to the table */
-            for (; which < wanted->count; which++) task->out[which][row] = INT64_MIN;
+            for (; which < wanted->count; which++)
+                task->out[which][row] = wanted->columns[which] == wanted->alias ? record->rowid : INT64_MIN;
             task->short_records++;
             return BTREE_OK;
         }
         if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
         if (column == wanted->columns[which]) {
-            if (is_integer(type)) {
+            if (column == wanted->alias) { /* whatever is stored in its place, as for SQLite */
+                task->out[which][row] = record->rowid;
+            } else if (is_integer(type)) {
                 if (header.body + size > have) return BTREE_DAMAGED;
                 task->out[which][row] = integer(payload + header.body, type);
             } else {
-                task->out[which][row] = type == 0 && column == wanted->alias ? record->rowid : INT64_MIN;
+                task->out[which][row] = INT64_MIN;
                 task->bad[which] += type != 0;
             }
             which++;

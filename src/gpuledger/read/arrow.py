@@ -80,7 +80,7 @@ class ArrowExport:
         path = self._folder / (table + self._suffix)
         if self._suffix == ".parquet":
             return list(pyarrow.parquet.read_schema(path).names)
-        with pa.memory_map(str(path)) as file:
+        with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
             return list(pa.ipc.open_stream(file).schema.names)
 
     def _read(self, table: str, columns: Sequence[str]) -> pyarrow.Table:
@@ -90,7 +90,7 @@ class ArrowExport:
         path = self._folder / (table + self._suffix)
         if self._suffix == ".parquet":
             return pyarrow.parquet.read_table(path, columns=list(dict.fromkeys(columns)), partitioning=None)
-        with pa.memory_map(str(path)) as file:
+        with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
             whole = pa.ipc.open_stream(file).read_all()
             chosen = whole.select(list(dict.fromkeys(columns))) if columns else whole
             chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end

@@ -127,7 +127,13 @@ class EventStream:
                     raise UnreadableProfile(f"{self._name}: traceEvents is no list", hint="export the trace again")
                 self.metadata = before
                 return text[match.end() :]
-            if not piece or len(text) > self._limits.event_bytes:
+            if len(text) > self._limits.event_bytes:
+                most = self._limits.event_bytes
+                raise UnreadableProfile(
+                    f"{self._name}: JSON, but no `traceEvents` within its first {bytes_text(most)}",
+                    hint=f"if they come later: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+                )
+            if not piece:
                 raise self._not_a_trace(text)
 
     def _not_a_trace(self, text: bytes) -> UnreadableProfile:

@@ -252,7 +252,7 @@ class _Long:
         cells, columns = row.cells, self._columns
         if not _is_launch(cells, columns):
             return False
-        is_short = len(cells) <= columns["Metric Value"]
+        is_short = len(cells) <= max(columns["Metric Name"], columns["Metric Value"])
         if is_short or (row.is_last and self._lengths and len(cells) not in self._lengths):
             launches.cut |= row.is_last
             launches.damaged += not row.is_last

@@ -25,7 +25,7 @@ from gpuledger.read.nsys_devices import Devices
 from gpuledger.read.nsys_origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys_stacks import StackReader
 from gpuledger.read.nsys_strings import Coder, Coding
-from gpuledger.read.times import within_bounds
+from gpuledger.read.times import refuse_endless, within_bounds
 from gpuledger.units import count_text
 
 Raw = dict[str, Ints]
@@ -52,6 +52,7 @@ def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Tr
     coding = reading.coder.coding(export, limits)
     finish = _Finish(coding, _hosts(raw), Devices(export))
     tables = {table: finish.rows(table, wanted[table], columns) for table, columns in raw.items()}
+    refuse_endless(name, tables)
     if len(finish.devices.gpus) > limits.gpus:
         raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}

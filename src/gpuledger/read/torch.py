@@ -27,6 +27,7 @@ from gpuledger.model.trace import Trace, thread_number
 from gpuledger.read.export import Progress, Wanted, too_many_gpus
 from gpuledger.read.source import Source, opened, unrecognised
 from gpuledger.read.stream import GZIP, Bytes, Plain, unpacked
+from gpuledger.read.times import refuse_endless
 from gpuledger.read.torch_columns import Codes, Columns
 from gpuledger.read.torch_gather import Gathered, gather
 from gpuledger.read.torch_origin import Devices, describe
@@ -101,6 +102,7 @@ def as_trace(whole: Gathered, name: str, container: str, wanted: Wanted, limits:
     stacks = call_stacks(raw, codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
     strings = Strings(codes)
     tables = {table: _rows(table, wanted[table], columns, strings) for table, columns in raw.items()}
+    refuse_endless(name, tables)
     absent = {table: NotMeasured(f"no {table.value} were recorded") for table in wanted if table not in tables}
     origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
     return Trace(origin, (*whole.notes, *_doubts(whole, tables)), strings, tables, absent, stacks)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import warnings
 from itertools import pairwise
@@ -41,19 +42,23 @@ def gather_in_parts(source: Source, wanted: Wanted, limits: Limits, progress: Pr
     spans = list(pairwise(edges))
     context = multiprocessing.get_context("fork")
     children = []
-    for span in spans[1:]:
-        receiving, sending = context.Pipe(duplex=False)
-        child = context.Process(target=_send, args=(sending, source, span, wanted, limits), daemon=True)
-        with warnings.catch_warnings():
-            # Python 3.12 counts the idle threads of numpy's linear algebra, which no part uses
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child.start()
-        sending.close()
-        children.append((child, receiving))
+    # Ctrl-C is the parent's to answer: children never see it, and it ends them
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        for span in spans[1:]:
+            receiving, sending = context.Pipe(duplex=False)
+            child = context.Process(target=_send, args=(sending, source, span, wanted, limits), daemon=True)
+            with warnings.catch_warnings():
+                # Python 3.12 counts the idle threads of numpy's linear algebra, which no part uses
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child.start()
+            sending.close()
+            children.append((child, receiving))
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
         first = _part(source, spans[0], wanted, limits, progress)
         parts = [first, *(_received(receiving) for _, receiving in children)]
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
         for child, receiving in children:
             receiving.close()
             child.terminate()

@@ -12,7 +12,6 @@ from gpuledger.analyse.sheet import Cell, Digits, Sheet
 from gpuledger.model.health import Note, NotMeasured
 from gpuledger.render.digits import tenths
 
-
 _OBEYED: Final = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 """Controls, direction marks and lone surrogates that JSON lets stand as they are."""
 
