@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/decode.sqlite
 
+WORKLOAD_TESTS := $(patsubst %,tests/test_%.py,zoo zoo_llm window timer bench ranks moe ep decode serve longctx transport \
+	barrier mock capture_torch runbook_shipped)
+
 .PHONY: demo test test-workloads docs bench clean
 
 demo: $(VENV)/installed $(DEMO)
@@ -22,7 +25,7 @@ test: $(VENV)/installed-dev
 
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pytest tests/test_zoo.py tests/test_zoo_llm.py tests/test_window.py tests/test_decode.py tests/test_timer.py
+	$(BIN)/pytest $(WORKLOAD_TESTS)
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py

@@ -260,7 +260,8 @@ def test_every_flag_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         times = ["--delay=1", "--duration=2"] if presets == "server" else []
         command = ["torchrun", "x.py"] if presets == "multi" else ["./profiler"]
         argv = dry("nsys", f"--preset={presets}", *times, "--", *command)
-        done = CliRunner().invoke(cli, ["capture", "nsys", "--explain", f"--preset={presets}", *times, "--", *command])
+        asked = ["capture", "nsys", "--explain", f"--preset={presets}", *times, "--", *command]
+        done = CliRunner(env={"COLUMNS": None}).invoke(cli, asked)
         explained = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
         assert [line.partition("=")[0] for line in explained] == list(options(argv))
         assert done.stdout.count("\n    ") == len(explained)

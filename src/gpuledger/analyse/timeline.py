@@ -86,7 +86,8 @@ def launch_delays(device: Device) -> Ints:
     here = found.on(device.gpu)
     here = here[device.begins_steady(found.start_ns[here])]
     call = device.host.launching(found)[here]
-    return found.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
+    delay: Ints = found.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
+    return delay
 
 
 def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:

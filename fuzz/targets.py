@@ -1,0 +1,500 @@
+"""What is fuzzed, reader by reader: where its inputs begin, how they are changed, and what is called with them.
+
+The oracle is the same for all: a result, or a GpuledgerError. Seeds are the captures of the repository, cut to a few
+rows, so that a run takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import sqlite3
+import struct
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import mutations
+from mutations import Change, as_bytes, sometimes
+
+from gpuledger.analyse.steps import Wanted
+from gpuledger.config import user_families
+from gpuledger.limits import DEFAULT_LIMITS
+from gpuledger.model.tables import Table
+from gpuledger.model.trace import Trace
+from gpuledger.read import btree, open_trace
+from gpuledger.read.ncu import open_kernels
+from gpuledger.read.ncu_blocks import MAGIC, _fields, walk
+from gpuledger.read.nsys_tables import runs_in
+from gpuledger.read.source import look_at
+from gpuledger.report import build_report
+from gpuledger.runbook.files import shipped, shipped_text
+from gpuledger.runbook.matrix import cells_of
+from gpuledger.runbook.read import runbook_of
+
+CAPTURES: Final = Path(__file__).parent.parent / "captures"
+ROWS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One reader."""
+
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[bytes, Path], object]
+    """Called with an input, and a folder in which it may be written."""
+    change: Change
+    words: tuple[bytes, ...] = ()
+
+
+def _unpacked(name: str) -> bytes:
+    return lzma.decompress((CAPTURES / name).read_bytes())
+
+
+# ---- Nsight Systems: SQLite ----
+
+
+_ALWAYS: Final = ("StringIds", "META_DATA", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "SESSION_START", "SYSTEM_ENV")
+_EXPORTS: Final = {
+    "decode": ("KIND_KERNEL", "KIND_RUNTIME", "KIND_MEMCPY", "ENUM_CUDA_MEMCPY", "ENUM_CUDA_MEM_KIND", "DIAGNOSTIC"),
+    "graph": ("GRAPH_NODE", "KIND_KERNEL", "SYNCHRONIZATION", "ENUM_CUPTI_SYNC", "CUDA_STREAM", "CONTEXT_INFO"),
+    "two_gloo": ("OSRT_API", "NVTX_EVENTS", "KIND_MEMSET", "PROFILER_OVERHEAD", "PROCESSES", "ANALYSIS"),
+    "host_read_stacks": ("CALLCHAINS", "KIND_RUNTIME", "OSRT_API", "COMPOSITE_EVENTS", "NVTX_PAYLOAD"),
+    "moe_loop": ("MEMORY_USAGE", "ENUM_CUDA_DEV_MEM", "ThreadNames", "ProcessStreams", "NVTX_EVENTS", "KIND_KERNEL"),
+}
+"""Which tables each seed holds: all of them in each would make a run five times as long."""
+
+
+def _exports() -> list[bytes]:
+    return [_cut_export(_unpacked(f"nsys/{name}.sqlite.xz"), (*_ALWAYS, *kept)) for name, kept in _EXPORTS.items()]
+
+
+def _cut_export(content: bytes, kept: tuple[str, ...]) -> bytes:
+    """The first rows of the tables whose names hold one of these words."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "cut.sqlite"
+        path.write_bytes(content)
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            made = "SELECT type, name FROM sqlite_master WHERE type <> 'table' AND sql <> ''"
+            for kind, name in database.execute(made).fetchall():
+                database.execute(f'DROP {kind} IF EXISTS "{name}"')
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                if not any(word in name for word in kept):
+                    database.execute(f'DROP TABLE "{name}"')
+                elif name != "StringIds":
+                    database.execute(f'DELETE FROM "{name}" WHERE rowid > (SELECT min(rowid) + {ROWS} FROM "{name}")')
+            database.execute("DELETE FROM StringIds WHERE id % 4 > 0")
+            database.execute("PRAGMA page_size = 512")
+            database.execute("VACUUM")
+        return path.read_bytes()
+
+
+class _OneThread:
+    """Stands for the decoder's pool of threads: starting one takes longer than to read what is fuzzed."""
+
+    def __init__(self, threads: int) -> None:
+        del threads
+
+    def __enter__(self) -> _OneThread:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def map(self, function: Callable[[int], object], places: range) -> Iterator[object]:
+        return map(function, places)
+
+    def shutdown(self, *, cancel_futures: bool) -> None:
+        del cancel_futures
+
+
+def _read_export(content: bytes, folder: Path) -> Trace:
+    vars(btree)["ThreadPoolExecutor"] = _OneThread
+    path = folder / "input.sqlite"
+    path.write_bytes(content)
+    return open_trace(path, cache=False)
+
+
+# ---- torch.profiler ----
+
+
+_TRACES: Final = (
+    ("decode", ("kernel", "cuda_runtime", None)),
+    ("decode", ("cpu_op", "user_annotation", "python_function", "ac2g")),
+    ("graph", ("kernel", "cuda_runtime", "cuda_driver", "gpu_memset", "overhead")),
+    ("work", ("gpu_memcpy", "cpu_instant_event", "cuda_sync", None)),
+    ("work", ("cpu_op", "kernel", "cuda_runtime", "fwdbwd")),
+)
+"""Which events each seed holds."""
+
+
+def _traces() -> list[bytes]:
+    """Some events of some categories, with what stands around them; one without anything around them."""
+    found = []
+    for name, categories in _TRACES:
+        whole = json.loads(gzip.decompress((CAPTURES / f"torch/{name}.json.gz").read_bytes()))
+        kept: dict[tuple[Any, Any], list[Any]] = {}
+        for event in whole["traceEvents"]:
+            same = kept.setdefault((event.get("ph"), event.get("cat")), [])
+            if len(same) < 2 and event.get("cat") in categories:
+                same.append(event)
+        whole["traceEvents"] = [event for same in kept.values() for event in same]
+        found.append(json.dumps(whole).encode())
+    return [*found, json.dumps(json.loads(found[0])["traceEvents"]).encode()]
+
+
+def _read_trace(content: bytes, folder: Path) -> Trace:
+    path = folder / "input.json"
+    path.write_bytes(content)
+    return open_trace(path, cache=False)
+
+
+# ---- Nsight Compute ----
+
+
+def _tables_of_ncu() -> list[bytes]:
+    """The three shapes of CSV, with few launches and metrics."""
+    raw = [line.split('","') for line in _unpacked("ncu/layer_raw.csv.xz").decode().splitlines()[:5]]
+    narrow = "\n".join('","'.join([*cells[:16], *cells[-6:]]) for cells in raw)
+    details = _unpacked("ncu/layer_details.csv.xz").decode().splitlines()
+    long = "\n".join([*details[:30], *(line for line in details[30:400] if '"Speed Of Light' in line)][:60])
+    return [f"==PROF== Connected\n{narrow}\n".encode(), f"{long}\n".encode(), narrow.encode("utf-16")]
+
+
+def _read_tables_of_ncu(content: bytes, folder: Path) -> object:
+    path = folder / "input.csv"
+    path.write_bytes(content)
+    return open_kernels([path], every_metric=True)
+
+
+def _blocks() -> list[bytes]:
+    """Reports with their payloads and long fields cut to a few bytes each, and lengths that fit again."""
+    return [_short_report(_unpacked(f"ncu/{name}.ncu-rep.xz")) for name in ("planned-1", "planned-2", "layer")]
+
+
+def _short_report(content: bytes) -> bytes:
+    (length,) = struct.unpack_from("<I", content, len(MAGIC))
+    at = len(MAGIC) + 4 + length
+    found = [content[:at]]
+    while at < len(content) and sum(map(len, found)) < 4000:
+        (length,) = struct.unpack_from("<I", content, at)
+        fields = list(_fields(content[at + 4 : at + 4 + length]))
+        at += 4 + length + sum(value for field, value in fields if field == _PAYLOAD and isinstance(value, int))
+        short = b"".join(map(_encoded, fields))
+        found.append(struct.pack("<I", len(short)) + short + bytes(4))
+    return b"".join(found)
+
+
+_PAYLOAD: Final = 5
+
+
+def _encoded(field: tuple[int, int | bytes]) -> bytes:
+    """A field of a protobuf message; a payload is said to have four bytes, and what is long is cut."""
+    number, value = field
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(4 if number == _PAYLOAD else value)
+    kept = value if len(value) < 300 else value[:300]
+    return _varint(number << 3 | 2) + _varint(len(kept)) + kept
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*found, value))
+
+
+def _read_blocks(content: bytes, folder: Path) -> object:
+    path = folder / "input.ncu-rep"
+    path.write_bytes(MAGIC + content.removeprefix(MAGIC))
+    return walk(look_at(path), DEFAULT_LIMITS)
+
+
+# ---- nsys stats ----
+
+
+def _printed() -> list[bytes]:
+    """CSV of several reports, and a table as nsys prints it on a terminal."""
+    folder = CAPTURES / "nsys" / "decode.nsys-stats"
+    names = ("cuda_api_sum", "cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum", "nvtx_sum")
+    tables = [b"\n".join((folder / f"{name}.csv").read_bytes().splitlines()[: ROWS + 1]) for name in names]
+    return [*tables, b"\n\n".join(tables), _ON_A_TERMINAL.encode()]
+
+
+_ON_A_TERMINAL: Final = """Processing [run.sqlite] with [reports/cuda_gpu_kern_sum.py]...
+
+ ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  Med (ns)  Min (ns)  Max (ns)  StdDev (ns)     Name
+ --------  ---------------  ---------  --------  --------  --------  --------  -----------  ----------
+     75.0            3,000          2   1,500.0   1,500.0     1,000     2,000        707.1  gemm<int>
+     25.0            1,000          1   1,000.0   1,000.0     1,000     1,000          0.0  void k(int)
+
+Processing [run.sqlite] with [reports/cuda_gpu_mem_size_sum.py]...
+
+ ** CUDA GPU MemOps Summary (by Size) (cuda_gpu_mem_size_sum):
+
+ Total (MB)  Count  Avg (MB)  Med (MB)  Min (MB)  Max (MB)  StdDev (MB)           Operation
+ ----------  -----  --------  --------  --------  --------  -----------  ----------------------------
+      1.500      3     0.500     0.500     0.250     0.750        0.250  [CUDA memcpy Host-to-Device]
+"""
+
+
+def _read_printed(content: bytes, folder: Path) -> object:
+    path = folder / "input.txt"
+    path.write_bytes(content)
+    return runs_in(path)
+
+
+# ---- Arrow and Parquet ----
+
+
+@cache
+def _tables_of_arrow(kind: str) -> dict[str, bytes]:
+    """The files of an export as a folder, each cut to a few rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(_unpacked(f"nsys/decode.{kind}dir.tar.xz"))) as tar:
+        for member in tar:
+            packed = tar.extractfile(member)
+            if (
+                packed is None
+                or Path(member.name).suffix != f".{kind}"
+                or Path(member.name).stem not in _CHANGED_TABLES
+            ):
+                continue
+            content = io.BytesIO(packed.read())
+            table = parquet.read_table(content) if kind == "parquet" else pa.ipc.open_stream(content).read_all()
+            found[Path(member.name).stem] = _written(table.slice(0, 60 if "StringIds" in member.name else ROWS), kind)
+    return found
+
+
+def _written(table: Any, kind: str) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    out = io.BytesIO()
+    if kind == "parquet":
+        parquet.write_table(table, out)
+    else:
+        with pa.ipc.new_stream(out, table.schema) as stream:
+            stream.write_table(table)
+    return out.getvalue()
+
+
+_CHANGED_TABLES: Final = (
+    *(
+        "StringIds",
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "NVTX_EVENTS",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+    ),
+    *(
+        "TARGET_INFO_GPU",
+        "TARGET_INFO_CUDA_DEVICE",
+        "META_DATA_EXPORT",
+        "META_DATA_CAPTURE",
+        "ThreadNames",
+        "PROCESSES",
+    ),
+)
+
+
+def _folders(kind: str) -> Callable[[], list[bytes]]:
+    """An input is one table of the folder, after a byte that says which."""
+
+    def seeds() -> list[bytes]:
+        tables = _tables_of_arrow(kind)
+        return [bytes((at,)) + tables[name] for at, name in enumerate(_CHANGED_TABLES) if name in tables]
+
+    return seeds
+
+
+def _read_folder(kind: str) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> object:
+        export = folder / f"input-{kind}"
+        name = _CHANGED_TABLES[content[0] % len(_CHANGED_TABLES)] if content else "StringIds"
+        if not export.exists():
+            export.mkdir()
+            for table, whole in _tables_of_arrow(kind).items():
+                (export / f"{table}.{kind}").write_bytes(whole)
+        changed = export / f"{name}.{kind}"
+        changed.write_bytes(content[1:])
+        try:
+            return open_trace(export, cache=False, only=(Table.KERNELS, Table.CALLS, Table.RANGES, Table.COPIES))
+        finally:
+            if name in _tables_of_arrow(kind):
+                changed.write_bytes(_tables_of_arrow(kind)[name])
+            else:
+                changed.unlink()
+
+    return read
+
+
+def _folder_changed(kind: str) -> Change:
+    """One column of a table as another type, fewer columns, or fewer rows, written by pyarrow."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    kinds = (pa.int8(), pa.uint64(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.bool_(), pa.null())
+
+    def change(content: bytes, chance: Any) -> bytes:
+        try:
+            inner = io.BytesIO(content[1:])
+            table = parquet.read_table(inner) if kind == "parquet" else pa.ipc.open_stream(inner).read_all()
+            at = chance.randrange(max(table.num_columns, 1))
+            match chance.randrange(4):
+                case 0 if table.num_columns:
+                    table = table.remove_column(at)
+                case 1:
+                    table = table.slice(0, chance.randrange(3))
+                case _:
+                    other = chance.choice((pa.nulls(table.num_rows, chance.choice(kinds)), _odd_column(table, chance)))
+                    table = table.set_column(at, table.schema.names[at], other)
+            changed: bytes = content[:1] + _written(table, kind)
+        except (pa.ArrowException, OSError, IndexError, ValueError, TypeError, OverflowError):
+            changed = as_bytes(())(content, chance)
+        return changed
+
+    return change
+
+
+def _odd_column(table: Any, chance: Any) -> Any:
+    import pyarrow as pa
+
+    odd = chance.choice((0, -1, 2**62, 1.5, "x", b"\xff", True, [1], {"a": 1}))
+    return pa.array([odd if chance.random() < 0.7 else None for _ in range(table.num_rows)])
+
+
+# ---- settings ----
+
+
+def _settings() -> list[bytes]:
+    return [
+        b'[tool.gpuledger.families]\nattention = ["my_attn_.*"]\ncomm-ours = ["ring_exchange", "a|b"]\n',
+        b'[families]\n"gemm" = ["x{1,3}"]\n',
+        b"[tool]\ngpuledger = {families = {a = []}}\n",
+    ]
+
+
+def _read_settings(content: bytes, folder: Path) -> object:
+    path = folder / "input.toml"
+    path.write_bytes(content)
+    return user_families(path)
+
+
+_RUNBOOKS: Final = (
+    b"""runbook: 1
+name: a
+question: Does it work?
+variables: {n: 1}
+matrix: {mode: [x, y], fast: {values: ["0", "1"], environment: FAST, flags: {"0": [], "1": [-f]}}}
+steps:
+  - capture: nsys
+    bench: [moe, "--mode=${mode}", "${fast.flags}"]
+  - report: profile
+show: [median_ms]
+""",
+    b"""runbook: 1
+name: b
+question: And this?
+matrix: {mode: [x, y]}
+steps: [{bench: &b [moe, "--mode=${mode}"]}, {capture: nsys, preset: steady, bench: [*b, -x], when: {mode: x}}]
+compare: [{diff: profile, before: {mode: x}, after: {mode: y}}]
+targets: [{key: median_ms, at_most: 2.5, where: {mode: x}}]
+""",
+)
+
+
+def _read_runbook(content: bytes, _: Path) -> object:
+    return cells_of(runbook_of(content, "input.yaml"))
+
+
+_EVENT_WORDS: Final = (
+    b'"ph": "X"',
+    b'"cat": "kernel"',
+    b'"args": {',
+    b'"traceEvents": [',
+    b'"ts": 1.5',
+    b"}, {",
+    b"]}",
+    b"null",
+)
+_CSV_WORDS: Final = (
+    b'"Kernel Name"',
+    b'"Metric Name"',
+    b'"ID",',
+    b'""',
+    b"==ERROR== ",
+    b'"%"',
+    b'"Kbyte/block"',
+    b"\r\n",
+)
+_STATS_WORDS: Final = (
+    b"Processing [a] with [b.py]\n",
+    b"Total Time (ns)",
+    b"Name",
+    b" ** X (cuda_api_sum):\n",
+    b"---- ",
+    b"|",
+)
+_YAML_WORDS: Final = (b"steps:", b"  - ", b"${", b"}", b"&a ", b"*a", b"!!", b"|\n", b": ", b"\t")
+_TOML_WORDS: Final = (
+    b"[families]\n",
+    b"[[a]]\n",
+    b'= ["',
+    b'"]',
+    b"'''",
+    b"{",
+    b"}",
+    b"1979-05-27",
+    b"a.b = 1\n",
+    b"(?P<",
+)
+
+
+def _reported(read: Callable[[bytes, Path], Trace]) -> Callable[[bytes, Path], object]:
+    """What is read, and all that is said of it: the books of whatever is taken for a profile must balance."""
+
+    def report(content: bytes, folder: Path) -> object:
+        return build_report(read(content, folder), "input", Wanted()).to_dict()
+
+    return report
+
+
+TARGETS: Final[dict[str, Target]] = {
+    "sqlite": Target(_exports, _read_export, sometimes(mutations.sqlite_changed)),
+    "torch": Target(_traces, _read_trace, sometimes(mutations.json_changed, _EVENT_WORDS), _EVENT_WORDS),
+    "torch-gz": Target(
+        lambda: [gzip.compress(each, 1, mtime=0) for each in _traces()],
+        _read_trace,
+        mutations.gzip_changed(sometimes(mutations.json_changed, _EVENT_WORDS)),
+    ),
+    "ncu-csv": Target(_tables_of_ncu, _read_tables_of_ncu, sometimes(mutations.csv_changed, _CSV_WORDS), _CSV_WORDS),
+    "ncu-blocks": Target(_blocks, _read_blocks, sometimes(mutations.blocks_changed)),
+    "nsys-stats": Target(_printed, _read_printed, sometimes(mutations.csv_changed, _STATS_WORDS), _STATS_WORDS),
+    "arrow": Target(_folders("arrow"), _read_folder("arrow"), sometimes(_folder_changed("arrow"))),
+    "parquet": Target(_folders("parquet"), _read_folder("parquet"), sometimes(_folder_changed("parquet"))),
+    "report-sqlite": Target(_exports, _reported(_read_export), sometimes(mutations.sqlite_changed)),
+    "report-torch": Target(
+        _traces, _reported(_read_trace), sometimes(mutations.json_changed, _EVENT_WORDS), _EVENT_WORDS
+    ),
+    "config": Target(_settings, _read_settings, sometimes(mutations.yaml_changed, _TOML_WORDS), _TOML_WORDS),
+    "runbook": Target(
+        lambda: [*(shipped_text(name) for name in shipped()[:2]), *_RUNBOOKS],
+        _read_runbook,
+        sometimes(mutations.yaml_changed, _YAML_WORDS),
+        _YAML_WORDS,
+    ),
+}
