@@ -5,6 +5,7 @@ A test fails when a page is not what this would write.
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import click
@@ -32,6 +33,8 @@ def pages() -> dict[str, str]:
 
 def help_of(command: click.Command, name: str) -> str:
     """What `--help` prints, at a fixed width."""
+    command = copy.copy(command)
+    command._help_option = None  # click keeps the one it made first, which may have had other names
     context = click.Context(command, info_name=name, terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH)
     return command.get_help(context)
 

@@ -60,6 +60,7 @@ class Fuzzed:
         self.runs = self.results = 0
         self.places: dict[str, int] = {}
         signal.signal(signal.SIGALRM, _too_slow)
+        _bound_memory()
 
     def run(self, content: bytes) -> bool:
         """Read one input; whether it gave a result. What must not happen is kept."""
@@ -114,6 +115,12 @@ class Fuzzed:
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _bound_memory() -> None:
+    """No more than 1 GiB beside what the process has already, so that a finding is not the end of the machine."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES, resource.RLIM_INFINITY))
 
 
 def _where(error: BaseException) -> str:

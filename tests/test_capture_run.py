@@ -377,7 +377,9 @@ def test_ranks_are_recorded_one_by_one(fake: Tools) -> None:
         "sys.exit(max(rank.wait() for rank in ranks))\n"
     )
     fake.install("torchrun", f"#!{sys.executable}\n{launcher}")
-    (fake.folder / "train.py").write_text("import os; print('rank', os.environ['RANK'])")
+    (fake.folder / "train.py").write_text(
+        "import os; os.write(1, ('rank ' + os.environ['RANK'] + chr(10)).encode())"  # whole lines: two speak at once
+    )
     ran = fake.run("nsys", "--preset=multi", "-o", "run", "--", "torchrun", "--nproc-per-node=2", "train.py")
     assert ran.exit_code == 0, ran.stderr
     assert sorted(ran.stdout.splitlines()[:2]) == ["rank 0", "rank 1"]

@@ -22,7 +22,7 @@ def _cuda() -> Any | None:
     except ImportError:
         return None
     # the runner of `capture torch` takes marks over, also where there is no device
-    listens = getattr(torch.cuda.profiler, "recorded_by_gpuledger", False)
+    listens = getattr(getattr(torch.cuda, "profiler", None), "recorded_by_gpuledger", False)
     return torch.cuda if listens or torch.cuda.is_available() else None
 
 
