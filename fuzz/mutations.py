@@ -16,6 +16,7 @@ import struct
 import tempfile
 from collections.abc import Callable
 from contextlib import closing, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,13 +122,13 @@ def _change_json(whole: Any, chance: random.Random) -> None:
             continue
         match chance.randrange(5):
             case 0 | 1:
-                here[key] = chance.choice(ODD)
+                here[key] = deepcopy(chance.choice(ODD))
             case 2:
                 del here[key]
             case 3 if isinstance(here, dict):
-                here[chance.choice((*here, "", "args", "ts", "dur", "cat"))] = inner
+                here[chance.choice((*here, "", "args", "ts", "dur", "cat"))] = deepcopy(inner)
             case _ if isinstance(here, list):
-                here.insert(chance.randrange(len(here) + 1), inner)
+                here.insert(chance.randrange(len(here) + 1), deepcopy(inner))
             case _:
                 here[key] = [inner, inner]
         return

@@ -1,6 +1,21 @@
-"""`python -m gpuledger`."""
+"""The `gpuledger` command, and `python -m gpuledger`: an interruption while the rest is imported ends in one word."""
 
-from gpuledger.cli.main import main
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Load the command and run it; it ends the process itself."""
+    try:
+        from gpuledger.cli.main import main
+
+        main()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -15,14 +15,16 @@ from gpuledger.read.nsys_headings import TEXTS, Heading, heading, headings_of, i
 
 Values = dict[str, int | float | str | None]
 
-_RULE: Final = re.compile(r"[\s|+:=─┼│-]*[-─=]{3}[\s|+:=─┼│-]*")
+# what a line is made of, and what must stand in it somewhere: in one pattern, a long line would be tried at every place
+_RULE: Final = (re.compile(r"[\s|+:=─┼│-]+"), re.compile(r"[-─=]{3}"))
 _DASHES: Final = re.compile(r"-+")
-_LEFT_OUT: Final = re.compile(r"[\s.…⋮|]*(?:\.\.\.|…|⋮)[\s.…⋮|]*")
+_LEFT_OUT: Final = (re.compile(r"[\s.…⋮|]+"), re.compile(r"\.\.\.|…|⋮"))
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _BARE: Final = re.compile(r"-?\d[\d,.'_]*(?:e[-+]?\d+)?%?", re.IGNORECASE)
 _NAMES: Final = re.compile(r"\b(?:name|operation|range|kernel)\b", re.IGNORECASE)
 _LONGEST_NAME_LINES: Final = 100
+_LONGEST_NAME: Final = 1 << 20
 LONGEST_HEADER: Final = 2000
 """In characters: longer lines are of something else."""
 
@@ -48,12 +50,12 @@ class Grid:
             return True
         if not line.strip():
             return not self.rows and not self.damaged  # a blank line, or several, may stand above the rows
-        if _RULE.fullmatch(line):
+        if _is(_RULE, line):
             spans = [match.span() for match in _DASHES.finditer(line)]
             if not self.separator and len(spans) == len(self.headings):
                 self._spans = spans
             return True
-        if _LEFT_OUT.fullmatch(line):
+        if _is(_LEFT_OUT, line):
             self.left_out = True
             return True
         values = self._row(line)
@@ -81,7 +83,7 @@ class Grid:
             self._begun = []
             return True
         is_other = not line.strip() or self._like_a_row(line) or grid_under(line) is not None
-        if not is_other and len(self._begun) < _LONGEST_NAME_LINES:
+        if not is_other and len(self._begun) < _LONGEST_NAME_LINES and len(whole) < _LONGEST_NAME:
             self._begun.append(line)
             return True
         self.close()
@@ -137,6 +139,11 @@ class Grid:
         if self.headings[0].key == "name":
             return sum(numbers) >= 2
         return all(numbers) or all(numbers[:2])
+
+
+def _is(kind: tuple[re.Pattern[str], re.Pattern[str]], line: str) -> bool:
+    letters, mark = kind
+    return letters.fullmatch(line) is not None and mark.search(line) is not None
 
 
 def grid_under(line: str) -> Grid | None:
