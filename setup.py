@@ -2,16 +2,23 @@
 
 from setuptools import Extension, setup
 
+
+def _part(name: str, *sources: str, headers: tuple[str, ...]) -> Extension:
+    folder = "src/gpuledger/native"
+    return Extension(
+        f"gpuledger.native.{name}",
+        sources=[f"{folder}/{each}" for each in sources],
+        depends=[f"{folder}/{each}" for each in headers],
+        extra_compile_args=["-O3", "-std=c11"],
+        py_limited_api=True,
+        optional=True,
+    )
+
+
 setup(
     ext_modules=[
-        Extension(
-            "gpuledger.native._btree",
-            sources=["src/gpuledger/native/btree.c", "src/gpuledger/native/module.c"],
-            depends=["src/gpuledger/native/btree.h"],
-            extra_compile_args=["-O3", "-std=c11"],
-            py_limited_api=True,
-            optional=True,
-        )
+        _part("_btree", "btree.c", "module.c", headers=("btree.h",)),
+        _part("_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h",)),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

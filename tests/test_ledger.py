@@ -60,7 +60,7 @@ def check_balance(device: Device) -> None:
     assert sum(books.total().values()) == books.window_ns
     assert np.array_equal(books.books.sum(axis=1), np.diff(books.tiles_ns))
     assert np.array_equal(books.gaps.causes_ns.sum(axis=1), books.gaps.length_ns)
-    assert sum(ns for _, ns in books.busy.families_ns) == total(books.busy.compute)
+    assert sum(ns for line, ns in books.total().items() if line.startswith("compute")) == total(books.busy.compute)
     compute = sum(ns for line, ns in books.total().items() if line.startswith("compute."))
     assert compute == total(books.busy.compute)
     assert sum(device.line_ns.values()) == device.steady_ns
@@ -88,9 +88,12 @@ def test_the_books_of_a_third_party_profile_balance(packed: Path, tmp_path: Path
 
 def test_overlapping_streams_count_once() -> None:
     made = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
-    work = busy(activities(made), 0, Span(0, 30))
-    assert list(work.idle) == [(15, 20)]
-    assert work.families_ns == (("gemm", 20), ("softmax", 5))
+    books = ledger(activities(made), Host(made), 0, Span(0, 30), np.empty(0, np.int64))
+    assert list(books.busy.idle) == [(15, 20)]
+    assert {line: ns for line, ns in books.total().items() if line.startswith("compute")} == {
+        "compute.gemm": 20,
+        "compute.softmax": 5,
+    }
 
 
 def test_the_naive_query_goes_wrong_under_overlap_and_ours_does_not() -> None:

@@ -6,13 +6,17 @@ An activity is of one state: `compute` (a compute kernel, or a graph traced whol
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.model.columns import at, by_row, one_after_another, same
 from gpuledger.model.families import COMMUNICATION, family
+from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT
 from gpuledger.model.tables import Table
@@ -50,13 +54,28 @@ class Activities:
     families: tuple[str, ...]
     row: Ints
     """Position in the table that it came from."""
+    position: Ints
+    """Its own position; in a part that `of` gives, that in the whole."""
+    _parts: dict[int, Activities] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     def on(self, gpu: int) -> NDArray[np.intp]:
         """Positions of the activities of one GPU."""
-        return np.flatnonzero(self.gpu == gpu)
+        return self.of(gpu).position
+
+    def of(self, gpu: int) -> Activities:
+        """The activities of one GPU alone."""
+        if gpu not in self._parts:
+            mine = self.gpu == gpu
+            self._parts[gpu] = self if mine.all() else self._where(mine)
+        return self._parts[gpu]
+
+    def _where(self, mask: NDArray[np.bool_]) -> Activities:
+        columns = [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]
+        chosen: dict[str, Any] = {name: at(getattr(self, name), mask) for name in columns}
+        return replace(self, **chosen, _parts={})
 
 
 def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activities:
@@ -64,40 +83,49 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
     kernels, copies, graphs = (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
     families, kernel_family = _families(trace, extra)
     is_comm = kernel_family == families.index(COMMUNICATION)
-    parts = (
-        (kernels, np.where(is_comm, State.COMM, State.COMPUTE), kernel_family, kernels.codes("name")),
-        (copies, np.full(len(copies), State.COPY), np.full(len(copies), -1), copies.codes("kind")),
-        (
-            graphs,
-            np.full(len(graphs), State.COMPUTE),
-            np.full(len(graphs), families.index(GRAPH_FAMILY)),
-            np.full(len(graphs), NO_TEXT),
-        ),
-    )
-    tables = [rows for rows, *_ in parts]
+    tables = (kernels, copies, graphs)
+    whole = families.index(GRAPH_FAMILY)
+    state = (np.where(is_comm, State.COMM, State.COMPUTE), same(State.COPY, len(copies)), same(0, len(graphs)))
+    family_at = (kernel_family, same(-1, len(copies)), same(whole, len(graphs)))
+    node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
+    name = (kernels.codes("name"), copies.codes("kind"), same(NO_TEXT, len(graphs)))
+
+    def together(name: str) -> Ints:
+        return one_after_another([rows[name] for rows in tables])
+
+    order = _in_order(together("start_ns"), together("end_ns"), together("stream"))
+
+    def ordered(parts: Sequence[NDArray[Any]]) -> Ints:
+        return by_row(lambda values: values.astype(np.int64, copy=False), at(one_after_another(parts), order))
 
     def column(name: str) -> Ints:
-        return np.concatenate([rows[name].astype(np.int64) for rows in tables])
+        return ordered([together(name)])
 
-    node = np.concatenate([kernels["graph_node"], copies["graph_node"], np.full(len(graphs), -1)])
-    state, family_at, name = (np.concatenate([part[at] for part in parts]).astype(np.int64) for at in (1, 2, 3))
-    start, end, stream = column("start_ns"), column("end_ns"), column("stream")
-    order = np.lexsort((stream, start))
-    order = order[end[order] > start[order]]
     return Activities(
-        start[order],
-        end[order],
-        column("gpu")[order],
-        stream[order],
-        column("pid")[order],
-        column("correlation")[order],
-        state[order],
-        family_at[order],
-        node[order],
-        name[order],
+        column("start_ns"),
+        column("end_ns"),
+        column("gpu"),
+        column("stream"),
+        column("pid"),
+        column("correlation"),
+        ordered(state),
+        ordered(family_at),
+        ordered(node),
+        ordered(name),
         families,
-        np.concatenate([np.arange(len(rows)) for rows in tables])[order],
+        ordered([np.arange(len(rows)) for rows in tables]),
+        np.arange(len(order)),
     )
+
+
+def _in_order(start: Ints, end: Ints, stream: Ints) -> Positions:
+    """The rows that took time, by start, then stream."""
+    order = np.argsort(start, kind="stable")
+    ordered, streams = start[order], at(stream, order)
+    if ((ordered[1:] == ordered[:-1]) & (streams[1:] < streams[:-1])).any():
+        order = np.lexsort((stream, start))
+    is_real = end > start
+    return order if is_real.all() else order[is_real[order]]
 
 
 def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], Ints]:

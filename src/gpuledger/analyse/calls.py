@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import TIME_SHARE, Summary, shares, summarise, time_cells, time_columns
+from gpuledger.model.columns import by_row
 from gpuledger.model.keys import group
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import Rows, Table
@@ -34,7 +35,8 @@ class CallGroup:
 def of_layers(trace: Trace, *layers: str) -> Rows:
     """The calls that belong to these layers."""
     calls = trace[Table.CALLS]
-    return calls.where(np.isin(calls.codes("layer"), [calls.strings.code(layer) for layer in layers]))
+    wanted = [calls.strings.code(layer) for layer in layers]
+    return calls.where(by_row(lambda codes: np.isin(codes, wanted), calls.codes("layer")))
 
 
 def cuda_calls(trace: Trace) -> Rows:

@@ -21,6 +21,8 @@ from gpuledger.analyse.busy import Busy
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.host import Host
 from gpuledger.errors import BooksDoNotBalance
+from gpuledger.model import sweep
+from gpuledger.model.columns import at, distinct, equal, is_same
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import Ints, cut_at
 
@@ -110,9 +112,9 @@ class Pieces:
 def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
     """The gaps of one GPU with their causes, also cut at the instants `cuts`."""
     start, end = work.idle.start_ns, work.idle.end_ns
-    here = found.on(work.gpu)
-    after = _starting_at(found, here, end)
-    before = _ending_last(found, here, start)
+    mine = found.of(work.gpu)
+    after = _starting_at(mine, end)
+    before = _ending_last(mine, start)
     call = np.full(len(start), -1, np.intp)
     followed = after >= 0
     call[followed] = host.launching(found)[after[followed]]
@@ -129,18 +131,20 @@ def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
     return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, pieces)
 
 
-def _starting_at(found: Activities, here: NDArray[np.intp], end: Ints) -> Ints:
+def _starting_at(mine: Activities, end: Ints) -> Ints:
     """The first activity that starts when a gap ends; -1 for the gap at the window's end."""
-    at = np.searchsorted(found.start_ns[here], end, side="left")
-    inside = np.minimum(at, len(here) - 1)
-    return np.where((at < len(here)) & (found.start_ns[here][inside] == end), here[inside], -1)
+    at = sweep.search(mine.start_ns, end)
+    inside = np.minimum(at, len(mine) - 1)
+    return np.where((at < len(mine)) & (mine.start_ns[inside] == end), mine.position[inside], -1)
 
 
-def _ending_last(found: Activities, here: NDArray[np.intp], start: Ints) -> Ints:
-    """An activity that ended when a gap began; -1 for the gap at the window's start."""
-    by_end = here[np.argsort(found.end_ns[here], kind="stable")]
-    at = np.searchsorted(found.end_ns[by_end], start, side="right") - 1
-    return np.where(at >= 0, by_end[np.maximum(at, 0)], -1)
+def _ending_last(mine: Activities, start: Ints) -> Ints:
+    """An activity that ended when a gap began; -1 for the gap at the window's start.
+
+    All that began before a gap have ended by then, so it is the last to end of those.
+    """
+    at = sweep.search(mine.start_ns, start) - 1
+    return np.where(at >= 0, mine.position[sweep.last_to_end(mine.end_ns)[np.maximum(at, 0)]], -1)
 
 
 class _Booking:
@@ -161,7 +165,7 @@ class _Booking:
         early = ~has_call & (self.whole < 0) & self._launched_before_capture()
         self._to(~has_call & ~early, "unattributed")
         self._to(self._inside_graph(), "graph")
-        returned = np.append(self.host.calls["end_ns"], 0)[self.call]
+        returned = np.where(has_call, _at_or_0(self.host.calls["end_ns"], self.call), 0)
         ahead = early | (has_call & (returned <= self.start))
         self._to(ahead & self._other_process(), "context_switch")
         self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), "turnaround")
@@ -182,14 +186,12 @@ class _Booking:
     def _launched_before_capture(self) -> NDArray[np.bool_]:
         """The activity's id is lower than any that its process recorded a call for."""
         calls = self.host.calls
-        known = calls["correlation"] >= 0
-        processes, number = group(calls["pid"][known])
-        lowest = np.full(len(processes), np.iinfo(np.int64).max)
-        np.minimum.at(lowest, number, calls["correlation"][known])
         pid, correlation = self._of_next(self.found.pid), self._of_next(self.found.correlation)
         limit = np.full(len(pid), -1)
-        for process, first in zip(calls["pid"][known][processes].tolist(), lowest.tolist(), strict=True):
-            limit[pid == process] = first
+        for process in distinct(calls["pid"]).tolist():
+            ids = at(calls["correlation"], equal(calls["pid"], process))
+            if ids.max(initial=-1) >= 0:
+                limit[pid == process] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
         return (correlation >= 0) & (correlation < limit)
 
     def _of_next(self, column: Ints) -> Ints:
@@ -197,6 +199,8 @@ class _Booking:
 
     def _inside_graph(self) -> NDArray[np.bool_]:
         """The activity is a node of a graph of which another node had begun before the gap."""
+        if is_same(self.found.graph_node) and self.found.graph_node[0] < 0:
+            return np.zeros(len(self.start), np.bool_)
         nodes = np.flatnonzero((self.found.graph_node >= 0) & (self.found.correlation >= 0))
         if not len(nodes):
             return np.zeros(len(self.start), np.bool_)
@@ -271,7 +275,7 @@ class _Booking:
         Or if it returned a few launches before L: a host that is `behind` then had no chance yet to get ahead.
         """
         calls, blocking = self.host.calls, self.host.blocking
-        codes = np.unique(calls.codes("name")[blocking])
+        codes = distinct(calls.codes("name")[blocking])
         names = ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
         found = np.zeros(len(self.start), np.intp)
         by_thread = self.host.thread_of_call[blocking]
@@ -281,14 +285,19 @@ class _Booking:
             mine = late[threads == number]
             waits = blocking[by_thread == number]
             waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
-            last = np.searchsorted(calls["end_ns"][waits], calls["start_ns"][self.call[mine]], side="right") - 1
+            last = sweep.search(calls["end_ns"][waits], calls["start_ns"][self.call[mine]], "right") - 1
             mine, last = mine[last >= 0], last[last >= 0]
             returned = calls["end_ns"][waits[last]]
             launched = self.host.launch_times(number)
-            since = np.searchsorted(launched, calls["start_ns"][self.call[mine]]) - np.searchsorted(launched, returned)
+            since = sweep.search(launched, calls["start_ns"][self.call[mine]]) - sweep.search(launched, returned)
             inside = (returned >= self.start[mine]) | (behind[mine] & (since <= LAUNCHES_TO_GET_AHEAD))
             found[mine[inside]] = np.searchsorted(codes, calls.codes("name")[waits[last[inside]]]) + 1
         return found, names
+
+
+def _at_or_0(values: Ints, positions: Positions) -> Ints:
+    """The values at these positions; anything where a position is -1."""
+    return values[positions] if len(values) else np.zeros(len(positions), np.int64)
 
 
 def _median_by_name(names: NDArray[np.int32], durations: Ints, wanted: Positions) -> NDArray[np.float64]:

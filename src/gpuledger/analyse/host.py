@@ -18,8 +18,20 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.calls import cuda_calls, of_layers, shortened
 from gpuledger.analyse.launches import launches, launching_call
 from gpuledger.analyse.ranges import thread
+from gpuledger.model.columns import at
 from gpuledger.model.keys import Positions
-from gpuledger.model.spans import Ints, Span, Spans, complement, covered, difference, shares_in_order, union
+from gpuledger.model.spans import (
+    Ints,
+    Span,
+    Spans,
+    complement,
+    covered,
+    difference,
+    either,
+    shares_in_order,
+    union,
+    union_of,
+)
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -77,6 +89,7 @@ class Host:
         self.calls: Final = cuda_calls(trace)
         self.thread_of_call: Final = thread(self.calls)
         self._threads: dict[int, HostThread] = {}
+        self._launch_times: dict[int, Ints] = {}
         self._launching: tuple[Activities, Positions] | None = None
 
     def launching(self, found: Activities) -> Positions:
@@ -114,8 +127,10 @@ class Host:
 
     def launch_times(self, number: int) -> Ints:
         """When each launch call of a thread returned, sorted."""
-        mine = (self.thread_of_call == number) & (self.kinds == self.kind_names.index("launch"))
-        return np.sort(self.calls["end_ns"][mine])
+        if number not in self._launch_times:
+            mine = (self.thread_of_call == number) & (self.kinds == self.kind_names.index("launch"))
+            self._launch_times[number] = np.sort(self.calls["end_ns"][mine], kind="stable")
+        return self._launch_times[number]
 
     def waits(self, number: int) -> tuple[Ints, Ints]:
         """What a thread does in order to wait: from its last launch before a blocking call to that call's return."""
@@ -134,14 +149,13 @@ class Host:
         return self._threads[number]
 
     def _timeline(self, number: int) -> HostThread:
-        mine = np.flatnonzero(self.thread_of_call == number)
-        start, end = self.calls["start_ns"][mine], self.calls["end_ns"][mine]
-        order = np.lexsort((-end, start))
-        own_start, own_end = shares_in_order(start[order], end[order])  # the outermost call owns what it encloses
-        kinds = self.kinds[mine][order]
-        labelled = {
-            name: union(own_start[kinds == at], own_end[kinds == at]) for at, name in enumerate(self.kind_names)
-        }
+        mine = self.thread_of_call == number
+        start, end, kinds = (at(each, mine) for each in (self.calls["start_ns"], self.calls["end_ns"], self.kinds))
+        if ((start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] > end[:-1]))).any():
+            order = np.lexsort((-end, start))
+            start, end, kinds = start[order], end[order], kinds[order]
+        own_start, own_end = shares_in_order(start, end)  # the outermost call owns what it encloses
+        labelled = {name: union_of(own_start, own_end, kinds, at) for at, name in enumerate(self.kind_names)}
         in_calls = union(start, end)
         if not len(in_calls):
             return HostThread({})
@@ -149,7 +163,7 @@ class Host:
         taken = in_calls
         for label, spans in self._outside_calls(number):
             labelled[label] = difference(spans, taken)
-            taken = union(np.append(taken.start_ns, spans.start_ns), np.append(taken.end_ns, spans.end_ns))
+            taken = either(taken, spans)
         short = between.end_ns - between.start_ns < DISPATCH_NS
         stretches = Spans(between.start_ns[short], between.end_ns[short])
         labelled["dispatch"] = difference(stretches, taken)

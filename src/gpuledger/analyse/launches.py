@@ -11,7 +11,7 @@ import numpy as np
 from gpuledger.analyse.calls import cuda_calls, short_names
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import Summary, spread_cells, spread_columns, summarise
-from gpuledger.model.keys import Positions, group, join
+from gpuledger.model.keys import Positions, group, join, look_up
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import NOT_RECORDED, Rows, Table
@@ -43,8 +43,12 @@ def launches(work: Rows, calls: Rows) -> tuple[Positions, Positions]:
 
 def launching_call(pid: Ints, correlation: Ints, calls: Rows) -> Positions:
     """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
+    is_known = (correlation != NOT_RECORDED) & (pid != NOT_RECORDED)
+    straight = look_up(pid, correlation, calls["pid"], calls["correlation"])
+    if straight is not None:
+        return straight if is_known.all() else np.where(is_known, straight, -1)
     found = np.full(len(pid), -1, np.intp)
-    known = np.flatnonzero((correlation != NOT_RECORDED) & (pid != NOT_RECORDED))
+    known = np.flatnonzero(is_known)
     at, call = join(pid[known], correlation[known], calls["pid"], calls["correlation"])
     latest_first = np.lexsort((-calls["start_ns"][call],))
     found[known[at[latest_first]]] = call[latest_first]  # the earliest, written last, stands

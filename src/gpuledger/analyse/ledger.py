@@ -16,6 +16,7 @@ from gpuledger.analyse.busy import Busy, busy
 from gpuledger.analyse.gaps import CAUSES, Gaps, gaps
 from gpuledger.analyse.host import Host
 from gpuledger.errors import BooksDoNotBalance
+from gpuledger.model import sweep
 from gpuledger.model.spans import Ints, Span, covered, cut_at, shares_in_order
 
 
@@ -51,7 +52,10 @@ def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints) ->
     compute = _compute(found, work, tiles)
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)
     causes = np.zeros((len(tiles) - 1, len(CAUSES)), np.int64)
-    np.add.at(causes, np.searchsorted(tiles, idle.pieces.start_ns, side="right") - 1, idle.pieces.causes_ns)
+    tile = sweep.search(tiles, idle.pieces.start_ns, "right") - 1
+    for at in range(len(CAUSES)):
+        sums = sweep.fold("sum", tile, idle.pieces.causes_ns[:, at], np.zeros(len(causes), np.int64))
+        causes[:, at] = sums
     books = np.concatenate((compute, exposed, causes), axis=1)
     lines = (*(f"compute.{name}" for name in found.families), "comm", "copy", *(f"idle.{cause}" for cause in CAUSES))
     if not np.array_equal(books.sum(axis=1), np.diff(tiles)):
@@ -66,13 +70,14 @@ def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints) ->
 
 def _compute(found: Activities, work: Busy, tiles: Ints) -> NDArray[np.int64]:
     """Compute time by tile and family: an instant belongs to the kernel that started first."""
-    here = found.on(work.gpu)
-    here = here[found.state[here] == State.COMPUTE]
-    start = np.clip(found.start_ns[here], work.window.start_ns, work.window.end_ns)
-    end = np.clip(found.end_ns[here], work.window.start_ns, work.window.end_ns)
+    mine = found.of(work.gpu)
+    computes = mine.state == State.COMPUTE
+    start, end = (np.clip(each[computes], *work.window) for each in (mine.start_ns, mine.end_ns))
     own_start, own_end = shares_in_order(start, end)
     piece_start, piece_end, whose = cut_at(own_start, own_end, tiles[1:-1])
-    sums = np.zeros((len(tiles) - 1, len(found.families)), np.int64)
-    tile = np.clip(np.searchsorted(tiles, piece_start, side="right") - 1, 0, len(tiles) - 2)
-    np.add.at(sums, (tile, found.family[here][whose]), piece_end - piece_start)
-    return sums
+    family = mine.family[computes]
+    family = family[whose] if len(whose) > len(family) else family
+    tile = np.clip(sweep.search(tiles, piece_start, "right") - 1, 0, len(tiles) - 2)
+    sums = np.zeros((len(tiles) - 1) * len(found.families), np.int64)
+    sweep.fold("sum", tile * len(found.families) + family, piece_end - piece_start, sums)
+    return sums.reshape(len(tiles) - 1, len(found.families))

@@ -17,6 +17,7 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.messages import say
+from gpuledger.model import sweep
 from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints, pairs_inside
 from gpuledger.model.strings import Codes
@@ -58,10 +59,12 @@ def phases(trace: Trace, found: Activities, host: Host, gpu: int, edges_ns: Ints
     votes = _by_range(trace, found, host, here)
     if not votes.any():
         votes = _by_kernel(trace, found.name[here])
-    stretch = np.searchsorted(edges_ns, found.start_ns[here], side="right")
-    amounts = np.zeros((len(edges_ns) + 1, len(PHASES)), np.int64)
-    np.add.at(amounts, (stretch, votes), (found.end_ns - found.start_ns)[here])
-    phase = [_phase(*row) for row in amounts[:, 1:].tolist()]
+    amounts = np.zeros((len(edges_ns) + 1) * len(PHASES), np.int64)
+    if votes.any():
+        mine = found.of(gpu)
+        stretch = sweep.search(edges_ns, mine.start_ns, "right")
+        sweep.fold("sum", stretch * len(PHASES) + votes, mine.end_ns - mine.start_ns, amounts)
+    phase = [_phase(*row) for row in amounts.reshape(-1, len(PHASES))[:, 1:].tolist()]
     return Phases(phase[0], tuple(phase[1:-1]), phase[-1])
 
 

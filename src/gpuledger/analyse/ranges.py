@@ -24,6 +24,7 @@ from gpuledger.analyse.summary import (
     time_cells,
     time_columns,
 )
+from gpuledger.model.columns import by_row
 from gpuledger.model.keys import Positions, group, search
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints, depths, pairs_inside, parents
@@ -102,7 +103,7 @@ def _host_times(ranges: Rows, ends_known: bool) -> list[tuple[RangeName, tuple[C
 
 def thread(rows: Rows) -> Ints:
     """One number per thread."""
-    return thread_number(rows["pid"], rows["tid"])
+    return by_row(thread_number, rows["pid"], rows["tid"])
 
 
 def innermost(ranges: Rows, calls: Rows) -> Positions:

@@ -23,9 +23,11 @@ from gpuledger.analyse.host import Host
 from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.errors import NothingRecorded
 from gpuledger.messages import Message, say
-from gpuledger.model.keys import group
+from gpuledger.model import sweep
+from gpuledger.model.columns import at, distinct, equal
+from gpuledger.model.keys import Positions, group
 from gpuledger.model.likeness import normalised
-from gpuledger.model.spans import Ints, Span, furthest, pairs_inside
+from gpuledger.model.spans import Ints, Span, furthest
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -151,7 +153,7 @@ def _tiled(
     inside = member >= 0
     count = int(member.max()) + 1
     ends = np.full(count, np.iinfo(np.int64).min)
-    np.maximum.at(ends, member[inside], found.end_ns[here[inside]])
+    sweep.fold("most", member[inside], found.end_ns[here[inside]], ends)
     first = here[member == member[inside].min()]
     call = host.launching(found)[first]
     began = host.calls["start_ns"][call[call >= 0]]
@@ -205,32 +207,48 @@ def _launched_in(
     if not every_process:
         ranges = ranges.where(ranges["pid"] == _main_process(found, here))
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = host.launching(found)[here]
-    launched = np.flatnonzero(call >= 0)
-    calls = host.calls.at(call[launched])
-    outer, inner = pairs_inside(
-        ranges["start_ns"], ranges["end_ns"], ranges["pid"], calls["start_ns"], calls["end_ns"], calls["pid"]
-    )
-    member = np.full(len(here), len(ranges), np.intp)
-    np.minimum.at(member, launched[inner], outer)
-    member[member == len(ranges)] = -1
-    used, number = group(member[member >= 0])
+    outermost = np.append(_outermost(ranges, host.calls), -1)  # the last is for activities without a call
+    member = outermost[at(host.launching(found), here)]
+    used = distinct(member)
+    used = used[used >= 0]
     if not len(used):
         return None
-    member[member >= 0] = number
-    return member
+    number = np.full(len(ranges) + 1, -1)  # -1 stays -1: it is the last
+    number[used] = np.arange(len(used))
+    numbered: Positions = number[member]
+    return numbered
+
+
+def _outermost(ranges: Rows, calls: Rows) -> Positions:
+    """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start.
+
+    The first range that ends no sooner than the call has begun no later than any other such: it is the one, or none is.
+    """
+    found = np.full(len(calls), -1)
+    for process in distinct(ranges["pid"]).tolist():
+        rows = np.flatnonzero(ranges["pid"] == process)
+        mine = equal(calls["pid"], process)
+        start, end = at(calls["start_ns"], mine), at(calls["end_ns"], mine)
+        reach = sweep.search(furthest(ranges["end_ns"][rows]), end)
+        first = np.append(rows, -1)[reach]
+        begun = np.append(ranges["start_ns"][rows], np.iinfo(np.int64).max)[reach]
+        found[mine] = np.where(begun <= start, first, -1)
+    return found
 
 
 def _covers(found: Activities, here: NDArray[np.intp], member: NDArray[np.intp]) -> bool:
     """Whether the steps hold most of what the main process ran on this GPU."""
-    mine = found.pid[here] == _main_process(found, here)
-    return bool((member[mine] >= 0).mean() >= COVERAGE)
+    mine = equal(at(found.pid, here), _main_process(found, here))
+    return bool(np.count_nonzero((member >= 0) & mine) >= COVERAGE * np.count_nonzero(mine))
 
 
 def _main_process(found: Activities, here: NDArray[np.intp]) -> int:
     """The process that launched the most on this GPU."""
-    processes, counts = np.unique(found.pid[here], return_counts=True)
-    return int(processes[counts.argmax()])
+    pid = at(found.pid, here)
+    processes: list[int] = distinct(pid).tolist()
+    if len(processes) == 1:
+        return processes[0]
+    return max(processes, key=lambda process: np.count_nonzero(pid == process))
 
 
 def _by_repeated_range(trace: Trace, found: Activities, host: Host, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
@@ -316,7 +334,7 @@ def _layers_together(found: Activities, here: NDArray[np.intp], member: NDArray[
     """
     inside = member >= 0
     ends = np.full(int(member.max()) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(ends, member[inside], found.end_ns[here[inside]])
+    sweep.fold("most", member[inside], found.end_ns[here[inside]], ends)
     lengths = np.diff(ends)
     long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * np.median(lengths)) if len(lengths) else np.empty(0, np.intp)
     if len(long) < FEWEST:

@@ -9,11 +9,13 @@ with its namespaces; the template arguments are read first where the function is
 from __future__ import annotations
 
 import re
+import string
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from gpuledger.model.anchors import alternatives
+
 Table: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-Compiled: TypeAlias = tuple[tuple[str, re.Pattern[str]], ...]
 
 OTHER: Final = "other"
 COMMUNICATION: Final = "communication"
@@ -219,23 +221,67 @@ CARRIERS: Final[tuple[str, ...]] = (
     # cutlass, CuTe, CK
     r"device_kernel|kernel2?|kentry|global_?kernel|kernel_?entry",
     # thrust, CUB, rocPRIM, TensorFlow
-    r"_kernel_agent|static_kernel|dynamic_kernel|trampoline_kernel|EigenMetaKernel",
+    r"_kernel_agent|static_kernel|dynamic_kernel|trampoline_kernel|eigenmetakernel",
 )
 """Functions that do what their template arguments name."""
 
 
-def _compile(table: Table) -> Compiled:
-    return tuple((name, re.compile("|".join(patterns), re.IGNORECASE)) for name, patterns in table)
+_SAYS_NOTHING: Final = frozenset(("kernel", "triton"))
+"""Words that stand in names of every family."""
 
 
-_FAMILIES: Final = _compile(FAMILIES)
-_INDUCTOR: Final = _compile(INDUCTOR)
-_CARRIER: Final = re.compile(rf"(?:^|::|\s)(?:{'|'.join(CARRIERS)})\s*$", re.IGNORECASE)
-_ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
-_BRACKET: Final = re.compile(r"->|[<>()\[\]{}]")
-_CLOSES: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
+class _Searched:
+    """A table made to be searched. The words of a text say which patterns can match at all; few are tried."""
+
+    def __init__(self, table: Table) -> None:
+        made = [
+            (name, each)
+            for name, patterns in table
+            for every in patterns
+            for each in alternatives(every, _SAYS_NOTHING)
+        ]
+        self._patterns = [(name, re.compile(each.pattern)) for name, each in made]
+        self._by_start: dict[str, list[tuple[str, int]]] = {}
+        for number, (_, each) in enumerate(made):
+            for anchor in each.anchors:
+                self._by_start.setdefault(anchor[:2], []).append((anchor, number))
+        self._of_word = lru_cache(maxsize=65536)(self._numbers)
+
+    def first(self, text: str) -> str:
+        """The first family with a match in `text`, which is folded; an empty text if there is none."""
+        text = text[:_READ_CHARS]
+        numbers = set[int]()
+        for word in set(text.encode("ascii", "replace").translate(_APART).split()):
+            numbers.update(self._of_word(word))
+        for number in sorted(numbers):
+            name, pattern = self._patterns[number]
+            if pattern.search(text):
+                return name
+        return ""
+
+    def _numbers(self, letters: bytes) -> tuple[int, ...]:
+        """The patterns that have an anchor in a word."""
+        word = letters.decode("ascii")
+        return tuple(
+            number
+            for at in range(len(word) - 1)
+            for anchor, number in self._by_start.get(word[at : at + 2], ())
+            if word.startswith(anchor, at)
+        )
+
+
+_APART: Final = bytes(each if chr(each) in string.ascii_lowercase else ord(" ") for each in range(256))
+"""Leaves of a folded text its words."""
 _READ_CHARS: Final = 8192
 """How much of a part is searched: the longest real name seen has 3,009 characters, a hostile one may have any."""
+_FAMILIES: Final = _Searched(FAMILIES)
+_INDUCTOR: Final = _Searched(INDUCTOR)
+_CARRIER: Final = re.compile("|".join(CARRIERS))
+_ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
+_BRACKET: Final = re.compile(r"([<>()\[\]{}])")
+_CLOSES: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
+_FOLDED: Final = str.maketrans(string.ascii_uppercase + "\u0130\u0131\u017f\u212a", string.ascii_lowercase + "iisk")
+"""What regular expressions take for the same letter without regard to case."""
 
 
 @lru_cache(maxsize=65536)
@@ -245,25 +291,28 @@ def family(name: str, extra: tuple[tuple[str, str], ...] = ()) -> str:
     `extra` are pairs of a family and a regular expression, tried first and in order, on the whole name and without
     regard to case; a family of the user's own is fine. An expression that is none raises `re.error`.
     """
-    for user_family, pattern in _compile_extra(extra):
+    for user_family, pattern in _compiled(extra):
         if pattern.search(name):
             return user_family
-    if name.startswith("triton_") and (found := _first(_INDUCTOR, name)):
+    if name.startswith("triton_") and (found := _INDUCTOR.first(_folded(name))):
         return found
     function, arguments = _parts(name)
-    if _CARRIER.search(function) and (found := _first(_FAMILIES, arguments)):
+    folded = _folded(function)
+    if not (words := folded.split()):
+        return _FAMILIES.first(_folded(name)) or OTHER  # `[CUDA memset]` is all bracket
+    if _CARRIER.fullmatch(words[-1].rpartition("::")[2]) and (found := _FAMILIES.first(_folded(arguments))):
         return found
-    return _first(_FAMILIES, function if function.strip() else name) or OTHER  # `[CUDA memset]` is all bracket
+    return _FAMILIES.first(folded) or OTHER
 
 
 @lru_cache(maxsize=64)
-def _compile_extra(extra: tuple[tuple[str, str], ...]) -> Compiled:
-    return _compile(tuple((name, (pattern,)) for name, pattern in extra))
+def _compiled(extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in extra)
 
 
-def _first(table: Compiled, text: str) -> str:
-    """The first family of `table` with a match in `text`; an empty text if there is none."""
-    return next((each for each, pattern in table if pattern.search(text, 0, _READ_CHARS)), "")
+def _folded(text: str) -> str:
+    """`text` in lower case, letter by letter."""
+    return text.lower() if text.isascii() else text.translate(_FOLDED)
 
 
 def _parts(name: str) -> tuple[str, str]:
@@ -273,26 +322,28 @@ def _parts(name: str) -> tuple[str, str]:
     the arguments into a canonical form, which this has no use for.) What is in no brackets at all is the function; a
     round bracket outside all others opens the parameters and ends the name.
     """
-    text = _ANONYMOUS.sub("anonymous", name)
+    if "anonymous" in name or "<unnamed>" in name:
+        name = _ANONYMOUS.sub("anonymous", name)
+    pieces = _BRACKET.split(name)  # texts, with a bracket between each two
     function: list[str] = []
     arguments: list[str] = []
     open_brackets: list[str] = []
     start = 0
-    for match in _BRACKET.finditer(text):
-        bracket, at = match.group(), match.start()
-        if bracket == "->":
-            continue
+    for at in range(1, len(pieces), 2):
+        bracket = pieces[at]
         if bracket not in _CLOSES:
             if not open_brackets:
-                function.append(text[start:at])
+                function.append("".join(pieces[start:at]))
                 if bracket == "(":
                     return "".join(function), " ".join(arguments)
                 start = at + 1
             open_brackets.append(bracket)
         elif open_brackets and open_brackets[-1] == _CLOSES[bracket]:  # a stray one, as in `(8)>(0)`, closes nothing
+            if bracket == ">" and pieces[at - 1].endswith("-"):  # an arrow
+                continue
             open_brackets.pop()
             if not open_brackets:
-                arguments.append(text[start:at])
-                start = match.end()
-    (arguments if open_brackets else function).append(text[start:])
+                arguments.append("".join(pieces[start:at]))
+                start = at + 1
+    (arguments if open_brackets else function).append("".join(pieces[start:]))
     return "".join(function), " ".join(arguments)

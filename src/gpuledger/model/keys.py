@@ -7,6 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.model import sweep
+from gpuledger.model.columns import is_same
+from gpuledger.model.sweep import expand
+
 Positions = NDArray[np.intp]
 
 
@@ -40,7 +44,7 @@ def search(
     """`np.searchsorted` for keys of two columns, sorted by (major, minor)."""
     count = len(major)
     if count and major[0] == major[-1]:  # one process, one thread: the usual case
-        inside = np.searchsorted(minor, wanted_minor, side=side)
+        inside = sweep.search(minor, wanted_minor, side)
         return np.where(wanted_major == major[0], inside, np.where(wanted_major < major[0], 0, count))
     rank = np.concatenate((np.ones(count, np.int8), np.full(len(wanted_major), 0 if side == "left" else 2, np.int8)))
     order = np.lexsort((rank, np.concatenate((minor, wanted_minor)), np.concatenate((major, wanted_major))))
@@ -51,20 +55,34 @@ def search(
     return found
 
 
-def expand(first: Positions, last: Positions) -> tuple[Positions, Positions]:
-    """All pairs (i, j) with first[i] <= j < last[i], in order of i, then j."""
-    count = np.maximum(last - first, 0)
-    outer = np.repeat(np.arange(len(count)), count)
-    offset = np.arange(len(outer)) - np.repeat(np.cumsum(count) - count, count)
-    return outer, first[outer] + offset
+def look_up(
+    left_major: NDArray[Any], left_minor: NDArray[Any], right_major: NDArray[Any], right_minor: NDArray[Any]
+) -> Positions | None:
+    """For each row on the left the row on the right with its key, -1 for none; None where only `join` can tell.
+
+    Through a table with a place for each key. Correlation ids of one process are counted up and used once, so this is
+    how most joins go: no sorting.
+    """
+    if not len(left_minor) or not len(right_minor) or (right_major != right_major[0]).any():
+        return None
+    least, most = int(right_minor.min()), int(right_minor.max())
+    if most - least >= _SPARSE * (len(right_minor) + 1024):
+        return None
+    if (place := sweep.placed(right_minor, least, most)) is None:
+        return None
+    found = sweep.look_up(left_minor, place, least)
+    if is_same(left_major) and left_major[0] == right_major[0]:
+        return found
+    return np.where(left_major == right_major[0], found, -1)
 
 
 def join(
     left_major: NDArray[Any], left_minor: NDArray[Any], right_major: NDArray[Any], right_minor: NDArray[Any]
 ) -> tuple[Positions, Positions]:
     """All pairs of rows (left, right) with equal keys, in order of left."""
-    if (found := _by_table(left_major, left_minor, right_major, right_minor)) is not None:
-        return found
+    if (found := look_up(left_major, left_minor, right_major, right_minor)) is not None:
+        left = np.flatnonzero(found >= 0)
+        return left, found[left]
     order = np.lexsort((right_minor, right_major))
     major, minor = right_major[order], right_minor[order]
     first = search(major, minor, left_major, left_minor, side="left")
@@ -75,24 +93,3 @@ def join(
 
 _SPARSE = 8
 """How many times as many places as rows a table may have."""
-
-
-def _by_table(
-    left_major: NDArray[Any], left_minor: NDArray[Any], right_major: NDArray[Any], right_minor: NDArray[Any]
-) -> tuple[Positions, Positions] | None:
-    """The same through a table with a place for each key; None where keys repeat or lie too far apart for one.
-
-    Correlation ids of one process are counted up and used once, so this is how most joins go: no sorting.
-    """
-    if not len(left_minor) or not len(right_minor) or (right_major != right_major[0]).any():
-        return None
-    least, most = int(right_minor.min()), int(right_minor.max())
-    if most - least >= _SPARSE * (len(right_minor) + 1024):
-        return None
-    place = np.full(most - least + 1, -1, np.intp)
-    place[right_minor - least] = np.arange(len(right_minor))
-    if (place[right_minor - least] != np.arange(len(right_minor))).any():
-        return None
-    left = np.flatnonzero((left_major == right_major[0]) & (left_minor >= least) & (left_minor <= most))
-    right = place[left_minor[left] - least]
-    return left[right >= 0], right[right >= 0]

@@ -14,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpuledger.model.keys import Positions, expand, search
+from gpuledger.model import sweep
+from gpuledger.model.keys import Positions, search
+from gpuledger.model.sweep import expand
 
 Ints = NDArray[np.int64]
 
@@ -48,18 +50,19 @@ class Spans:
 def union(start_ns: ArrayLike, end_ns: ArrayLike) -> Spans:
     """The instants that at least one span covers. Empty and backward spans cover none."""
     start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
-    real = end > start
-    if not real.all():
-        start, end = start[real], end[real]
-    if (start[1:] < start[:-1]).any():
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-    if not len(start):
-        return Spans(start, end)
-    reach = furthest(end)
-    opens = np.concatenate(([True], start[1:] > reach[:-1]))
-    closes = np.concatenate((opens[1:], [True]))
-    return Spans(start[opens], reach[closes])
+    return Spans(*sweep.union(start, end))
+
+
+def union_of(start_ns: Ints, end_ns: Ints, label: Ints, wanted: int) -> Spans:
+    """The instants that at least one span with this label covers."""
+    return Spans(*sweep.union_of(start_ns, end_ns, label, wanted))
+
+
+def either(a: Spans, b: Spans) -> Spans:
+    """The instants that lie in one of them, or in both."""
+    if not len(a) or not len(b):
+        return a if len(a) else b
+    return union(np.concatenate((a.start_ns, b.start_ns)), np.concatenate((a.end_ns, b.end_ns)))
 
 
 def total(spans: Spans) -> int:
@@ -69,41 +72,33 @@ def total(spans: Spans) -> int:
 
 def clip(spans: Spans, window: Span) -> Spans:
     """The part of `spans` that lies in `window`."""
-    return union(np.maximum(spans.start_ns, window.start_ns), np.minimum(spans.end_ns, window.end_ns))
+    if not len(spans) or (window.start_ns <= spans.start_ns[0] and spans.end_ns[-1] <= window.end_ns):
+        return spans
+    return intersection(spans, _one(window))
 
 
 def complement(spans: Spans, window: Span) -> Spans:
     """The part of `window` that `spans` leaves free."""
-    inner = clip(spans, window)
-    return union(np.append(window.start_ns, inner.end_ns), np.append(inner.start_ns, window.end_ns))
+    return difference(_one(window), spans)
+
+
+def _one(window: Span) -> Spans:
+    return union([window.start_ns], [window.end_ns])
 
 
 def intersection(a: Spans, b: Spans) -> Spans:
     """The instants that lie in both."""
-    first = np.searchsorted(b.end_ns, a.start_ns, side="right")
-    last = np.searchsorted(b.start_ns, a.end_ns, side="left")
-    outer, inner = expand(first, last)
-    return union(np.maximum(a.start_ns[outer], b.start_ns[inner]), np.minimum(a.end_ns[outer], b.end_ns[inner]))
+    return Spans(*sweep.intersection((a.start_ns, a.end_ns), (b.start_ns, b.end_ns)))
 
 
 def difference(a: Spans, b: Spans) -> Spans:
     """The instants of `a` that are not in `b`."""
-    if not len(a):
-        return a
-    return intersection(a, complement(b, Span(int(a.start_ns[0]), int(a.end_ns[-1]))))
+    return Spans(*sweep.difference((a.start_ns, a.end_ns), (b.start_ns, b.end_ns)))
 
 
 def covered(spans: Spans, start_ns: Ints, end_ns: Ints) -> Ints:
     """For each window [start, end) how many nanoseconds of it the spans cover."""
-    before = np.append(0, np.cumsum(spans.end_ns - spans.start_ns))
-
-    def up_to(instant: Ints) -> Ints:
-        begun = np.searchsorted(spans.start_ns, instant, side="right")
-        overshoot = np.append(0, spans.end_ns)[begun] - instant
-        amount: Ints = before[begun] - np.where(begun > 0, np.maximum(overshoot, 0), 0)
-        return amount
-
-    return np.where(end_ns > start_ns, up_to(end_ns) - up_to(start_ns), 0)
+    return sweep.covered((spans.start_ns, spans.end_ns), start_ns, end_ns)
 
 
 def furthest(end_ns: Ints) -> Ints:
@@ -117,24 +112,21 @@ def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
     Records come in order of their start. The parts are disjoint and together cover what the records cover; a record
     that owns nothing has an empty part.
     """
-    if not len(start_ns):
-        return start_ns, end_ns
-    reach = np.append(start_ns[0], furthest(end_ns)[:-1])
-    own_start = np.maximum(start_ns, reach)
-    return own_start, np.maximum(own_start, end_ns)
+    return sweep.shares(start_ns, end_ns)
 
 
 def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positions]:
     """Each span cut at the sorted instants that lie inside it: starts and ends of the pieces, and whose each one is."""
-    first = np.searchsorted(cuts, start_ns, side="right")
-    last = np.searchsorted(cuts, end_ns, side="left")
-    owner, cut = expand(first, last)
-    whose = np.concatenate((np.arange(len(start_ns)), owner))
-    begin = np.concatenate((start_ns, cuts[cut]))
-    order = np.lexsort((begin, whose))
-    begin, whose = begin[order], whose[order]
-    last_piece = np.append(whose[1:] != whose[:-1], True)[: len(whose)]
-    end = np.where(last_piece, end_ns[whose], np.append(begin[1:], 0)[: len(whose)])
+    first = sweep.search(cuts, start_ns, "right")
+    last = sweep.search(cuts, end_ns, "left")
+    inside = np.maximum(last - first, 0)
+    if not inside.any():
+        return start_ns, end_ns, np.arange(len(start_ns))
+    whose = np.repeat(np.arange(len(start_ns)), inside + 1)
+    begin, end = start_ns[whose], end_ns[whose]
+    _, cut = expand(first, last)
+    at = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
+    begin[at] = end[at - 1] = cuts[cut]
     return begin, end, whose
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.model.columns import at
 from gpuledger.model.strings import Codes, Strings
 
 if TYPE_CHECKING:
@@ -289,11 +290,13 @@ class Rows:
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
         """The rows for which `mask` is true, in order."""
-        return Rows(self.schema, {name: values[mask] for name, values in self._columns.items()}, self.strings)
+        if mask.all():
+            return self
+        return Rows(self.schema, {name: at(values, mask) for name, values in self._columns.items()}, self.strings)
 
     def at(self, positions: NDArray[np.intp]) -> Rows:
         """The rows at these positions, repeated where a position is."""
-        return Rows(self.schema, {name: values[positions] for name, values in self._columns.items()}, self.strings)
+        return Rows(self.schema, {name: at(values, positions) for name, values in self._columns.items()}, self.strings)
 
     def replaced(self, name: str, values: NDArray[Any]) -> Rows:
         """The same rows with other values in one column."""

@@ -60,6 +60,18 @@ class Private:
 
 
 @dataclass(frozen=True, slots=True)
+class Decoding:
+    """What took the tables out of a file that our own decoder can read, and SQLite too, which is slower."""
+
+    by: str
+    """native or sqlite."""
+    reason: str | None = None
+    """Why it was not native: not-compiled, switched-off, write-ahead-log, journal or unusual-header."""
+    by_sqlite: tuple[str, ...] = ()
+    """The tables that SQLite read all the same, as the decoder would not answer for them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where a trace came from. None: the profile does not say."""
 
@@ -81,6 +93,8 @@ class Origin:
     """How many ranks the job has."""
     source_rows: tuple[tuple[str, int], ...] = ()
     """Rows of each of the profile's own event tables, by name."""
+    decoding: Decoding | None = None
+    """How the file was read; None where there is only one way."""
     private: Private = field(default_factory=Private)
 
 

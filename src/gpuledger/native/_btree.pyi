@@ -14,7 +14,7 @@ def decode(
     alias: int,
     out: tuple[Buffer, ...],
     /,
-) -> tuple[int, bytes, int]: ...
+) -> tuple[int, bytes, bytes, int]: ...
 def decode_texts(
     descriptor: int,
     page_bytes: int,

@@ -256,6 +256,7 @@ struct task {
     const struct btree_wanted *wanted;
     int64_t *const *out;
     uint64_t *bad;
+    struct plan *plans; /* PLANS of them, or none */
     /* texts */
     int32_t column;
     int64_t *lengths;
@@ -306,8 +307,89 @@ static enum btree_status prefix_bytes(
     return BTREE_OK;
 }
 
+/* ---- plans: rows of a table look alike, so that what was found out about one record's header mostly holds for the
+ * next: where the wanted integers lie, and how long they are. ---- */
+
+#define PLANS 64
+#define PLAN_HEADER 64  /* bytes of the longest header that is remembered */
+#define PLAN_COLUMNS 32 /* so many wanted columns at most */
+#define SLACK 8         /* readable bytes in front of a block, as integers are read eight bytes at a time, up to their end */
+
+struct plan {
+    uint8_t header[PLAN_HEADER];
+    uint32_t size; /* of the header; 0: no plan */
+    uint32_t need; /* where the last wanted integer ends */
+    struct {
+        uint32_t end; /* where the integer ends, from the record's beginning; 0: it is `value` in every record */
+        uint32_t shift;
+        int64_t value;
+    } columns[PLAN_COLUMNS];
+};
+
+static uint64_t native64(const uint8_t *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
+}
+
+/* The place of a header among the plans. */
+static struct plan *plan_for(struct plan *plans, const uint8_t *header, uint32_t size) {
+    uint64_t mixed = size;
+    uint32_t at = 0;
+    for (; at + 8 <= size; at += 8) mixed = (mixed ^ native64(header + at)) * 0x9e3779b97f4a7c15u;
+    uint64_t rest = 0;
+    memcpy(&rest, header + at, size - at);
+    mixed = (mixed ^ rest) * 0x9e3779b97f4a7c15u;
+    return &plans[mixed >> 58];
+}
+
+/* The plan of a record that lies in its cell as a whole; NULL where there can be none: such a record is taken value by
+ * value, as are those with something odd about them. */
+static const struct plan *planned(struct task *task, const struct record *record) {
+    const struct btree_wanted *wanted = task->wanted;
+    const uint8_t *payload = record->local;
+    if (!task->plans || record->local_size < record->size || record->size == 0) return NULL;
+    uint32_t size = payload[0];
+    if (size == 0 || size > PLAN_HEADER || size > record->size) return NULL;
+    struct plan *plan = plan_for(task->plans, payload, size);
+    if (plan->size == size && memcmp(plan->header, payload, size) == 0) return plan->need <= record->size ? plan : NULL;
+    struct header header = {payload + 1, payload + size, size};
+    plan->size = 0;
+    plan->need = size;
+    size_t which = 0;
+    for (int32_t column = 0; which < wanted->count; column++) {
+        uint64_t type, bytes;
+        if (header.at >= header.end || !next_value(record, &header, &type, &bytes)) return NULL;
+        header.body += bytes;
+        if (column != wanted->columns[which]) continue;
+        if (column == wanted->alias || (type != 0 && !is_integer(type))) return NULL;
+        plan->columns[which].end = bytes ? (uint32_t)header.body : 0;
+        plan->columns[which].shift = bytes ? (uint32_t)(64 - 8 * bytes) : 0;
+        plan->columns[which].value = type == 0 ? INT64_MIN : (int64_t)type - 8;
+        plan->need = (uint32_t)header.body;
+        which++;
+    }
+    memcpy(plan->header, payload, size);
+    plan->size = size;
+    return plan;
+}
+
+static int64_t shifted(const uint8_t *end, uint32_t shift) {
+    uint64_t word = (uint64_t)big32(end - 8) << 32 | big32(end - 4);
+    return (int64_t)(word << shift) >> shift;
+}
+
 static enum btree_status take_integers(struct task *task, const struct record *record, uint64_t row) {
     const struct btree_wanted *wanted = task->wanted;
+    const struct plan *plan = planned(task, record);
+    if (plan) {
+        for (size_t which = 0; which < wanted->count; which++) {
+            uint32_t end = plan->columns[which].end;
+            task->out[which][row] =
+                end ? shifted(record->local + end, plan->columns[which].shift) : plan->columns[which].value;
+        }
+        return BTREE_OK;
+    }
     const uint8_t *payload;
     struct header header;
     enum btree_status status = whole_header(task, record, &payload, &header);
@@ -425,8 +507,9 @@ static enum btree_status take_leaf(
 /* Leaf after leaf; rows beyond `rows` have no place. */
 static enum btree_status take_leaves(
     struct task *task, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves, uint64_t rows) {
-    uint8_t *block = malloc(BLOCK_BYTES);
-    enum btree_status status = block ? BTREE_OK : BTREE_NO_MEMORY;
+    uint8_t *room = malloc(SLACK + BLOCK_BYTES), *block = room + SLACK;
+    enum btree_status status = room ? BTREE_OK : BTREE_NO_MEMORY;
+    if (room) memset(room, 0, SLACK);
     task->payload_left = (uint64_t)task->in->pages * task->in->usable_bytes;
     uint32_t first = 0, count = 0; /* the pages that lie in the block */
     uint64_t row = 0;
@@ -446,7 +529,7 @@ static enum btree_status take_leaves(
     }
     free(task->scratch.page);
     free(task->scratch.bytes);
-    free(block);
+    free(room);
     return status;
 }
 
@@ -454,9 +537,24 @@ enum btree_status btree_decode(
     const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
     const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records) {
     struct task task = {.in = in, .take = take_integers, .wanted = wanted, .out = out, .bad = bad};
+    if (wanted->count <= PLAN_COLUMNS) task.plans = calloc(PLANS, sizeof *task.plans); /* it also goes without */
     enum btree_status status = take_leaves(&task, leaf_pages, leaf_rows, leaves, rows);
+    free(task.plans);
     *short_records += task.short_records;
     return status;
+}
+
+struct btree_summary btree_summarise(const int64_t *values, uint64_t rows) {
+    struct btree_summary found = {INT64_MAX, INT64_MIN, 0};
+    int64_t lowest = INT64_MAX;
+    for (uint64_t row = 0; row < rows; row++) {
+        int64_t value = values[row], real = value == INT64_MIN ? INT64_MAX : value;
+        found.nulls += value == INT64_MIN;
+        lowest = real < lowest ? real : lowest;
+        found.most = value > found.most ? value : found.most;
+    }
+    found.least = lowest;
+    return found;
 }
 
 enum btree_status btree_decode_texts(

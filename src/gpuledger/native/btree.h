@@ -56,6 +56,14 @@ enum btree_status btree_decode(
     const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
     const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records);
 
+/* The least and the greatest of some values, NULL left out, and how many are NULL. Without any: INT64_MAX, INT64_MIN. */
+struct btree_summary {
+    int64_t least, most;
+    uint64_t nulls;
+};
+
+struct btree_summary btree_summarise(const int64_t *values, uint64_t rows);
+
 /* One column of texts: their bytes one after another, malloc'ed, and how many each has; -1 for NULL. */
 struct btree_texts {
     uint8_t *bytes;

@@ -74,7 +74,8 @@ static PyObject *decode_into(
     Py_buffer *buffers = calloc((size_t)count + 1, sizeof *buffers);
     int64_t **targets = calloc((size_t)count + 1, sizeof *targets);
     uint64_t *bad = calloc((size_t)count + 1, sizeof *bad), short_records = 0;
-    if (!buffers || !targets || !bad) {
+    struct btree_summary *summaries = calloc((size_t)count + 1, sizeof *summaries);
+    if (!buffers || !targets || !bad || !summaries) {
         PyErr_NoMemory();
         goto done;
     }
@@ -87,18 +88,22 @@ static PyObject *decode_into(
     }
     struct btree_wanted wanted = {columns->buf, (size_t)count, alias};
     size_t leaves = (size_t)pages->len / sizeof(uint32_t);
-    uint64_t most = count ? (uint64_t)least : UINT64_MAX;
+    uint64_t most = count ? (uint64_t)least : UINT64_MAX, total = 0;
+    for (size_t at = 0; at < leaves; at++) total += ((const uint32_t *)rows->buf)[at];
     enum btree_status status;
     Py_BEGIN_ALLOW_THREADS
     status = btree_decode(file, pages->buf, rows->buf, leaves, &wanted, targets, most, bad, &short_records);
+    for (Py_ssize_t at = 0; at < count && status == BTREE_OK; at++)
+        summaries[at] = btree_summarise(targets[at], total);
     Py_END_ALLOW_THREADS
-    PyObject *counts = PyBytes_FromStringAndSize((char *)bad, count * (Py_ssize_t)sizeof *bad);
-    if (counts) found = Py_BuildValue("iNK", (int)status, counts, (unsigned long long)short_records);
+    found = Py_BuildValue("iy#y#K", (int)status, (char *)bad, count * (Py_ssize_t)sizeof *bad, (char *)summaries,
+                          count * (Py_ssize_t)sizeof *summaries, (unsigned long long)short_records);
 done:
     for (Py_ssize_t at = 0; at < held_count; at++) PyBuffer_Release(&buffers[at]);
     free(buffers);
     free(targets);
     free(bad);
+    free(summaries);
     return found;
 }
 
@@ -171,7 +176,8 @@ static PyMethodDef methods[] = {
      "find_leaves(descriptor, page_bytes, usable_bytes, pages, root) -> (status, page numbers, rows of each)"},
     {"decode", decode, METH_VARARGS,
      "decode(descriptor, page_bytes, usable_bytes, pages, leaf_pages, leaf_rows, columns, alias, out)"
-     " -> (status, values of each column that are no integers, records that end early)"},
+     " -> (status, values of each column that are no integers, its least and greatest value and how many are NULL,"
+     " records that end early)"},
     {"decode_texts", decode_texts, METH_VARARGS,
      "decode_texts(descriptor, page_bytes, usable_bytes, pages, leaf_pages, leaf_rows, column, lengths)"
      " -> (status, the texts' bytes one after another, records that end early)"},

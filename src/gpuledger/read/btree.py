@@ -11,17 +11,18 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.model.columns import same
 from gpuledger.model.spans import Ints
-from gpuledger.read.export import Integers, Progress
+from gpuledger.read.export import NULL, Integers, Progress, Summary
 
 try:
     from gpuledger.native import _btree as native
@@ -30,6 +31,7 @@ except ImportError:  # installed where there was no compiler
 
 _LEAVES_AT_ONCE: Final = 2048
 _FEW_PAGES: Final = 64  # smaller tables are done before a second thread has started
+_MOST: Final = 2**63 - 1
 _PLAIN: Final = (1, 1)  # the versions in the header of a database without a write-ahead log
 
 
@@ -78,6 +80,14 @@ def shape(root: int, sql: str, described: Sequence[tuple[str, str, bool, int, in
     return Shape(root, names, types, defaults, keys, is_odd or has_descending_key, hidden)
 
 
+def lies_beside(path: Path, ending: str) -> bool:
+    """Whether a file with this ending to its name lies beside `path`; not if that name is longer than names can be."""
+    try:
+        return path.with_name(path.name + ending).exists()
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Pages:
     """How a database is cut into pages."""
@@ -90,9 +100,7 @@ class Pages:
     @classmethod
     def of(cls, path: Path, head: bytes, size: int) -> Pages | None:
         """From a file's header; None where only SQLite knows what the file holds."""
-        if tuple(head[18:20]) != _PLAIN or any(
-            path.with_name(path.name + ending).exists() for ending in ("-wal", "-journal")
-        ):
+        if tuple(head[18:20]) != _PLAIN or any(lies_beside(path, ending) for ending in ("-wal", "-journal")):
             return None
         page_bytes = int.from_bytes(head[16:18], "big")
         page_bytes = 65536 if page_bytes == 1 else page_bytes
@@ -124,19 +132,23 @@ def integers(
     total = int(rows_of.sum(dtype=np.int64))
     if status or total > most_rows:
         return None
-    found: list[Ints] = [np.empty(total, np.int64) for _ in wanted]
-    decoded = _decoded(
-        about, (np.frombuffer(leaf_pages, np.uint32), rows_of), wanted, of.alias, found, table, deadline, progress
+    table_of = _Columns(total, len(wanted))
+    short = _decoded(
+        about,
+        (np.frombuffer(leaf_pages, np.uint32), rows_of),
+        np.array(wanted, np.int32),
+        of.alias,
+        table_of,
+        lambda rows: progress(table, rows),
+        deadline,
     )
-    if decoded is None:
-        return None
-    bad, short = decoded
-    if short and any(of.defaults[at] for at in wanted):
+    if short is None or (short and any(of.defaults[at] for at in wanted)):
         return None
     names = [of.columns[at] for at in wanted]
-    counts = {name: count for name, count in zip(names, bad.tolist(), strict=True) if count}
-    by_name = dict(zip(names, found, strict=True))
-    return Integers({column: by_name[column] for column in columns}, counts)
+    counts = {name: count for name, count in zip(names, table_of.bad.tolist(), strict=True) if count}
+    found = dict(zip(names, table_of.columns(), strict=True))
+    summaries = dict(zip(names, table_of.summaries(), strict=True))
+    return Integers({column: found[column] for column in columns}, counts, summaries)
 
 
 def texts(
@@ -176,36 +188,90 @@ def _changes_on_reading(declared: str) -> bool:
     return any(word in words for word in ("REAL", "FLOA", "DOUB"))
 
 
+class _Columns:
+    """The columns of a table while parts of it come in. A column whose values are all the same takes no room."""
+
+    def __init__(self, rows: int, count: int) -> None:
+        self._rows = rows
+        self._whole: list[Ints | None] = [None] * count
+        self._same: list[int | None] = [None] * count
+        self._least, self._most = np.full(count, _MOST), np.full(count, NULL)
+        self._nulls = np.zeros(count, np.int64)
+        self.bad = np.zeros(count, np.int64)
+
+    def places(self, first: int, last: int) -> tuple[Ints, ...]:
+        """Where to write rows `first` to `last` of each column: its own place, or one to look at first."""
+        return tuple(np.empty(last - first, np.int64) if whole is None else whole[first:last] for whole in self._whole)
+
+    def add(self, first: int, parts: Sequence[Ints], bad: Ints, summaries: Ints) -> None:
+        """Take in what was written to `places`; parts come in order."""
+        self.bad += bad
+        least, most, nulls = summaries.reshape(-1, 3).T
+        np.minimum(self._least, least, out=self._least)
+        np.maximum(self._most, most, out=self._most)
+        self._nulls += nulls
+        for at, part in enumerate(parts):
+            last = first + len(part)
+            whole = self._whole[at]
+            if whole is None and not self._stays_the_same(at, len(part), last):
+                whole = self._whole[at] = np.empty(self._rows, np.int64)
+                whole[:first] = self._one(at)
+            if whole is not None and not np.shares_memory(whole, part):
+                whole[first:last] = part
+
+    def _stays_the_same(self, at: int, rows: int, done: int) -> bool:
+        """Whether all values so far are one."""
+        if not rows:
+            return True
+        one = self._least[at] == self._most[at] and not self._nulls[at]
+        self._same[at] = int(self._least[at]) if one else self._same[at]
+        return bool(one or self._nulls[at] == done)
+
+    def _one(self, at: int) -> int:
+        """The value that a column has held throughout so far."""
+        one = self._same[at]
+        return NULL if one is None else one
+
+    def columns(self) -> list[Ints]:
+        return [same(self._one(at), self._rows) if whole is None else whole for at, whole in enumerate(self._whole)]
+
+    def summaries(self) -> list[Summary]:
+        figures = zip(self._least.tolist(), self._most.tolist(), self._nulls.tolist(), strict=True)
+        return [Summary(*each) for each in figures]
+
+
 def _decoded(
     about: tuple[int, int, int, int],
     leaves: tuple[NDArray[np.uint32], NDArray[np.uint32]],
-    wanted: Sequence[int],
+    wanted: NDArray[np.int32],
     alias: int,
-    found: Sequence[Ints],
-    table: str,
+    into: _Columns,
+    progress: Callable[[int], None],
     deadline: float,
-    progress: Progress,
-) -> tuple[Ints, int] | None:
-    """Fill `found`, some leaves at a time, on all cores; how many values were no integers, and short records."""
+) -> int | None:
+    """Fill `into`, some leaves at a time, on all cores; how many records were short, or None where SQLite must look."""
     leaf_pages, leaf_rows = leaves
     starts = np.concatenate(([0], np.cumsum(leaf_rows, dtype=np.int64)))
-    columns = np.array(wanted, np.int32)
 
-    def part(first: int) -> tuple[int, Any, int, int]:
-        last = min(first + _LEAVES_AT_ONCE, len(leaf_pages))
-        target = tuple(column[starts[first] : starts[last]] for column in found)
-        status, bad, short = native.decode(
-            *about, leaf_pages[first:last], leaf_rows[first:last], columns, alias, target
+    def part(leaf: int) -> tuple[int, int, Sequence[Ints], Ints, Ints, int]:
+        until = min(leaf + _LEAVES_AT_ONCE, len(leaf_pages))
+        first, last = int(starts[leaf]), int(starts[until])
+        places = into.places(first, last)
+        status, bad, summaries, short = native.decode(
+            *about, leaf_pages[leaf:until], leaf_rows[leaf:until], wanted, alias, places
         )
-        return status, np.frombuffer(bad, np.int64), short, int(starts[last])
+        return status, first, places, np.frombuffer(bad, np.int64), np.frombuffer(summaries, np.int64), short
 
-    bad, short = np.zeros(len(wanted), np.int64), 0
+    short = 0
     threads = 1 if len(leaf_pages) <= _FEW_PAGES else os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
-        for status, wrong, short_here, done in pool.map(part, range(0, len(leaf_pages), _LEAVES_AT_ONCE)):
+        for status, first, places, bad, summaries, short_here in pool.map(
+            part, range(0, len(leaf_pages), _LEAVES_AT_ONCE)
+        ):
             if status or time.monotonic() > deadline:
                 pool.shutdown(cancel_futures=True)
                 return None
-            bad, short = bad + wrong, short + short_here
-            progress(table, done)
-    return bad, short
+            into.add(first, places, bad, summaries)
+            short += short_here
+            progress(first + len(places[0]) if places else 0)
+    return short

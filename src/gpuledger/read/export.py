@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import Table
+from gpuledger.model.trace import Decoding
 
 NULL: Final = -(2**63)
 """Stands for SQL's NULL in an integer column."""
@@ -21,11 +22,34 @@ Wanted = Mapping[Table, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """What is known of a column without looking at it again: its least and greatest value, NULL left out."""
+
+    least: int
+    most: int
+    nulls: int
+
+    @classmethod
+    def of(cls, values: Ints) -> Summary:
+        nulls = int((values == NULL).sum())
+        real = values[values != NULL] if nulls else values
+        return cls(int(real.min(initial=2**63 - 1)), int(real.max(initial=NULL)), nulls)
+
+
+@dataclass(frozen=True, slots=True)
 class Integers:
-    """Integer columns of one table, `NULL` where there is no value or no integer; `bad` counts the latter by column."""
+    """Integer columns of one table, `NULL` where there is no value or no integer; `bad` counts the latter by column.
+
+    A column whose values are all the same may be one value, broadcast.
+    """
 
     columns: Mapping[str, Ints]
     bad: Mapping[str, int]
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+
+    def summary(self, column: str) -> Summary:
+        """What the decoder found on the way, or what a look finds."""
+        return self.summaries[column] if column in self.summaries else Summary.of(self.columns[column])
 
 
 def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:
@@ -49,6 +73,10 @@ class Export(Protocol):
     @property
     def container(self) -> str:
         """What holds the tables: sqlite, parquetdir or arrowdir."""
+
+    @property
+    def decoding(self) -> Decoding | None:
+        """What reads the tables, as far as they were read; None where there is only one way."""
 
     @property
     def tables(self) -> Mapping[str, frozenset[str]]:

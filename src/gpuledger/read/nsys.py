@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
+from gpuledger.model.columns import at, by_row, distinct, one_after_another, same
 from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.model.spans import Ints, depths, parents
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
 from gpuledger.model.trace import PID_BITS, Trace
 from gpuledger.read import nsys_schema as schema
-from gpuledger.read.export import NULL, Export, Wanted, too_many_gpus
+from gpuledger.read.export import NULL, Export, Summary, Wanted, too_many_gpus
 from gpuledger.read.nsys_devices import Devices
 from gpuledger.read.nsys_origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys_stacks import StackReader
 from gpuledger.read.nsys_strings import Coder, Coding
-from gpuledger.read.times import refuse_endless, within_bounds
+from gpuledger.read.times import LARGEST, refuse_endless, within_bounds
 from gpuledger.units import count_text
 
 Raw = dict[str, Ints]
@@ -81,7 +82,7 @@ class _Reading:
         ]
         if not parts:
             return None
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {name: one_after_another([part[name] for part in parts]) for name in parts[0]}
 
     def why_absent(self, table: Table) -> str:
         names = [feed.name for feed in schema.FEEDS[table]]
@@ -105,13 +106,17 @@ class _Reading:
         wanted = {**feed.required} | {ours: theirs for ours, theirs in optional.items() if theirs in have}
         read = self.export.integers(name, list(wanted.values()))
         columns = {ours: read.columns[theirs] for ours, theirs in wanted.items()}
+        known = {ours: read.summary(theirs) for ours, theirs in wanted.items()}
         unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
         for ours in _TIMES & columns.keys():
-            columns[ours] = within_bounds(columns[ours])
+            if known[ours].most >= LARGEST or known[ours].least <= -LARGEST:
+                columns[ours] = within_bounds(columns[ours])
+                known[ours] = Summary.of(columns[ours])
         for ours in _NARROW & columns.keys():
-            too_large = (columns[ours] != NULL) & (columns[ours] != columns[ours].astype(np.int32))
-            columns[ours] = np.where(too_large, NULL, columns[ours])
-            unusable += int(too_large.sum())
+            if known[ours].most >= 2**31 or known[ours].least < -(2**31):
+                too_large = (columns[ours] != NULL) & (columns[ours] != columns[ours].astype(np.int32))
+                columns[ours] = np.where(too_large, NULL, columns[ours])
+                unusable += int(too_large.sum())
         if unusable:
             sentence = say(
                 "{count} values in {table} are no usable numbers and count as not recorded",
@@ -119,8 +124,11 @@ class _Reading:
                 table=name,
             )
             self._note(Severity.WARNING, "values-unusable", sentence, unusable)
-        keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
-        if lost := int((~keep).sum()):
+        rows = len(columns["start_ns"])
+        keep = same(1, rows, np.bool_)
+        if any(known[ours].nulls for ours in feed.required):
+            keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
+            rows, lost = int(keep.sum()), int((~keep).sum())
             sentence = say(
                 "{count} rows of {table} have no usable {columns} and were left out",
                 count=count_text(lost),
@@ -128,12 +136,11 @@ class _Reading:
                 columns=joined(say(" or "), feed.required.values()),
             )
             self._note(Severity.LOSS, "rows-dropped", sentence, lost)
-            columns = {ours: values[keep] for ours, values in columns.items()}
+            columns = {ours: at(values, keep) for ours, values in columns.items()}
         for ours, theirs in wanted.items():
             if theirs in schema.STRING_COLUMNS:
                 columns[ours] = self.coder.use(columns[ours])
-        nothing = np.full(int(keep.sum()), NULL, np.int64)
-        return dict.fromkeys(optional, nothing) | columns, keep, name
+        return dict.fromkeys(optional, same(NULL, rows)) | columns, keep, name
 
     def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
         self.notes.append(Note(severity, code, sentence, count))
@@ -149,7 +156,7 @@ class _Reading:
 
     def kernels(self, raw: Raw, *_: object) -> Raw:
         graph = (name for name in ("graph", "graph_node") if name in raw)
-        return raw | {name: np.where(raw[name] == 0, NULL, raw[name]) for name in graph}
+        return raw | {name: by_row(lambda ids: np.where(ids == 0, NULL, ids), raw[name]) for name in graph}
 
     def graphs(self, raw: Raw, *_: object) -> Raw:
         return raw
@@ -167,15 +174,16 @@ class _Reading:
         return raw | ends | {"kind": labelled}
 
     def memset(self, raw: Raw, *_: object) -> Raw:
-        nothing = np.full(len(raw["start_ns"]), NULL, np.int64)
+        nothing = same(NULL, len(raw["start_ns"]))
         target = self.coder.labels(raw["dst_kind"], self._labels("ENUM_CUDA_MEM_KIND"))
-        kind = np.full(len(nothing), self.coder.own("Memset"), np.int64)
+        kind = same(self.coder.own("Memset"), len(nothing))
         return raw | {"src_kind": nothing, "dst_kind": target, "kind": kind}
 
     def cuda_calls(self, raw: Raw, *_: object) -> Raw:
         layers = {schema.CLASS_RUNTIME: "runtime", schema.CLASS_DRIVER: "driver", NULL: "runtime"}
-        layer = self.coder.labels(raw.pop("class"), layers)
-        layer[layer == NULL] = self.coder.own("driver")
+        driver = self.coder.own("driver")
+        named = self.coder.labels(raw.pop("class"), layers)
+        layer = by_row(lambda ids: np.where(ids == NULL, driver, ids), named)
         return raw | {"layer": layer} | self._stack(raw, schema.RUNTIME)
 
     def os_calls(self, raw: Raw, *_: object) -> Raw:
@@ -190,9 +198,9 @@ class _Reading:
     def _library_calls(self, raw: Raw, layer: str, call_class: int) -> Raw:
         """The calls of one library. Rows of other classes mark where its tracing began and ended; they are no calls."""
         kind = raw.pop("class")
-        raw = {name: values[(kind == call_class) | (kind == NULL)] for name, values in raw.items()}
-        nothing = np.full(len(raw["start_ns"]), NULL, np.int64)
-        own = {"layer": np.full(len(nothing), self.coder.own(layer), np.int64)}
+        raw = {name: at(values, (kind == call_class) | (kind == NULL)) for name, values in raw.items()}
+        nothing = same(NULL, len(raw["start_ns"]))
+        own = {"layer": same(self.coder.own(layer), len(nothing))}
         return {"correlation": nothing, "result": nothing, "stack": nothing} | raw | own
 
     def _stack(self, raw: Raw, feed: schema.NsysTable) -> Raw:
@@ -200,7 +208,7 @@ class _Reading:
         return {"stack": self.stacks.of_events(feed.name, raw["stack"])} if "stack" in raw else {}
 
     def samples(self, raw: Raw, *_: object) -> Raw:
-        source = np.full(len(raw["start_ns"]), self.coder.own("cpu"), np.int64)
+        source = same(self.coder.own("cpu"), len(raw["start_ns"]))
         return raw | {"end_ns": raw["start_ns"], "source": source} | self._stack(raw, schema.SAMPLE)
 
     def python_samples(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
@@ -328,9 +336,7 @@ class _Finish:
         if "pid" in raw:
             columns["pid"] = self._process(raw["pid"])
         if "gpu" in wanted:
-            columns["gpu"] = self.devices.resolve(
-                columns["pid"], np.where(raw["device"] == NULL, NOT_RECORDED, raw["device"])
-            )
+            columns["gpu"] = by_row(self.devices.resolve, columns["pid"], by_row(_number, raw["device"]))
         for column in table.schema.columns:
             if column.name in wanted and column.name not in columns:
                 columns[column.name] = self._column(column.name, column.kind, raw)
@@ -339,32 +345,49 @@ class _Finish:
 
     def _column(self, name: str, kind: Kind, raw: Raw) -> NDArray[Any]:
         if kind is Kind.TEXT:
-            return self._coding.codes(raw[name])
+            return by_row(self._coding.codes, raw[name])
         if kind is Kind.TRIPLE:
             return np.stack([_number(raw[f"{name}_{axis}"]) for axis in "xyz"], axis=1).astype(np.int32)
-        return _number(raw[name]).astype(kind.dtype)
+        return by_row(lambda values: _number(values).astype(kind.dtype, copy=False), raw[name])
 
     def _process(self, global_id: Ints) -> Ints:
         """nsys's global id -> the host's index above the operating system's process id."""
-        host = np.searchsorted(self._hosts, global_id >> 2 * PID_BITS)
-        pid = host << PID_BITS | (global_id >> PID_BITS & (1 << PID_BITS) - 1)
-        return np.where(global_id == NULL, NOT_RECORDED, pid)
+
+        def one_by_one(ids: Ints) -> Ints:
+            host = np.searchsorted(self._hosts, ids >> 2 * PID_BITS)
+            pid = host << PID_BITS | (ids >> PID_BITS & (1 << PID_BITS) - 1)
+            return np.where(ids == NULL, NOT_RECORDED, pid)
+
+        return by_row(one_by_one, _of_one_process(global_id))
+
+
+def _of_one_process(global_id: Ints) -> Ints:
+    """The ids, or one for all of them: the process stands in the upper bits, so the least and the greatest tell."""
+    least, most = int(global_id.min(initial=NULL)), int(global_id.max(initial=NULL))
+    if least > NULL and least >> PID_BITS == most >> PID_BITS:
+        return same(least, len(global_id))
+    return global_id
 
 
 def _hosts(raw: Mapping[Table, Raw]) -> Ints:
     """The hosts that the events come from, in nsys's numbering."""
     seen = [np.empty(0, np.int64)]
     for columns in raw.values():
-        ids = columns.get("tid", columns.get("pid", seen[0]))
-        seen.append(np.unique(ids[ids != NULL] >> 2 * PID_BITS))
+        ids = distinct(_of_one_process(columns.get("tid", columns.get("pid", seen[0]))))
+        seen.append(ids[ids != NULL] >> 2 * PID_BITS)
     return np.unique(np.concatenate(seen))
 
 
 def _thread(global_id: Ints) -> Ints:
-    return np.where(global_id == NULL, NOT_RECORDED, global_id & (1 << PID_BITS) - 1)
+    def one_by_one(ids: Ints) -> Ints:
+        return np.where(ids == NULL, NOT_RECORDED, ids & (1 << PID_BITS) - 1)
+
+    return by_row(one_by_one, global_id)
 
 
 def _number(values: Ints) -> Ints:
+    if values.min(initial=0) > NULL:
+        return values
     return np.where(values == NULL, NOT_RECORDED, values)
 
 

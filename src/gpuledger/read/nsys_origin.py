@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import numpy as np
-
+from gpuledger.model.columns import distinct
 from gpuledger.model.health import Note, Severity
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import PID_BITS, Gpu, Origin, Private, Process
@@ -40,6 +39,7 @@ def describe(export: Export, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]
         rank=_from_environment(captured, _RANK),
         world_size=_from_environment(captured, _WORLD_SIZE),
         source_rows=tuple((name, export.count(name)) for name in sorted(export.tables) if schema.holds_events(name)),
+        decoding=export.decoding,
         private=_private(captured, system),
     )
 
@@ -94,7 +94,7 @@ def _processes(export: Export, tables: Mapping[Table, Rows]) -> tuple[Process, .
     seen: set[int] = set()
     for rows in tables.values():
         if "pid" in rows:
-            seen.update(np.unique(rows["pid"]).tolist())
+            seen.update(distinct(rows["pid"]).tolist())
     seen.discard(-1)
     names: dict[int, str] = {}
     for row in text_rows(export, "PROCESSES", ("name",), integers=("pid",)):

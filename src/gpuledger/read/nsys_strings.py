@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuledger.limits import Limits
 from gpuledger.messages import say
+from gpuledger.model.columns import by_row, distinct
 from gpuledger.model.health import Note, Severity
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT, Codes, Strings
@@ -36,6 +37,12 @@ class Coding:
         """The codes of a column of ids."""
         if not len(self._ids):
             return np.full(len(ids), NO_TEXT, np.int32)
+        low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
+        if low >= 0 and high <= 4 * len(ids) + 65536:  # nsys counts its ids up from 0: one look for each
+            table = np.full(high + 1, NO_TEXT, np.int32)
+            known = self._ids[(self._ids >= 0) & (self._ids <= high)]
+            table[known] = self._codes[np.searchsorted(self._ids, known)]
+            return table[ids]
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return np.where(self._ids[at] == ids, self._codes[at], np.int32(NO_TEXT)).astype(np.int32)
 
@@ -53,21 +60,26 @@ class Coder:
 
     def use(self, ids: Ints) -> Ints:
         """Note that a column uses these ids of nsys; gives them back, none of them in the place of ours."""
-        ids = np.minimum(ids, _FIRST_OWN - 1)
-        self._used.append(_distinct(ids))
+        if ids.max(initial=0) >= _FIRST_OWN:
+            ids = np.minimum(ids, _FIRST_OWN - 1)
+        self._used.append(distinct(ids))
         return ids
 
     def labels(self, values: Ints, names: Mapping[int, str]) -> Ints:
         """A column of nsys's enumeration values as ids of their labels; NULL where a value has none."""
-        found = np.full(len(values), NULL, np.int64)
-        for value in np.unique(values).tolist():
-            if value in names:
-                found[values == value] = self.own(names[value])
-        return found
+
+        def one_by_one(some: Ints) -> Ints:
+            found = np.full(len(some), NULL, np.int64)
+            for value in distinct(some).tolist():
+                if value in names:
+                    found[some == value] = self.own(names[value])
+            return found
+
+        return by_row(one_by_one, values)
 
     def coding(self, export: Export, limits: Limits) -> Coding:
         """Fetch what was used and code it: nsys's strings in nsys's order, then our own in the order they came."""
-        used = _distinct(np.concatenate([np.empty(0, np.int64), *self._used]))
+        used = np.unique(np.concatenate([np.empty(0, np.int64), *self._used]))
         wanted = used[(used >= 0) & (used < _FIRST_OWN)]
         stored = export.texts_by_id("StringIds", "id", "value", wanted.tolist())
         decoder = _Decoder(limits.text_bytes)
@@ -88,18 +100,6 @@ class Coder:
             notes = (*notes, Note(Severity.WARNING, "names-missing", sentence, lost))
         ids = np.array(list(by_id), np.int64)  # in order: nsys's by number, then ours, which are larger
         return Coding(Strings(code), notes, ids, codes)
-
-
-def _distinct(ids: Ints) -> Ints:
-    """The different ids, in order; NULL first. Ids are small numbers as a rule, so they are ticked off in a table."""
-    present = ids[ids != NULL]
-    low, high = int(present.min(initial=0)), int(present.max(initial=0))
-    if high - low > 4 * len(ids) + 65536:
-        return np.unique(ids)
-    seen = np.zeros(high - low + 1, np.bool_)
-    seen[present - low] = True
-    found = np.flatnonzero(seen) + low
-    return found if len(present) == len(ids) else np.append(NULL, found)
 
 
 class _Decoder:

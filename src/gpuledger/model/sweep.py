@@ -1,0 +1,200 @@
+"""Passes over sorted columns: the ones that numpy can only do in several steps, each of them over memory.
+
+Each is written down in numpy, which says what it gives, and compiled (native/sweep.c), which gives it at once. Where
+the package was installed without a compiler, or with GPULEDGER_NATIVE=0, numpy does the work.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from gpuledger.native import _sweep as native
+except ImportError:  # installed where there was no compiler
+    native = None  # type: ignore[assignment]
+
+Ints = NDArray[np.int64]
+Pair = tuple[Ints, Ints]
+Fold = Literal["sum", "least", "most"]
+
+_FEW: Final = 2000
+"""Below so many rows, numpy is done before a call has been prepared."""
+
+_FOLDS: Final = {"sum": np.add, "least": np.minimum, "most": np.maximum}
+
+
+def is_there() -> bool:
+    """Whether the passes were compiled; GPULEDGER_NATIVE=0 leaves them out."""
+    return native is not None and os.environ.get("GPULEDGER_NATIVE") != "0"
+
+
+def _pays(*columns: NDArray[Any]) -> bool:
+    return max(map(len, columns)) >= _FEW and is_there()
+
+
+def union(start: Ints, end: Ints) -> Pair:
+    """The instants that at least one span covers, as sorted spans that do not touch. Empty spans cover none."""
+    if _pays(start):
+        into = _room(len(start))
+        count = native.union(*_columns(start, end), *into)
+        if count < 0:
+            order = np.argsort(start, kind="stable")
+            count = native.union(start[order], end[order], *into)
+        return _cut(into, count)
+    real = end > start
+    if not real.all():
+        start, end = start[real], end[real]
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    if not len(start):
+        return start, end
+    reach = np.maximum.accumulate(end)
+    opens = np.concatenate(([True], start[1:] > reach[:-1]))
+    closes = np.concatenate((opens[1:], [True]))
+    return start[opens], reach[closes]
+
+
+def union_of(start: Ints, end: Ints, label: Ints, wanted: int) -> Pair:
+    """The instants that some span with the label `wanted` covers."""
+    if _pays(start):
+        into = _room(len(start))
+        count = native.union_of(*_columns(start, end), _column(label), *into, wanted)
+        if count >= 0:
+            return _cut(into, count)
+    return union(start[label == wanted], end[label == wanted])
+
+
+def intersection(a: Pair, b: Pair) -> Pair:
+    """The instants of both; each is a set as `union` gives it."""
+    if _pays(a[0], b[0]):
+        into = _room(len(a[0]) + len(b[0]) + 1)
+        return _cut(into, native.intersection(*_columns(*a), *_columns(*b), *into))
+    first = np.searchsorted(b[1], a[0], side="right")
+    last = np.searchsorted(b[0], a[1], side="left")
+    outer, inner = expand(first, last)
+    return union(np.maximum(a[0][outer], b[0][inner]), np.minimum(a[1][outer], b[1][inner]))
+
+
+def difference(a: Pair, b: Pair) -> Pair:
+    """The instants of `a` that are not in `b`; each is a set as `union` gives it."""
+    if _pays(a[0], b[0]):
+        into = _room(len(a[0]) + len(b[0]) + 1)
+        return _cut(into, native.difference(*_columns(*a), *_columns(*b), *into))
+    if not len(a[0]):
+        return a
+    low, high = a[0][0], a[1][-1]
+    inner = union(np.maximum(b[0], low), np.minimum(b[1], high))
+    return intersection(a, union(np.append(low, inner[1]), np.append(inner[0], high)))
+
+
+def covered(spans: Pair, start: Ints, end: Ints) -> Ints:
+    """For each window [start, end) how many nanoseconds of it the set covers."""
+    if _pays(spans[0], start):
+        into = np.empty(len(start), np.int64)
+        if native.covered(*_columns(*spans), *_columns(start, end), into):
+            return into
+    before = np.append(0, np.cumsum(spans[1] - spans[0]))
+
+    def up_to(instant: Ints) -> Ints:
+        begun = search(spans[0], instant, "right")
+        overshoot = np.append(0, spans[1])[begun] - instant
+        amount: Ints = before[begun] - np.where(begun > 0, np.maximum(overshoot, 0), 0)
+        return amount
+
+    return np.where(end > start, up_to(end) - up_to(start), 0)
+
+
+def shares(start: Ints, end: Ints) -> Pair:
+    """The part of each record that no earlier one covers, empty where there is none; records come by their start."""
+    if not len(start):
+        return start, end
+    if _pays(start):
+        into = _room(len(start))
+        native.shares(*_columns(start, end), *into)
+        return into
+    reach = np.append(start[0], np.maximum.accumulate(end)[:-1])
+    own = np.maximum(start, reach)
+    return own, np.maximum(own, end)
+
+
+def search(keys: NDArray[Any], wanted: NDArray[Any], side: Literal["left", "right"] = "left") -> Ints:
+    """`np.searchsorted`, for wanted values that lie near one another: those in order, above all."""
+    is_whole = keys.dtype == np.int64 and wanted.dtype == np.int64
+    if is_whole and len(wanted) >= _FEW and is_there():
+        into = np.empty(len(wanted), np.int64)
+        native.search(_column(keys), _column(wanted), into, side == "right")
+        return into
+    found: Ints = np.searchsorted(keys, wanted, side=side)
+    return found
+
+
+def expand(first: NDArray[np.intp], last: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """All pairs (i, j) with first[i] <= j < last[i], in order of i, then j."""
+    count = np.maximum(last - first, 0)
+    outer = np.repeat(np.arange(len(count)), count)
+    offset = np.arange(len(outer)) - np.repeat(np.cumsum(count) - count, count)
+    return outer, first[outer] + offset
+
+
+def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> Ints:
+    """Sum, least or greatest of the values of each group, on top of what `into` holds, which it gives back."""
+    if _pays(number) and into.flags.c_contiguous:
+        native.fold(_column(number), _column(values), into, list(_FOLDS).index(how))
+    else:
+        _FOLDS[how].at(into, number, values)
+    return into
+
+
+def placed(keys: Ints, least: int, most: int) -> Ints | None:
+    """For each number from `least` to `most` the position of the key that is it, -1 for none; None if keys repeat."""
+    table = np.full(most - least + 1, -1, np.int64)
+    if _pays(keys):
+        return table if native.place(_column(keys), table, least) else None
+    position = np.arange(len(keys))
+    table[keys - least] = position
+    return table if (table[keys - least] == position).all() else None
+
+
+def look_up(keys: Ints, table: Ints, least: int) -> Ints:
+    """For each key what the table, which begins with key `least`, holds for it; -1 where it has no place there."""
+    if _pays(keys):
+        into = np.empty(len(keys), np.int64)
+        native.look_up(_column(keys), _column(table), into, least)
+        return into
+    inside = (keys >= least) & (keys < least + len(table))
+    found = np.full(len(keys), -1, np.int64)
+    found[inside] = table[keys[inside] - least]
+    return found
+
+
+def last_to_end(end: Ints) -> Ints:
+    """For each record the latest one up to it, itself included, that ends no sooner than any of those."""
+    if _pays(end):
+        into = np.empty(len(end), np.int64)
+        native.last_to_end(_column(end), into)
+        return into
+    reach = np.maximum.accumulate(end)
+    return np.maximum.accumulate(np.where(end == reach, np.arange(len(end)), 0))
+
+
+def _room(count: int) -> Pair:
+    return np.empty(count, np.int64), np.empty(count, np.int64)
+
+
+def _column(values: NDArray[Any]) -> Ints:
+    return np.ascontiguousarray(values, np.int64)
+
+
+def _columns(start: NDArray[Any], end: NDArray[Any]) -> Pair:
+    return _column(start), _column(end)
+
+
+def _cut(into: Pair, count: int) -> Pair:
+    """The part that was written; copied where most of the room would be held for nothing."""
+    start, end = into[0][:count], into[1][:count]
+    return (start.copy(), end.copy()) if 2 * count < len(into[0]) else (start, end)

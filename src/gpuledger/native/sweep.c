@@ -1,0 +1,172 @@
+/* See sweep.h. */
+#include "sweep.h"
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* `label` may be missing: then all spans count. */
+static inline int64_t union_where(
+    struct sweep_spans in, const int64_t *label, int64_t wanted, int64_t *start, int64_t *end) {
+    int64_t count = 0, before = INT64_MIN;
+    for (size_t at = 0; at < in.count; at++) {
+        int64_t from = in.start[at], to = in.end[at];
+        if (to <= from || (label && label[at] != wanted)) continue;
+        if (from < before) return -1;
+        before = from;
+        if (count && from <= end[count - 1]) {
+            end[count - 1] = larger(end[count - 1], to);
+        } else {
+            start[count] = from;
+            end[count++] = to;
+        }
+    }
+    return count;
+}
+
+int64_t sweep_union(struct sweep_spans in, int64_t *start, int64_t *end) { return union_where(in, NULL, 0, start, end); }
+
+int64_t sweep_union_of(struct sweep_spans in, const int64_t *label, int64_t wanted, int64_t *start, int64_t *end) {
+    return union_where(in, label, wanted, start, end);
+}
+
+size_t sweep_intersection(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end) {
+    size_t count = 0, i = 0, j = 0;
+    while (i < a.count && j < b.count) {
+        int64_t from = larger(a.start[i], b.start[j]), to = smaller(a.end[i], b.end[j]);
+        start[count] = from;
+        end[count] = to;
+        count += from < to;
+        int a_ends = a.end[i] <= b.end[j], b_ends = b.end[j] <= a.end[i];
+        i += (size_t)a_ends;
+        j += (size_t)b_ends;
+    }
+    return count;
+}
+
+size_t sweep_difference(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end) {
+    size_t count = 0, j = 0;
+    for (size_t i = 0; i < a.count; i++) {
+        int64_t from = a.start[i], to = a.end[i];
+        while (j < b.count && b.end[j] <= from) j++;
+        for (; j < b.count && b.start[j] < to; j++) {
+            if (b.start[j] > from) {
+                start[count] = from;
+                end[count++] = b.start[j];
+            }
+            from = larger(from, b.end[j]);
+            if (from >= to) break; /* this one may reach into the next span of `a` */
+        }
+        if (from < to) {
+            start[count] = from;
+            end[count++] = to;
+        }
+    }
+    return count;
+}
+
+/* How many of the sorted keys lie below `wanted`, or at it too: looked for near `near`, in steps that double. */
+static size_t below(const int64_t *keys, size_t count, int64_t wanted, int right, size_t near) {
+#define IS_BELOW(key) ((key) < wanted || (right && (key) == wanted))
+    size_t low, high, step = 1;
+    if (near < count && IS_BELOW(keys[near])) {
+        low = near + 1;
+        high = low;
+        while (high < count && IS_BELOW(keys[high])) {
+            low = high + 1;
+            high = count - high > step ? high + step : count;
+            step *= 2;
+        }
+    } else {
+        high = near < count ? near : count;
+        low = high;
+        while (low > 0 && !IS_BELOW(keys[low - 1])) {
+            high = low - 1;
+            low = low > step ? low - step : 0;
+            step *= 2;
+        }
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (IS_BELOW(keys[middle]))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+#undef IS_BELOW
+}
+
+void sweep_search(const int64_t *keys, size_t count, const int64_t *wanted, size_t asked, int right, int64_t *out) {
+    size_t near = 0;
+    for (size_t at = 0; at < asked; at++) {
+        near = below(keys, count, wanted[at], right, near);
+        out[at] = (int64_t)near;
+    }
+}
+
+int sweep_covered(struct sweep_spans set, struct sweep_spans windows, int64_t *out) {
+    int64_t done = INT64_MIN;
+    size_t near = 0;
+    for (size_t at = 0; at < windows.count; at++) {
+        int64_t from = windows.start[at], to = windows.end[at], amount = 0;
+        if (from < to) {
+            if (from < done) return 0;
+            done = to;
+            near = below(set.end, set.count, from, 1, near); /* the first span that ends after `from` */
+            for (; near < set.count && set.start[near] < to; near++) {
+                amount += smaller(set.end[near], to) - larger(set.start[near], from);
+                if (set.end[near] > to) break;
+            }
+        }
+        out[at] = amount;
+    }
+    return 1;
+}
+
+void sweep_shares(struct sweep_spans in, int64_t *start, int64_t *end) {
+    int64_t reach = in.count ? in.start[0] : 0;
+    for (size_t at = 0; at < in.count; at++) {
+        int64_t own = larger(in.start[at], reach);
+        start[at] = own;
+        end[at] = larger(own, in.end[at]);
+        reach = larger(reach, in.end[at]);
+    }
+}
+
+void sweep_last_to_end(const int64_t *end, size_t count, int64_t *out) {
+    size_t last = 0;
+    for (size_t at = 0; at < count; at++) {
+        if (end[at] >= end[last]) last = at;
+        out[at] = (int64_t)last;
+    }
+}
+
+void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64_t *table, size_t places, int64_t *out) {
+    for (size_t at = 0; at < count; at++) {
+        uint64_t place = (uint64_t)keys[at] - (uint64_t)least;
+        out[at] = place < places ? table[place] : -1;
+    }
+}
+
+int sweep_fold(
+    enum sweep_fold how, const int64_t *group, const int64_t *values, size_t count, int64_t *out, size_t groups) {
+    for (size_t at = 0; at < count; at++) {
+        if ((uint64_t)group[at] >= groups) return 0;
+        int64_t *into = out + group[at], value = values[at];
+        switch (how) {
+        case SWEEP_SUM: *into = (int64_t)((uint64_t)*into + (uint64_t)value); break; /* wraps, as numpy's does */
+        case SWEEP_LEAST: *into = smaller(*into, value); break;
+        case SWEEP_MOST: *into = larger(*into, value); break;
+        }
+    }
+    return 1;
+}
+
+int sweep_place(const int64_t *keys, size_t count, int64_t least, int64_t *table, size_t places) {
+    for (size_t at = 0; at < count; at++) {
+        uint64_t place = (uint64_t)keys[at] - (uint64_t)least;
+        if (place >= places || table[place] >= 0) return 0;
+        table[place] = (int64_t)at;
+    }
+    return 1;
+}

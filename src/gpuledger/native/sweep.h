@@ -1,0 +1,49 @@
+/* Passes over columns of 64-bit integers that numpy has no single operation for: over sets of instants, sorted keys and
+ * groups. Spans are half-open; a set of instants is in normal form: sorted, disjoint, not touching, none empty.
+ * What each must equal is written down in numpy, in model/sweep.py.
+ */
+#ifndef GPULEDGER_SWEEP_H
+#define GPULEDGER_SWEEP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sweep_spans {
+    const int64_t *start, *end;
+    size_t count;
+};
+
+/* The instants that some span covers, in room for as many spans as there are; -1 where spans are not sorted by start. */
+int64_t sweep_union(struct sweep_spans in, int64_t *start, int64_t *end);
+
+/* The same for the spans whose label is `wanted`. */
+int64_t sweep_union_of(struct sweep_spans in, const int64_t *label, int64_t wanted, int64_t *start, int64_t *end);
+
+/* The instants of both, or of `a` alone; room for as many spans as both have together. */
+size_t sweep_intersection(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end);
+size_t sweep_difference(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end);
+
+/* How much of each window the set covers; 0 where windows overlap or are not in order of time. */
+int sweep_covered(struct sweep_spans set, struct sweep_spans windows, int64_t *out);
+
+/* For each wanted value how many of the sorted keys lie below it; those equal to it count too if `right`. */
+void sweep_search(const int64_t *keys, size_t count, const int64_t *wanted, size_t asked, int right, int64_t *out);
+
+/* The part of each record that no earlier one covers; records come in order of their start. */
+void sweep_shares(struct sweep_spans in, int64_t *start, int64_t *end);
+
+/* For each record the latest one up to it, itself included, that ends no sooner than any of those. */
+void sweep_last_to_end(const int64_t *end, size_t count, int64_t *out);
+
+/* For each key what a table that begins with key `least` holds for it; -1 where it has no place there. */
+void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64_t *table, size_t places, int64_t *out);
+
+/* Sums, least and greatest values of groups, on top of what `out` holds; 0 if a group has no place there. */
+enum sweep_fold { SWEEP_SUM, SWEEP_LEAST, SWEEP_MOST };
+int sweep_fold(enum sweep_fold how, const int64_t *group, const int64_t *values, size_t count, int64_t *out, size_t groups);
+
+/* Each key's position in a table that begins with key `least`; 0 if two keys are the same or one has no place. The table
+ * must hold -1 throughout. */
+int sweep_place(const int64_t *keys, size_t count, int64_t least, int64_t *table, size_t places);
+
+#endif

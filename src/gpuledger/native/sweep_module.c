@@ -1,0 +1,242 @@
+/* The Python side of sweep.c: gpuledger.native._sweep, in the stable ABI. Columns are contiguous buffers of int64. */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "sweep.h"
+
+#define MOST_COLUMNS 8
+
+/* The columns of one call, held while we use them. */
+struct columns {
+    Py_buffer held[MOST_COLUMNS];
+    int count;
+};
+
+static void release(struct columns *columns) {
+    while (columns->count) PyBuffer_Release(&columns->held[--columns->count]);
+}
+
+/* Hold the first `read` arguments for reading and the next `written` for writing. */
+static int hold(PyObject *arguments, int read, int written, struct columns *columns) {
+    columns->count = 0;
+    for (int at = 0; at < read + written; at++) {
+        PyObject *each = PyTuple_GetItem(arguments, at);
+        Py_buffer *buffer = &columns->held[at];
+        if (!each || PyObject_GetBuffer(each, buffer, PyBUF_C_CONTIGUOUS | (at >= read ? PyBUF_WRITABLE : 0))) break;
+        columns->count++;
+        if (buffer->itemsize != sizeof(int64_t)) {
+            PyErr_SetString(PyExc_ValueError, "not a column of 64-bit integers");
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) return 1;
+    release(columns);
+    return 0;
+}
+
+static int64_t *values(const struct columns *columns, int at) { return columns->held[at].buf; }
+static size_t length(const struct columns *columns, int at) { return (size_t)columns->held[at].len / sizeof(int64_t); }
+
+static struct sweep_spans spans(const struct columns *columns, int at) {
+    return (struct sweep_spans){values(columns, at), values(columns, at + 1), length(columns, at)};
+}
+
+/* Whether columns belong together; else an error is set and the columns are released. */
+static int fit(struct columns *columns, int does) {
+    if (does) return 1;
+    PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
+    release(columns);
+    return 0;
+}
+
+/* The number that follows the columns. */
+static int number(PyObject *arguments, int at, long long *value) {
+    PyObject *each = PyTuple_GetItem(arguments, at);
+    if (!each) return 0;
+    *value = PyLong_AsLongLong(each);
+    return !PyErr_Occurred();
+}
+
+static PyObject *union_(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 2, 2, &columns)) return NULL;
+    size_t count = length(&columns, 0);
+    if (!fit(&columns, length(&columns, 1) == count && length(&columns, 2) >= count && length(&columns, 3) >= count))
+        return NULL;
+    int64_t found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_union(spans(&columns, 0), values(&columns, 2), values(&columns, 3));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyLong_FromLongLong(found);
+}
+
+static PyObject *union_of(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long wanted;
+    (void)self;
+    if (!number(arguments, 5, &wanted) || !hold(arguments, 3, 2, &columns)) return NULL;
+    size_t count = length(&columns, 0);
+    if (!fit(&columns, length(&columns, 1) == count && length(&columns, 2) == count && length(&columns, 3) >= count &&
+                           length(&columns, 4) >= count))
+        return NULL;
+    int64_t found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_union_of(spans(&columns, 0), values(&columns, 2), wanted, values(&columns, 3), values(&columns, 4));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyLong_FromLongLong(found);
+}
+
+static PyObject *of_two(
+    PyObject *arguments, size_t (*sweep)(struct sweep_spans, struct sweep_spans, int64_t *, int64_t *)) {
+    struct columns columns;
+    if (!hold(arguments, 4, 2, &columns)) return NULL;
+    size_t a = length(&columns, 0), b = length(&columns, 2), most = a + b + 1;
+    if (!fit(&columns, length(&columns, 1) == a && length(&columns, 3) == b && length(&columns, 4) >= most &&
+                           length(&columns, 5) >= most))
+        return NULL;
+    size_t found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep(spans(&columns, 0), spans(&columns, 2), values(&columns, 4), values(&columns, 5));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyLong_FromSize_t(found);
+}
+
+static PyObject *intersection(PyObject *self, PyObject *arguments) {
+    (void)self;
+    return of_two(arguments, sweep_intersection);
+}
+
+static PyObject *difference(PyObject *self, PyObject *arguments) {
+    (void)self;
+    return of_two(arguments, sweep_difference);
+}
+
+static PyObject *covered(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 4, 1, &columns)) return NULL;
+    size_t windows = length(&columns, 2);
+    if (!fit(&columns, length(&columns, 1) == length(&columns, 0) && length(&columns, 3) == windows &&
+                           length(&columns, 4) == windows))
+        return NULL;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_covered(spans(&columns, 0), spans(&columns, 2), values(&columns, 4));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyBool_FromLong(found);
+}
+
+static PyObject *shares(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 2, 2, &columns)) return NULL;
+    size_t count = length(&columns, 0);
+    if (!fit(&columns, length(&columns, 1) == count && length(&columns, 2) == count && length(&columns, 3) == count))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    sweep_shares(spans(&columns, 0), values(&columns, 2), values(&columns, 3));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *search(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long right;
+    (void)self;
+    if (!number(arguments, 3, &right) || !hold(arguments, 2, 1, &columns)) return NULL;
+    size_t asked = length(&columns, 1);
+    if (!fit(&columns, length(&columns, 2) == asked)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    sweep_search(values(&columns, 0), length(&columns, 0), values(&columns, 1), asked, right != 0, values(&columns, 2));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *fold(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long how;
+    (void)self;
+    if (!number(arguments, 3, &how) || !hold(arguments, 2, 1, &columns)) return NULL;
+    size_t count = length(&columns, 0);
+    if (!fit(&columns, length(&columns, 1) == count && how >= SWEEP_SUM && how <= SWEEP_MOST)) return NULL;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_fold((enum sweep_fold)how, values(&columns, 0), values(&columns, 1), count, values(&columns, 2),
+                       length(&columns, 2));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    if (!found) return PyErr_Format(PyExc_IndexError, "a group that has no place");
+    Py_RETURN_NONE;
+}
+
+static PyObject *place(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long least;
+    (void)self;
+    if (!number(arguments, 2, &least) || !hold(arguments, 1, 1, &columns)) return NULL;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_place(values(&columns, 0), length(&columns, 0), least, values(&columns, 1), length(&columns, 1));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyBool_FromLong(found);
+}
+
+static PyObject *look_up(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long least;
+    (void)self;
+    if (!number(arguments, 3, &least) || !hold(arguments, 2, 1, &columns)) return NULL;
+    if (!fit(&columns, length(&columns, 2) == length(&columns, 0))) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    sweep_look_up(values(&columns, 0), length(&columns, 0), least, values(&columns, 1), length(&columns, 1),
+                  values(&columns, 2));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *last_to_end(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 1, 1, &columns)) return NULL;
+    if (!fit(&columns, length(&columns, 1) == length(&columns, 0))) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    sweep_last_to_end(values(&columns, 0), length(&columns, 0), values(&columns, 1));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"union_of", union_of, METH_VARARGS,
+     "union_of(start, end, label, into_start, into_end, wanted) -> how many spans; -1: not sorted"},
+    {"look_up", look_up, METH_VARARGS, "look_up(keys, table, into, least)"},
+    {"last_to_end", last_to_end, METH_VARARGS, "last_to_end(end, into)"},
+    {"union", union_, METH_VARARGS, "union(start, end, into_start, into_end) -> how many spans; -1: not sorted"},
+    {"intersection", intersection, METH_VARARGS,
+     "intersection(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
+    {"difference", difference, METH_VARARGS,
+     "difference(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
+    {"covered", covered, METH_VARARGS,
+     "covered(set_start, set_end, from, to, into) -> whether windows were disjoint and in order"},
+    {"shares", shares, METH_VARARGS, "shares(start, end, into_start, into_end)"},
+    {"search", search, METH_VARARGS, "search(keys, wanted, into, right)"},
+    {"fold", fold, METH_VARARGS, "fold(group, values, into, how): 0 sum, 1 least, 2 greatest"},
+    {"place", place, METH_VARARGS, "place(keys, table, least) -> whether each key has a place of its own"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_sweep", "Passes over columns of integers; see sweep.h.", 0, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__sweep(void) { return PyModule_Create(&module); }
