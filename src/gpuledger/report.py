@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from gpuledger.analyse.device import Device, analysed
 from gpuledger.analyse.join import LEVELS, Joined, Match, joined
@@ -18,7 +18,24 @@ from gpuledger.findings.rules import findings
 from gpuledger.model.health import Note, NotMeasured
 from gpuledger.model.profiled import KernelReport
 from gpuledger.model.spans import Span
+from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
+
+_NEVER_READ: Final = {
+    Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
+    Table.CALLS: {"result"},
+}
+_SHAPES: Final = {"grid", "block"}
+
+
+def columns_for(*, profiled: bool) -> dict[Table, frozenset[str]]:
+    """What a report reads of a trace; the shapes of launches only to find those that Nsight Compute `profiled`."""
+    return {
+        table: frozenset(column.name for column in table.schema.columns)
+        - _NEVER_READ.get(table, set())
+        - (set() if profiled else _SHAPES)
+        for table in Table
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ class Report:
 
 
 def build_report(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | None = None) -> Report:
-    """Analyse a trace that was read whole, together with what Nsight Compute measured of its kernels."""
+    """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     made = analysed(trace, name, wanted)
     if profiled is None:
         return Report(name, trace, made[0].ledger.window, made, findings(trace, made))

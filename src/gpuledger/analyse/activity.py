@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.columns import at, by_row, one_after_another, same
+from gpuledger.model.columns import at, one_after_another, same
 from gpuledger.model.families import COMMUNICATION, family
-from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints
-from gpuledger.model.strings import NO_TEXT
+from gpuledger.model.strings import NO_TEXT, Codes
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 
@@ -41,15 +40,15 @@ class Activities:
 
     start_ns: Ints
     end_ns: Ints
-    gpu: Ints
+    gpu: NDArray[np.int32]
     stream: Ints
     pid: Ints
     correlation: Ints
-    state: Ints
-    family: Ints
+    state: NDArray[np.int8]
+    family: NDArray[np.int16]
     """Position in `families`; -1 for copies."""
     graph_node: Ints
-    name: Ints
+    name: Codes
     """Code of the kernel's name or the copy's kind; NO_TEXT for graphs."""
     families: tuple[str, ...]
     row: Ints
@@ -85,20 +84,32 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
     is_comm = kernel_family == families.index(COMMUNICATION)
     tables = (kernels, copies, graphs)
     whole = families.index(GRAPH_FAMILY)
-    state = (np.where(is_comm, State.COMM, State.COMPUTE), same(State.COPY, len(copies)), same(0, len(graphs)))
-    family_at = (kernel_family, same(-1, len(copies)), same(whole, len(graphs)))
+    state = (
+        is_comm.astype(np.int8),  # State.COMM where it is one, else State.COMPUTE
+        same(State.COPY, len(copies), np.int8),
+        same(State.COMPUTE, len(graphs), np.int8),
+    )
+    family_at = (kernel_family, same(-1, len(copies), np.int16), same(whole, len(graphs), np.int16))
     node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
-    name = (kernels.codes("name"), copies.codes("kind"), same(NO_TEXT, len(graphs)))
+    name = (kernels.codes("name"), copies.codes("kind"), same(NO_TEXT, len(graphs), np.int32))
 
     def together(name: str) -> Ints:
         return one_after_another([rows[name] for rows in tables])
 
-    order = _in_order(together("start_ns"), together("end_ns"), together("stream"))
+    start, end, stream = together("start_ns"), together("end_ns"), together("stream")
+    order = np.argsort(start, kind="stable")
+    begin, streams = start[order], at(stream, order)
+    if ((begin[1:] == begin[:-1]) & (streams[1:] < streams[:-1])).any():
+        order = np.lexsort((stream, start))
+    is_real = end > start
+    if not is_real.all():
+        order = order[is_real[order]]
+    del begin, streams, is_real
 
-    def ordered(parts: Sequence[NDArray[Any]]) -> Ints:
-        return by_row(lambda values: values.astype(np.int64, copy=False), at(one_after_another(parts), order))
+    def ordered(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        return at(one_after_another(parts), order)
 
-    def column(name: str) -> Ints:
+    def column(name: str) -> NDArray[Any]:
         return ordered([together(name)])
 
     return Activities(
@@ -118,19 +129,9 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
     )
 
 
-def _in_order(start: Ints, end: Ints, stream: Ints) -> Positions:
-    """The rows that took time, by start, then stream."""
-    order = np.argsort(start, kind="stable")
-    ordered, streams = start[order], at(stream, order)
-    if ((ordered[1:] == ordered[:-1]) & (streams[1:] < streams[:-1])).any():
-        order = np.lexsort((stream, start))
-    is_real = end > start
-    return order if is_real.all() else order[is_real[order]]
-
-
-def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], Ints]:
+def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
     """The families that occur, and for each kernel the position of its own."""
     codes = trace[Table.KERNELS].codes("name")
     found: dict[str, int] = {COMMUNICATION: 0, GRAPH_FAMILY: 1}
-    numbers = trace.strings.each(codes, lambda name: found.setdefault(family(name, extra), len(found)))
+    numbers = trace.strings.each(codes, lambda name: found.setdefault(family(name, extra), len(found)), np.int16)
     return tuple(found), numbers

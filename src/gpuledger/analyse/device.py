@@ -5,6 +5,7 @@ With steps, figures are those of the steady ones together, so that lines still s
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +21,7 @@ from gpuledger.analyse.phases import Phases, phases
 from gpuledger.analyse.steps import Steps, Wanted, narrowed, steps
 from gpuledger.analyse.summary import summarise
 from gpuledger.errors import NothingRecorded
+from gpuledger.model.columns import distinct
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.keys import group
 from gpuledger.model.spans import Ints, Span, covered
@@ -120,8 +122,7 @@ class Device:
         threads = self.host.thread_of_call[self.steady_calls]
         if not len(threads):
             return None
-        numbers, counts = np.unique(threads, return_counts=True)
-        return int(numbers[counts.argmax()])
+        return int(max(distinct(threads).tolist(), key=lambda number: np.count_nonzero(threads == number)))
 
     @cached_property
     def host_floor_ns(self) -> int:
@@ -153,7 +154,11 @@ class Device:
 
 def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
-    found, host = activities(trace, wanted.families), Host(trace)
+    host = Host(trace)
+    with ThreadPoolExecutor(1) as beside:  # what is known of the host does not wait for what is known of the device
+        ready = beside.submit(host.prepare)
+        found = activities(trace, wanted.families)
+        ready.result()
     window = default_window(host, found)
     if isinstance(window, NotMeasured):
         origin = trace.origin
@@ -169,7 +174,7 @@ def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
 def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU that did anything in the window."""
     window = narrowed(trace, found, host, window, wanted)
-    gpus = np.unique(found.gpu).tolist()
+    gpus = distinct(found.gpu).tolist()
     if wanted.device is not None and wanted.device not in gpus:
         raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
     made = []

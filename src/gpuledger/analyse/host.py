@@ -13,12 +13,13 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.calls import cuda_calls, of_layers, shortened
 from gpuledger.analyse.launches import launches, launching_call
 from gpuledger.analyse.ranges import thread
-from gpuledger.model.columns import at
+from gpuledger.model.columns import at, distinct
 from gpuledger.model.keys import Positions
 from gpuledger.model.spans import (
     Ints,
@@ -58,6 +59,8 @@ WAITS_FOR_THREAD: Final = re.compile(
 )
 """Operating-system calls in which a thread waits for another one."""
 
+_BUSY_THREADS: Final = 4
+
 _PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in CALL_KINDS)
 
 
@@ -92,6 +95,13 @@ class Host:
         self._launch_times: dict[int, Ints] = {}
         self._launching: tuple[Activities, Positions] | None = None
 
+    def prepare(self) -> None:
+        """Find out beforehand what will be asked for: the kinds of calls, and what the threads that call most did."""
+        numbers = distinct(self.thread_of_call).tolist()
+        counts = {number: np.count_nonzero(self.thread_of_call == number) for number in numbers}
+        for number in sorted(numbers, key=lambda each: -counts[each])[:_BUSY_THREADS]:
+            self.thread(number)
+
     def launching(self, found: Activities) -> Positions:
         """The call that launched each activity, as a position in `calls`; -1 for none. Looked up once."""
         if self._launching is None or self._launching[0] is not found:
@@ -103,14 +113,16 @@ class Host:
         return (*(kind for kind, _ in CALL_KINDS), "call")
 
     @cached_property
-    def kinds(self) -> Ints:
+    def kinds(self) -> NDArray[np.int8]:
         """The kind of each CUDA call, as a position in `kind_names`; a copy call that waits for its copy is `sync`."""
         kinds = self.calls.strings.each(
-            self.calls.codes("name"), lambda name: self.kind_names.index(call_kind(shortened(name)))
+            self.calls.codes("name"), lambda name: self.kind_names.index(call_kind(shortened(name))), np.int8
         )
         # a graph launch may hold a copy that ends before the launch returns: it still does not wait
         waiting = self._blocking_copies[kinds[self._blocking_copies] == self.kind_names.index("copy_call")]
-        kinds[waiting] = self.kind_names.index("sync")
+        if len(waiting):
+            kinds = kinds.copy()  # all calls may share one kind
+            kinds[waiting] = self.kind_names.index("sync")
         return kinds
 
     @cached_property
@@ -151,7 +163,7 @@ class Host:
     def _timeline(self, number: int) -> HostThread:
         mine = self.thread_of_call == number
         start, end, kinds = (at(each, mine) for each in (self.calls["start_ns"], self.calls["end_ns"], self.kinds))
-        if ((start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] > end[:-1]))).any():
+        if (start[1:] <= start[:-1]).any():  # also where two begin at once: the longer comes first
             order = np.lexsort((-end, start))
             start, end, kinds = start[order], end[order], kinds[order]
         own_start, own_end = shares_in_order(start, end)  # the outermost call owns what it encloses
@@ -160,14 +172,12 @@ class Host:
         if not len(in_calls):
             return HostThread({})
         between = complement(in_calls, Span(int(in_calls.start_ns[0]), int(in_calls.end_ns[-1])))
-        taken = in_calls
+        short = between.end_ns - between.start_ns < DISPATCH_NS
+        dispatch, taken = Spans(between.start_ns[short], between.end_ns[short]), in_calls
         for label, spans in self._outside_calls(number):
             labelled[label] = difference(spans, taken)
-            taken = either(taken, spans)
-        short = between.end_ns - between.start_ns < DISPATCH_NS
-        stretches = Spans(between.start_ns[short], between.end_ns[short])
-        labelled["dispatch"] = difference(stretches, taken)
-        return HostThread(labelled)
+            dispatch, taken = difference(dispatch, spans), either(taken, spans)
+        return HostThread(labelled | {"dispatch": dispatch})
 
     def _outside_calls(self, number: int) -> list[tuple[str, Spans]]:
         """What counts only outside CUDA calls, first the most important."""

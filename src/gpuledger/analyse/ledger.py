@@ -17,7 +17,7 @@ from gpuledger.analyse.gaps import CAUSES, Gaps, gaps
 from gpuledger.analyse.host import Host
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.model import sweep
-from gpuledger.model.spans import Ints, Span, covered, cut_at, shares_in_order
+from gpuledger.model.spans import Ints, Span, covered
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,5 @@ def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints) ->
 def _compute(found: Activities, work: Busy, tiles: Ints) -> NDArray[np.int64]:
     """Compute time by tile and family: an instant belongs to the kernel that started first."""
     mine = found.of(work.gpu)
-    computes = mine.state == State.COMPUTE
-    start, end = (np.clip(each[computes], *work.window) for each in (mine.start_ns, mine.end_ns))
-    own_start, own_end = shares_in_order(start, end)
-    piece_start, piece_end, whose = cut_at(own_start, own_end, tiles[1:-1])
-    family = mine.family[computes]
-    family = family[whose] if len(whose) > len(family) else family
-    tile = np.clip(sweep.search(tiles, piece_start, "right") - 1, 0, len(tiles) - 2)
-    sums = np.zeros((len(tiles) - 1) * len(found.families), np.int64)
-    sweep.fold("sum", tile * len(found.families) + family, piece_end - piece_start, sums)
-    return sums.reshape(len(tiles) - 1, len(found.families))
+    family = np.where(mine.state == State.COMPUTE, mine.family, np.int16(-1))
+    return sweep.tiles(mine.start_ns, mine.end_ns, family, tiles, len(found.families))

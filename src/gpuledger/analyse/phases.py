@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ranges import spans_of_time
 from gpuledger.messages import say
 from gpuledger.model import sweep
+from gpuledger.model.columns import same
 from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints, pairs_inside
 from gpuledger.model.strings import Codes
@@ -82,14 +84,14 @@ def _says(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> int:
     return _MIXED if prefill and decode else _PREFILL if prefill else _DECODE if decode else 0
 
 
-def _by_text(trace: Trace, codes: Ints | Codes, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> Ints:
+def _by_text(trace: Trace, codes: Ints | Codes, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> NDArray[np.int8]:
     """What each of these texts says."""
-    return trace.strings.each(codes, lambda text: _says(text, patterns))
+    return trace.strings.each(codes, lambda text: _says(text, patterns), np.int8)
 
 
-def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> Ints:
+def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> NDArray[np.int8]:
     """For each activity what the innermost telling range around its launch says."""
-    votes = np.zeros(len(here), np.int64)
+    votes = np.zeros(len(here), np.int8)
     ranges = spans_of_time(trace)
     says = _by_text(trace, ranges.codes("name"), _RANGES)
     if not says.any():
@@ -106,8 +108,9 @@ def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> I
     return votes
 
 
-def _by_kernel(trace: Trace, names: Ints) -> Ints:
+def _by_kernel(trace: Trace, names: Codes) -> NDArray[np.int8]:
     """What each kernel's name says, where decode's kernels occur at all."""
     votes = _by_text(trace, names, _KERNELS)
-    votes[votes == _MIXED] = 0
-    return votes if (votes == _DECODE).any() else np.zeros_like(votes)
+    if not (votes == _DECODE).any():
+        return same(0, len(votes), np.int8)
+    return np.where(votes == _MIXED, np.int8(0), votes)

@@ -126,7 +126,7 @@ def _by_sequence(device: Device, chosen: Positions, without: Places) -> Places:
     return Places(of, ((), *places_in_layer), count, (False, *(True for _ in range(period))))
 
 
-def repeated(names: Ints) -> tuple[int, int, int] | None:
+def repeated(names: NDArray[np.signedinteger]) -> tuple[int, int, int] | None:
     """The stretch of a sequence that repeats the most of it: where it begins, its length, how often it comes."""
     best: tuple[int, int, int] | None = None
     for period in range(2, len(names) // FEWEST_LAYERS + 1):

@@ -28,6 +28,7 @@ from gpuledger.model.columns import at, distinct, equal
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.likeness import normalised
 from gpuledger.model.spans import Ints, Span, furthest
+from gpuledger.model.strings import Codes
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -153,7 +154,7 @@ def _tiled(
     inside = member >= 0
     count = int(member.max()) + 1
     ends = np.full(count, np.iinfo(np.int64).min)
-    sweep.fold("most", member[inside], found.end_ns[here[inside]], ends)
+    sweep.fold("most", member, at(found.end_ns, here), ends)
     first = here[member == member[inside].min()]
     call = host.launching(found)[first]
     began = host.calls["start_ns"][call[call >= 0]]
@@ -220,19 +221,14 @@ def _launched_in(
 
 
 def _outermost(ranges: Rows, calls: Rows) -> Positions:
-    """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start.
-
-    The first range that ends no sooner than the call has begun no later than any other such: it is the one, or none is.
-    """
+    """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start."""
     found = np.full(len(calls), -1)
     for process in distinct(ranges["pid"]).tolist():
         rows = np.flatnonzero(ranges["pid"] == process)
         mine = equal(calls["pid"], process)
         start, end = at(calls["start_ns"], mine), at(calls["end_ns"], mine)
-        reach = sweep.search(furthest(ranges["end_ns"][rows]), end)
-        first = np.append(rows, -1)[reach]
-        begun = np.append(ranges["start_ns"][rows], np.iinfo(np.int64).max)[reach]
-        found[mine] = np.where(begun <= start, first, -1)
+        first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
+        found[mine] = first if len(rows) == len(ranges) else np.append(rows, -1)[first]
     return found
 
 
@@ -334,7 +330,7 @@ def _layers_together(found: Activities, here: NDArray[np.intp], member: NDArray[
     """
     inside = member >= 0
     ends = np.full(int(member.max()) + 1, np.iinfo(np.int64).min)
-    sweep.fold("most", member[inside], found.end_ns[here[inside]], ends)
+    sweep.fold("most", member, at(found.end_ns, here), ends)
     lengths = np.diff(ends)
     long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * np.median(lengths)) if len(lengths) else np.empty(0, np.intp)
     if len(long) < FEWEST:
@@ -349,7 +345,7 @@ def _layers_together(found: Activities, here: NDArray[np.intp], member: NDArray[
     return np.where(inside & (merged >= 0) & (merged < steps), merged, -1)
 
 
-def _from_first_to_last(names: Ints, at: NDArray[np.intp], usual: int) -> NDArray[np.intp]:
+def _from_first_to_last(names: Codes, at: NDArray[np.intp], usual: int) -> NDArray[np.intp]:
     """Steps from marks at equal distances: the last ends with the sequence, if what follows each mark is the same.
 
     The first has the usual length if its kernels are the usual ones; else it begins after the first mark. What lies
@@ -368,13 +364,13 @@ def _from_first_to_last(names: Ints, at: NDArray[np.intp], usual: int) -> NDArra
     return np.where((position >= first) & (position <= at[-1]), member, -1)
 
 
-def _rarest_first(names: Ints) -> list[int]:
+def _rarest_first(names: Codes) -> list[int]:
     codes, counts = np.unique(names, return_counts=True)
     order = np.argsort(counts, kind="stable")
     return [int(codes[at]) for at in order if counts[at] >= FEWEST and codes[at] >= 0]
 
 
-def _segments_alike(names: Ints, at: NDArray[np.intp], length: int) -> bool:
+def _segments_alike(names: Codes, at: NDArray[np.intp], length: int) -> bool:
     """Whether most stretches of the usual length before a mark hold the same kernels in the same order."""
     ends = at[1:][np.diff(at) == length]
     stretches = names[ends[:, None] - np.arange(length)[None, :]]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from gpuledger.cli.kept_memory import keep_freed_memory
 from gpuledger.cli.replacing import refuse_existing, replacing
 from gpuledger.errors import MissingPackage
 
@@ -81,6 +82,7 @@ def output_options(verb: Callable[..., None], formats: tuple[str, ...] = FORMATS
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
         if chosen == PAGE:
             _need_pages(formats)
+        keep_freed_memory()
         verb(*arguments, output=Output(chosen, path, force, quiet), **options)
 
     file = click.Path(path_type=Path, dir_okay=False)

@@ -28,7 +28,7 @@ from gpuledger.render.csv import sheet_csv
 from gpuledger.render.info import headline
 from gpuledger.render.json import document
 from gpuledger.render.report import report_markdown, report_text
-from gpuledger.report import Report, build_report
+from gpuledger.report import Report, build_report, columns_for
 
 
 @click.command()
@@ -70,7 +70,7 @@ def report(
     if charts:
         need("vl_convert", "a picture")
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
+        trace = open_trace(profile, only=columns_for(profiled=bool(ncu)), limits=limits, progress=tell)
         profiled = open_kernels(ncu, limits=limits, progress=tell) if ncu else None
     made = build_report(trace, profile.name, wanted, profiled)
     match output.format:

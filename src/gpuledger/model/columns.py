@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from gpuledger.model import sweep
+
 
 def same(value: int, rows: int, dtype: DTypeLike = np.int64) -> NDArray[Any]:
     """A column that holds one value throughout."""
@@ -60,10 +62,12 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """The different values, sorted."""
     if is_same(values):
         return values[:1]
-    whole = values if values.dtype.kind == "i" else np.empty(0, np.int64)
-    low, high = int(whole.min(initial=0)), int(whole.max(initial=0))
-    if not len(whole) or high - low > len(values):
+    if values.dtype == np.int64:
+        return sweep.distinct(values)
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    if high - low > len(values) + 65536:
         return np.unique(values)
     seen = np.zeros(high - low + 1, np.bool_)
-    seen[whole - low if low else whole] = True
-    return (np.flatnonzero(seen) + low).astype(values.dtype)
+    seen[values - low if low > 0 else values] = True  # below 0 they count from the end
+    found = np.flatnonzero(seen) + max(low, 0)
+    return np.sort(np.where(found > high, found - len(seen), found)).astype(values.dtype)

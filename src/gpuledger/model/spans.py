@@ -53,7 +53,7 @@ def union(start_ns: ArrayLike, end_ns: ArrayLike) -> Spans:
     return Spans(*sweep.union(start, end))
 
 
-def union_of(start_ns: Ints, end_ns: Ints, label: Ints, wanted: int) -> Spans:
+def union_of(start_ns: Ints, end_ns: Ints, label: NDArray[np.int8], wanted: int) -> Spans:
     """The instants that at least one span with this label covers."""
     return Spans(*sweep.union_of(start_ns, end_ns, label, wanted))
 

@@ -7,10 +7,12 @@ the profiler numbered its strings, so sorting by code gives the profiler's own o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
+
+from gpuledger.model.columns import distinct, same
 
 Codes = NDArray[np.int32]
 
@@ -76,16 +78,21 @@ class Strings:
         return [texts[code] for code in codes.tolist()]
 
     def distinct(self, codes: NDArray[np.signedinteger]) -> list[int]:
-        """The different codes among these, in order. Counted rather than sorted: codes are small numbers."""
-        counts = np.bincount(codes + 1, minlength=1)
-        return [code - 1 for code in np.flatnonzero(counts).tolist()]
+        """The different codes among these, in order."""
+        found: list[int] = distinct(codes).tolist()
+        return found
 
-    def each(self, codes: NDArray[np.signedinteger], says: Callable[[str], int]) -> NDArray[np.int64]:
+    def each(
+        self, codes: NDArray[np.signedinteger], says: Callable[[str], int], dtype: DTypeLike = np.int64
+    ) -> NDArray[Any]:
         """What `says` makes of the text behind each code, asked once per distinct text; what has none is empty."""
-        by_code = np.zeros(len(self.texts) + 1, np.int64)  # NO_TEXT is -1, which indexes the last
-        for code in self.distinct(codes):
+        by_code = np.zeros(len(self.texts) + 1, dtype)  # NO_TEXT is -1, which indexes the last
+        used = self.distinct(codes)
+        for code in used:
             by_code[code] = says(self.text(code) or "")
-        found: NDArray[np.int64] = by_code[codes]
+        if len(codes) and (by_code[used] == by_code[used[0]]).all():
+            return same(by_code[used[0]], len(codes), dtype)
+        found: NDArray[Any] = by_code[codes]
         return found
 
     def kinds(

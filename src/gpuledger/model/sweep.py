@@ -7,6 +7,7 @@ the package was installed without a compiler, or with GPULEDGER_NATIVE=0, numpy 
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -59,11 +60,11 @@ def union(start: Ints, end: Ints) -> Pair:
     return start[opens], reach[closes]
 
 
-def union_of(start: Ints, end: Ints, label: Ints, wanted: int) -> Pair:
+def union_of(start: Ints, end: Ints, label: NDArray[np.int8], wanted: int) -> Pair:
     """The instants that some span with the label `wanted` covers."""
     if _pays(start):
         into = _room(len(start))
-        count = native.union_of(*_columns(start, end), _column(label), *into, wanted)
+        count = native.union_of(*_columns(start, end), np.ascontiguousarray(label, np.int8), *into, wanted)
         if count >= 0:
             return _cut(into, count)
     return union(start[label == wanted], end[label == wanted])
@@ -82,11 +83,11 @@ def intersection(a: Pair, b: Pair) -> Pair:
 
 def difference(a: Pair, b: Pair) -> Pair:
     """The instants of `a` that are not in `b`; each is a set as `union` gives it."""
+    if not len(a[0]) or not len(b[0]):
+        return a
     if _pays(a[0], b[0]):
         into = _room(len(a[0]) + len(b[0]) + 1)
         return _cut(into, native.difference(*_columns(*a), *_columns(*b), *into))
-    if not len(a[0]):
-        return a
     low, high = a[0][0], a[1][-1]
     inner = union(np.maximum(b[0], low), np.minimum(b[1], high))
     return intersection(a, union(np.append(low, inner[1]), np.append(inner[0], high)))
@@ -142,12 +143,26 @@ def expand(first: NDArray[np.intp], last: NDArray[np.intp]) -> tuple[NDArray[np.
 
 
 def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> Ints:
-    """Sum, least or greatest of the values of each group, on top of what `into` holds, which it gives back."""
+    """Sum, least or greatest of the values of each group, on top of what `into` holds, which it gives back.
+
+    What is in a negative group is in none.
+    """
     if _pays(number) and into.flags.c_contiguous:
         native.fold(_column(number), _column(values), into, list(_FOLDS).index(how))
     else:
-        _FOLDS[how].at(into, number, values)
+        counts = number >= 0
+        _FOLDS[how].at(into, number[counts], values[counts])
     return into
+
+
+def distinct(values: Ints) -> Ints:
+    """The different values, sorted."""
+    if _pays(values):
+        into = np.empty(_FEW, np.int64)
+        count = native.distinct(_column(values), into)
+        if count >= 0:
+            return np.sort(into[:count])
+    return np.unique(values)
 
 
 def placed(keys: Ints, least: int, most: int) -> Ints | None:
@@ -158,6 +173,41 @@ def placed(keys: Ints, least: int, most: int) -> Ints | None:
     position = np.arange(len(keys))
     table[keys - least] = position
     return table if (table[keys - least] == position).all() else None
+
+
+def enclosing(outer: Pair, start: Ints, end: Ints) -> Ints:
+    """For each record the first of the outer spans, which come by their start, that encloses it; -1 for none.
+
+    Bounds included. Of the outer spans that end late enough the first has begun no later than any other: it encloses
+    the record, or none does.
+    """
+    reach = np.maximum.accumulate(outer[1])
+    if _pays(start):
+        into = np.empty(len(start), np.int64)
+        native.enclosing(*_columns(outer[0], reach), *_columns(start, end), into)
+        return into
+    first = np.searchsorted(reach, end)
+    begun = np.append(outer[0], np.iinfo(np.int64).max)[first]
+    return np.where(begun <= start, first, -1)
+
+
+def tiles(start: Ints, end: Ints, group: NDArray[np.int16], edges: Ints, groups: int) -> Ints:
+    """Time by tile and group, a row per tile: each record's own part within the tiles that sorted `edges` bound.
+
+    An instant belongs to the first record that covers it. Records come by their start; those whose group is negative
+    are left out.
+    """
+    into = np.zeros((len(edges) - 1, groups), np.int64)
+    if _pays(start):
+        whole = np.ascontiguousarray(group, np.int16)
+        native.tiles(*_columns(start, end), whole, _column(edges), into.reshape(-1), groups)
+        return into
+    counts = group >= 0
+    own = shares(*(np.clip(each[counts], edges[0], edges[-1]) for each in (start, end)))
+    for tile, (low, high) in enumerate(pairwise(edges.tolist())):
+        part = np.clip(own[1], low, high) - np.clip(own[0], low, high)
+        np.add.at(into[tile], group[counts], part)
+    return into
 
 
 def look_up(keys: Ints, table: Ints, least: int) -> Ints:

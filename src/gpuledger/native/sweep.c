@@ -6,7 +6,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* `label` may be missing: then all spans count. */
 static inline int64_t union_where(
-    struct sweep_spans in, const int64_t *label, int64_t wanted, int64_t *start, int64_t *end) {
+    struct sweep_spans in, const int8_t *label, int8_t wanted, int64_t *start, int64_t *end) {
     int64_t count = 0, before = INT64_MIN;
     for (size_t at = 0; at < in.count; at++) {
         int64_t from = in.start[at], to = in.end[at];
@@ -25,7 +25,7 @@ static inline int64_t union_where(
 
 int64_t sweep_union(struct sweep_spans in, int64_t *start, int64_t *end) { return union_where(in, NULL, 0, start, end); }
 
-int64_t sweep_union_of(struct sweep_spans in, const int64_t *label, int64_t wanted, int64_t *start, int64_t *end) {
+int64_t sweep_union_of(struct sweep_spans in, const int8_t *label, int8_t wanted, int64_t *start, int64_t *end) {
     return union_where(in, label, wanted, start, end);
 }
 
@@ -148,9 +148,39 @@ void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64
     }
 }
 
+void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, int64_t *out) {
+    size_t near = 0;
+    for (size_t at = 0; at < in.count; at++) {
+        /* of those that end late enough the first has begun no later than any other: it encloses, or none does */
+        near = below(reach, outer, in.end[at], 0, near);
+        out[at] = near < outer && outer_start[near] <= in.start[at] ? (int64_t)near : -1;
+    }
+}
+
+int sweep_tiles(
+    struct sweep_spans in, const int16_t *group, const int64_t *edges, size_t edge_count, int64_t *out, size_t groups) {
+    if (edge_count < 2) return 1;
+    int64_t reach = edges[0], last = edges[edge_count - 1];
+    size_t tile = 0;
+    for (size_t at = 0; at < in.count; at++) {
+        if (group[at] < 0) continue;
+        if ((size_t)group[at] >= groups) return 0;
+        int64_t from = larger(in.start[at], reach), to = smaller(in.end[at], last);
+        reach = larger(reach, in.end[at]);
+        while (from < to) {
+            while (edges[tile + 1] <= from) tile++; /* `from` lies before the last edge, and never goes back */
+            int64_t until = smaller(to, edges[tile + 1]);
+            out[tile * groups + (size_t)group[at]] += until - from;
+            from = until;
+        }
+    }
+    return 1;
+}
+
 int sweep_fold(
     enum sweep_fold how, const int64_t *group, const int64_t *values, size_t count, int64_t *out, size_t groups) {
     for (size_t at = 0; at < count; at++) {
+        if (group[at] < 0) continue;
         if ((uint64_t)group[at] >= groups) return 0;
         int64_t *into = out + group[at], value = values[at];
         switch (how) {
@@ -160,6 +190,25 @@ int sweep_fold(
         }
     }
     return 1;
+}
+
+#define DISTINCT_PLACES 4096 /* a power of two */
+
+int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t most) {
+    uint16_t place_of[DISTINCT_PLACES] = {0}; /* one more than the place in `out` of a value that hashes to here */
+    size_t found = 0;
+    if (most > DISTINCT_PLACES / 2) most = DISTINCT_PLACES / 2;
+    for (size_t at = 0; at < count; at++) {
+        int64_t value = values[at];
+        if (at && value == values[at - 1]) continue;
+        size_t place = (size_t)(((uint64_t)value * 0x9e3779b97f4a7c15u) >> 52);
+        while (place_of[place] && out[place_of[place] - 1] != value) place = (place + 1) % DISTINCT_PLACES;
+        if (place_of[place]) continue;
+        if (found == most) return -1;
+        out[found++] = value;
+        place_of[place] = (uint16_t)found;
+    }
+    return (int64_t)found;
 }
 
 int sweep_place(const int64_t *keys, size_t count, int64_t least, int64_t *table, size_t places) {

@@ -17,7 +17,7 @@ struct sweep_spans {
 int64_t sweep_union(struct sweep_spans in, int64_t *start, int64_t *end);
 
 /* The same for the spans whose label is `wanted`. */
-int64_t sweep_union_of(struct sweep_spans in, const int64_t *label, int64_t wanted, int64_t *start, int64_t *end);
+int64_t sweep_union_of(struct sweep_spans in, const int8_t *label, int8_t wanted, int64_t *start, int64_t *end);
 
 /* The instants of both, or of `a` alone; room for as many spans as both have together. */
 size_t sweep_intersection(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end);
@@ -38,9 +38,23 @@ void sweep_last_to_end(const int64_t *end, size_t count, int64_t *out);
 /* For each key what a table that begins with key `least` holds for it; -1 where it has no place there. */
 void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64_t *table, size_t places, int64_t *out);
 
-/* Sums, least and greatest values of groups, on top of what `out` holds; 0 if a group has no place there. */
+/* For each record the first of the outer spans that encloses it, bounds included; -1 for none. Outer spans come by their
+ * start, and `reach` is for each the latest end up to it. */
+void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, int64_t *out);
+
+/* Time by tile and group: each record's own part (see sweep_shares), within the tiles that sorted `edges` bound, is added
+ * to out[tile * groups + group]. Records come in order of their start; a negative group counts for none, and owns
+ * nothing. 0 if a group has no place. */
+int sweep_tiles(
+    struct sweep_spans in, const int16_t *group, const int64_t *edges, size_t edge_count, int64_t *out, size_t groups);
+
+/* Sums, least and greatest values of groups, on top of what `out` holds; 0 if a group has no place there. What is in
+ * a negative group is in none. */
 enum sweep_fold { SWEEP_SUM, SWEEP_LEAST, SWEEP_MOST };
 int sweep_fold(enum sweep_fold how, const int64_t *group, const int64_t *values, size_t count, int64_t *out, size_t groups);
+
+/* The different values, in no order, in room for `most` of them; -1 if there are more. */
+int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t most);
 
 /* Each key's position in a table that begins with key `least`; 0 if two keys are the same or one has no place. The table
  * must hold -1 throughout. */

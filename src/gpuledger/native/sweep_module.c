@@ -17,22 +17,27 @@ static void release(struct columns *columns) {
     while (columns->count) PyBuffer_Release(&columns->held[--columns->count]);
 }
 
-/* Hold the first `read` arguments for reading and the next `written` for writing. */
-static int hold(PyObject *arguments, int read, int written, struct columns *columns) {
+/* Hold the first `read` arguments for reading and the next `written` for writing; all of 64-bit integers, but for one of
+ * those read, at `small`, whose integers have `small_bytes`. */
+static int hold_with(PyObject *arguments, int read, int written, int small, int small_bytes, struct columns *columns) {
     columns->count = 0;
     for (int at = 0; at < read + written; at++) {
         PyObject *each = PyTuple_GetItem(arguments, at);
         Py_buffer *buffer = &columns->held[at];
         if (!each || PyObject_GetBuffer(each, buffer, PyBUF_C_CONTIGUOUS | (at >= read ? PyBUF_WRITABLE : 0))) break;
         columns->count++;
-        if (buffer->itemsize != sizeof(int64_t)) {
-            PyErr_SetString(PyExc_ValueError, "not a column of 64-bit integers");
+        if (buffer->itemsize != (at == small ? small_bytes : (int)sizeof(int64_t))) {
+            PyErr_SetString(PyExc_ValueError, "a column of other integers");
             break;
         }
     }
     if (!PyErr_Occurred()) return 1;
     release(columns);
     return 0;
+}
+
+static int hold(PyObject *arguments, int read, int written, struct columns *columns) {
+    return hold_with(arguments, read, written, -1, 0, columns);
 }
 
 static int64_t *values(const struct columns *columns, int at) { return columns->held[at].buf; }
@@ -77,14 +82,14 @@ static PyObject *union_of(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long wanted;
     (void)self;
-    if (!number(arguments, 5, &wanted) || !hold(arguments, 3, 2, &columns)) return NULL;
+    if (!number(arguments, 5, &wanted) || !hold_with(arguments, 3, 2, 2, 1, &columns)) return NULL;
     size_t count = length(&columns, 0);
-    if (!fit(&columns, length(&columns, 1) == count && length(&columns, 2) == count && length(&columns, 3) >= count &&
+    if (!fit(&columns, length(&columns, 1) == count && (size_t)columns.held[2].len == count && length(&columns, 3) >= count &&
                            length(&columns, 4) >= count))
         return NULL;
     int64_t found;
     Py_BEGIN_ALLOW_THREADS
-    found = sweep_union_of(spans(&columns, 0), values(&columns, 2), wanted, values(&columns, 3), values(&columns, 4));
+    found = sweep_union_of(spans(&columns, 0), columns.held[2].buf, (int8_t)wanted, values(&columns, 3), values(&columns, 4));
     Py_END_ALLOW_THREADS
     release(&columns);
     return PyLong_FromLongLong(found);
@@ -216,7 +221,55 @@ static PyObject *last_to_end(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *enclosing(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 4, 1, &columns)) return NULL;
+    size_t outer = length(&columns, 0), count = length(&columns, 2);
+    if (!fit(&columns, length(&columns, 1) == outer && length(&columns, 3) == count && length(&columns, 4) == count))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    sweep_enclosing(values(&columns, 0), values(&columns, 1), outer, spans(&columns, 2), values(&columns, 4));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *tiles(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long groups;
+    (void)self;
+    if (!number(arguments, 5, &groups) || !hold_with(arguments, 4, 1, 2, 2, &columns)) return NULL;
+    size_t count = length(&columns, 0), edges = length(&columns, 3), room = length(&columns, 4);
+    int do_fit = length(&columns, 1) == count && (size_t)columns.held[2].len == count * sizeof(int16_t) && groups > 0 &&
+                 edges > 0 && room / (size_t)groups == edges - 1 && room % (size_t)groups == 0;
+    if (!fit(&columns, do_fit)) return NULL;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_tiles(spans(&columns, 0), columns.held[2].buf, values(&columns, 3), edges, values(&columns, 4),
+                        (size_t)groups);
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    if (!found) return PyErr_Format(PyExc_IndexError, "a group that has no place");
+    Py_RETURN_NONE;
+}
+
+static PyObject *distinct(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 1, 1, &columns)) return NULL;
+    int64_t found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_distinct(values(&columns, 0), length(&columns, 0), values(&columns, 1), length(&columns, 1));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyLong_FromLongLong(found);
+}
+
 static PyMethodDef methods[] = {
+    {"distinct", distinct, METH_VARARGS, "distinct(values, into) -> how many, in no order; -1: more than there is room"},
+    {"enclosing", enclosing, METH_VARARGS, "enclosing(outer_start, reach, start, end, into)"},
+    {"tiles", tiles, METH_VARARGS, "tiles(start, end, group, edges, into, groups)"},
     {"union_of", union_of, METH_VARARGS,
      "union_of(start, end, label, into_start, into_end, wanted) -> how many spans; -1: not sorted"},
     {"look_up", look_up, METH_VARARGS, "look_up(keys, table, into, least)"},

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
-from gpuledger.model.columns import at, by_row, distinct, one_after_another, same
+from gpuledger.model.columns import at, by_row, distinct, is_same, one_after_another, same
 from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.model.spans import Ints, depths, parents
 from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
@@ -363,10 +363,11 @@ class _Finish:
 
 def _of_one_process(global_id: Ints) -> Ints:
     """The ids, or one for all of them: the process stands in the upper bits, so the least and the greatest tell."""
-    least, most = int(global_id.min(initial=NULL)), int(global_id.max(initial=NULL))
-    if least > NULL and least >> PID_BITS == most >> PID_BITS:
-        return same(least, len(global_id))
-    return global_id
+    if not len(global_id) or is_same(global_id):
+        return global_id
+    least, most = int(global_id.min()), int(global_id.max())
+    is_one = least != NULL and least >> PID_BITS == most >> PID_BITS
+    return same(least, len(global_id)) if is_one else global_id
 
 
 def _hosts(raw: Mapping[Table, Raw]) -> Ints:
@@ -380,7 +381,8 @@ def _hosts(raw: Mapping[Table, Raw]) -> Ints:
 
 def _thread(global_id: Ints) -> Ints:
     def one_by_one(ids: Ints) -> Ints:
-        return np.where(ids == NULL, NOT_RECORDED, ids & (1 << PID_BITS) - 1)
+        threads = ids & (1 << PID_BITS) - 1
+        return threads if ids.min(initial=0) != NULL else np.where(ids == NULL, NOT_RECORDED, threads)
 
     return by_row(one_by_one, global_id)
 

@@ -114,7 +114,7 @@ def _kernels(count: int) -> str:
     return "kernel" if count == 1 else f"{count_text(count)} kernels"
 
 
-def _whole_period(names: NDArray[np.int64]) -> int | None:
+def _whole_period(names: NDArray[np.signedinteger]) -> int | None:
     """The shortest sequence of which `names` is nothing but repetitions; None if there are too few."""
     for period in range(1, len(names) // FEWEST_IN_A_STEP + 1):
         if len(names) % period == 0 and (names[period:] == names[:-period]).all():

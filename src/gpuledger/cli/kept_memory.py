@@ -1,0 +1,23 @@
+"""Memory that was freed is kept for the next array: a setting of the C library, for the life of a command.
+
+An analysis makes and drops columns by the hundred. The C library gives each large one back to the system, which clears
+its pages again for the next: on a large profile that takes as long as the work on them. A command ends soon, so it
+keeps what it has. A library must not decide this for its process, so `import gpuledger` does not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+_TRIM_THRESHOLD: Final = -1  # the numbers of glibc's malloc.h
+_MMAP_MAX: Final = -4
+_NEVER: Final = 2**31 - 1
+
+
+def keep_freed_memory() -> None:
+    """Ask glibc to. Other C libraries have no such setting, and go on as they do."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_MMAP_MAX, 0)
+        set_option(_TRIM_THRESHOLD, _NEVER)
