@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "limits": set(),
     "units": set(),
     "config": {"errors"},
-    "model": set(),
+    "model": {"native"},
     "capture": {"errors"},
     "doctor": {"errors", "capture"},
     "native": set(),
@@ -121,13 +121,14 @@ def test_only_the_command_line_prints() -> None:
         for path in MODULES
         if calls(path) & {"print", "click.echo", "sys.stdout.write", "sys.stderr.write"}
     }
-    assert all(each.startswith(("cli/", "workloads/")) for each in printers)  # workloads are programs
+    # workloads are programs; __main__ says that it was interrupted before the command line was there
+    assert all(each.startswith(("cli/", "workloads/")) for each in printers - {"__main__.py"})
 
 
 def test_only_spans_sweeps_intervals() -> None:
-    """`maximum.accumulate` is how one merges intervals with numpy."""
+    """`maximum.accumulate` is how one merges intervals with numpy; spans asks sweep, which may be compiled."""
     users = {str(path.relative_to(PACKAGE)) for path in MODULES if "np.maximum.accumulate" in calls(path)}
-    assert users == {"model/spans.py"}
+    assert users == {"model/spans.py", "model/sweep.py"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -7,18 +7,20 @@ An activity is of one state: `compute` (a compute kernel, or a graph traced whol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.columns import at, one_after_another, same
+from gpuledger.model.columns import at, equal, one_after_another, same
 from gpuledger.model.families import COMMUNICATION, family
+from gpuledger.model.keys import Positions
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT, Codes
-from gpuledger.model.tables import Table
+from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
 GRAPH_FAMILY = "graph"
@@ -34,55 +36,103 @@ class State(IntEnum):
     IDLE = 3
 
 
-@dataclass(frozen=True, slots=True)
 class Activities:
-    """Columns of equal length, sorted by start, then stream."""
+    """Columns of equal length, sorted by start, then stream.
 
-    start_ns: Ints
-    end_ns: Ints
-    gpu: NDArray[np.int32]
-    stream: Ints
-    pid: Ints
-    correlation: Ints
-    state: NDArray[np.int8]
-    family: NDArray[np.int16]
-    """Position in `families`; -1 for copies."""
-    graph_node: Ints
-    name: Codes
-    """Code of the kernel's name or the copy's kind; NO_TEXT for graphs."""
-    families: tuple[str, ...]
-    row: Ints
-    """Position in the table that it came from."""
-    position: Ints
-    """Its own position; in a part that `of` gives, that in the whole."""
-    _parts: dict[int, Activities] = field(default_factory=dict, repr=False, compare=False)
+    Those that every analysis needs are there; the others are gathered from the tables when first asked for.
+    """
+
+    def __init__(
+        self, tables: Sequence[Rows], order: NDArray[np.signedinteger], families: tuple[str, ...], own: _Own
+    ) -> None:
+        self._tables, self._own = tables, own
+        # held for long, so in half the room
+        self._order: NDArray[np.signedinteger] = order.astype(np.int32) if len(order) < 2**31 else order
+        self._of_gpu: dict[int, Activities] = {}
+        self.families: Final = families
+        self.start_ns: Final[Ints] = self.gathered("start_ns")
+        self.end_ns: Final[Ints] = self.gathered("end_ns")
 
     def __len__(self) -> int:
-        return len(self.start_ns)
+        return len(self._order)
 
-    def on(self, gpu: int) -> NDArray[np.intp]:
+    def gathered(self, column: str) -> NDArray[Any]:
+        """A column of the tables, in our order, to look at once."""
+        return at(one_after_another([rows[column] for rows in self._tables]), self._order)
+
+    @cached_property
+    def gpu(self) -> NDArray[np.int32]:
+        return self.gathered("gpu")
+
+    @cached_property
+    def stream(self) -> Ints:
+        return self.gathered("stream")
+
+    @cached_property
+    def pid(self) -> Ints:
+        return self.gathered("pid")
+
+    @cached_property
+    def correlation(self) -> Ints:
+        return self.gathered("correlation")
+
+    @property
+    def state(self) -> NDArray[np.int8]:
+        return self._own.state
+
+    @property
+    def family(self) -> NDArray[np.int16]:
+        """Position in `families`; -1 for copies."""
+        return self._own.family
+
+    @property
+    def name(self) -> Codes:
+        """Code of the kernel's name or the copy's kind; NO_TEXT for graphs."""
+        return self._own.name
+
+    @property
+    def graph_node(self) -> Ints:
+        return self._own.graph_node
+
+    @cached_property
+    def row(self) -> Ints:
+        """Position in the table that it came from."""
+        return at(np.concatenate([np.arange(len(rows)) for rows in self._tables]), self._order)
+
+    def on(self, gpu: int) -> Positions:
         """Positions of the activities of one GPU."""
-        return self.of(gpu).position
+        return np.flatnonzero(self.gpu == gpu)
 
     def of(self, gpu: int) -> Activities:
         """The activities of one GPU alone."""
-        if gpu not in self._parts:
-            mine = self.gpu == gpu
-            self._parts[gpu] = self if mine.all() else self._where(mine)
-        return self._parts[gpu]
+        if gpu not in self._of_gpu:
+            mine = equal(self.gpu, gpu)
+            alone = self if mine.all() else self._where(mine)
+            self._of_gpu[gpu] = alone
+        return self._of_gpu[gpu]
 
     def _where(self, mask: NDArray[np.bool_]) -> Activities:
-        columns = [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]
-        chosen: dict[str, Any] = {name: at(getattr(self, name), mask) for name in columns}
-        return replace(self, **chosen, _parts={})
+        return Activities(self._tables, self._order[mask], self.families, self._own.at(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """Columns that the tables do not have as they are."""
+
+    state: NDArray[np.int8]
+    family: NDArray[np.int16]
+    name: Codes
+    graph_node: Ints
+
+    def at(self, positions: NDArray[Any]) -> _Own:
+        return _Own(*(at(each, positions) for each in (self.state, self.family, self.name, self.graph_node)))
 
 
 def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activities:
     """Gather them from the tables; `extra` are families of the user's own, (family, pattern)."""
-    kernels, copies, graphs = (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
+    kernels, copies, graphs = tables = tuple(trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
     families, kernel_family = _families(trace, extra)
     is_comm = kernel_family == families.index(COMMUNICATION)
-    tables = (kernels, copies, graphs)
     whole = families.index(GRAPH_FAMILY)
     state = (
         is_comm.astype(np.int8),  # State.COMM where it is one, else State.COMPUTE
@@ -90,43 +140,24 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
         same(State.COMPUTE, len(graphs), np.int8),
     )
     family_at = (kernel_family, same(-1, len(copies), np.int16), same(whole, len(graphs), np.int16))
-    node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
     name = (kernels.codes("name"), copies.codes("kind"), same(NO_TEXT, len(graphs), np.int32))
+    node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
+    order = _order(tables)
+    own = _Own(*map(one_after_another, (state, family_at, name, node))).at(order)
+    return Activities(tables, order, families, own)
 
-    def together(name: str) -> Ints:
-        return one_after_another([rows[name] for rows in tables])
 
-    start, end, stream = together("start_ns"), together("end_ns"), together("stream")
+def _order(tables: Sequence[Rows]) -> Positions:
+    """The rows that took time, by start, then stream."""
+    start, end, stream = (
+        one_after_another([rows[name] for rows in tables]) for name in ("start_ns", "end_ns", "stream")
+    )
     order = np.argsort(start, kind="stable")
     begin, streams = start[order], at(stream, order)
     if ((begin[1:] == begin[:-1]) & (streams[1:] < streams[:-1])).any():
         order = np.lexsort((stream, start))
     is_real = end > start
-    if not is_real.all():
-        order = order[is_real[order]]
-    del begin, streams, is_real
-
-    def ordered(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        return at(one_after_another(parts), order)
-
-    def column(name: str) -> NDArray[Any]:
-        return ordered([together(name)])
-
-    return Activities(
-        column("start_ns"),
-        column("end_ns"),
-        column("gpu"),
-        column("stream"),
-        column("pid"),
-        column("correlation"),
-        ordered(state),
-        ordered(family_at),
-        ordered(node),
-        ordered(name),
-        families,
-        ordered([np.arange(len(rows)) for rows in tables]),
-        np.arange(len(order)),
-    )
+    return order if is_real.all() else order[is_real[order]]
 
 
 def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:

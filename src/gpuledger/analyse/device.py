@@ -21,7 +21,7 @@ from gpuledger.analyse.phases import Phases, phases
 from gpuledger.analyse.steps import Steps, Wanted, narrowed, steps
 from gpuledger.analyse.summary import summarise
 from gpuledger.errors import NothingRecorded
-from gpuledger.model.columns import distinct
+from gpuledger.model.columns import distinct, equal
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.keys import group
 from gpuledger.model.spans import Ints, Span, covered
@@ -83,13 +83,13 @@ class Device:
         """Which CUDA calls begin in the steady stretch."""
         return self.begins_steady(self.host.calls["start_ns"])
 
-    @cached_property
+    @property
     def steady_launches(self) -> NDArray[np.intp]:
         """The calls that launched what ran in the steady stretch: the host may have made them long before."""
-        here = self.found.on(self.gpu)
-        call = self.host.launching(self.found)[here[self.begins_steady(self.found.start_ns[here])]]
-        launched = np.zeros(len(self.host.calls), np.bool_)
-        launched[call[call >= 0]] = True
+        steady = self.begins_steady(self.found.start_ns) & equal(self.found.gpu, self.gpu)
+        launched = np.zeros(len(self.host.calls) + 1, np.bool_)  # the last is for what no call launched
+        launched[self.host.launching(self.found)[steady]] = True
+        launched = launched[:-1]
         return np.flatnonzero(launched & (self.host.kinds == self.host.kind_names.index("launch")))
 
     @cached_property
@@ -182,7 +182,7 @@ def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: W
         cut = steps(trace, found, host, gpu, wanted)
         if cut is not None:
             # a step's first launch may lie before the window, which begins with the launch of the first activity
-            edges = np.unique(np.clip(cut.edges_ns, window.start_ns, window.end_ns))
+            edges = distinct(np.clip(cut.edges_ns, window.start_ns, window.end_ns))
             cut = (
                 replace(cut, edges_ns=edges, warm_up=min(cut.warm_up, max(len(edges) - 2, 0)))
                 if len(edges) > 1

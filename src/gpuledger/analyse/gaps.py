@@ -88,8 +88,8 @@ class Gaps:
     drained_by: Positions
     """The blocking call that let the queue run dry, as a position in `draining`; 0, the empty name, where none did."""
     draining: tuple[str, ...]
-    pieces: Pieces
-    """The same time, cut at instants that somebody asked for."""
+    by_tile_ns: NDArray[np.int64]
+    """The same time for each tile of the window, which instants that somebody asked for bound; a column per cause."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -99,43 +99,46 @@ class Gaps:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Gaps cut into pieces. Columns of equal length."""
-
-    start_ns: Ints
-    gap: Positions
-    """Which gap each belongs to."""
-    causes_ns: NDArray[np.int64]
-
-
 def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
-    """The gaps of one GPU with their causes, also cut at the instants `cuts`."""
+    """The gaps of one GPU with their causes, also by the tiles between the instants `cuts`."""
     start, end = work.idle.start_ns, work.idle.end_ns
     mine = found.of(work.gpu)
-    after = _starting_at(mine, end)
-    before = _ending_last(mine, start)
+    after, before = _starting_at(mine, end), _ending_last(mine, start)
+    if mine is not found:
+        here = np.append(found.on(work.gpu), -1)
+        after, before = here[after], here[before]
     call = np.full(len(start), -1, np.intp)
     followed = after >= 0
     call[followed] = host.launching(found)[after[followed]]
     booking = _Booking(found, host, start, end, before, after, call)
-    piece_start, piece_end, gap = cut_at(start, end, cuts)
-    by_piece = booking.causes(piece_start, piece_end, gap)
-    causes = by_piece
-    if len(gap) > len(start):  # every gap has a piece, and pieces come in the order of gaps
-        causes = np.add.reduceat(by_piece, np.flatnonzero(np.append(True, gap[1:] != gap[:-1])), axis=0)
+    causes = booking.causes(start, end, np.arange(len(start)))
     if not np.array_equal(causes.sum(axis=1), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")
     trigger, drained_by, draining = booking.triggers(causes)
-    pieces = Pieces(piece_start, gap, by_piece)
-    return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, pieces)
+    by_tile = _by_tile(booking, causes, cuts)
+    return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, by_tile)
+
+
+def _by_tile(booking: _Booking, causes: NDArray[np.int64], cuts: Ints) -> NDArray[np.int64]:
+    """The time of gaps by tile and cause. Most gaps lie in one tile; the others are booked again, piece by piece."""
+    sums = np.zeros((len(cuts) + 1, len(CAUSES)), np.int64)
+    if not len(causes):
+        return sums
+    tile = sweep.search(cuts, booking.start, "right")
+    first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
+    sums[tile[first]] = np.add.reduceat(causes, first, axis=0)
+    crossing = np.flatnonzero(tile != sweep.search(cuts, booking.end, "left"))
+    np.subtract.at(sums, tile[crossing], causes[crossing])
+    start, end, whose = cut_at(booking.start[crossing], booking.end[crossing], cuts)
+    np.add.at(sums, sweep.search(cuts, start, "right"), booking.causes(start, end, crossing[whose]))
+    return sums
 
 
 def _starting_at(mine: Activities, end: Ints) -> Ints:
     """The first activity that starts when a gap ends; -1 for the gap at the window's end."""
     at = sweep.search(mine.start_ns, end)
     inside = np.minimum(at, len(mine) - 1)
-    return np.where((at < len(mine)) & (mine.start_ns[inside] == end), mine.position[inside], -1)
+    return np.where((at < len(mine)) & (mine.start_ns[inside] == end), inside, -1)
 
 
 def _ending_last(mine: Activities, start: Ints) -> Ints:
@@ -144,7 +147,7 @@ def _ending_last(mine: Activities, start: Ints) -> Ints:
     All that began before a gap have ended by then, so it is the last to end of those.
     """
     at = sweep.search(mine.start_ns, start) - 1
-    return np.where(at >= 0, mine.position[sweep.last_to_end(mine.end_ns)[np.maximum(at, 0)]], -1)
+    return np.where(at >= 0, sweep.last_to_end(mine.end_ns)[np.maximum(at, 0)], -1)
 
 
 class _Booking:
@@ -162,7 +165,9 @@ class _Booking:
         """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
         has_call = self.call >= 0
         self._to(self.after < 0, "tail")
-        early = ~has_call & (self.whole < 0) & self._launched_before_capture()
+        early = ~has_call & (self.whole < 0)
+        if early.any():
+            early &= self._launched_before_capture()
         self._to(~has_call & ~early, "unattributed")
         self._to(self._inside_graph(), "graph")
         returned = np.where(has_call, _at_or_0(self.host.calls["end_ns"], self.call), 0)
@@ -231,7 +236,7 @@ class _Booking:
         inside = np.where(self._loads_code(gap), _AT["load"], _AT["launch"])
         books[late, inside] += np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
         threads = self.host.thread_of_call[call]
-        for number in np.unique(threads).tolist():
+        for number in distinct(threads).tolist():
             mine = threads == number
             before = np.clip(launch_start[mine], start[mine], end[mine])
             for label, amount in self.host.thread(number).split(start[mine], before).items():
@@ -249,7 +254,7 @@ class _Booking:
     def _first_start(self, of: Positions) -> Ints:
         """When the first activity with the process and the name of each of these began."""
         found = self.found
-        rows = np.flatnonzero(np.isin(found.name, np.unique(found.name[of])))
+        rows = np.flatnonzero(np.isin(found.name, distinct(found.name[of])))
         _, number = group(found.pid[rows], found.name[rows])
         first = np.full(int(number.max(initial=-1)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(first, number, found.start_ns[rows])
@@ -281,7 +286,7 @@ class _Booking:
         by_thread = self.host.thread_of_call[blocking]
         late = np.flatnonzero(self.whole < 0)
         threads = self.host.thread_of_call[self.call[late]]
-        for number in np.unique(threads).tolist():
+        for number in distinct(threads).tolist():
             mine = late[threads == number]
             waits = blocking[by_thread == number]
             waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
@@ -303,7 +308,7 @@ def _at_or_0(values: Ints, positions: Positions) -> Ints:
 def _median_by_name(names: NDArray[np.int32], durations: Ints, wanted: Positions) -> NDArray[np.float64]:
     """For each wanted call the median duration of all calls of its name."""
     medians = np.zeros(int(names.max(initial=-1)) + 2)  # the last one is for NO_TEXT
-    for code in np.unique(names[wanted]).tolist():
+    for code in distinct(names[wanted]).tolist():
         medians[code] = np.median(durations[names == code])
     return medians[names[wanted]]
 

@@ -19,7 +19,8 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.calls import cuda_calls, of_layers, shortened
 from gpuledger.analyse.launches import launches, launching_call
 from gpuledger.analyse.ranges import thread
-from gpuledger.model.columns import at, distinct
+from gpuledger.model import sweep
+from gpuledger.model.columns import at, distinct, same
 from gpuledger.model.keys import Positions
 from gpuledger.model.spans import (
     Ints,
@@ -90,22 +91,21 @@ class Host:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.calls: Final = cuda_calls(trace)
-        self.thread_of_call: Final = thread(self.calls)
+        self.threads, self.thread_of_call = _numbered(thread(self.calls))
+        """The threads that make CUDA calls, by `thread()`'s number, and for each call the position of its own."""
         self._threads: dict[int, HostThread] = {}
-        self._launch_times: dict[int, Ints] = {}
         self._launching: tuple[Activities, Positions] | None = None
 
     def prepare(self) -> None:
         """Find out beforehand what will be asked for: the kinds of calls, and what the threads that call most did."""
-        numbers = distinct(self.thread_of_call).tolist()
-        counts = {number: np.count_nonzero(self.thread_of_call == number) for number in numbers}
-        for number in sorted(numbers, key=lambda each: -counts[each])[:_BUSY_THREADS]:
+        counts = np.bincount(self.thread_of_call, minlength=len(self.threads))
+        for number in np.argsort(-counts, kind="stable")[:_BUSY_THREADS].tolist():
             self.thread(number)
 
     def launching(self, found: Activities) -> Positions:
         """The call that launched each activity, as a position in `calls`; -1 for none. Looked up once."""
         if self._launching is None or self._launching[0] is not found:
-            self._launching = (found, launching_call(found.pid, found.correlation, self.calls))
+            self._launching = (found, launching_call(found.pid, found.gathered("correlation"), self.calls))
         return self._launching[1]
 
     @cached_property
@@ -139,10 +139,8 @@ class Host:
 
     def launch_times(self, number: int) -> Ints:
         """When each launch call of a thread returned, sorted."""
-        if number not in self._launch_times:
-            mine = (self.thread_of_call == number) & (self.kinds == self.kind_names.index("launch"))
-            self._launch_times[number] = np.sort(self.calls["end_ns"][mine], kind="stable")
-        return self._launch_times[number]
+        mine = (self.thread_of_call == number) & (self.kinds == self.kind_names.index("launch"))
+        return np.sort(self.calls["end_ns"][mine], kind="stable")
 
     def waits(self, number: int) -> tuple[Ints, Ints]:
         """What a thread does in order to wait: from its last launch before a blocking call to that call's return."""
@@ -155,7 +153,7 @@ class Host:
         return np.maximum(began, np.append(start[:1], end[:-1])), end
 
     def thread(self, number: int) -> HostThread:
-        """One thread, by `thread()`'s number."""
+        """One thread, by its position in `threads`."""
         if number not in self._threads:
             self._threads[number] = self._timeline(number)
         return self._threads[number]
@@ -181,14 +179,22 @@ class Host:
 
     def _outside_calls(self, number: int) -> list[tuple[str, Spans]]:
         """What counts only outside CUDA calls, first the most important."""
-        overheads = _of_thread(self._trace[Table.OVERHEADS], number)
-        system = _of_thread(of_layers(self._trace, "os"), number)
+        overheads = _of_thread(self._trace[Table.OVERHEADS], int(self.threads[number]))
+        system = _of_thread(of_layers(self._trace, "os"), int(self.threads[number]))
         waiting = np.array([bool(WAITS_FOR_THREAD.search(name or "")) for name in system.texts("name")], np.bool_)
         return [
             ("profiler", union(overheads["start_ns"], overheads["end_ns"])),
             ("wait_thread", union(system["start_ns"][waiting], system["end_ns"][waiting])),
             ("os", union(system["start_ns"][~waiting], system["end_ns"][~waiting])),
         ]
+
+
+def _numbered(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:
+    """The different threads, and for each row the position of its own among them."""
+    found = distinct(threads)
+    if len(found) == 1:
+        return found, same(0, len(threads), np.int32)
+    return found, sweep.search(found, threads).astype(np.int32)
 
 
 def _of_thread(rows: Rows, number: int) -> Rows:

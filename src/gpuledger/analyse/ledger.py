@@ -17,6 +17,7 @@ from gpuledger.analyse.gaps import CAUSES, Gaps, gaps
 from gpuledger.analyse.host import Host
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.model import sweep
+from gpuledger.model.columns import distinct
 from gpuledger.model.spans import Ints, Span, covered
 
 
@@ -45,18 +46,13 @@ class Ledger:
 
 def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints) -> Ledger:
     """Book one device's window, cut at the sorted instants `cuts`."""
-    inside = np.unique(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
+    inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
     work = busy(found, gpu, window)
     idle = gaps(found, host, work, inside)
     compute = _compute(found, work, tiles)
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)
-    causes = np.zeros((len(tiles) - 1, len(CAUSES)), np.int64)
-    tile = sweep.search(tiles, idle.pieces.start_ns, "right") - 1
-    for at in range(len(CAUSES)):
-        sums = sweep.fold("sum", tile, idle.pieces.causes_ns[:, at], np.zeros(len(causes), np.int64))
-        causes[:, at] = sums
-    books = np.concatenate((compute, exposed, causes), axis=1)
+    books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
     lines = (*(f"compute.{name}" for name in found.families), "comm", "copy", *(f"idle.{cause}" for cause in CAUSES))
     if not np.array_equal(books.sum(axis=1), np.diff(tiles)):
         off = int(np.abs(books.sum(axis=1) - np.diff(tiles)).sum())

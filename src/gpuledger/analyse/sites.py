@@ -120,7 +120,7 @@ def _by_thread(rows: Rows, device: Device, mine: Positions) -> list[tuple[Positi
     mine = mine[gaps.call[mine] >= 0]
     if not len(rows) or not len(mine):
         return []
-    ended_by, owner = host.thread_of_call[gaps.call[mine]], thread(rows)
+    ended_by, owner = host.threads[host.thread_of_call[gaps.call[mine]]], thread(rows)
     found = []
     for number in np.unique(ended_by).tolist():
         own = mine[ended_by == number]

@@ -103,7 +103,7 @@ def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted)
     if wanted.kernel_pattern is not None:
         member = _by_kernel(trace, found, here, re.compile(wanted.kernel_pattern))
         if member is None:
-            names = {trace.strings.text(code) or "" for code in np.unique(found.name[here]).tolist()}
+            names = {trace.strings.text(code) or "" for code in distinct(found.name[here]).tolist()}
             raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
         source = say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
         return _tiled(found, host, here, gpu, source, member)
@@ -159,7 +159,7 @@ def _tiled(
     call = host.launching(found)[first]
     began = host.calls["start_ns"][call[call >= 0]]
     start = min(int(found.start_ns[first].min()), *began.tolist()) if len(began) else int(found.start_ns[first].min())
-    edges = np.unique(np.append(start, furthest(ends)[ends > start]))
+    edges = distinct(np.append(start, furthest(ends)[ends > start]))
     if len(edges) < 2:
         return None
     return Steps(gpu, source, edges, _warm_up(np.diff(edges)))
@@ -175,7 +175,7 @@ def _warm_up(lengths: Ints) -> int:
 
 def _range_names(trace: Trace) -> list[str]:
     names = spans_of_time(trace).codes("name")
-    return sorted({trace.strings.text(code) or "" for code in np.unique(names).tolist()})
+    return sorted({trace.strings.text(code) or "" for code in distinct(names).tolist()})
 
 
 def _nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRecorded:
@@ -276,7 +276,7 @@ def _by_kernel(
     trace: Trace, found: Activities, here: NDArray[np.intp], pattern: re.Pattern[str]
 ) -> NDArray[np.intp] | None:
     """Each activity whose name matches ends a step."""
-    codes = np.unique(found.name[here]).tolist()
+    codes = distinct(found.name[here]).tolist()
     matching = [code for code in codes if code >= 0 and pattern.search(trace.strings.text(code) or "")]
     marks = np.isin(found.name[here], matching)
     return _ending_at(marks) if marks.any() else None

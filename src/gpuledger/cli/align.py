@@ -20,12 +20,15 @@ from gpuledger.analyse.align.side import Side, side
 from gpuledger.analyse.align.tables import mock_from_table, model_from_table
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
 from gpuledger.analyse.steps import Wanted
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, cache_option, page_options
 from gpuledger.cli.progress import progress
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.profiles import Profile, job_profiles
+from gpuledger.limits import Limits
 from gpuledger.model.health import Note
-from gpuledger.read import READERS, open_trace
+from gpuledger.model.trace import Trace
+from gpuledger.read import open_trace, reader_of
 from gpuledger.read.export import Progress
 from gpuledger.read.nsys_tables import looks_like_tables, open_summaries
 from gpuledger.read.source import look_at, opened
@@ -48,6 +51,17 @@ class _Read:
     remarks: tuple[str, ...]
     health: tuple[Note, ...]
     whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How profiles are read: what that may cost, and who is told of it."""
+
+    limits: Limits
+    tell: Progress
+
+    def trace(self, path: str) -> Trace:
+        return open_trace(path, limits=self.limits, progress=self.tell)
 
 
 def _pattern_option(name: str, variable: str, *, said: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -84,6 +98,7 @@ def _expression(_: click.Context, __: click.Parameter, value: str | None) -> str
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the checks as JUnit XML too.")
 @click.option("--gate", is_flag=True, help="Exit with 3 if a check fails.")
 @cache_option
+@limit_option
 @page_options
 def align(
     mock: str,
@@ -100,6 +115,7 @@ def align(
     forwards_e2e: int | None,
     junit: Path | None,
     gate: bool,
+    limits: Limits,
     output: Output,
 ) -> None:
     """Say whether MOCK, one operation alone, runs what it runs in the model of E2E, and as fast.
@@ -124,8 +140,9 @@ def align(
     if junit is not None and junit.exists() and not output.force:
         raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
     with progress(quiet=output.quiet) as tell:
-        ours = _mock(mock, mock_range, forwards_mock, tell)
-        theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, tell)
+        reading = _Reading(limits, tell)
+        ours = _mock(mock, mock_range, forwards_mock, reading)
+        theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
     made = alignment(
         ours.side,
         theirs.side,
@@ -159,21 +176,21 @@ def _toml(path: Path) -> dict[str, object]:
         raise GpuledgerError(f"{path.name}: cannot be read as TOML", found=str(error)) from None
 
 
-def _mock(path: str, mock_range: str | None, forwards: int | None, tell: Progress) -> _Read:
+def _mock(path: str, mock_range: str | None, forwards: int | None, reading: _Reading) -> _Read:
     if _is_table(path):
-        run = open_summaries(path)
+        run = open_summaries(path, limits=reading.limits)
         made = mock_from_table(run, forwards)
         return _Read(made.side, made.notes, run.health)
-    trace = open_trace(path, progress=tell)
+    trace = reading.trace(path)
     found = of_mock(trace, Path(path).name, Wanted(), mock_range)
     return _Read(side(found.forwards), found.notes, trace.health)
 
 
 def _model(
-    given: Sequence[str], wanted: Wanted, isolation: Isolation, mock: Side, forwards: int | None, tell: Progress
+    given: Sequence[str], wanted: Wanted, isolation: Isolation, mock: Side, forwards: int | None, reading: _Reading
 ) -> _Read:
     if len(given) == 1 and _is_table(given[0]):
-        run = open_summaries(given[0])
+        run = open_summaries(given[0], limits=reading.limits)
         made = model_from_table(run, isolation, mock, forwards)
         return _Read(made.side, made.notes, run.health, made.whole)
     if not mock.ordered and isolation.by == "auto":
@@ -182,8 +199,8 @@ def _model(
             hint="--range=REGEX or --pattern=REGEX says where the operation is",
         )
     ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
-    for profile in _profiles(given):
-        trace = open_trace(profile.address, progress=tell)
+    for profile in _profiles(given, reading.limits):
+        trace = reading.trace(profile.address)
         found = of_model(trace, profile.name, wanted, isolation, mock.kernels)
         ranks += found.forwards
         remarks |= dict.fromkeys(found.notes)
@@ -191,8 +208,8 @@ def _model(
     return _Read(side(ranks, mock.kernels), tuple(remarks), tuple(dict.fromkeys(health)))
 
 
-def _profiles(given: Sequence[str]) -> list[Profile]:
-    found, broken = job_profiles(given)
+def _profiles(given: Sequence[str], limits: Limits) -> list[Profile]:
+    found, broken = job_profiles(given, limits)
     if broken:
         raise GpuledgerError(f"{broken[0].name}: {broken[0].sentence}")
     return found
@@ -202,7 +219,7 @@ def _is_table(path: str) -> bool:
     """Whether this is output of `nsys stats` rather than a profile; `FILE::2` is its second run."""
     bare, separator, run = path.rpartition("::")
     source = look_at(Path(bare if separator and run.isdecimal() else path))
-    if any(reader.recognises(source) for reader in READERS):
+    if reader_of(source) is not None:
         return False
     if not source.head:
         profiles = any(name.endswith(_PROFILES) for name in source.files)

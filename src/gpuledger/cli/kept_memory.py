@@ -12,6 +12,7 @@ from typing import Final
 
 _TRIM_THRESHOLD: Final = -1  # the numbers of glibc's malloc.h
 _MMAP_MAX: Final = -4
+_ARENA_MAX: Final = -8
 _NEVER: Final = 2**31 - 1
 
 
@@ -19,5 +20,6 @@ def keep_freed_memory() -> None:
     """Ask glibc to. Other C libraries have no such setting, and go on as they do."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
+        set_option(_ARENA_MAX, 1)  # what one thread freed is there for the others
         set_option(_MMAP_MAX, 0)
         set_option(_TRIM_THRESHOLD, _NEVER)

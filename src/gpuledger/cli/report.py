@@ -1,14 +1,12 @@
-"""`gpuledger report`: the main job."""
+"""`gpuledger report`: the main job. How a report is shown is imported when it is known which way that is."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuledger.analyse.answers.ledger import ledger_sheet
-from gpuledger.analyse.contents import Contents, contents
 from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import (
@@ -23,12 +21,12 @@ from gpuledger.cli.output import (
 from gpuledger.cli.progress import progress
 from gpuledger.limits import Limits
 from gpuledger.read import open_trace
-from gpuledger.read.ncu import open_kernels
-from gpuledger.render.csv import sheet_csv
-from gpuledger.render.info import headline
-from gpuledger.render.json import document
-from gpuledger.render.report import report_markdown, report_text
 from gpuledger.report import Report, build_report, columns_for
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.contents import Contents
+    from gpuledger.model.profiled import KernelReport
+    from gpuledger.read.export import Progress
 
 
 @click.command()
@@ -71,19 +69,37 @@ def report(
         need("vl_convert", "a picture")
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, only=columns_for(profiled=bool(ncu)), limits=limits, progress=tell)
-        profiled = open_kernels(ncu, limits=limits, progress=tell) if ncu else None
+        profiled = _profiled(ncu, limits, tell) if ncu else None
     made = build_report(trace, profile.name, wanted, profiled)
     match output.format:
         case "json":
+            from gpuledger.render.json import document
+
             output.write(document(made.to_dict()))
         case "csv":
+            from gpuledger.analyse.answers.ledger import ledger_sheet
+            from gpuledger.render.csv import sheet_csv
+
             output.write("\n".join(sheet_csv(ledger_sheet(device)) for device in made.devices))
         case _:
+            from gpuledger.analyse.contents import contents
+
             _write(made, contents(trace), language, output, charts=charts)
+
+
+def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:
+    from gpuledger.read.ncu import open_kernels
+
+    return open_kernels(files, limits=limits, progress=tell)
 
 
 def _write(made: Report, about: Contents, language: str, output: Output, *, charts: bool) -> None:
     """For people."""
+    from importlib.metadata import version
+
+    from gpuledger.render.info import headline
+    from gpuledger.render.report import report_markdown, report_text
+
     match output.format:
         case "html":
             from gpuledger.render.html.report import report_html

@@ -12,8 +12,8 @@ from gpuledger.analyse.diff.side import Side, pooled
 from gpuledger.analyse.steps import Wanted
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.fleet.profiles import job_profiles
-from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.read import READERS, open_trace
+from gpuledger.limits import Limits
+from gpuledger.read import open_trace, reader_of
 from gpuledger.read.export import Progress
 from gpuledger.read.nsys_tables import open_summaries
 from gpuledger.read.source import look_at, opened
@@ -23,25 +23,25 @@ from gpuledger.units import bytes_text
 class Sides:
     """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
 
-    def __init__(self, wanted: Wanted, tell: Progress) -> None:
-        self._wanted, self._tell = wanted, tell
+    def __init__(self, wanted: Wanted, tell: Progress, limits: Limits) -> None:
+        self._wanted, self._tell, self._limits = wanted, tell, limits
         self._gpu: int | None = None
 
     def read(self, given: str) -> Side:
         """The side at a path or glob."""
         path = Path(given)
         if path.is_file() and is_baseline(look_at(path).head):
-            return self._kept(_saved(path))
-        if _is_table(given):
-            return side_of_tables(open_summaries(given), path.name, self._wanted.families)
-        found, failed = job_profiles([given])
+            return self._kept(_saved(path, self._limits))
+        if _is_table(given, self._limits):
+            return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
+        found, failed = job_profiles([given], self._limits)
         if failed:
             raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
         runs = [self._of_profile(profile.address, profile.name) for profile in found]
         return pooled(runs, path.name or given)
 
     def _of_profile(self, address: str, name: str) -> Side:
-        trace = open_trace(address, progress=self._tell)
+        trace = open_trace(address, limits=self._limits, progress=self._tell)
         devices = analysed(trace, name, self._wanted)
         return self._kept(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
 
@@ -51,26 +51,26 @@ class Sides:
         return side
 
 
-def _is_table(given: str) -> bool:
+def _is_table(given: str, limits: Limits) -> bool:
     """Whether this is text that `nsys stats` printed, or a folder of such: whatever no reader of profiles knows."""
     path = Path(given.rpartition("::")[0] or given)
     if not path.exists():
         return False
     source = look_at(path)
-    if any(reader.recognises(source) for reader in READERS):
+    if reader_of(source) is not None:
         return False
     if source.head:
-        return _holds_tables(given)
+        return _holds_tables(given, limits)
     try:
-        found, _ = job_profiles([str(path)])
+        found, _ = job_profiles([str(path)], limits)
     except NothingRecorded:
         return True
     return not found
 
 
-def _holds_tables(given: str) -> bool:
+def _holds_tables(given: str, limits: Limits) -> bool:
     try:
-        open_summaries(given)
+        open_summaries(given, limits=limits)
     except UnreadableProfile as error:
         return "runs" in error.claim  # it holds several, and the refusal says how to choose one
     except GpuledgerError:
@@ -78,10 +78,13 @@ def _holds_tables(given: str) -> bool:
     return True
 
 
-def _saved(path: Path) -> Side:
+def _saved(path: Path, limits: Limits) -> Side:
     source = look_at(path)
-    if source.size > DEFAULT_LIMITS.event_bytes:
-        most = bytes_text(DEFAULT_LIMITS.event_bytes)
-        raise UnreadableProfile(f"{source.name}: {bytes_text(source.size)}, and no baseline is larger than {most}")
+    if source.size > limits.event_bytes:
+        most = bytes_text(limits.event_bytes)
+        raise UnreadableProfile(
+            f"{source.name}: {bytes_text(source.size)}, and no baseline is larger than {most}",
+            hint=f"if this is one: --limit=event-bytes={source.size}",
+        )
     with opened(source) as file:
         return from_document(file.read(), source.name)

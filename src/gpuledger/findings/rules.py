@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from gpuledger.analyse.activity import State
 from gpuledger.analyse.device import Device
-from gpuledger.analyse.join import Joined
 from gpuledger.analyse.ranges import ranges_around
 from gpuledger.analyse.sites import costliest_call, sites
 from gpuledger.analyse.whatif import hide
@@ -25,6 +24,9 @@ from gpuledger.model.names import cut_label, label
 from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Trace
 from gpuledger.units import count_text, share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.join import Joined
 
 BLOCKED_SHARE: Final = 0.1
 """A host that waits for this share of its time is blocked by the device, not busy."""

@@ -13,6 +13,7 @@ from gpuledger.analyse.variation import variation
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
 from gpuledger.findings.lines import line_name
 from gpuledger.messages import joined, say
+from gpuledger.model.columns import distinct
 from gpuledger.model.device import link_bytes_per_s
 from gpuledger.model.names import label
 from gpuledger.model.tables import Rows, Table
@@ -79,9 +80,11 @@ def _pageable(trace: Trace, device: Device) -> Finding | None:
 
 
 def _casts(trace: Trace, device: Device) -> Finding | None:
-    kernels = _steady(trace[Table.KERNELS], device, "name")
-    codes = np.unique(kernels.codes("name")).tolist()
+    codes = distinct(trace[Table.KERNELS].codes("name")).tolist()
     casts = [code for code in codes if CASTS.search(trace.strings.text(code) or "")]
+    if not casts:
+        return None
+    kernels = _steady(trace[Table.KERNELS], device, "name")
     mine = kernels.where(np.isin(kernels.codes("name"), casts))
     if not len(mine):
         return None
@@ -99,8 +102,8 @@ def _casts(trace: Trace, device: Device) -> Finding | None:
 
 def _tiny(trace: Trace, device: Device) -> Finding | None:
     """Where the host cannot keep up because kernels are too short to be worth a launch."""
-    kernels = _steady(trace[Table.KERNELS], device, "name")
     behind = device.gaps_of("behind")
+    kernels = _steady(trace[Table.KERNELS], device)
     if not len(kernels) or not len(behind):
         return None
     tiny = kernels.duration_ns < TINY_NS

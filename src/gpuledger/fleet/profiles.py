@@ -16,9 +16,8 @@ from typing import Final
 
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.read import READERS, profiles_in
-from gpuledger.read.archive import SEPARATOR
-from gpuledger.read.source import look_at
+from gpuledger.read import profiles_in, reader_of
+from gpuledger.read.source import SEPARATOR, look_at
 from gpuledger.units import count_text
 
 _NAMED_LIKE_ONE: Final = (".json", ".json.gz", ".sqlite", ".nsys-rep", ".tar", ".tar.gz", ".tgz", ".zip")
@@ -131,4 +130,4 @@ def _recognised(path: Path) -> bool:
         source = look_at(path)
     except GpuledgerError:
         return False
-    return any(reader.recognises(source) for reader in READERS)
+    return reader_of(source) is not None

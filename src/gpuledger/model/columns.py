@@ -66,7 +66,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
         return sweep.distinct(values)
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if high - low > len(values) + 65536:
-        return np.unique(values)
+        return sweep.distinct(values.astype(np.int64)).astype(values.dtype)
     seen = np.zeros(high - low + 1, np.bool_)
     seen[values - low if low > 0 else values] = True  # below 0 they count from the end
     found = np.flatnonzero(seen) + max(low, 0)

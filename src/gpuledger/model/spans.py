@@ -60,9 +60,7 @@ def union_of(start_ns: Ints, end_ns: Ints, label: NDArray[np.int8], wanted: int)
 
 def either(a: Spans, b: Spans) -> Spans:
     """The instants that lie in one of them, or in both."""
-    if not len(a) or not len(b):
-        return a if len(a) else b
-    return union(np.concatenate((a.start_ns, b.start_ns)), np.concatenate((a.end_ns, b.end_ns)))
+    return Spans(*sweep.either((a.start_ns, a.end_ns), (b.start_ns, b.end_ns)))
 
 
 def total(spans: Spans) -> int:

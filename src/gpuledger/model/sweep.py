@@ -70,6 +70,16 @@ def union_of(start: Ints, end: Ints, label: NDArray[np.int8], wanted: int) -> Pa
     return union(start[label == wanted], end[label == wanted])
 
 
+def either(a: Pair, b: Pair) -> Pair:
+    """The instants of one or both; each is a set as `union` gives it."""
+    if not len(a[0]) or not len(b[0]):
+        return a if len(a[0]) else b
+    if _pays(a[0], b[0]):
+        into = _room(len(a[0]) + len(b[0]) + 1)
+        return _cut(into, native.either(*_columns(*a), *_columns(*b), *into))
+    return union(np.concatenate((a[0], b[0])), np.concatenate((a[1], b[1])))
+
+
 def intersection(a: Pair, b: Pair) -> Pair:
     """The instants of both; each is a set as `union` gives it."""
     if _pays(a[0], b[0]):
@@ -162,7 +172,9 @@ def distinct(values: Ints) -> Ints:
         count = native.distinct(_column(values), into)
         if count >= 0:
             return np.sort(into[:count])
-    return np.unique(values)
+    ordered = np.sort(values)
+    found: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]  # `np.unique` imports numpy.ma
+    return found
 
 
 def placed(keys: Ints, least: int, most: int) -> Ints | None:
@@ -245,6 +257,7 @@ def _columns(start: NDArray[Any], end: NDArray[Any]) -> Pair:
 
 
 def _cut(into: Pair, count: int) -> Pair:
-    """The part that was written; copied where most of the room would be held for nothing."""
-    start, end = into[0][:count], into[1][:count]
-    return (start.copy(), end.copy()) if 2 * count < len(into[0]) else (start, end)
+    """The part that was written; the rest of the room is given back."""
+    for column in into:
+        column.resize(count, refcheck=False)
+    return into

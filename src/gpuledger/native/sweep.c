@@ -29,6 +29,23 @@ int64_t sweep_union_of(struct sweep_spans in, const int8_t *label, int8_t wanted
     return union_where(in, label, wanted, start, end);
 }
 
+size_t sweep_either(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end) {
+    size_t count = 0, i = 0, j = 0;
+    while (i < a.count || j < b.count) {
+        int from_a = j == b.count || (i < a.count && a.start[i] <= b.start[j]);
+        int64_t from = from_a ? a.start[i] : b.start[j], to = from_a ? a.end[i] : b.end[j];
+        i += (size_t)from_a;
+        j += (size_t)!from_a;
+        if (count && from <= end[count - 1]) {
+            end[count - 1] = larger(end[count - 1], to);
+        } else {
+            start[count] = from;
+            end[count++] = to;
+        }
+    }
+    return count;
+}
+
 size_t sweep_intersection(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end) {
     size_t count = 0, i = 0, j = 0;
     while (i < a.count && j < b.count) {

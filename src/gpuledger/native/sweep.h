@@ -19,7 +19,8 @@ int64_t sweep_union(struct sweep_spans in, int64_t *start, int64_t *end);
 /* The same for the spans whose label is `wanted`. */
 int64_t sweep_union_of(struct sweep_spans in, const int8_t *label, int8_t wanted, int64_t *start, int64_t *end);
 
-/* The instants of both, or of `a` alone; room for as many spans as both have together. */
+/* The instants of either, of both, or of `a` alone; room for as many spans as both have together. */
+size_t sweep_either(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end);
 size_t sweep_intersection(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end);
 size_t sweep_difference(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end);
 

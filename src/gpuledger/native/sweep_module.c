@@ -111,6 +111,11 @@ static PyObject *of_two(
     return PyLong_FromSize_t(found);
 }
 
+static PyObject *either(PyObject *self, PyObject *arguments) {
+    (void)self;
+    return of_two(arguments, sweep_either);
+}
+
 static PyObject *intersection(PyObject *self, PyObject *arguments) {
     (void)self;
     return of_two(arguments, sweep_intersection);
@@ -275,6 +280,7 @@ static PyMethodDef methods[] = {
     {"look_up", look_up, METH_VARARGS, "look_up(keys, table, into, least)"},
     {"last_to_end", last_to_end, METH_VARARGS, "last_to_end(end, into)"},
     {"union", union_, METH_VARARGS, "union(start, end, into_start, into_end) -> how many spans; -1: not sorted"},
+    {"either", either, METH_VARARGS, "either(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
     {"intersection", intersection, METH_VARARGS,
      "intersection(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
     {"difference", difference, METH_VARARGS,

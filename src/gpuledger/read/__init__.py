@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -10,16 +10,11 @@ from typing import Protocol
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
-from gpuledger.read.archive import SEPARATOR, ArchiveReader, read_member, traces_in
-from gpuledger.read.arrow import ArrowReader
 from gpuledger.read.cache import through_cache
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.nsys import read_export
-from gpuledger.read.report import ReportReader
-from gpuledger.read.source import Source, look_at, unrecognised
+from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
 from gpuledger.read.sqlite import MAGIC, open_sqlite
-from gpuledger.read.stream import is_archive
-from gpuledger.read.torch import TorchReader
 
 
 class Reader(Protocol):
@@ -47,7 +42,26 @@ class SqliteReader:
             return read_export(export, source.name, wanted, limits)
 
 
-READERS: tuple[Reader, ...] = (SqliteReader(), ArrowReader(), ReportReader(), ArchiveReader(), TorchReader())
+def _readers() -> Iterator[Reader]:
+    """All formats, each imported when those before it did not know a file: most files are of the first."""
+    yield SqliteReader()
+    from gpuledger.read.arrow import ArrowReader
+
+    yield ArrowReader()
+    from gpuledger.read.report import ReportReader
+
+    yield ReportReader()
+    from gpuledger.read.archive import ArchiveReader
+
+    yield ArchiveReader()
+    from gpuledger.read.torch import TorchReader
+
+    yield TorchReader()
+
+
+def reader_of(source: Source) -> Reader | None:
+    """Who reads this file or folder; None for what is no profile."""
+    return next((each for each in _readers() if each.recognises(source)), None)
 
 
 def no_progress(table: str, rows: int) -> None:
@@ -70,11 +84,13 @@ def open_trace(
     outer, separator, member = str(path).partition(SEPARATOR)
     wanted = _wanted(only)
     if separator and not Path(path).exists():
+        from gpuledger.read.archive import read_member
+
         found = look_at(Path(outer))
         read = partial(read_member, found, member, wanted, limits, progress)
     else:
         found, member = look_at(Path(path)), ""
-        reader = next((each for each in READERS if each.recognises(found)), None)
+        reader = reader_of(found)
         if reader is None:
             raise unrecognised(found)
         read = partial(reader.read, found, wanted, limits, progress)
@@ -83,6 +99,9 @@ def open_trace(
 
 def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """What `open_trace` can open at `path`: the file itself, or the traces in an archive."""
+    from gpuledger.read.archive import traces_in
+    from gpuledger.read.stream import is_archive
+
     found = look_at(Path(path))
     if found.head and is_archive(found, limits):
         return [f"{path}{SEPARATOR}{member}" for member in traces_in(found, limits)]

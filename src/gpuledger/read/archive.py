@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.model.trace import Trace
 from gpuledger.read.export import Progress, Wanted
-from gpuledger.read.source import Source
+from gpuledger.read.source import SEPARATOR, Source
 from gpuledger.read.stream import is_archive, members, unpacked
 from gpuledger.read.torch import looks_like_json, read_torch
-
-SEPARATOR: Final = "::"
-"""Between an archive's path and a member's name."""
 
 
 def traces_in(source: Source, limits: Limits) -> list[str]:

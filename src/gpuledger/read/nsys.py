@@ -7,7 +7,6 @@ Rows that cannot be used are left out, counted, and named in the trace's health.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +14,20 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
-from gpuledger.model.columns import at, by_row, distinct, is_same, one_after_another, same
+from gpuledger.model.columns import at, by_row, one_after_another, same
 from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.model.spans import Ints, depths, parents
-from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
+from gpuledger.model.tables import NOT_RECORDED, Rows, Table
 from gpuledger.model.trace import PID_BITS, Trace
 from gpuledger.read import nsys_schema as schema
 from gpuledger.read.export import NULL, Export, Summary, Wanted, too_many_gpus
 from gpuledger.read.nsys_devices import Devices
+from gpuledger.read.nsys_finish import Finish, Raw, hosts
 from gpuledger.read.nsys_origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys_stacks import StackReader
-from gpuledger.read.nsys_strings import Coder, Coding
+from gpuledger.read.nsys_strings import Coder
 from gpuledger.read.times import LARGEST, refuse_endless, within_bounds
 from gpuledger.units import count_text
-
-Raw = dict[str, Ints]
-"""One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
 
 
 def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Trace:
@@ -51,8 +48,8 @@ def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Tr
     asked = [(table, wanted[table]) for table in Table if table in wanted]
     raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
-    finish = _Finish(coding, _hosts(raw), Devices(export))
-    tables = {table: finish.rows(table, wanted[table], columns) for table, columns in raw.items()}
+    finish = Finish(coding, hosts(raw), Devices(export))
+    tables = {table: finish.rows(table, wanted[table], raw.pop(table)) for table in list(raw)}
     refuse_endless(name, tables)
     if len(finish.devices.gpus) > limits.gpus:
         raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)
@@ -316,81 +313,6 @@ def _nested(raw: Raw, push_pop: int) -> Raw:
     parent[stacked] = np.where(up >= 0, stacked[up], NOT_RECORDED)
     inputs = np.full(len(parent), NULL, np.int64)
     return raw | {"parent": parent, "depth": depths(parent), "inputs": inputs}
-
-
-class _Finish:
-    """Raw columns in, a finished table out: text coded, processes and devices resolved, types narrowed."""
-
-    def __init__(self, coding: Coding, hosts: Ints, devices: Devices) -> None:
-        self.devices = devices
-        self._coding = coding
-        self._hosts = hosts
-
-    def rows(self, table: Table, wanted: frozenset[str], raw: Raw) -> Rows:
-        columns: dict[str, NDArray[Any]] = {}
-        if "tid" in raw:
-            columns["tid"] = _thread(raw["tid"])
-            raw = raw | {"pid": raw["tid"]}
-        if "end_tid" in raw:
-            columns["end_tid"] = _thread(raw["end_tid"])
-        if "pid" in raw:
-            columns["pid"] = self._process(raw["pid"])
-        if "gpu" in wanted:
-            columns["gpu"] = by_row(self.devices.resolve, columns["pid"], by_row(_number, raw["device"]))
-        for column in table.schema.columns:
-            if column.name in wanted and column.name not in columns:
-                columns[column.name] = self._column(column.name, column.kind, raw)
-        chosen = {name: values for name, values in columns.items() if name in wanted}
-        return Rows(table.schema, chosen, self._coding.strings)
-
-    def _column(self, name: str, kind: Kind, raw: Raw) -> NDArray[Any]:
-        if kind is Kind.TEXT:
-            return by_row(self._coding.codes, raw[name])
-        if kind is Kind.TRIPLE:
-            return np.stack([_number(raw[f"{name}_{axis}"]) for axis in "xyz"], axis=1).astype(np.int32)
-        return by_row(lambda values: _number(values).astype(kind.dtype, copy=False), raw[name])
-
-    def _process(self, global_id: Ints) -> Ints:
-        """nsys's global id -> the host's index above the operating system's process id."""
-
-        def one_by_one(ids: Ints) -> Ints:
-            host = np.searchsorted(self._hosts, ids >> 2 * PID_BITS)
-            pid = host << PID_BITS | (ids >> PID_BITS & (1 << PID_BITS) - 1)
-            return np.where(ids == NULL, NOT_RECORDED, pid)
-
-        return by_row(one_by_one, _of_one_process(global_id))
-
-
-def _of_one_process(global_id: Ints) -> Ints:
-    """The ids, or one for all of them: the process stands in the upper bits, so the least and the greatest tell."""
-    if not len(global_id) or is_same(global_id):
-        return global_id
-    least, most = int(global_id.min()), int(global_id.max())
-    is_one = least != NULL and least >> PID_BITS == most >> PID_BITS
-    return same(least, len(global_id)) if is_one else global_id
-
-
-def _hosts(raw: Mapping[Table, Raw]) -> Ints:
-    """The hosts that the events come from, in nsys's numbering."""
-    seen = [np.empty(0, np.int64)]
-    for columns in raw.values():
-        ids = distinct(_of_one_process(columns.get("tid", columns.get("pid", seen[0]))))
-        seen.append(ids[ids != NULL] >> 2 * PID_BITS)
-    return np.unique(np.concatenate(seen))
-
-
-def _thread(global_id: Ints) -> Ints:
-    def one_by_one(ids: Ints) -> Ints:
-        threads = ids & (1 << PID_BITS) - 1
-        return threads if ids.min(initial=0) != NULL else np.where(ids == NULL, NOT_RECORDED, threads)
-
-    return by_row(one_by_one, global_id)
-
-
-def _number(values: Ints) -> Ints:
-    if values.min(initial=0) > NULL:
-        return values
-    return np.where(values == NULL, NOT_RECORDED, values)
 
 
 def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:

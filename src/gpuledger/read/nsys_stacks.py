@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.model.columns import same
 from gpuledger.model.spans import Ints
 from gpuledger.model.stacks import Stacks, python_frame
 from gpuledger.read.export import NULL, Export
@@ -40,7 +41,7 @@ class StackReader:
         """The stack of each event of `table`, from its call chain's id."""
         frames = CHAINS.get(table, "")
         if not set(_FRAME) <= self._export.tables.get(frames, frozenset()) or not (chain != NULL).any():
-            return np.full(len(chain), NULL, np.int64)
+            return same(NULL, len(chain))
         read = self._export.integers(frames, list(_FRAME)).columns
         known = np.logical_and.reduce([read[name] != NULL for name in _FRAME])
         ids, symbol, depth = (read[name][known] for name in _FRAME)
@@ -49,7 +50,7 @@ class StackReader:
         symbol = self._coder.use(symbol)
         first = self._add(symbol[order], lengths)
         if not len(chains):
-            return np.full(len(chain), NULL, np.int64)
+            return same(NULL, len(chain))
         at = np.minimum(np.searchsorted(chains, chain), len(chains) - 1)
         return np.where(chains[at] == chain, first + at, NULL)
 

@@ -18,7 +18,6 @@ from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.model.health import Note, Severity
 from gpuledger.model.summaries import CUT, SizeRow, Summaries, Summary, SummaryRow
-from gpuledger.read.archive import SEPARATOR
 from gpuledger.read.ncu_rows import UTF16
 from gpuledger.read.nsys_grid import LONGEST_HEADER, Grid, Values, grid_under
 from gpuledger.read.nsys_headings import (
@@ -31,7 +30,7 @@ from gpuledger.read.nsys_headings import (
     report_of,
     report_titled,
 )
-from gpuledger.read.source import Source, foreign, look_at, opened
+from gpuledger.read.source import SEPARATOR, Source, foreign, look_at, opened
 from gpuledger.units import bytes_text, count_text
 
 _MARGIN: Final = re.compile(r"\s*(?:(?:#|//|>)\s?)+")

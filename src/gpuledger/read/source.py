@@ -10,12 +10,14 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.units import bytes_text
 
 HEAD_BYTES = 512
+SEPARATOR: Final = "::"
+"""Between an archive's path and a member's name."""
 
 _FOREIGN = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),

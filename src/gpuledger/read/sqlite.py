@@ -1,12 +1,14 @@
 """The only module that connects to SQLite: a file in, its real tables and their columns out, read-only.
 
 The file is untrusted. It is opened read-only and never written beside; only statements that read are authorised; only
-tables that are tables are touched, as a view could run for ever; and a deadline ends whatever takes too long.
+tables that are tables are touched, as a view could run for ever; and a deadline ends whatever takes too long. Pages
+that point to one another in a damaged file can hold more rows than there is room for: no table is read beyond that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -21,17 +23,23 @@ import numpy as np
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.model.spans import Ints
+from gpuledger.model.trace import Decoding
 from gpuledger.read import btree
-from gpuledger.read.export import NULL, Integers, Progress
+from gpuledger.read.export import NULL, Integers, Progress, too_many_rows
 from gpuledger.read.source import Source, opened
+from gpuledger.read.stream import too_slow
 from gpuledger.units import bytes_text
 
 MAGIC: Final = b"SQLite format 3\0"
 
+_IN_WAL_MODE: Final = b"\2\2"
 _CHUNK_ROWS = 20_000
 _ALLOWED = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION))
 _STEPS_BETWEEN_CHECKS = 100_000
 _LOOKUP_BATCH = 500
+_LEAST_ROW_BYTES: Final = 4  # two of a page's pointer to it, two of its cell
+_MOST_STEPS_PER_ROW: Final = 250  # SQLite takes some five for each column of a row, and we ask for forty at most
+_STEPS_AT_LEAST: Final = 10_000_000  # a tenth of a second, whatever the size
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +51,65 @@ class Own:
     deadline: float
 
 
+class Watch:
+    """Told by SQLite how long a statement has run; ends what takes more time, or more steps, than is possible."""
+
+    def __init__(self, deadline: float, file_bytes: int) -> None:
+        self.deadline = deadline
+        self.most_rows: Final = file_bytes // _LEAST_ROW_BYTES
+        """So many rows have room in the file."""
+        self._most_steps = self.most_rows * _MOST_STEPS_PER_ROW + _STEPS_AT_LEAST
+        self._steps = 0
+
+    def begin(self) -> None:
+        """A statement begins."""
+        self._steps = 0
+
+    def __call__(self) -> bool:
+        """Whether the statement is to end; called every `_STEPS_BETWEEN_CHECKS` steps."""
+        self._steps += _STEPS_BETWEEN_CHECKS
+        return self.has_gone_in_circles or time.monotonic() > self.deadline
+
+    @property
+    def has_gone_in_circles(self) -> bool:
+        """Whether the statement took more steps than all rows of the file could take."""
+        return self._steps > self._most_steps
+
+
 class SqliteExport:
     """One open database, as the tables of an export."""
 
     container = "sqlite"
 
     def __init__(
-        self, connection: sqlite3.Connection, name: str, limits: Limits, progress: Progress, own: Own | None
+        self,
+        connection: sqlite3.Connection,
+        name: str,
+        limits: Limits,
+        progress: Progress,
+        watch: Watch,
+        own: Own | str,
     ) -> None:
         self._connection = connection
         self._name = name
         self._limits = limits
         self._progress = progress
-        self._own = own
+        self._watch = watch
+        self._own = own if isinstance(own, Own) else None
+        self._why_not_own = own if isinstance(own, str) else None
+        self._left_to_sqlite: set[str] = set()
+        self._counts: dict[str, int] = {}
         self._shapes = self._real_tables()
         self.tables: Final[Mapping[str, frozenset[str]]] = {
             name: frozenset(shape.visible) for name, shape in self._shapes.items()
         }
+
+    @property
+    def decoding(self) -> Decoding:
+        """What reads the tables, as far as they were read."""
+        if self._own is None:
+            return Decoding("sqlite", self._why_not_own)
+        return Decoding("native", by_sqlite=tuple(sorted(self._left_to_sqlite)))
 
     def _real_tables(self) -> dict[str, btree.Shape]:
         made = "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
@@ -74,11 +124,19 @@ class SqliteExport:
         ]
 
     def count(self, table: str) -> int:
-        [(count,)] = self._rows(f"SELECT count(*) FROM {_quoted(table)}")
-        return int(count)
+        if table not in self._counts:
+            # `count(*)` goes over the pages in one step, of which nothing tells us, and so nothing could end it;
+            # and an index may be wrong where the table is not
+            [(count,)] = self._rows(f"SELECT count(1) FROM {_quoted(table)} NOT INDEXED")
+            if count > self._watch.most_rows:
+                raise self._more_than_there_is_room_for()
+            self._counts[table] = count
+        return self._counts[table]
 
     def integers(self, table: str, columns: Sequence[str]) -> Integers:
-        return self._decoded(table, columns) or self._queried(table, columns)
+        found = self._decoded(table, columns) or self._queried(table, columns)
+        self._counts.update((table, len(values)) for values in found.columns.values())
+        return found
 
     def _decoded(self, table: str, columns: Sequence[str]) -> Integers | None:
         """By our own decoder, many times faster; None where only SQLite knows."""
@@ -96,6 +154,7 @@ class SqliteExport:
         )
 
     def _queried(self, table: str, columns: Sequence[str]) -> Integers:
+        self._left_to_sqlite.add(table)
         wanted = ", ".join(f"ifnull({_quoted(column)}, {NULL})" for column in columns)
         chunks = [np.empty((0, len(columns)), np.int64)]
         bad = np.zeros(len(columns), np.int64)
@@ -109,10 +168,7 @@ class SqliteExport:
             done += len(rows)
             self._progress(table, done)
             if done > self._limits.rows_per_table:
-                raise UnreadableProfile(
-                    f"{self._name}: table {table} has more than {self._limits.rows_per_table:,} rows",
-                    hint="export a shorter stretch with `nsys export --times`",
-                )
+                raise too_many_rows(self._name, table, self._limits.rows_per_table)
         # one contiguous array per column: everything downstream works column by column
         whole = np.concatenate(chunks).T.copy()
         counts = {column: count for column, count in zip(columns, bad.tolist(), strict=True) if count}
@@ -130,6 +186,7 @@ class SqliteExport:
         return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
 
     def _queried_texts(self, table: str, column: str) -> list[bytes | None]:
+        self._left_to_sqlite.add(table)
         sql = f"SELECT {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"
         return [_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows]
 
@@ -149,9 +206,16 @@ class SqliteExport:
         return [row for rows in self._chunks(sql, parameters) for row in rows]
 
     def _chunks(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[list[tuple[Any, ...]]]:
-        cursor = self._connection.execute(sql, parameters)
+        self._watch.begin()
+        cursor, done = self._connection.execute(sql, parameters), 0
         while rows := cursor.fetchmany(_CHUNK_ROWS):
+            done += len(rows)
+            if done > self._watch.most_rows:
+                raise self._more_than_there_is_room_for()
             yield rows
+
+    def _more_than_there_is_room_for(self) -> UnreadableProfile:
+        return _damaged(self._name, "its pages hold more rows than the file has room for")
 
 
 def _integers_only(rows: Sequence[tuple[object, ...]]) -> tuple[Ints, Ints]:
@@ -179,24 +243,31 @@ def _quoted(identifier: str) -> str:
 def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[SqliteExport]:
     """Open `source` for reading and close it after. What SQLite says of a broken file becomes one sentence."""
     _refuse_if_cut(source)
-    deadline = time.monotonic() + limits.read_seconds
+    watch = Watch(time.monotonic() + limits.read_seconds, source.size + _log_bytes(source.path))
     with contextlib.ExitStack() as stack:
         uri = _uri(source, stack)
         try:
             connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
             connection.text_factory = bytes
             connection.set_authorizer(_only_reads)
-            connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CHECKS)
+            connection.set_progress_handler(watch, _STEPS_BETWEEN_CHECKS)
             connection.execute("BEGIN")  # one snapshot for all tables
-            yield SqliteExport(connection, source.name, limits, progress, _own(source, deadline, stack))
+            own = _own(source, watch.deadline, stack)
+            yield SqliteExport(connection, source.name, limits, progress, watch, own)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a message that quotes a damaged schema is no text
-            raise _in_one_sentence(source, error, limits) from error
+            raise _in_one_sentence(source, error, limits, watch) from error
 
 
-def _own(source: Source, deadline: float, stack: contextlib.ExitStack) -> Own | None:
-    """The file for our own decoder. The connection's snapshot holds writers off while both read."""
-    pages = btree.Pages.of(source.path, source.head, source.size) if btree.is_there() else None
-    return None if pages is None else Own(stack.enter_context(opened(source)).fileno(), pages, deadline)
+def _own(source: Source, deadline: float, stack: contextlib.ExitStack) -> Own | str:
+    """The file for our own decoder, or why not. The connection's snapshot holds writers off while both read."""
+    if not btree.is_there():
+        return "switched-off" if os.environ.get("GPULEDGER_NATIVE") == "0" else "not-compiled"
+    pages = btree.Pages.of(source.path, source.head, source.size)
+    if pages is not None:
+        return Own(stack.enter_context(opened(source)).fileno(), pages, deadline)
+    if source.head[18:20] == _IN_WAL_MODE or btree.lies_beside(source.path, "-wal"):
+        return "write-ahead-log"
+    return "journal" if btree.lies_beside(source.path, "-journal") else "unusual-header"
 
 
 def _only_reads(action: int, argument: str | None, *_: object) -> int:
@@ -212,10 +283,10 @@ def _uri(source: Source, stack: contextlib.ExitStack) -> str:
     `immutable` avoids that. With a log that holds pages it would lose them without a word, so we read a copy.
     """
     path = source.path.absolute()
-    if source.head[18:20] != b"\2\2":
+    if source.head[18:20] != _IN_WAL_MODE:
         return f"{path.as_uri()}?mode=ro"
     log = path.with_name(path.name + "-wal")
-    if not log.exists() or log.stat().st_size == 0:
+    if not _log_bytes(path):
         return f"{path.as_uri()}?mode=ro&immutable=1"
     try:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-")))
@@ -228,6 +299,14 @@ def _uri(source: Source, stack: contextlib.ExitStack) -> str:
             hint="close the program that writes it, or free some space",
         ) from None
     return f"{(folder / path.name).as_uri()}?mode=ro"
+
+
+def _log_bytes(path: Path) -> int:
+    """The size of the write-ahead log beside a database; 0 without one, as where its name would be too long."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
 
 
 def _refuse_if_cut(source: Source) -> None:
@@ -245,18 +324,21 @@ def _refuse_if_cut(source: Source) -> None:
         )
 
 
-def _in_one_sentence(source: Source, error: sqlite3.Error | UnicodeDecodeError, limits: Limits) -> UnreadableProfile:
-    journal = source.path.with_name(source.path.name + "-journal")
-    if journal.exists():
+def _in_one_sentence(
+    source: Source, error: sqlite3.Error | UnicodeDecodeError, limits: Limits, watch: Watch
+) -> UnreadableProfile:
+    if btree.lies_beside(source.path, "-journal"):
         return UnreadableProfile(
             f"{source.name}: the export was interrupted, or is still running",
-            found=f"{journal.name} lies beside it ({error})",
+            found=f"{source.path.name}-journal lies beside it ({error})",
             hint="wait for `nsys export` to end, or run it again",
         )
+    if watch.has_gone_in_circles:
+        return _damaged(source.name, "its pages lead in circles")
     if "interrupted" in str(error):
-        return UnreadableProfile(f"{source.name}: reading took more than {limits.read_seconds:g} s and was stopped")
-    return UnreadableProfile(
-        f"{source.name}: a damaged SQLite database",
-        found=f"SQLite says: {error}",
-        hint="copy or export it again",
-    )
+        return too_slow(source.name, limits.read_seconds)
+    return _damaged(source.name, f"SQLite says: {error}")
+
+
+def _damaged(name: str, found: str) -> UnreadableProfile:
+    return UnreadableProfile(f"{name}: a damaged SQLite database", found=found, hint="copy or export it again")

@@ -64,7 +64,7 @@ def _around(trace: Trace, device: Device, steady: NDArray[np.intp], began_ns: in
     ranges = spans_of_time(trace)
     usual = (device.steady.end_ns - device.steady.start_ns) // device.step_count
     around = (
-        (thread(ranges) == device.host.thread_of_call[first])
+        (thread(ranges) == device.host.threads[device.host.thread_of_call[first]])
         & (ranges["start_ns"] <= began_ns)
         & (ranges["end_ns"] >= began_ns)
         & (ranges["start_ns"] >= began_ns - usual)
