@@ -29,6 +29,8 @@ _CONTAINERS: Final = {".parquet": "parquetdir", ".arrow": "arrowdir"}
 class ArrowExport:
     """The tables of a folder, each in a file of its own."""
 
+    decoding = None
+
     def __init__(self, folder: Path, suffix: str, limits: Limits, progress: Progress) -> None:
         self.container = _CONTAINERS[suffix]
         self._folder = folder

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Raw
@@ -48,6 +49,10 @@ class MemoryArgs(_Struct):
     address: int = msgspec.field(name="Addr", default=-1)
 
 
+_Never = Annotated[int, msgspec.Meta(gt=0, lt=0)]
+"""Of an argument that makes an event an unusual one: no value is valid."""
+
+
 class _CollectiveArgs(_Struct):
     collective: str = msgspec.field(name="Collective name", default="")
     group: Raw = msgspec.field(name="Process Group Name", default=Raw())
@@ -61,24 +66,49 @@ class _CollectiveArgs(_Struct):
 class KernelArgs(_CollectiveArgs):
     """Of a kernel's arguments."""
 
-    correlation: int = -1
     device: int = -1
     context: int = -1
     stream: int = -1
-    grid: Raw = Raw()
-    block: Raw = Raw()
+    correlation: int = -1
     registers: int = msgspec.field(name="registers per thread", default=-1)
     shared_memory: int = msgspec.field(name="shared memory", default=-1)
+    grid: Raw = Raw()
+    block: Raw = Raw()
     graph: int = msgspec.field(name="graph id", default=-1)
     graph_node: int = msgspec.field(name="graph node id", default=-1)
+
+
+class PlainKernelArgs(_Struct):
+    """The same but for a collective's. The decoder compares each key with all names, so that fewer are faster."""
+
+    device: int = -1
+    context: int = -1
+    stream: int = -1
+    correlation: int = -1
+    registers: int = msgspec.field(name="registers per thread", default=-1)
+    shared_memory: int = msgspec.field(name="shared memory", default=-1)
+    grid: Raw = Raw()
+    block: Raw = Raw()
+    graph: int = msgspec.field(name="graph id", default=-1)
+    graph_node: int = msgspec.field(name="graph node id", default=-1)
+    no_collective: _Never = msgspec.field(name="Collective name", default=0)
 
 
 class OpArgs(_CollectiveArgs):
     """Of an operator's arguments, in the spellings of 2021 and of today."""
 
+    types: Raw = msgspec.field(name="Input type", default=Raw())
     dims: Raw = msgspec.field(name="Input Dims", default=Raw())
     dims_2021: Raw = msgspec.field(name="Input dims", default=Raw())
+
+
+class PlainOpArgs(_Struct):
+    """The same but for a collective's, and in the spelling of today."""
+
     types: Raw = msgspec.field(name="Input type", default=Raw())
+    dims: Raw = msgspec.field(name="Input Dims", default=Raw())
+    no_dims_2021: _Never = msgspec.field(name="Input dims", default=0)
+    no_collective: _Never = msgspec.field(name="Collective name", default=0)
 
 
 class Args(KernelArgs):
@@ -109,11 +139,27 @@ class Event(_Struct):
     args: Args = msgspec.field(default_factory=Args)
 
 
-class _Timed(_Struct, tag_field="cat"):
+class _Instant(_Struct, tag_field="cat"):
     ph: str = ""
     name: str = ""
-    pid: int | str = -1
-    tid: int | str = -1
+    pid: int = -1
+    tid: int = -1
+    ts: Raw = Raw()
+    dur: Raw = Raw()
+
+
+class _OnGpu(_Struct, tag_field="cat"):
+    ph: Literal["X"]  # with a length; what only begins or ends is unusual
+    name: str = ""
+    ts: Raw = Raw()
+    dur: Raw = Raw()
+
+
+class _OnThread(_Struct, tag_field="cat"):
+    ph: Literal["X"]
+    name: str = ""
+    pid: int = -1
+    tid: int = -1
     ts: Raw = Raw()
     dur: Raw = Raw()
 
@@ -122,44 +168,62 @@ LEFT_ALONE: Final = frozenset(("ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "a
 """Arrows between events, as correlation says the same; and annotations seen on the GPU, which launches give better."""
 
 
-def _kind(category: str, args: type[_Struct] | None = None, *, timed: bool = True) -> type[msgspec.Struct]:
+def _kind(category: str, base: type[_Struct], args: type[_Struct] | None = None) -> type[msgspec.Struct]:
     """The type of the events of one category, with no more than is read of them."""
     fields: list[Any] = [] if args is None else [("args", args, msgspec.field(default_factory=args))]
-    bases = (_Timed,) if timed else (_Struct,)
     return msgspec.defstruct(
-        f"Event_{category}", fields, bases=bases, tag=category, tag_field="cat", gc=False, module=__name__
+        f"Event_{category}", fields, bases=(base,), tag=category, tag_field="cat", gc=False, module=__name__
     )
 
 
-_KINDS: Final = {
-    _kind("kernel", KernelArgs): "kernel",
-    _kind("cpu_op", OpArgs): "cpu_op",
-    _kind("cuda_runtime", CallArgs): "cuda_runtime",
-    _kind("cuda_driver", CallArgs): "cuda_driver",
-    _kind("gpu_memcpy", CopyArgs): "gpu_memcpy",
-    _kind("gpu_memset", CopyArgs): "gpu_memset",
-    _kind("cuda_sync", SyncArgs): "cuda_sync",
-    _kind("cpu_instant_event", MemoryArgs): "cpu_instant_event",
-    _kind("user_annotation", OpArgs): "user_annotation",
-    _kind("python_function"): "python_function",
-    _kind("overhead"): "overhead",
-    **{_kind(category, timed=False): category for category in sorted(LEFT_ALONE)},
+_COMMON: Final = {
+    _kind("cuda_runtime", _OnThread, CallArgs): "cuda_runtime",
+    _kind("cuda_driver", _OnThread, CallArgs): "cuda_driver",
+    _kind("gpu_memcpy", _OnGpu, CopyArgs): "gpu_memcpy",
+    _kind("gpu_memset", _OnGpu, CopyArgs): "gpu_memset",
+    _kind("cuda_sync", _OnGpu, SyncArgs): "cuda_sync",
+    _kind("cpu_instant_event", _Instant, MemoryArgs): "cpu_instant_event",
+    _kind("python_function", _OnThread): "python_function",
+    _kind("overhead", _OnThread): "overhead",
+    **{_kind(category, _Struct): category for category in sorted(LEFT_ALONE)},
 }
-"""The types of the usual categories. A piece that holds any other is decoded as `Event`s: slower, and as right."""
+_PLAIN: Final = _COMMON | {
+    _kind("kernel", _OnGpu, PlainKernelArgs): "kernel",
+    _kind("cpu_op", _OnThread, PlainOpArgs): "cpu_op",
+    _kind("user_annotation", _OnThread, PlainOpArgs): "user_annotation",
+}
+_USUAL: Final = _COMMON | {
+    _kind("kernel", _OnGpu, KernelArgs): "kernel",
+    _kind("cpu_op", _OnThread, OpArgs): "cpu_op",
+    _kind("user_annotation", _OnThread, OpArgs): "user_annotation",
+}
+_KINDS: Final = _PLAIN | _USUAL
+"""The types of the usual categories. A piece with any other event is decoded as `Event`s: slower, and as right."""
 
-_ANY_USUAL: Any = reduce(or_, _KINDS)
-USUAL: Final = msgspec.json.Decoder(list[_ANY_USUAL])
+
+def _decoder(kinds: Iterable[type[msgspec.Struct]]) -> msgspec.json.Decoder[list[Any]]:
+    any_of: Any = reduce(or_, kinds)
+    return msgspec.json.Decoder(list[any_of])
+
+
+PLAIN: Final = _decoder(_PLAIN)
+USUAL: Final = _decoder(_USUAL)
 ANY: Final = msgspec.json.Decoder(list[Event])
+"""What one of them does not decode, the next does. Where two do, they say the same."""
 
 
 def by_category(batch: list[Any]) -> dict[str, list[Any]]:
-    """The events of a batch by category."""
-    groups: defaultdict[type, list[Any]] = defaultdict(list)
+    """The events of a batch by category. All are usual, or all are `Event`s."""
+    found: defaultdict[Any, list[Any]] = defaultdict(list)
+    if are_usual(batch):
+        for event in batch:
+            found[type(event)].append(event)
+        return {_KINDS[kind]: events for kind, events in found.items()}
     for event in batch:
-        groups[type(event)].append(event)
-    found: defaultdict[str, list[Any]] = defaultdict(list)
-    for event in groups.pop(Event, ()):
         found[event.cat].append(event)
-    for kind, events in groups.items():
-        found[_KINDS[kind]] += events
     return found
+
+
+def are_usual(batch: list[Any]) -> bool:
+    """Whether the events are of the usual categories' own types: where these have a length, all do."""
+    return bool(batch) and type(batch[0]) is not Event

@@ -21,12 +21,13 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.model.health import Note, Severity
-from gpuledger.read.event_types import ANY, USUAL, Args, Event
+from gpuledger.read.event_types import ANY, PLAIN, USUAL, Args, Event
 from gpuledger.read.stream import Bytes, too_slow
 from gpuledger.units import bytes_text, count_text
 
-PIECE: Final = 2 << 20
-_TAIL: Final = 1 << 16
+PIECE: Final = 1 << 20
+_TAILS: Final = (1 << 12, 1 << 16)
+"""A cut is looked for in so many last bytes, then in all."""
 _KEYS: Final = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:'
 BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
 _END: Final = re.compile(rb"\}\s*+,?\s*+\]|\A\s*\]")  # a run of spaces is looked at once
@@ -50,6 +51,7 @@ class EventStream:
         self._deadline = time.monotonic() + limits.read_seconds
         self._odd = self._lost = self._kept = 0
         self._broken_off = ""
+        self._decoders: tuple[msgspec.json.Decoder[list[Any]], ...] = (PLAIN, USUAL)
         self._is_faulty = False
         """Whether the last piece that could not be decoded holds something else than whole events."""
 
@@ -72,6 +74,7 @@ class EventStream:
             if events is not None:
                 self._kept += len(events)
                 yield events
+                del events  # two batches at a time are one too many
                 continue
             if not self._is_faulty:
                 continue  # no event ends here yet
@@ -147,20 +150,28 @@ class EventStream:
 
     def _whole_events(self, text: bytes) -> tuple[list[Any] | None, bytes]:
         """The events that end within `text`, and the rest; None where no cut gives valid events."""
-        window = max(len(text) - _TAIL, 0)
-        cuts = [match.start() + 1 for match in BETWEEN.finditer(text, window)] or [
-            match.start() + 1 for match in BETWEEN.finditer(text)
-        ]
         self._is_faulty = False
-        for cut in cuts[: -_FEW - 1 : -1]:
-            rest = text[cut:].lstrip().removeprefix(b",")
+        for cut in _cuts(text):
             try:
-                return _usual(text[:cut]) or ANY.decode(b"[" + text[:cut] + b"]"), rest
+                return self._listed(memoryview(text)[:cut]), text[cut:].lstrip().removeprefix(b",")
             except _UNDECODABLE as error:
                 if _is_before_the_end(error, cut):
                     self._is_faulty = True
                     break
         return None, text
+
+    def _listed(self, inside: memoryview) -> list[Any]:
+        """The events of a text, all of usual categories or all of any."""
+        whole = b"".join((b"[", inside, b"]"))
+        for decoder in self._decoders:
+            try:
+                found: list[Any] = decoder.decode(whole)
+            except _UNDECODABLE:
+                continue
+            if decoder is USUAL:
+                self._decoders = (USUAL,)  # a trace that has collectives has them everywhere
+            return found
+        return ANY.decode(whole)
 
     def _end_of_events(self, text: bytes) -> tuple[list[Event], bytes] | None:
         """The last events, if the list ends within `text`, and what stands after it."""
@@ -254,13 +265,14 @@ def _is_before_the_end(error: Exception, length: int) -> bool:
     return at is None or int(at[1]) < length - 1
 
 
-def _usual(inside: bytes) -> list[Any] | None:
-    """Events of the usual categories; None if there is any other among them, or the text is no list of events."""
-    try:
-        found: list[Any] = USUAL.decode(b"[" + inside + b"]")
-    except _UNDECODABLE:
-        return None
-    return found
+def _cuts(text: bytes) -> list[int]:
+    """Where events may end, the last ones, from the end."""
+    found: list[int] = []
+    for tail in (*_TAILS, len(text)):
+        found = [match.start() + 1 for match in BETWEEN.finditer(text, max(len(text) - tail, 0))]
+        if len(found) >= _FEW or (found and tail > _TAILS[0]):
+            break
+    return found[: -_FEW - 1 : -1]
 
 
 def _decoded(inside: bytes) -> list[Event] | None:

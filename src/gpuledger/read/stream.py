@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import tarfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from queue import SimpleQueue
 from typing import BinaryIO, Final, Protocol, cast
 
 from zlib_ng import zlib_ng
@@ -26,6 +28,8 @@ from gpuledger.units import bytes_text
 GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _PIECE: Final = 1 << 20
+_AHEAD: Final = 4
+"""So many pieces may be unpacked and not yet looked at."""
 _TAR_MAGIC_AT: Final = 257
 _DAMAGED: Final = (zlib.error, cast("type[Exception]", zlib_ng.error))
 _BROKEN: Final = (*_DAMAGED, EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
@@ -61,7 +65,7 @@ class Gunzipped:
         self.cut = ""
         self._file, self._name, self._limit = file, name, limits.unpacked_bytes
         self._unpack = zlib_ng.decompressobj(wbits=31)
-        self._packed, self._next, self._step = b"", 0, _PIECE
+        self._packed, self._next, self._step = b"", 0, _PIECE // 4
         self._ready, self._at, self._total, self._ended = b"", 0, 0, False
 
     def read(self, size: int = -1, /) -> bytes:
@@ -88,14 +92,14 @@ class Gunzipped:
             self._ended, self.cut = True, say("the gzip stream breaks off")
             return b""
         try:
-            part: bytes = self._unpack.decompress(packed, 8 * _PIECE)
+            part: bytes = self._unpack.decompress(packed, 2 * _PIECE)
         except _DAMAGED:
             self._ended, self.cut = True, say("the gzip stream is damaged")
             return b""
         if self._unpack.eof:
             self._next -= len(self._unpack.unused_data)
         # what follows a member is copied by the library: of a file of tiny members little is fed at a time
-        self._step = 512 if self._unpack.eof else min(2 * self._step, _PIECE)
+        self._step = 512 if self._unpack.eof else min(2 * self._step, _PIECE // 4)
         self._total += len(part)
         if self._total > self._limit:
             raise too_large(self._name, self._limit)
@@ -108,6 +112,25 @@ class Gunzipped:
         start = self._next
         self._next = min(start + self._step, len(self._packed))
         return self._packed[start : self._next]
+
+
+def unpacked_size(source: Source) -> int:
+    """About how many bytes a gzip file unpacks to: as its end says, which counts up to 4 GiB, and its beginning."""
+    with opened(source) as file:
+        packed = file.read(_PIECE)
+        file.seek(max(source.size - 4, 0))
+        said = int.from_bytes(file.read(4), "little")
+    unpack, sample, left = zlib_ng.decompressobj(wbits=31), 0, packed
+    try:
+        while left and not unpack.eof and sample < 16 * _PIECE:
+            sample += len(unpack.decompress(left, _PIECE))
+            left = unpack.unconsumed_tail
+    except _DAMAGED:
+        return 0
+    used = len(packed) - len(unpack.unused_data if unpack.eof else left)
+    guess = sample * source.size // max(used, 1)
+    exact = said + max(round((guess - said) / 2**32), 0) * 2**32
+    return exact if guess <= 2 * exact <= 4 * guess else guess
 
 
 def too_large(name: str, limit: int) -> UnreadableProfile:
@@ -145,6 +168,75 @@ class Member:
         if self._total > self._limit:
             raise too_large(self._name, self._limit)
         return found
+
+
+class _Ahead(threading.Thread):
+    """Reads a stream a few pieces ahead of whoever reads this one: unpacking goes on outside Python's lock."""
+
+    def __init__(self, stream: Bytes) -> None:
+        super().__init__(name="gpuledger unpacking", daemon=True)
+        self._stream = stream
+        self._pieces: SimpleQueue[bytes | Exception] = SimpleQueue()
+        self._room, self._given_up = threading.Semaphore(_AHEAD), False
+        self._ready, self._at, self._ended = b"", 0, False
+
+    @property
+    def cut(self) -> str:
+        return self._stream.cut if self._ended else ""
+
+    def run(self) -> None:
+        piece = b" "
+        while piece:
+            self._room.acquire()
+            if self._given_up:
+                return
+            try:
+                piece = self._stream.read(_PIECE)
+            except Exception as error:  # it is the reader's to handle
+                self._pieces.put(error)
+                return
+            self._pieces.put(piece)
+
+    def stop(self) -> None:
+        """Ends the thread, so that what it reads can be closed."""
+        self._given_up = True
+        self._room.release()
+        self.join()
+
+    def read(self, size: int = -1, /) -> bytes:
+        parts, have = [], 0
+        while size < 0 or have < size:
+            if self._at == len(self._ready):
+                if self._ended:
+                    break
+                self._next()
+            end = len(self._ready) if size < 0 else min(len(self._ready), self._at + size - have)
+            parts.append(self._ready[self._at : end])
+            have, self._at = have + end - self._at, end
+        return b"".join(parts)
+
+    def _next(self) -> None:
+        piece = self._pieces.get()
+        self._room.release()
+        if isinstance(piece, Exception):
+            self._ended = True
+            raise piece
+        self._ready, self._at, self._ended = piece, 0, not piece
+
+
+@contextmanager
+def read_ahead(stream: Bytes) -> Iterator[Bytes]:
+    """The same stream, unpacked by a thread of its own while what it gave is looked at."""
+    ahead = _Ahead(stream)
+    try:
+        ahead.start()
+    except RuntimeError:  # no thread is to be had
+        yield stream
+        return
+    try:
+        yield ahead
+    finally:
+        ahead.stop()
 
 
 class Joined:

@@ -1,15 +1,15 @@
 """torch.profiler (Kineto) trace -> Trace. NVIDIA and AMD, torch 1.9 to today.
 
-Events become columns batch by batch, so that memory holds the columns and one batch. Operators and Python functions are
-ranges of their own kinds beside the user's annotations. Kernels carry no process: they belong to the one that launched
-the file's calls.
+Events become columns batch by batch: memory holds the columns and one batch, never the text. Operators and Python
+functions are ranges of their own kinds beside the user's annotations. Kernels carry no process: they belong to the one
+that launched the file's calls.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -22,14 +22,15 @@ from gpuledger.model.health import Note, NotMeasured, Severity
 from gpuledger.model.spans import depths, parents
 from gpuledger.model.stacks import Stacks
 from gpuledger.model.strings import Strings
-from gpuledger.model.tables import NOT_RECORDED, Kind, Rows, Table
+from gpuledger.model.tables import NOT_RECORDED, Rows, Table
 from gpuledger.model.trace import Trace, thread_number
 from gpuledger.read.export import Progress, Wanted, too_many_gpus
 from gpuledger.read.source import Source, opened, unrecognised
-from gpuledger.read.stream import GZIP, Bytes, Plain, unpacked
+from gpuledger.read.stream import GZIP, Bytes, Plain, read_ahead, unpacked
 from gpuledger.read.times import refuse_endless
-from gpuledger.read.torch_columns import Codes, Columns
+from gpuledger.read.torch_columns import Codes, Columns, as_kept
 from gpuledger.read.torch_gather import Gathered, gather
+from gpuledger.read.torch_merge import by_table
 from gpuledger.read.torch_origin import Devices, describe
 from gpuledger.read.torch_parallel import gather_in_parts
 from gpuledger.read.torch_stacks import call_stacks
@@ -58,17 +59,18 @@ class TorchReader:
             is_packed = source.head.startswith(GZIP)
             if not looks_like_json(head):
                 raise unrecognised(replace(source, head=head or b"\0"))
+            container = "json.gz" if is_packed else "json"
             with nesting(limits.event_depth):
-                whole = None if is_packed else gather_in_parts(source, wanted, limits, progress)
-                if whole is None:
-                    whole = gather(stream, source.name, wanted, limits, progress)
-            return as_trace(whole, source.name, "json.gz" if is_packed else "json", wanted, limits)
+                whole = gather_in_parts(source, wanted, limits, progress)
+            if whole is None:
+                return read_torch(stream, source.name, container, wanted, limits, progress)
+            return as_trace(whole, source.name, container, wanted, limits)
 
 
 def read_torch(stream: Bytes, name: str, container: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
-    """Read what `wanted` names of one stream."""
-    with nesting(limits.event_depth):
-        whole = gather(stream, name, wanted, limits, progress)
+    """Read what `wanted` names of one stream; what is packed is unpacked while it is parsed."""
+    with nesting(limits.event_depth), nullcontext(stream) if container == "json" else read_ahead(stream) as text:
+        whole = gather(text, name, wanted, limits, progress)
     return as_trace(whole, name, container, wanted, limits)
 
 
@@ -89,7 +91,8 @@ def as_trace(whole: Gathered, name: str, container: str, wanted: Wanted, limits:
     """Raw columns as tables: what Kineto does not say is worked out, text is coded."""
     if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
-    raw, codes = whole.tables, Codes.of(whole.texts)
+    raw, texts = by_table(whole)
+    codes = Codes.of(texts)
     devices = Devices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw])
     if len(devices.gpus) > limits.gpus:
         raise too_many_gpus(name, len(devices.gpus), limits.gpus)
@@ -98,7 +101,7 @@ def as_trace(whole: Gathered, name: str, container: str, wanted: Wanted, limits:
         _complete(table, columns, devices, pid)
         if table is Table.RANGES:
             _nest(columns)
-    _graph_nodes(raw, whole.texts)
+    _graph_nodes(raw, texts)
     stacks = call_stacks(raw, codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
     strings = Strings(codes)
     tables = {table: _rows(table, wanted[table], columns, strings) for table, columns in raw.items()}
@@ -160,7 +163,8 @@ def _complete(table: Table, columns: Columns, devices: Devices, pid: int) -> Non
         np.where(columns["pid"] == NOT_RECORDED, pid, columns["pid"]) if "pid" in columns else (np.full(count, pid))
     )
     for column in table.schema.columns:
-        columns.setdefault(column.name, np.full(count, NOT_RECORDED))
+        if column.name not in columns:
+            columns[column.name] = np.full(count, NOT_RECORDED, column.kind.dtype)
 
 
 def _nest(columns: Columns) -> None:
@@ -172,7 +176,7 @@ def _nest(columns: Columns) -> None:
         up = parents(columns["start_ns"][mine], columns["end_ns"][mine], thread[mine])
         parent[mine] = np.where(up >= 0, mine[up], NOT_RECORDED)
     columns["parent"], columns["depth"] = parent, depths(parent)
-    columns["open"] = np.zeros(len(parent), np.int64)
+    columns["open"] = np.zeros(len(parent), np.bool_)
 
 
 def _graph_nodes(raw: Mapping[Table, Columns], texts: list[str]) -> None:
@@ -191,13 +195,10 @@ def _graph_nodes(raw: Mapping[Table, Columns], texts: list[str]) -> None:
 
 
 def _rows(table: Table, wanted: frozenset[str], columns: Columns, strings: Strings) -> Rows:
-    chosen = {
-        column.name: columns[column.name].astype(column.kind.dtype)
-        for column in table.schema.columns
-        if column.name in wanted
-    }
+    """What is wanted of the raw columns, which are given up one by one."""
+    chosen = {}
     for column in table.schema.columns:
-        if column.kind in (Kind.INT32, Kind.TRIPLE) and column.name in chosen:
-            wide = columns[column.name]
-            chosen[column.name][wide != chosen[column.name]] = NOT_RECORDED
+        values = columns.pop(column.name)
+        if column.name in wanted:
+            chosen[column.name] = as_kept(column.kind, values)
     return Rows(table.schema, chosen, strings)

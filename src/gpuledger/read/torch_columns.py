@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -12,11 +15,11 @@ from numpy.typing import NDArray
 
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT
-from gpuledger.model.tables import NOT_RECORDED, Table
+from gpuledger.model.tables import NOT_RECORDED, Kind, Table
 
 Columns = dict[str, NDArray[Any]]
-_SPACED: Final = bytes.maketrans(b"[]", b"  ")
-_IN_TRIPLES: Final = b"[]0123456789, "
+_NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
+_LISTED: Final = bytes.maketrans(b"[]\n", b"  ,")
 
 
 class Codes(dict[str, int]):
@@ -60,62 +63,61 @@ class Shaper:
         self._threads: dict[str, int] = {}
         self._known_inputs = _Inputs(codes)
 
-    # One method per kind of event: its columns beside the times.
-
     @property
     def has_named_threads(self) -> bool:
         return bool(self._threads)
 
-    def kernels(self, events: list[Any], _: str) -> Columns:
-        args = [event.args for event in events]
-        return self._where(args) | {
+    # One method per kind of event: its columns beside the times. `args` are the events' own, one for each.
+
+    def kernels(self, events: list[Any], args: list[Any], _: str) -> Columns:
+        shapes = _triples([each.grid for each in args] + [each.block for each in args])
+        return _numbers(args, _OF_KERNEL) | {
             "name": self._text([event.name for event in events]),
-            "grid": _triples([each.grid for each in args]),
-            "block": _triples([each.block for each in args]),
-            "registers": _ints([each.registers for each in args]),
-            "smem_dynamic_bytes": _ints([each.shared_memory for each in args]),
-            "graph": _ints([each.graph for each in args]),
-            "graph_node": _ints([each.graph_node for each in args]),
+            "grid": shapes[: len(args)],
+            "block": shapes[len(args) :],
         }
 
-    def copies(self, events: list[Any], kind: str) -> Columns:
-        args = [event.args for event in events]
+    def copies(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         names = [event.name for event in events]
         parts = {name: _copy_kind(name, kind) for name in set(names)}
-        return self._where(args) | {
+        return _numbers(args, _WHERE) | {
             "kind": self._text([parts[name][0] for name in names]),
             "src_kind": self._text([parts[name][1] for name in names]),
             "dst_kind": self._text([parts[name][2] for name in names]),
-            "bytes": self._numbers([each.bytes for each in args]),
+            "bytes": _ints([_whole_number(each.bytes) for each in args]),
         }
 
-    def calls(self, events: list[Any], kind: str) -> Columns:
-        args = [event.args for event in events]
+    def calls(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         return self._thread(events) | {
             "correlation": _ints([each.correlation for each in args]),
             "name": self._text([event.name for event in events]),
             "layer": np.full(len(events), self.codes[kind]),
         }
 
-    def ranges(self, events: list[Any], kind: str) -> Columns:
+    def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         own = {"name": self._text([event.name for event in events]), "kind": np.full(len(events), self.codes[kind])}
         if kind in ("op", "push_pop") and self._with_inputs:
-            own["inputs"] = self._inputs([event.args for event in events])
+            own["inputs"] = self._inputs(args)
         return self._thread(events) | own
 
     def _inputs(self, args: list[Any]) -> Ints:
         """Shapes and types of operators' inputs; they come as JSON and stay so."""
-        dims = b"\0".join([each.dims or each.dims_2021 for each in args]).split(b"\0")
-        types = b"\0".join([each.types for each in args]).split(b"\0")
+        dims = [each.dims for each in args]
+        if hasattr(args[0], "dims_2021") and not all(dims):
+            dims = [each.dims or each.dims_2021 for each in args]
+        parts: list[Any] = [b"\n", b"\0"] * (2 * len(args))  # shapes, \n, types, \0: one text of all of them
+        parts[0::4], parts[2::4] = dims, [each.types for each in args]
+        parts[1::4] = [b"\n"] * len(args)
+        texts = b"".join(parts).split(b"\0")
+        if len(texts) != len(args) + 1:  # a zero within one of them
+            texts = [bytes(shape) + b"\n" + bytes(each.types) for shape, each in zip(dims, args, strict=True)]
         known = self._known_inputs
-        return np.array([known[shape + b"\n" + kind] for shape, kind in zip(dims, types, strict=True)], np.int64)
+        return np.array([known[text] for text in texts[: len(args)]], np.int64)
 
-    def syncs(self, events: list[Any], _: str) -> Columns:
-        args = [event.args for event in events]
-        return self._where(args) | {"kind": self._text([each.sync_kind for each in args])}
+    def syncs(self, _events: list[Any], args: list[Any], _: str) -> Columns:
+        return _numbers(args, _WHERE) | {"kind": self._text([each.sync_kind for each in args])}
 
-    def allocs(self, events: list[Any], _: str) -> Columns:
-        args = [event.args for event in events]
+    def allocs(self, _events: list[Any], args: list[Any], _: str) -> Columns:
         given = _ints([each.memory_bytes for each in args])
         on_gpu = np.isin(_ints([each.memory_device_type for each in args]), _GPU_TYPES)
         operation = np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"])
@@ -128,54 +130,54 @@ class Shaper:
             "memory_kind": np.where(on_gpu, self.codes["Device"], self.codes["Pageable"]),
         }
 
-    def overheads(self, events: list[Any], _: str) -> Columns:
+    def overheads(self, events: list[Any], _args: list[Any], _: str) -> Columns:
         return self._thread(events) | {"name": self._text([event.name for event in events])}
 
-    def collectives(self, events: list[Any], kind: str) -> Columns:
-        args = [event.args for event in events]
+    def collectives(self, events: list[Any], args: list[Any], kind: str) -> Columns:
         of_kernel = kind == "kernel"
         nowhere = np.full(len(events), NOT_RECORDED)  # a kernel's process is filled in later
         thread = {"pid": nowhere, "tid": nowhere} if of_kernel else self._thread(events)
         correlation = _ints([each.correlation if of_kernel else NOT_RECORDED for each in args])
-        return thread | {
-            "correlation": correlation,
-            "name": self._text([each.collective for each in args]),
-            "group": self._raw([each.group for each in args]),
-            "ranks": self._raw([each.ranks for each in args]),
-            "group_size": _ints([each.group_size for each in args]),
-            "in_elements": _ints([each.in_elements for each in args]),
-            "out_elements": _ints([each.out_elements for each in args]),
-            "dtype": self._text([each.dtype for each in args]),
-        }
-
-    def _where(self, args: list[Any]) -> Columns:
-        return {
-            "device": _ints([each.device for each in args]),
-            "context": _ints([each.context for each in args]),
-            "stream": _ints([each.stream for each in args]),
-            "correlation": _ints([each.correlation for each in args]),
-        }
+        return (
+            thread
+            | _numbers(args, _OF_COLLECTIVE)
+            | {
+                "correlation": correlation,
+                "name": self._text([each.collective for each in args]),
+                "group": self._raw([each.group for each in args]),
+                "ranks": self._raw([each.ranks for each in args]),
+                "dtype": self._text([each.dtype for each in args]),
+            }
+        )
 
     def _thread(self, events: list[Any]) -> Columns:
-        return {"pid": self._numbers([event.pid for event in events]), "tid": self._numbers([e.tid for e in events])}
+        return {
+            "pid": self._identities([event.pid for event in events]),
+            "tid": self._identities([event.tid for event in events]),
+        }
 
-    def _numbers(self, values: list[int | str]) -> Ints:
+    def _identities(self, values: list[Any]) -> Ints:
         """Process and thread ids; a text that holds no number gets one of its own, below any other."""
         try:
-            return np.array(values, np.int64)
-        except (ValueError, OverflowError):
+            return np.frombuffer(array("q", values), np.int64)
+        except (TypeError, OverflowError):
             return np.array([self._number(value) for value in values], np.int64)
+
+    def meet(self, events: Iterable[Any]) -> None:
+        """Number the processes and threads of these events that have no number of their own."""
+        for event in events:
+            self._number(event.pid)
+            self._number(event.tid)
 
     def _number(self, value: int | str) -> int:
         if isinstance(value, int):
             return value if abs(value) < 2**62 else NOT_RECORDED
-        if re.fullmatch(r"-?\d{1,18}", value):
+        if _NUMBER.fullmatch(value):
             return int(value)
         return self._threads.setdefault(value, -2 - len(self._threads))
 
-    def _text(self, texts: list[str]) -> Ints:
-        codes = self.codes
-        return np.array([codes[text] for text in texts], np.int64)
+    def _text(self, texts: list[str]) -> NDArray[np.int32]:
+        return np.fromiter(map(self.codes.__getitem__, texts), np.int32, len(texts))
 
     def _raw(self, texts: Sequence[Any]) -> Ints:
         """Codes of texts that are JSON of their own; NO_TEXT where there is none."""
@@ -183,6 +185,14 @@ class Shaper:
         codes = {text: self.codes[text.decode(errors="replace").strip('"')] if text else NO_TEXT for text in set(found)}
         return np.array([codes[text] for text in found], np.int64)
 
+
+_WHERE: Final = ("device", "context", "stream", "correlation")
+_OF_COLLECTIVE: Final = ("group_size", "in_elements", "out_elements")
+_OF_KERNEL: Final = (*_WHERE, "registers", "smem_dynamic_bytes", "graph", "graph_node")
+"""Numbers among the arguments, by the names of their columns."""
+
+_SPELLED: Final = {"smem_dynamic_bytes": "shared_memory"}
+"""Arguments that are called otherwise than their columns."""
 
 _GPU_TYPES: Final = (1, 6)
 """CUDA and HIP in torch's numbering of device types."""
@@ -236,18 +246,59 @@ def _copy_kind(name: str, kind: str) -> tuple[str, str, str]:
     )
 
 
+def narrowed(table: Table, columns: Columns) -> Columns:
+    """The columns as wide as they are kept; but the number of a device stays as it is, as GPUs are counted by it."""
+    kinds = {column.name: column.kind for column in table.schema.columns if column.name != "device"}
+    return {name: as_kept(kinds.get(name, Kind.INT64), values) for name, values in columns.items()}
+
+
+def together(parts: list[Columns]) -> Columns:
+    """The columns of several parts in a row; what one lacks is filled in. Takes them out of the parts, one by one."""
+    lengths = [len(part["start_ns"]) for part in parts]
+    found: Columns = {}
+    for key in sorted(set().union(*parts)):
+        dtype = next(part[key].dtype for part in parts if key in part)
+        own = [
+            part.pop(key) if key in part else np.full(length, NOT_RECORDED, dtype)
+            for part, length in zip(parts, lengths, strict=True)
+        ]
+        found[key] = own[0] if len(own) == 1 else np.concatenate(own)
+    return found
+
+
+def as_kept(kind: Kind, wide: NDArray[Any]) -> NDArray[Any]:
+    """A column as wide as it is kept, in memory of its own; what does not fit was not recorded."""
+    narrow: NDArray[Any] = np.ascontiguousarray(wide, kind.dtype)
+    if kind in (Kind.INT32, Kind.TRIPLE) and wide.dtype != narrow.dtype:
+        narrow[wide != narrow] = NOT_RECORDED
+    return narrow
+
+
+def _whole_number(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    return int(value) if _NUMBER.fullmatch(value) else NOT_RECORDED
+
+
 def _ints(values: Sequence[int]) -> Ints:
     try:
-        return np.array(values, np.int64)
+        return np.frombuffer(array("q", values), np.int64)
     except OverflowError:
         return np.array([value if -(2**63) <= value < 2**63 else NOT_RECORDED for value in values], np.int64)
 
 
+def _numbers(args: list[Any], names: tuple[str, ...]) -> Columns:
+    """Several columns of numbers, with one look at each event's arguments."""
+    fields = attrgetter(*(_SPELLED.get(name, name) for name in names))
+    flat = _ints(list(chain.from_iterable(map(fields, args)))).reshape(-1, len(names))
+    return {name: flat[:, at] for at, name in enumerate(names)}
+
+
 def _triples(texts: Sequence[bytes | Raw]) -> Ints:
     """Grids and blocks from `[x, y, z]`; NOT_RECORDED where there is none."""
-    joined = b",".join(texts)
-    if not joined.translate(None, _IN_TRIPLES) and all(bytes(text).count(b",") == 2 for text in texts):
-        numbers: Ints = np.fromstring(joined.translate(_SPACED), np.int64, sep=",")
+    joined = b"\n".join(texts)
+    if joined.translate(None, b"0123456789 ") == b"\n".join([b"[,,]"] * len(texts)):
+        numbers: Ints = np.fromstring(joined.translate(_LISTED), np.int64, sep=",")
         if len(numbers) == 3 * len(texts):
             return numbers.reshape(-1, 3)
     return np.array([_triple(bytes(text)) for text in texts], np.int64).reshape(-1, 3)

@@ -1,31 +1,32 @@
-"""The events of a trace in, raw columns out: one stream at a time, or the parts of a large file merged again."""
+"""The events of one stream in, raw columns out, batch by batch: what is held are the columns and one batch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from operator import attrgetter
+from typing import Any, Final
 
 from gpuledger.limits import Limits
 from gpuledger.model.health import Note
-from gpuledger.model.strings import NO_TEXT
-from gpuledger.model.tables import NOT_RECORDED, Kind, Table
-from gpuledger.read.event_types import LEFT_ALONE, by_category
+from gpuledger.model.tables import Table
+from gpuledger.read.event_types import LEFT_ALONE, are_usual, by_category
 from gpuledger.read.events import EventStream
 from gpuledger.read.exact import nanoseconds
 from gpuledger.read.export import Progress, Wanted, too_many_rows
 from gpuledger.read.stream import Bytes
-from gpuledger.read.torch_columns import CATEGORIES, Codes, Columns, Shaper
+from gpuledger.read.torch_columns import CATEGORIES, Codes, Columns, Shaper, narrowed, together
+
+Feed = tuple[Table, str]
+"""A table, and the category of events that rows of it come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """What was read. Text columns hold positions in `texts`; it can travel between processes."""
 
-    tables: dict[Table, Columns]
+    feeds: dict[Feed, Columns]
     texts: list[str]
     metadata: dict[str, Any]
     notes: list[Note]
@@ -45,43 +46,17 @@ def gather(stream: Bytes, name: str, wanted: Wanted, limits: Limits, progress: P
     gathering = _Gathering(name, wanted, limits)
     for batch in events.batches():
         gathering.take(batch)
+        del batch  # before the next one is made
         progress("events", gathering.events)
     return gathering.finish(events)
 
 
-def merged(parts: Sequence[Gathered]) -> Gathered:
-    """The parts of one trace together, in their order."""
-    codes: dict[str, int] = {}
-    tables: dict[Table, list[Columns]] = {}
-    for part in parts:
-        code = np.array([*(codes.setdefault(text, len(codes)) for text in part.texts), NO_TEXT])
-        for table, columns in part.tables.items():
-            texts = {column.name for column in table.schema.columns if column.kind is Kind.TEXT}
-            tables.setdefault(table, []).append(
-                {key: code[values] if key in texts else values for key, values in columns.items()}
-            )
-    return Gathered(
-        tables={table: _together(each) for table, each in tables.items()},
-        texts=list(codes),
-        metadata={key: value for part in parts for key, value in part.metadata.items()},
-        notes=[note for part in parts for note in part.notes],
-        process_names={pid: name for part in reversed(parts) for pid, name in part.process_names.items()},
-        seen={key: sum(part.seen.get(key, 0) for part in parts) for part in parts for key in part.seen},
-        events=sum(part.events for part in parts),
-        untimed=sum(part.untimed for part in parts),
-        begin_end=sum(part.begin_end for part in parts),
-        names_cut=sum(part.names_cut for part in parts),
-        has_named_threads=any(part.has_named_threads for part in parts),
-    )
+_COLLECTIVE: Final = attrgetter("collective")
 
 
-def _together(parts: list[Columns]) -> Columns:
-    """The columns of all parts in a row; what one lacks is filled in."""
-    keys = sorted(set().union(*parts))
-    for part in parts:
-        for key in keys:
-            part.setdefault(key, np.full(len(part["start_ns"]), NOT_RECORDED))
-    return {key: np.concatenate([part[key] for part in parts]) for key in keys}
+def _args(events: list[Any]) -> list[Any]:
+    """The arguments of events; none where their category has none that is read."""
+    return [event.args for event in events] if events and hasattr(events[0], "args") else []
 
 
 class _Gathering:
@@ -93,7 +68,7 @@ class _Gathering:
         self.codes = Codes(limits.text_bytes)
         self._shaper = Shaper(self.codes, with_inputs="inputs" in wanted.get(Table.RANGES, ()))
         self.events = 0
-        self._parts: dict[Table, list[Columns]] = {}
+        self._parts: dict[Feed, list[Columns]] = {}
         self._rows: Counter[Table] = Counter()
         self._process_names: dict[int, str] = {}
         self._seen: dict[str, int] = {}
@@ -102,20 +77,24 @@ class _Gathering:
     def take(self, batch: list[Any]) -> None:
         """Add one batch."""
         self.events += len(batch)
+        have_length = are_usual(batch)
+        if not have_length:  # threads that have no number get theirs in the order of the text, however it is cut
+            self._shaper.meet(event for event in batch if event.cat in CATEGORIES and event.ph == "X")
         for category, events in by_category(batch).items():
             self._seen[category] = self._seen.get(category, 0) + len(events)
             if category not in CATEGORIES:
                 if category not in LEFT_ALONE:
-                    self._take_others(events)
+                    self._take_others(category, events)
                 continue
-            if [event.ph for event in events].count("X") < len(events):
+            if not have_length:
                 self._begin_end += sum(event.ph in ("B", "E") for event in events)
                 events = [event for event in events if event.ph == "X"]
+            args = _args(events)
             for table, kind, shape in CATEGORIES[category]:
                 if table in self._wanted:
-                    self._add(table, kind, shape, events)
+                    self._add((table, category), kind, shape, events, args)
 
-    def _take_others(self, events: list[Any]) -> None:
+    def _take_others(self, category: str, events: list[Any]) -> None:
         """Names of processes, and memory events."""
         memory = []
         for event in events:
@@ -124,11 +103,15 @@ class _Gathering:
             elif event.ph == "i" and event.name == "[memory]":
                 memory.append(event)
         if memory and Table.ALLOCS in self._wanted:
-            self._add(Table.ALLOCS, "memory", Shaper.allocs, memory)
+            self._add((Table.ALLOCS, category), "memory", Shaper.allocs, memory, _args(memory))
 
-    def _add(self, table: Table, kind: str, shape: Callable[..., Columns], events: list[Any]) -> None:
+    def _add(self, feed: Feed, kind: str, shape: Callable[..., Columns], events: list[Any], args: list[Any]) -> None:
+        table = feed[0]
         if table is Table.COLLECTIVES:
+            if not args or not hasattr(args[0], "collective") or not any(map(_COLLECTIVE, args)):
+                return
             events = [event for event in events if event.args.collective]
+            args = _args(events)
         if not events:
             return
         self._rows[table] += len(events)
@@ -138,18 +121,18 @@ class _Gathering:
         if not timed.all():
             self._untimed += int((~timed).sum())
             events = [event for event, good in zip(events, timed.tolist(), strict=True) if good]
-            start = start[timed]
+            args, start = _args(events), start[timed]
             if not events:
                 return
         length, has_length = nanoseconds([event.dur for event in events])
         self._untimed += 0 if kind == "memory" else int((~has_length).sum())
-        columns = shape(self._shaper, events, kind) | {"start_ns": start, "end_ns": start + length}
-        self._parts.setdefault(table, []).append(columns)
+        columns = shape(self._shaper, events, args, kind) | {"start_ns": start, "end_ns": start + length}
+        self._parts.setdefault(feed, []).append(narrowed(table, columns))
 
     def finish(self, events: EventStream) -> Gathered:
         """All batches together."""
         return Gathered(
-            tables={table: _together(parts) for table, parts in self._parts.items()},
+            feeds={feed: together(self._parts.pop(feed)) for feed in list(self._parts)},
             texts=list(self.codes),
             metadata=events.metadata,
             notes=events.notes(),

@@ -1,7 +1,9 @@
-"""A large file read on several cores: cut between events into parts, each read by a process of its own.
+"""A large trace read on several cores: cut between events into parts, each read by a process of its own.
 
-Each part is made whole with a few bytes before and after it, so that it is read like any trace. Processes are forked,
-which is safe only where no other thread runs; elsewhere, and for anything unusual, the file is read in one piece.
+Each part is made whole with a few bytes before and after it, so that it is read like any trace. A gzipped text cannot
+be entered in its middle: every process unpacks it up to the end of its own part, which takes a tenth of the time that
+parsing takes. Processes are forked, which is safe only where no other thread runs; elsewhere, and for anything unusual,
+the trace is read in one piece.
 """
 
 from __future__ import annotations
@@ -11,35 +13,48 @@ import os
 import signal
 import threading
 import warnings
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import BinaryIO, Final
+from typing import Final
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import Limits
+from gpuledger.model.tables import Table
 from gpuledger.read.events import BETWEEN
 from gpuledger.read.export import Progress, Wanted
 from gpuledger.read.source import Source, opened
-from gpuledger.read.stream import Bytes
-from gpuledger.read.torch_gather import Gathered, gather, merged
+from gpuledger.read.stream import GZIP, Bytes, Gunzipped, Joined, Plain, read_ahead, unpacked_size
+from gpuledger.read.torch_gather import Gathered, gather
+from gpuledger.read.torch_merge import Arriving, Held, Part, merged, send
 
 WORTH_IT: Final = 48 << 20
-"""Smaller files are read before a process has started."""
+"""A shorter text is read before a process has started."""
+
+_MOST: Final = 8
+_MOST_PACKED: Final = 4
+"""More processes would only unpack the same."""
 
 _WINDOW: Final = 1 << 20
 _BEFORE: Final = b'{"traceEvents": ['
 _AFTER: Final = b"]}"
 
+_Span = tuple[int, int | None]
+"""Where a part begins and ends: at the first end of an event from there on. None is the text's end."""
+
 
 def gather_in_parts(source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Gathered | None:
     """The whole file; None where it has to be read in one piece."""
-    count = min(os.cpu_count() or 1, source.size // (WORTH_IT // 2), 8)
-    if source.size < WORTH_IT or count < 2 or not _may_fork():
+    is_packed = source.head.startswith(GZIP)
+    if not _may_fork():
         return None
-    edges = _edges(source, count)
-    if len(edges) < 3:
+    size = unpacked_size(source) if is_packed else source.size
+    count = min(os.cpu_count() or 1, size // (WORTH_IT // 2), _MOST_PACKED if is_packed else _MOST)
+    if size < WORTH_IT or count < 2:
         return None
-    spans = list(pairwise(edges))
+    edges = [size * part // count for part in range(count)]
+    spans = list(zip(edges, [*edges[1:], None], strict=True))
     context = multiprocessing.get_context("fork")
     children = []
     # Ctrl-C is the parent's to answer: children never see it, and it ends them
@@ -56,19 +71,35 @@ def gather_in_parts(source: Source, wanted: Wanted, limits: Limits, progress: Pr
             children.append((child, receiving))
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
         first = _part(source, spans[0], wanted, limits, progress)
-        parts = [first, *(_received(receiving) for _, receiving in children)]
+        return None if first is None else _whole(first, [receiving for _, receiving in children], limits)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
         for child, receiving in children:
             receiving.close()
             child.terminate()
             child.join()
-    whole = [part for part in parts if part is not None]
-    if len(whole) < len(parts) or any(part.has_named_threads for part in whole):
+
+
+def _whole(first: Gathered, others: list[Connection], limits: Limits) -> Gathered | None:
+    """All parts together; None if one of them is missing, or odd: then it is looked at in one piece."""
+    parts: list[Part] = [Held(first)]
+    try:
+        for receiving in others:
+            arriving = Arriving(receiving)
+            if not arriving.is_whole:
+                return None
+            parts.append(arriving)
+        if any(part.rest.has_named_threads for part in parts) or any(part.rest.notes for part in parts[:-1]):
+            return None
+        if any(note.code != "trace-cut-off" for note in parts[-1].rest.notes):
+            return None
+        found = merged(parts)
+    except (EOFError, OSError):  # a child died
         return None
-    if any(part.notes for part in whole[:-1]) or any(note.code != "trace-cut-off" for note in whole[-1].notes):
-        return None  # something is odd: look at it in one piece
-    return merged(whole)
+    rows = Counter[Table]()
+    for (table, _), columns in found.feeds.items():
+        rows[table] += len(columns["start_ns"])
+    return found if max(rows.values(), default=0) <= limits.rows_per_table else None
 
 
 def _may_fork() -> bool:
@@ -77,64 +108,82 @@ def _may_fork() -> bool:
     return alone and "fork" in multiprocessing.get_all_start_methods()
 
 
-def _edges(source: Source, count: int) -> list[int]:
-    """Where the parts begin and end: the file's bounds, and ends of events near equal distances."""
-    edges = [0]
-    with opened(source) as file:
-        for part in range(1, count):
-            at = source.size * part // count
-            file.seek(at)
-            match = BETWEEN.search(file.read(_WINDOW))
-            if match is not None and at + match.start() + 1 > edges[-1]:
-                edges.append(at + match.start() + 1)
-    return [*edges, source.size]
-
-
 class _Part:
-    """Some bytes of a file, with others before and after them so that they are a trace by themselves."""
+    """A part of a text, with a few bytes before and after it so that it is a trace by itself.
 
-    cut = ""
+    The neighbours of a part look at the same bytes from the same place for where it begins and ends.
+    """
 
-    def __init__(self, file: BinaryIO, start: int, end: int, size: int) -> None:
-        self._file = file
-        file.seek(start)
+    def __init__(self, stream: Bytes, start: int, end: int | None) -> None:
+        self._stream, self._before, self._is_ended = stream, b"", False
+        self._left = None if end is None else end - start
         if start:
-            file.seek(start + file.read(_WINDOW).index(b",") + 1)  # the comma before the first event
-        self._left = end - file.tell()
-        self._before = _BEFORE if start else b""
-        self._after = _AFTER if end < size else b""
+            window, cut = _next_cut(stream)
+            begins = window.index(b",", cut) + 1  # the comma before the first event
+            self._before, self._stream = _BEFORE, Joined(window[begins:], stream)
+            if self._left is not None:
+                self._left -= begins
+                if self._left < 0:
+                    raise ValueError("an event is longer than the part that it ends in")
+
+    @property
+    def cut(self) -> str:
+        return self._stream.cut
 
     def read(self, size: int = -1, /) -> bytes:
         if self._before:
             found, self._before = self._before, b""
             return found
+        if self._left is None:
+            return self._stream.read(size)
         if self._left:
-            found = self._file.read(self._left if size < 0 else min(size, self._left))
-            self._left -= len(found) or self._left
+            found = self._stream.read(min(size, self._left))
+            if not found:
+                raise ValueError("the text ends before its part does")
+            self._left -= len(found)
             return found
-        found, self._after = self._after, b""
-        return found
+        if self._is_ended:
+            return b""
+        self._is_ended = True
+        window, cut = _next_cut(self._stream)
+        return window[:cut] + _AFTER
 
 
-def _part(source: Source, span: tuple[int, int], wanted: Wanted, limits: Limits, progress: Progress) -> Gathered | None:
+def _next_cut(stream: Bytes) -> tuple[bytes, int]:
+    """The next bytes of a text, and where in them an event ends for the first time."""
+    window = b""
+    while len(window) < _WINDOW and (more := stream.read(_WINDOW - len(window))):
+        window += more
+    match = BETWEEN.search(window)
+    if match is None:
+        raise ValueError("no event ends near")
+    return window, match.start() + 1
+
+
+@contextmanager
+def _text_from(source: Source, start: int, limits: Limits) -> Iterator[Bytes]:
+    """What a file holds, from a place on."""
+    with opened(source) as file:
+        if not source.head.startswith(GZIP):
+            file.seek(start)
+            yield Plain(file)
+            return
+        text = Gunzipped(Plain(file), source.name, limits)
+        while start and (passed := len(text.read(min(start, _WINDOW)))):
+            start -= passed
+        with read_ahead(text) as stream:
+            yield stream
+
+
+def _part(source: Source, span: _Span, wanted: Wanted, limits: Limits, progress: Progress) -> Gathered | None:
     """One part; None if it cannot be read by itself."""
     try:
-        with opened(source) as file:
-            stream: Bytes = _Part(file, *span, source.size)
-            return gather(stream, source.name, wanted, limits, progress)
+        with _text_from(source, span[0], limits) as text:
+            return gather(_Part(text, *span), source.name, wanted, limits, progress)
     except (GpuledgerError, ValueError):
         return None
 
 
-def _send(sending: Connection, source: Source, span: tuple[int, int], wanted: Wanted, limits: Limits) -> None:
-    sending.send(_part(source, span, wanted, limits, lambda _table, _rows: None))
+def _send(sending: Connection, source: Source, span: _Span, wanted: Wanted, limits: Limits) -> None:
+    send(sending, _part(source, span, wanted, limits, lambda _table, _rows: None))
     sending.close()
-
-
-def _received(receiving: Connection) -> Gathered | None:
-    """What a child sent; None if it died."""
-    try:
-        found: Gathered | None = receiving.recv()
-    except (EOFError, OSError):
-        return None
-    return found
