@@ -1,6 +1,8 @@
 # make demo    from a fresh clone to a result: makes .venv, installs, opens a bundled capture
 # make test    the same, then lint, types and all tests
 # make docs    writes the generated pages again
+# make bench    us against other programs, on 1 M and 5 M kernels: takes long
+# make bench-quick    are we slower than before? fails if so
 # make test-workloads    tests of the programs to profile; installs torch, which is large
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +12,7 @@ DEMO := build/decode.sqlite
 WORKLOAD_TESTS := $(patsubst %,tests/test_%.py,zoo zoo_llm window timer bench ranks moe ep decode serve longctx transport \
 	barrier mock capture_torch runbook_shipped)
 
-.PHONY: demo test test-workloads docs bench clean
+.PHONY: demo test test-workloads docs bench bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	$(BIN)/gpuledger info $(DEMO)
@@ -31,9 +33,10 @@ docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py
 
 bench: $(VENV)/installed-dev
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/stats.py 200000
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/run.py
+
+bench-quick: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/run.py --quick
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,107 @@
+"""Rows in, tables out: for the terminal, and for docs/performance.md between two markers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from harness.aims import Aim, aims, count
+from harness.measure import Failed
+from harness.results import Row, disagreements
+
+BEGIN: Final = "<!-- measured: from here to the end mark, `python benchmarks/run.py --write` writes -->"
+END: Final = "<!-- measured: end -->"
+HEAD: Final = ("task", "program", "seconds", "CPU s", "x ours", "MB resident", "MB own", "own / file", "same answer")
+_LEFT: Final = (0, 1, 8)
+
+
+class NoMarkers(Exception):
+    """The page has no place for the table."""
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """One row in words."""
+    contest = row.contest
+    task = f"{contest.name} {count(contest.size)}: {contest.task}" if contest.size else contest.task
+    if isinstance(row.outcome, Failed):
+        return (task, row.program, *("-",) * 6, row.outcome.reason)
+    found = row.outcome
+    ratio = "-" if row.ratio is None else "1" if row.is_ours else f"{row.ratio:.3g}"
+    memory = ("-", "-", "-")
+    if found.memory:
+        own = found.memory.own_bytes
+        share = f"{own / contest.file_bytes:.2f}" if contest.file_bytes else "-"
+        memory = (f"{found.memory.resident_bytes / 1e6:.0f}", f"{own / 1e6:.0f}", share)
+    said = ""
+    if row.agreement:
+        said = f"{'yes' if row.agreement.same else 'NO'}: {row.agreement.said}"
+    return (task, row.program, f"{found.wall_s:.3f}", f"{found.cpu_s:.2f}", ratio, *memory, said)
+
+
+def text_table(rows: list[Row]) -> str:
+    """Columns under each other; a task is named once."""
+    lines = [HEAD, *_once_named([cells(row) for row in rows])]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(HEAD))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if at in _LEFT else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def markdown_table(rows: list[Row]) -> str:
+    """The same for a page."""
+    rule = ["---" if at in _LEFT else "--:" for at in range(len(HEAD))]
+    named = _once_named([cells(row) for row in rows])
+    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in (HEAD, rule, *named))
+
+
+def aim_lines(found: list[Aim]) -> list[str]:
+    """One sentence each."""
+    return [
+        f"{aim.name}: {aim.found:.3g} {aim.unit}, wanted {aim.wanted}: {'met' if aim.is_met else 'NOT met'}"
+        for aim in found
+    ]
+
+
+def measured_part(rows: list[Row], about: list[str]) -> str:
+    """All that is measured, for the page."""
+    parts = ["\n".join(f"- {line}" for line in about), markdown_table(rows)]
+    found = aim_lines(aims(rows))
+    if found:
+        parts.append("\n".join(["What we aim at:", "", *(f"- {line}" for line in found)]))
+    wrong = disagreements(rows)
+    if wrong:
+        parts.append("\n".join(["Answers that differ:", "", *(f"- {line}" for line in wrong)]))
+    return "\n\n".join(parts)
+
+
+def replaced(page: str, part: str) -> str:
+    """The page with another measured part."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise NoMarkers(f"looked for the lines `{BEGIN}` and `{END}`")
+    return f"{before}{BEGIN}\n\n{part}\n\n{END}{after}"
+
+
+def write(path: Path, part: str) -> None:
+    """Into the page itself, which is whole at every moment."""
+    text = replaced(path.read_text(), part)
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+def _once_named(lines: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    named, last = [], None
+    for line in lines:
+        named.append(("", *line[1:]) if line[0] == last else line)
+        last = line[0]
+    return named
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", r"\|").replace("<", "&lt;")
