@@ -13,11 +13,9 @@ import json
 import random
 import sqlite3
 import struct
-import tempfile
 from collections.abc import Callable
 from contextlib import closing, suppress
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, Final
 
 ODD: Final[tuple[Any, ...]] = (
@@ -198,16 +196,14 @@ def _odd_cell(chance: random.Random) -> str:
 
 def sqlite_changed(content: bytes, chance: random.Random) -> bytes:
     """An export with a value, a row, a column or a table changed, written by SQLite."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "changed.sqlite"
-        path.write_bytes(content)
-        bad = suppress(sqlite3.Error, UnicodeError, OverflowError, IndexError)  # or nothing is left to change
-        with bad, closing(sqlite3.connect(path, isolation_level=None)) as database:
-            database.execute("PRAGMA journal_mode = OFF")
-            database.execute("PRAGMA synchronous = OFF")
-            for _ in range(chance.randint(1, 3)):
-                _change_table(database, chance)
-        return path.read_bytes()
+    bad = suppress(sqlite3.Error, UnicodeError, OverflowError, IndexError)  # or nothing is left to change
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database, bad:
+        database.deserialize(content)
+        database.execute("PRAGMA journal_mode = OFF")
+        for _ in range(chance.randint(1, 3)):
+            _change_table(database, chance)
+        return database.serialize() or content
+    return as_bytes(())(content, chance)
 
 
 def _change_table(database: sqlite3.Connection, chance: random.Random) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import lzma
 import re
+import sqlite3
 from collections import Counter
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import CAPTURES, ROOT
 from gpuledger.model.families import CARRIERS, COMMUNICATION, FAMILIES, INDUCTOR, OTHER, family
 
 NATIVE = "void at::native::"
@@ -343,6 +348,89 @@ def test_types_and_parameters_do_not_mislead(name: str) -> None:
     misleading = "<flash::Softmax<(int)4>, cutlass::gemm::Gemm>(ncclDevComm *, CopyParams<(bool)1>)"
     for written in (f"{name}{misleading}", f"void {name}{misleading}", f"void <unnamed>::{name}{misleading}"):
         assert family(written) == family(name)
+
+
+@cache
+def compiled(table: str) -> list[tuple[str, re.Pattern[str]]]:
+    chosen = {"families": FAMILIES, "inductor": INDUCTOR}[table]
+    return [(name, re.compile("|".join(patterns), re.IGNORECASE)) for name, patterns in chosen]
+
+
+def first(table: str, text: str) -> str:
+    return next((name for name, pattern in compiled(table) if pattern.search(text, 0, 8192)), "")
+
+
+BRACKET = re.compile(r"->|[<>()\[\]{}]")
+CARRIER = re.compile(rf"(?:^|::|\s)(?:{'|'.join(CARRIERS)})\s*$", re.IGNORECASE)
+ANONYMOUS = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
+
+
+def plainly(name: str) -> str:
+    """The family by the tables as they are written: every pattern on every text, which takes a hundred times longer."""
+    if name.startswith("triton_") and (found := first("inductor", name)):
+        return found
+    text = ANONYMOUS.sub("anonymous", name)
+    parts, opened = {True: "", False: ""}, ""  # what is in no bracket, and what is in some
+    last = 0
+    for bracket in BRACKET.finditer(text):
+        if bracket[0] == "->":
+            continue
+        parts[not opened] += text[last : bracket.start()]
+        last = bracket.end()
+        if bracket[0] in "<([{":
+            if not opened and bracket[0] == "(":
+                break
+            parts[False] += bracket[0] if opened else ""
+            opened += bracket[0]
+        elif opened and opened[-1] == "<([{"[">)]}".index(bracket[0])]:
+            opened = opened[:-1]
+            parts[False] += bracket[0] if opened else " "
+        else:
+            parts[not opened] += bracket[0]
+    else:
+        parts[not opened] += text[last:]
+    function, arguments = parts[True], parts[False].removesuffix(" ")
+    if CARRIER.search(function) and (found := first("families", arguments)):
+        return found
+    return first("families", function if function.strip() else name) or OTHER
+
+
+RECORDED = sorted(CAPTURES.glob("*.sqlite.xz")) + sorted((ROOT.parent / "shared" / "corpus").glob("nsys/*.sqlite.xz"))
+
+
+@pytest.mark.parametrize("packed", RECORDED, ids=lambda path: path.name.split("__")[-1])
+def test_the_tables_are_searched_as_they_are_written(packed: Path, tmp_path: Path) -> None:
+    """On every text of every capture, kernel or not."""
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    database = sqlite3.connect(path)
+    texts = [text for (text,) in database.execute("SELECT value FROM StringIds") if isinstance(text, str)]
+    database.close()
+    assert [(text, family(text)) for text in texts] == [(text, plainly(text)) for text in texts]
+
+
+def test_the_patterns_are_in_lower_case() -> None:
+    """Names are searched in lower case."""
+    patterns = [*CARRIERS, *(each for table in (FAMILIES, INDUCTOR) for _, patterns in table for each in patterns)]
+    assert [pattern for pattern in patterns if pattern != pattern.lower()] == []
+
+
+WORDS = sorted(
+    {word for _, patterns in (*FAMILIES, *INDUCTOR) for each in patterns for word in re.findall(r"\w+", each)}
+)
+REAL = [name for names in NAMES.values() for name in names]
+CUT = st.tuples(st.sampled_from(REAL), st.integers(0, 200), st.integers(0, 60)).map(
+    lambda cut: cut[0][cut[1] :][: cut[2]]
+)
+BETWEEN = st.sampled_from(
+    ["", "_", "::", "<", ">", "(", ")", "->", " ", "1", "é", "\u017f", "\u212a", "kernel", "triton_"]
+)
+
+
+@given(st.lists(CUT | st.sampled_from(WORDS) | BETWEEN, max_size=12).map("".join), st.booleans())
+def test_words_of_real_names_in_any_order_too(name: str, is_upper: bool) -> None:
+    written = name.upper() if is_upper else name
+    assert family(written) == plainly(written)
 
 
 KNOWN = {name for name, _ in FAMILIES} | {OTHER}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import warnings
 from pathlib import Path
 
 from gpuledger.errors import GpuledgerError
@@ -47,7 +48,10 @@ def _checked(path: Path, table: object) -> list[tuple[str, list[str]]]:
             raise GpuledgerError(f"{path}: family '{family}' is not a list of patterns", hint=hint)
         for pattern in patterns:
             try:
-                re.compile(pattern)
+                with warnings.catch_warnings():
+                    # `[[a]` means what it says today; what a later Python will take it for is no news for our users
+                    warnings.simplefilter("ignore", FutureWarning)
+                    re.compile(pattern, re.IGNORECASE)  # as it is compiled where it is used
             except (re.error, OverflowError, RecursionError) as error:
                 raise GpuledgerError(f"{path}: '{pattern}' is no regular expression: {error}") from None
     return list(table.items())

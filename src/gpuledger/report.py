@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from gpuledger.analyse.device import Device, analysed
-from gpuledger.analyse.join import LEVELS, Joined, Match, joined
-from gpuledger.analyse.judged import judged
-from gpuledger.analyse.overview import overview
 from gpuledger.analyse.phases import PHASES
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.variation import variation
@@ -20,6 +17,9 @@ from gpuledger.model.profiled import KernelReport
 from gpuledger.model.spans import Span
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.join import Joined, Match
 
 _NEVER_READ: Final = {
     Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
@@ -102,6 +102,10 @@ def build_report(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport
     made = analysed(trace, name, wanted)
     if profiled is None:
         return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
+    from gpuledger.analyse.join import joined
+    from gpuledger.analyse.judged import judged
+    from gpuledger.analyse.overview import overview
+
     launches = [judged(each) for each in profiled.launches]
     kernels = {device.gpu: joined(overview(trace, device, wanted.scope_pattern), launches) for device in made}
     found = findings(trace, made, kernels)
@@ -167,6 +171,8 @@ def finding_dict(found: Finding) -> dict[str, Any]:
 
 def _joined(found: Joined, device: Device) -> dict[str, Any]:
     """Every kernel of the step with its match, in the order of execution."""
+    from gpuledger.analyse.join import LEVELS
+
     return {
         "device": device.gpu,
         "coverage_share": found.coverage,

@@ -77,26 +77,34 @@ def ring(content: bytearray) -> None:
             content[at + 8 : at + 12] = (at // 4096 + 1).to_bytes(4, "big")
 
 
-def shared_pages(folder: Path) -> Path:
-    """Four levels of pages that all point to the one below: half a megabyte that claims 10^10 rows."""
-    path = folder / "a.sqlite"
-    with sqlite3.connect(path) as database:
-        database.execute("PRAGMA page_size = 4096")
-        insert(database, "StringIds", [{"id": 1, "value": "k"}])
-        insert(database, KERNELS, [kernel(at, at + 1) for at in range(40)])
-        [(root,)] = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (KERNELS,))
-        [(pages,)] = database.execute("PRAGMA page_count")
-    database.close()
-    content = bytearray(path.read_bytes())
-    leaf = bytes(content[(root - 1) * 4096 : root * 4096])
-    levels = [pages + 1 + level for level in range(4)]
-    for below in levels[1:]:
-        content += _pointing_to(below)
-    content += leaf
-    content[(root - 1) * 4096 : root * 4096] = _pointing_to(levels[0])
-    content[28:32] = (pages + 4).to_bytes(4, "big")
-    path.write_bytes(content)
-    return path
+def shared_pages(table: str, declaration: str = "") -> Make:
+    """Four levels of pages that all point to the one below: half a megabyte whose table claims 10^10 rows."""
+
+    def make(folder: Path) -> Path:
+        path = folder / "a.sqlite"
+        with sqlite3.connect(path) as database:
+            database.execute("PRAGMA page_size = 4096")
+            if declaration:
+                database.execute(f"CREATE TABLE {table} ({declaration})")
+                database.executemany(f"INSERT INTO {table} VALUES (?, ?)", [(1, "k")] * 40)
+            if table != "StringIds":
+                insert(database, "StringIds", [{"id": 1, "value": "k"}])
+            insert(database, KERNELS, [kernel(at, at + 1) for at in range(40)])
+            [(root,)] = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
+            [(pages,)] = database.execute("PRAGMA page_count")
+        database.close()
+        content = bytearray(path.read_bytes())
+        leaf = bytes(content[(root - 1) * 4096 : root * 4096])
+        levels = [pages + 1 + level for level in range(4)]
+        for below in levels[1:]:
+            content += _pointing_to(below)
+        content += leaf
+        content[(root - 1) * 4096 : root * 4096] = _pointing_to(levels[0])
+        content[28:32] = (pages + 4).to_bytes(4, "big")
+        path.write_bytes(content)
+        return path
+
+    return make
 
 
 def _pointing_to(child: int) -> bytes:

@@ -6,7 +6,9 @@ import gzip
 import os
 import random
 import resource
+import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -23,7 +25,8 @@ from hostile.files import JSON, export, trace
 from hostile.forked import server
 
 COMMAND = [sys.executable, "-m", "gpuledger"]
-CLEAN = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "GPULEDGER_DEBUG")}
+NOT_CLEAN = ("COLUMNS", "GPULEDGER_DEBUG", "PYTHONUNBUFFERED")
+CLEAN = {key: value for key, value in os.environ.items() if key not in NOT_CLEAN}
 FULL = Path("/dev/full")
 
 
@@ -40,22 +43,70 @@ def refused(ran: subprocess.CompletedProcess[bytes]) -> str:
 # ---- output ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
-@pytest.mark.xfail(reason="a full disk behind stdout is called a bug of ours")
-def test_a_full_disk_behind_stdout_is_named(tmp_path: Path) -> None:
-    path = export(tmp_path / "a.sqlite")
-    with FULL.open("w") as full:
-        ran = subprocess.run([*COMMAND, "info", path], stdout=full, stderr=subprocess.PIPE, check=False, env=CLEAN)
-    assert "no space left on device" in refused(ran)
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
 
 
-@pytest.mark.parametrize("stream", [pytest.param(1, marks=pytest.mark.xfail(reason="stdout is taken for granted")), 2])
-def test_a_stream_that_is_closed_is_no_traceback(stream: int, tmp_path: Path) -> None:
+def in_shell(words: str) -> subprocess.CompletedProcess[bytes]:
+    """What a line of the shell does, with `gpuledger` for the command."""
+    line = words.replace("gpuledger", f"{shlex.quote(sys.executable)} -m gpuledger")
+    return subprocess.run(["bash", "-c", line], capture_output=True, check=False, env=CLEAN)
+
+
+@needs_full
+@pytest.mark.parametrize("arguments", ["info", "report --format=json", "gaps --format=csv", "--help", "--version"])
+@pytest.mark.parametrize("buffered", ["", "PYTHONUNBUFFERED=1"])
+def test_a_full_disk_behind_stdout_is_named(arguments: str, buffered: str, tmp_path: Path) -> None:
+    """Found out when writing, or at the last flush."""
+    path = "" if arguments.startswith("--") else export(tmp_path / "a.sqlite")
+    ran = in_shell(f"{buffered} gpuledger {arguments} {path} >/dev/full")
+    assert refused(ran) == "error: stdout cannot be written: no space left on device\n"
+
+
+@needs_full
+def test_a_disk_that_fills_up_behind_a_large_result_is_named(tmp_path: Path) -> None:
+    """More than any buffer holds: writing fails, not the last flush."""
     path = export(tmp_path / "a.sqlite")
-    words = f"{sys.executable} -m gpuledger info {path} {stream}>&-"
-    ran = subprocess.run(["bash", "-c", words], capture_output=True, check=False, env=CLEAN)
-    assert ran.returncode in (0, 1)
-    assert b"Traceback" not in ran.stderr
+    with sqlite3.connect(path) as database:
+        database.executescript("".join(f"CREATE TABLE {'t' * 100}{n} (x);" for n in range(2000)))
+    database.close()
+    assert len(in_shell(f"gpuledger info --verbose {path}").stdout) > 1 << 17
+    assert "no space left on device" in refused(in_shell(f"gpuledger info --verbose {path} >/dev/full"))
+
+
+@pytest.mark.parametrize("arguments", ["info", "report", "--help"])
+@pytest.mark.parametrize("others", ["", "<&-"])
+def test_a_closed_stdout_is_named(arguments: str, others: str, tmp_path: Path) -> None:
+    path = "" if arguments.startswith("--") else export(tmp_path / "a.sqlite")
+    ran = in_shell(f"gpuledger {arguments} {path} {others} >&-")
+    assert refused(ran) == "error: stdout cannot be written: bad file descriptor\n"
+
+
+def test_a_closed_stdout_is_nothing_to_a_result_that_goes_elsewhere(tmp_path: Path) -> None:
+    path = export(tmp_path / "a.sqlite")
+    ran = in_shell(f"gpuledger info {path} -o {tmp_path}/a.txt <&- >&-")
+    assert (ran.returncode, ran.stderr.decode()) == (0, f"Wrote {tmp_path}/a.txt\n")
+    assert (tmp_path / "a.txt").read_bytes() == in_shell(f"gpuledger info {path}").stdout
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-", pytest.param("2>/dev/full", marks=needs_full)])
+def test_without_stderr_the_exit_code_says_it(closed: str, tmp_path: Path) -> None:
+    path = export(tmp_path / "a.sqlite")
+    whole = in_shell(f"gpuledger info {path}").stdout
+    for arguments, code, stdout in (
+        (f"info {path}", 0, whole),
+        (f"info {path}x", 1, b""),
+        ("info", 2, b""),
+        (f"info {path} >&-", 1, b""),
+    ):
+        ran = in_shell(f"gpuledger {arguments} {closed}")
+        assert (ran.returncode, ran.stdout, ran.stderr) == (code, stdout, b"")
+
+
+@pytest.mark.parametrize("buffered", ["", "PYTHONUNBUFFERED=1"])
+def test_a_reader_that_has_gone_is_no_failure(buffered: str, tmp_path: Path) -> None:
+    path = export(tmp_path / "a.sqlite")
+    ran = in_shell(f"{buffered} gpuledger report {path} --format=json | (exec true); exit ${{PIPESTATUS[0]}}")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.csv", "a.json", "a.html"])

@@ -10,15 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT
+from conftest import ROOT, gpuledger
 from exports import kernel, minimal
 from gpuledger import Limits, Table, UnreadableProfile, open_trace
+from gpuledger.cli.main import VERBS
 from gpuledger.read.exact import nanoseconds
 from gpuledger.read.times import LARGEST
 from hostile.containers import bomb
+from hostile.databases import many_rows
 from hostile.files import trace
 from hostile.forked import server
 from hostile.jsons import op_args
+from hostile.reports import raw, row
 
 PAGE = ROOT / "docs" / "concepts" / "security.md"
 
@@ -62,12 +65,67 @@ def test_what_a_hint_proposes_is_understood_and_helps(tmp_path: Path) -> None:
     assert "unpacks to more" not in server().run("info", proposed, path, folder=tmp_path / "b").said
 
 
-@pytest.mark.parametrize("verb", ["gaps", "steps", "stats", "whatif", "ncu-plan", "report", "info", "ranges", "memory"])
-def test_every_verb_that_reads_one_profile_has_it(verb: str, tmp_path: Path) -> None:
-    more = ("--speedup=gemm=2",) if verb == "whatif" else ()
-    path = trace(tmp_path / "a.json")
-    ran = server().run(verb, "--limit=read-seconds=0", *more, path, folder=tmp_path / "ran")
-    assert "reading took more than 0 s" in ran.said
+READS_NONE = {"time", "capture", "doctor", "bench", "run", "explain"}
+"""The verbs that are given no profile."""
+PROFILE = "PROFILE"
+CALLS: dict[str, tuple[str, ...]] = {
+    "whatif": (PROFILE, "--speedup=gemm=2"),
+    "diff": (PROFILE, PROFILE),
+    "align": (PROFILE, PROFILE),
+    "fleet": (PROFILE, "--workers=0"),
+    "export": (PROFILE, "-o", "a.pftrace"),
+    "view": (PROFILE, "--no-browser"),
+}
+"""How a verb is called, if not with a profile alone."""
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in READS_NONE])
+@pytest.mark.parametrize("kind", ["export", "trace"])
+def test_every_verb_that_reads_a_profile_has_it(verb: str, kind: str, tmp_path: Path) -> None:
+    if verb == "view":
+        pytest.importorskip("viztracer")
+    if verb == "kernels":
+        path, limit, said = raw(row("1,000", "2.5"))(tmp_path), "event-bytes=10", "a line is longer than 10.0 B"
+    else:
+        path = many_rows(30_000)(tmp_path) if kind == "export" else trace(tmp_path / "a.json")
+        limit, said = "read-seconds=0", "reading took more than 0 s"
+    call = [str(path) if each == PROFILE else each for each in CALLS.get(verb, (PROFILE,))]
+    ran = server().run(verb, f"--limit={limit}", *call, folder=tmp_path / "ran")
+    assert (ran.exit_code, ran.stdout) == (1, b"")
+    assert said in ran.said
+    assert "--limit=" in ran.said or verb == "fleet"  # which names each profile with its first sentence
+
+
+@pytest.mark.parametrize("call", [("export", "-o", "a.parquet"), ("export", "-o", "a.json"), ("fleet", "--workers=2")])
+def test_other_ways_of_reading_know_the_limits_too(call: tuple[str, ...], tmp_path: Path) -> None:
+    if "--workers=2" in call:
+        pytest.importorskip("distributed")
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    for name in ("a.json", "b.json"):
+        trace(folder / name)
+    given = folder / "a.json" if "a.parquet" in call else folder
+    ran = gpuledger(*call[:1], "--limit=read-seconds=0", given, *call[1:], cwd=tmp_path)
+    assert "reading took more than 0 s" in ran.stderr
+
+
+def test_both_sides_know_the_limits(tmp_path: Path) -> None:
+    small = minimal(tmp_path / "small.sqlite", KERNEL=[kernel(at, at + 1) for at in range(9)])
+    large = many_rows(30)(tmp_path)
+    for verb in ("align", "diff"):
+        for sides in ((small, large), (large, small)):
+            ran = server().run(verb, "--limit=rows-per-table=20", *sides, folder=tmp_path / "ran")
+            assert "a.sqlite: table CUPTI_ACTIVITY_KIND_KERNEL has more than 20 rows" in ran.said
+
+
+def test_a_baseline_may_be_as_large_as_is_allowed(decode: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base.json"
+    saved = server().run("diff", decode, f"--save-baseline={base}", folder=tmp_path / "a")
+    assert saved.exit_code == 0, saved.said
+    refused = server().run("diff", "--limit=event-bytes=50", base, decode, folder=tmp_path / "b")
+    assert "no baseline is larger than 50.0 B" in refused.said
+    [proposed] = re.findall(r"--limit=\S+", refused.said)
+    assert server().run("diff", proposed, base, decode, folder=tmp_path / "c").exit_code == 0
 
 
 def test_an_event_may_be_as_deep_as_is_allowed(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from gpuledger.analyse.diff.baseline import to_document
 from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, Gate, outcome, parse_gate
 from gpuledger.analyse.steps import Wanted
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.cli.sides import Sides
 from gpuledger.errors import OutputRefused
+from gpuledger.limits import Limits
 from gpuledger.render.diff import Compared, diff_csv, diff_markdown, diff_text, verdict_text
 from gpuledger.render.diff_json import diff_json
 from gpuledger.render.diff_tables import gate_result, gate_values
@@ -72,6 +74,7 @@ def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | No
     "--anyway", is_flag=True, help="Compare even if the two are unlike: another GPU, other kernels, no steps."
 )
 @step_options
+@limit_option
 @page_options
 def diff(
     before: str,
@@ -83,6 +86,7 @@ def diff(
     control: str | None,
     anyway: bool,
     wanted: Wanted,
+    limits: Limits,
     output: Output,
 ) -> None:
     """Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.
@@ -115,7 +119,7 @@ def diff(
         if target is not None and target.exists() and not output.force:
             raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
     with progress(quiet=output.quiet) as tell:
-        sides = Sides(wanted, tell)
+        sides = Sides(wanted, tell, limits)
         one = sides.read(before)
         other = None if after is None else sides.read(after)
     if other is None:

@@ -11,6 +11,7 @@ import click
 from gpuledger.analyse.answers.job import job_sheets, slowest_step_ns
 from gpuledger.analyse.answers.lateness import Lateness, lateness, lateness_sheet, straggler_sheet
 from gpuledger.analyse.steps import Wanted
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.findings.job import job_findings
@@ -18,6 +19,7 @@ from gpuledger.fleet.profiles import described
 from gpuledger.fleet.run import Fleet
 from gpuledger.fleet.run import fleet as analysed
 from gpuledger.fleet.workers import are_possible
+from gpuledger.limits import Limits
 from gpuledger.model.health import NotMeasured
 from gpuledger.read.export import Progress
 from gpuledger.render.fleet import Map, Merged, fleet_csv, fleet_json, fleet_markdown, fleet_text
@@ -39,8 +41,16 @@ _ONE_AFTER_ANOTHER = "note: read one after another; `pip install 'gpuledger[flee
     help="Local workers; 0: none, one profile after another. Default: as cores and memory allow.",
 )
 @step_options
+@limit_option
 @page_options
-def fleet(given: tuple[str, ...], scheduler: str | None, workers: int | None, wanted: Wanted, output: Output) -> None:
+def fleet(
+    given: tuple[str, ...],
+    scheduler: str | None,
+    workers: int | None,
+    wanted: Wanted,
+    limits: Limits,
+    output: Output,
+) -> None:
     """Analyse all profiles of a job in parallel, and print one report: who waits for whom.
 
     Reads every profile in the folders, globs and archives given, on Dask workers, and puts ranks together by the rank
@@ -56,7 +66,7 @@ def fleet(given: tuple[str, ...], scheduler: str | None, workers: int | None, wa
     if scheduler and workers is not None:
         raise click.UsageError("--workers is for local workers; a cluster at --scheduler has its own.")
     with progress(quiet=output.quiet) as tell:
-        made = analysed(given, wanted, scheduler=scheduler, count=workers, tell=_drawn(tell))
+        made = analysed(given, wanted, scheduler=scheduler, count=workers, limits=limits, tell=_drawn(tell))
     late = lateness(made.job)
     alone = scheduler is None and workers is None and made.profiles > 1 and not are_possible()
     remarks = [_ONE_AFTER_ANOTHER] if alone else []

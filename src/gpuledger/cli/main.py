@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
-from gpuledger.errors import GpuledgerError
+from gpuledger.errors import GpuledgerError, OutputRefused
 
 VERBS = {
     "report": "Say where the time in PROFILE went, and what to do about it.",
@@ -99,35 +100,97 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command and end the process: 0 done, 1 could not, 2 usage, 130 interrupted."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    sys.exit(_run())
+    _prepare_streams()
+    code = _run()
+    try:
+        sys.stdout.flush()  # whatever it still holds: at exit it would be too late for a sentence
+    except (OutputRefused, ReaderGone) as error:
+        _discard(sys.stdout)
+        # a failure that was met while writing has been told already, and comes back here with what is still held
+        if isinstance(error, OutputRefused) and code == 0:
+            _tell(sentence(error))
+            code = error.exit_code
+    sys.exit(code)
+
+
+class ReaderGone(Exception):
+    """Whoever read our output has closed it. (Click would take a BrokenPipeError for a failure.)"""
+
+
+class Stdout(io.TextIOWrapper):
+    """Where results go. That they cannot be written is one sentence; that their reader has gone is no failure."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise _refusal(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise _refusal(error) from error
+
+
+def _refusal(error: OSError) -> Exception:
+    if isinstance(error, BrokenPipeError):
+        return ReaderGone()
+    return OutputRefused(f"stdout cannot be written: {(error.strerror or str(error)).lower()}")
+
+
+def _prepare_streams() -> None:
+    """Our own stdout; no text that a stream's encoding does not know; and stand-ins for streams that are closed.
+
+    A stand-in keeps its number from the next file that is opened. Writing a result to one fails, as it must.
+    """
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
+    before: io.TextIOWrapper = sys.stdout  # type: ignore[assignment]
+    same = {name: getattr(before, name) for name in ("encoding", "line_buffering", "write_through")}
+    sys.stdout = Stdout(before.detach(), errors="backslashreplace", newline="\n", **same)
+    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _discard(stream: TextIO) -> None:
+    """Let go of what a stream holds and cannot write: Python would try again at exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run() -> int:
     try:
         cli.main(prog_name="gpuledger", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        words = io.StringIO()
+        error.show(words)
+        _tell(words.getvalue().rstrip("\n"))
         return error.exit_code
     except GpuledgerError as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":
             raise
-        click.echo(sentence(error), err=True)
+        _tell(sentence(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        _tell("interrupted")
         return 130
-    except BrokenPipeError:
-        # whoever read our output has closed it; keep Python from complaining when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
         return 0
     except Exception as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":
             raise
-        click.echo(sentence(_unexpected(error)), err=True)
+        _tell(sentence(_unexpected(error)))
         return 1
     return 0
+
+
+def _tell(text: str) -> None:
+    """Say it on stderr; where that cannot be written either, the exit code is all there is."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _discard(sys.stderr)
 
 
 def _unexpected(error: Exception) -> GpuledgerError:

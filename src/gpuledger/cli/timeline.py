@@ -16,6 +16,7 @@ from gpuledger.export.compose import earliest_ns, job_notes, scene, sections
 from gpuledger.export.timeline import Numbers, Section
 from gpuledger.fleet.profiles import Failed, Profile, job_profiles
 from gpuledger.fleet.run import Fleet, fleet
+from gpuledger.limits import Limits
 from gpuledger.model.health import Note, Severity
 from gpuledger.read import open_trace
 from gpuledger.read.export import Progress
@@ -34,39 +35,40 @@ class Timeline:
     remarks: tuple[str, ...] = ()
 
 
-def timeline(given: Sequence[str], wanted: Wanted, *, workers: int | None, quiet: bool) -> Timeline:
+def timeline(given: Sequence[str], wanted: Wanted, limits: Limits, *, workers: int | None, quiet: bool) -> Timeline:
     """The timeline of one profile, or of the ranks of a job."""
-    profiles, broken = job_profiles(given)
+    profiles, broken = job_profiles(given, limits)
     if len(profiles) + len(broken) > 1:
-        return _of_job(given, profiles, wanted, workers, quiet)
+        return _of_job(given, profiles, wanted, limits, workers, quiet)
     if broken:
         raise UnreadableProfile(f"{broken[0].name}: {broken[0].sentence}")
     with progress(quiet=quiet) as tell:
-        trace = open_trace(profiles[0].address, progress=tell)
+        trace = open_trace(profiles[0].address, limits=limits, progress=tell)
     made = scene(trace, profiles[0].name, wanted)
     return Timeline(sections(made, Numbers()), earliest_ns(trace))
 
 
 def _of_job(
-    given: Sequence[str], profiles: Sequence[Profile], wanted: Wanted, workers: int | None, quiet: bool
+    given: Sequence[str], profiles: Sequence[Profile], wanted: Wanted, limits: Limits, workers: int | None, quiet: bool
 ) -> Timeline:
     with progress(quiet=quiet) as tell:
-        found = fleet(given, wanted, count=workers, tell=_told(tell))
+        found = fleet(given, wanted, count=workers, limits=limits, tell=_told(tell))
     job = found.job
     offsets = [clock.offset_ns for clock in job.clocks]
     begins = [rank.window.start_ns - offset for rank, offset in zip(job.ranks, offsets, strict=True)]
     # a clock either counts from 1970, or from the capture's beginning, or nearly
     first = min(begins) - _DAY_NS if min(begins) > 2 * _DAY_NS else min(-max(offsets), 0)
     remarks = tuple(f"{each.name}: {each.sentence}" for each in found.failed)
-    return Timeline(_ranks(found, {each.name: each for each in profiles}, wanted, min(begins)), first, remarks)
+    by_name = {each.name: each for each in profiles}
+    return Timeline(_ranks(found, by_name, wanted, limits, min(begins)), first, remarks)
 
 
-def _ranks(found: Fleet, profiles: dict[str, Profile], wanted: Wanted, began: int) -> Iterator[Section]:
+def _ranks(found: Fleet, profiles: dict[str, Profile], wanted: Wanted, limits: Limits, began: int) -> Iterator[Section]:
     numbers, job = Numbers(), found.job
     notes = [*job.notes, *map(_failure, found.failed)]
     yield from job_notes(notes, began, numbers)
     for rank, clock in zip(job.ranks, job.clocks, strict=True):
-        trace = open_trace(profiles[rank.profile].address)
+        trace = open_trace(profiles[rank.profile].address, limits=limits)
         made = scene(trace, rank.profile, wanted, f"{rank.label}: ", clock.offset_ns)
         yield from sections(made, numbers)
 

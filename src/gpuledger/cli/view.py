@@ -17,10 +17,12 @@ import click
 
 from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.export import write_timeline
+from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.errors import UnreadableProfile
 from gpuledger.export.endings import ENDINGS, Form
 from gpuledger.export.serve import Viewer, ui_files
+from gpuledger.limits import Limits
 
 _READY = tuple(ending for ending, form in ENDINGS.items() if not form.chrome)
 _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP)
@@ -31,8 +33,9 @@ _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Default: any that is free.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @step_options
+@limit_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the address and errors.")
-def view(given: tuple[str, ...], port: int, no_browser: bool, wanted: Wanted, quiet: bool) -> None:
+def view(given: tuple[str, ...], port: int, no_browser: bool, wanted: Wanted, limits: Limits, quiet: bool) -> None:
     """Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.
 
     Writes the timeline to a private temporary folder, serves it together with the UI on this machine alone, and opens
@@ -50,7 +53,7 @@ def view(given: tuple[str, ...], port: int, no_browser: bool, wanted: Wanted, qu
         signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="gpuledger-") as name:
         folder = Path(name)
-        timeline = _timeline(given, folder, wanted, quiet)
+        timeline = _timeline(given, folder, wanted, limits, quiet)
         # an interruption is how a viewer ends
         with contextlib.suppress(KeyboardInterrupt), Viewer(timeline, port) as viewer:
             _show(viewer.address, folder, no_browser=no_browser, quiet=quiet)
@@ -63,7 +66,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _timeline(given: tuple[str, ...], folder: Path, wanted: Wanted, quiet: bool) -> Path:
+def _timeline(given: tuple[str, ...], folder: Path, wanted: Wanted, limits: Limits, quiet: bool) -> Path:
     """The file to show."""
     ready = [Path(each) for each in given if each.lower().endswith(_READY)]
     if ready and len(given) > 1:
@@ -73,7 +76,7 @@ def _timeline(given: tuple[str, ...], folder: Path, wanted: Wanted, quiet: bool)
             raise UnreadableProfile(f"{ready[0]}: no such file")
         return ready[0]
     target = folder / "timeline.pftrace"
-    for line in write_timeline(given, target, Form(chrome=False, packed=False), wanted, quiet=quiet):
+    for line in write_timeline(given, target, Form(chrome=False, packed=False), wanted, limits, quiet=quiet):
         click.echo(line, err=True)
     return target
 

@@ -11,7 +11,7 @@ from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.messages import joined, say
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.tables import Table
-from gpuledger.model.trace import Origin, Trace, os_pid
+from gpuledger.model.trace import Decoding, Origin, Trace, os_pid
 from gpuledger.render.csv import sheet_csv
 from gpuledger.render.json import document, health_json
 from gpuledger.render.markdown import escaped, sheet_markdown
@@ -80,6 +80,7 @@ def info_json(name: str, trace: Trace, found: Contents, *, verbose: bool) -> str
             "driver_version": origin.driver_version,
             "cuda_version": origin.cuda_version,
             "asked_for": None if origin.asked_for is None else list(origin.asked_for),
+            "decoding": None if origin.decoding is None else _decoding_json(origin.decoding),
         },
         "span_ns": None if isinstance(found.span, NotMeasured) else list(found.span),
         "gpus": [_gpu_json(use) for use in found.gpus],
@@ -135,11 +136,36 @@ def _facts(trace: Trace, found: Contents) -> list[str]:
     """What else is known about the capture, a line each."""
     origin = trace.origin
     lines = [_sentence(origin)]
+    if origin.decoding is not None:
+        lines.append(visible(decoding_sentence(origin.decoding)))
     if origin.asked_for is not None:
         lines.append(f"asked to trace {visible(', '.join(origin.asked_for))}")
     if not isinstance(found.launched, NotMeasured):
         lines.append(f"{share_text(found.launched)} of the GPU work has its launch call in the profile")
     return lines
+
+
+_SLOWER = {
+    "not-compiled": say("the native decoder was not compiled when gpuledger was installed"),
+    "switched-off": say("GPULEDGER_NATIVE=0 leaves out the native decoder"),
+    "write-ahead-log": say("the database is kept with a write-ahead log"),
+    "journal": say("a journal lies beside the database"),
+    "unusual-header": say("the head of the file is unusual"),
+}
+"""Why SQLite read a file, which is slower."""
+
+
+def decoding_sentence(how: Decoding) -> str:
+    """How the file was read."""
+    if how.by != "native":
+        return say("read by SQLite, which is slower: {reason}", reason=_SLOWER.get(how.reason or "", how.reason or ""))
+    if how.by_sqlite:
+        return say("read by the native decoder, and by SQLite: {tables}", tables=", ".join(how.by_sqlite))
+    return say("read by the native decoder")
+
+
+def _decoding_json(how: Decoding) -> dict[str, Any]:
+    return {"by": how.by, "reason": how.reason, "by_sqlite": list(how.by_sqlite)}
 
 
 def _sentence(origin: Origin) -> str:
