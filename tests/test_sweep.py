@@ -84,6 +84,45 @@ def test_shares(of: list[tuple[int, int]]) -> None:
     same(lambda: sweep.shares(*pair(sorted(of))))
 
 
+@given(records, st.data())
+def test_states_partition_the_window(of: list[tuple[int, int]], data: st.DataObject) -> None:
+    state = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(of), max_size=len(of))), np.int8)
+    window = (-10, 30)
+    compiled, plain = both(lambda: sweep.states(*pair(sorted(of)), state, window))
+    assert compiled.hidden == plain.hidden
+    for one, other in zip(compiled.spans, plain.spans, strict=True):
+        np.testing.assert_array_equal(one, other)
+    whole = sorted(
+        each for spans in compiled.spans for each in zip(*(column.tolist() for column in spans), strict=True)
+    )
+    assert [start for start, _ in whole] == [window[0], *(end for _, end in whole[:-1])]
+    assert whole[-1][1] == window[1]
+
+
+calls = st.lists(st.tuples(st.integers(0, 60), st.integers(-1, 25), st.integers(0, 2), st.integers(0, 1)), max_size=25)
+
+
+@given(calls, st.lists(st.integers(-5, 90), max_size=12, unique=True))
+def test_calls_of_a_thread_and_what_lies_between(of: list[tuple[int, int, int, int]], cuts: list[int]) -> None:
+    for ordered in (of, sorted(of, key=lambda each: (each[0], -each[1]))):
+        start = ints([each[0] for each in ordered])
+        end = start + ints([each[1] for each in ordered])
+        kind, thread = (np.array([each[at] for each in ordered], dtype) for at, dtype in ((2, np.int8), (3, np.int32)))
+        own = same(lambda s=start, e=end, k=kind, t=thread: sweep.own_calls(s, e, k, t, 1))  # type: ignore[misc]
+        windows = ints(sorted(cuts))
+        books = sweep.split(own, 3, 7, windows[:-1], windows[1:])
+        assert books is not None
+        for each in range(3):
+            held = sweep.union_of(own[0], own[1], own[2], each)
+            np.testing.assert_array_equal(books[:, each], sweep.covered(held, windows[:-1], windows[1:]))
+        held = sweep.union(*own[:2])
+        between = (held[1][:-1], held[0][1:])
+        short = between[1] - between[0] < 7
+        np.testing.assert_array_equal(
+            books[:, 3], sweep.covered((between[0][short], between[1][short]), windows[:-1], windows[1:])
+        )
+
+
 @given(keys, keys)
 def test_search(held: list[int], wanted: list[int]) -> None:
     for side in ("left", "right"):

@@ -7,7 +7,7 @@ An activity is of one state: `compute` (a compute kernel, or a graph traced whol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
@@ -42,23 +42,19 @@ class Activities:
     Those that every analysis needs are there; the others are gathered from the tables when first asked for.
     """
 
-    def __init__(
-        self, tables: Sequence[Rows], order: NDArray[np.signedinteger], families: tuple[str, ...], own: _Own
-    ) -> None:
-        self._tables, self._own = tables, own
-        # held for long, so in half the room
-        self._order: NDArray[np.signedinteger] = order.astype(np.int32) if len(order) < 2**31 else order
+    def __init__(self, tables: Sequence[Rows], times: _Times, families: tuple[str, ...], own: _Own) -> None:
+        self._tables, self._times, self._own = tables, times, own
         self._of_gpu: dict[int, Activities] = {}
         self.families: Final = families
-        self.start_ns: Final[Ints] = self.gathered("start_ns")
-        self.end_ns: Final[Ints] = self.gathered("end_ns")
+        self.start_ns: Final = times.start_ns
+        self.end_ns: Final = times.end_ns
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.start_ns)
 
     def gathered(self, column: str) -> NDArray[Any]:
         """A column of the tables, in our order, to look at once."""
-        return at(one_after_another([rows[column] for rows in self._tables]), self._order)
+        return at(one_after_another([rows[column] for rows in self._tables]), self._times.order)
 
     @cached_property
     def gpu(self) -> NDArray[np.int32]:
@@ -97,7 +93,7 @@ class Activities:
     @cached_property
     def row(self) -> Ints:
         """Position in the table that it came from."""
-        return at(np.concatenate([np.arange(len(rows)) for rows in self._tables]), self._order)
+        return at(np.concatenate([np.arange(len(rows)) for rows in self._tables]), self._times.order)
 
     def on(self, gpu: int) -> Positions:
         """Positions of the activities of one GPU."""
@@ -112,7 +108,7 @@ class Activities:
         return self._of_gpu[gpu]
 
     def _where(self, mask: NDArray[np.bool_]) -> Activities:
-        return Activities(self._tables, self._order[mask], self.families, self._own.at(mask))
+        return Activities(self._tables, self._times.at(mask), self.families, self._own.at(mask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +138,37 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
     family_at = (kernel_family, same(-1, len(copies), np.int16), same(whole, len(graphs), np.int16))
     name = (kernels.codes("name"), copies.codes("kind"), same(NO_TEXT, len(graphs), np.int32))
     node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
-    order = _order(tables)
-    own = _Own(*map(one_after_another, (state, family_at, name, node))).at(order)
-    return Activities(tables, order, families, own)
+    times = _in_order(tables)
+    own = _Own(*map(one_after_another, (state, family_at, name, node))).at(times.order)
+    return Activities(tables, times.compact(), families, own)
 
 
-def _order(tables: Sequence[Rows]) -> Positions:
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When each began and ended, and which row of the tables, taken one after another, it is."""
+
+    order: NDArray[np.signedinteger]
+    start_ns: Ints
+    end_ns: Ints
+
+    def compact(self) -> _Times:
+        """The same, the order in half the room: it is held for long."""
+        return self if len(self.order) >= 2**31 else replace(self, order=self.order.astype(np.int32))
+
+    def at(self, positions: NDArray[Any]) -> _Times:
+        return _Times(self.order[positions], self.start_ns[positions], self.end_ns[positions])
+
+
+def _in_order(tables: Sequence[Rows]) -> _Times:
     """The rows that took time, by start, then stream."""
-    start, end, stream = (
-        one_after_another([rows[name] for rows in tables]) for name in ("start_ns", "end_ns", "stream")
-    )
+    start, end = (one_after_another([rows[name] for rows in tables]) for name in ("start_ns", "end_ns"))
     order = np.argsort(start, kind="stable")
-    begin, streams = start[order], at(stream, order)
-    if ((begin[1:] == begin[:-1]) & (streams[1:] < streams[:-1])).any():
-        order = np.lexsort((stream, start))
-    is_real = end > start
-    return order if is_real.all() else order[is_real[order]]
+    found = _Times(order, start[order], end[order])
+    if (found.start_ns[1:] == found.start_ns[:-1]).any():
+        order = np.lexsort((one_after_another([rows["stream"] for rows in tables]), start))
+        found = _Times(order, found.start_ns, end[order])
+    is_real = found.end_ns > found.start_ns
+    return found if is_real.all() else found.at(is_real)
 
 
 def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:

@@ -8,21 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuledger.analyse.activity import Activities, State
+from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
 from gpuledger.model.health import NotMeasured
-from gpuledger.model.spans import (
-    Span,
-    Spans,
-    clip,
-    complement,
-    difference,
-    either,
-    intersection,
-    total,
-    union,
-    union_of,
-)
+from gpuledger.model.spans import Span, Spans
+from gpuledger.model.sweep import states
 from gpuledger.model.tables import Table
 
 NEEDS = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
@@ -58,20 +48,6 @@ def default_window(host: Host, found: Activities) -> Span | NotMeasured:
 def busy(found: Activities, gpu: int, window: Span) -> Busy:
     """What one GPU did in `window`."""
     mine = found.of(gpu)
-
-    def running(wanted: State) -> Spans:
-        return clip(union_of(mine.start_ns, mine.end_ns, mine.state, wanted), window)
-
-    computing, communicating, copying = running(State.COMPUTE), running(State.COMM), running(State.COPY)
-    comm = difference(communicating, computing)
-    above_copy = either(computing, communicating)
-    return Busy(
-        gpu=gpu,
-        window=window,
-        compute=computing,
-        comm=comm,
-        copy=difference(copying, above_copy),
-        idle=complement(union(mine.start_ns, mine.end_ns), window),
-        hidden_comm_ns=total(intersection(communicating, computing)),
-        hidden_copy_ns=total(intersection(copying, above_copy)),
-    )
+    found_out = states(mine.start_ns, mine.end_ns, mine.state, window)
+    compute, comm, copy, idle = (Spans(*each) for each in found_out.spans)
+    return Busy(gpu, window, compute, comm, copy, idle, *found_out.hidden)

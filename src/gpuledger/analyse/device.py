@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities, activities
-from gpuledger.analyse.busy import default_window
+from gpuledger.analyse.busy import busy, default_window
 from gpuledger.analyse.gaps import CAUSES, TRIGGERS
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ledger import Ledger, ledger
@@ -129,8 +129,8 @@ class Device:
         """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
         if self.main_thread is None:
             return 0
-        labelled = self.host.thread(self.main_thread).labelled
-        blocked = int(covered(labelled["sync"], np.array([self.steady.start_ns]), np.array([self.steady.end_ns]))[0])
+        waits = self.host.thread(self.main_thread).spans("sync")
+        blocked = int(covered(waits, np.array([self.steady.start_ns]), np.array([self.steady.end_ns]))[0])
         return self.steady_ns - blocked
 
     @cached_property
@@ -158,8 +158,8 @@ def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
     with ThreadPoolExecutor(1) as beside:  # what is known of the host does not wait for what is known of the device
         ready = beside.submit(host.prepare)
         found = activities(trace, wanted.families)
+        window = default_window(host, found)
         ready.result()
-    window = default_window(host, found)
     if isinstance(window, NotMeasured):
         origin = trace.origin
         version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
@@ -179,7 +179,10 @@ def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: W
         raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
     made = []
     for gpu in gpus if wanted.device is None else [wanted.device]:
-        cut = steps(trace, found, host, gpu, wanted)
+        with ThreadPoolExecutor(1) as beside:
+            working = beside.submit(busy, found, gpu, window)
+            cut = steps(trace, found, host, gpu, wanted)
+            work = working.result()
         if cut is not None:
             # a step's first launch may lie before the window, which begins with the launch of the first activity
             edges = distinct(np.clip(cut.edges_ns, window.start_ns, window.end_ns))
@@ -190,5 +193,5 @@ def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: W
             )
         edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
         told = phases(trace, found, host, gpu, np.array(window) if cut is None else edges)
-        made.append(Device(found, host, ledger(found, host, gpu, window, edges), cut, told))
+        made.append(Device(found, host, ledger(found, host, gpu, window, edges, work), cut, told))
     return tuple(made)

@@ -20,11 +20,13 @@ from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.busy import Busy
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.host import Host
+from gpuledger.analyse.summary import median
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.model import sweep
 from gpuledger.model.columns import at, distinct, equal, is_same
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import Ints, cut_at
+from gpuledger.model.tables import Rows
 
 LAUNCH_LATENCY_NS: Final = 10_000
 """From a launch call's return to the kernel's start, and from one kernel to the next queued one: longer is a wait."""
@@ -245,8 +247,8 @@ class _Booking:
     def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
         """Whether L is its kernel's first launch in the process, and far slower than that API's usual call."""
         calls, call = self.host.calls, self.call[gap]
-        usual = _median_by_name(calls.codes("name"), calls.duration_ns, call)
-        loads: NDArray[np.bool_] = calls.duration_ns[call] > SLOW_FIRST_LAUNCH * usual
+        took = calls["end_ns"][call] - calls["start_ns"][call]
+        loads: NDArray[np.bool_] = took > SLOW_FIRST_LAUNCH * _usual_ns(calls, call)
         slow = self.after[gap[loads]]
         loads[loads] = self.found.start_ns[slow] == self._first_start(slow)
         return loads
@@ -305,11 +307,17 @@ def _at_or_0(values: Ints, positions: Positions) -> Ints:
     return values[positions] if len(values) else np.zeros(len(positions), np.int64)
 
 
-def _median_by_name(names: NDArray[np.int32], durations: Ints, wanted: Positions) -> NDArray[np.float64]:
-    """For each wanted call the median duration of all calls of its name."""
+def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
+    """For each wanted call the median duration of all calls of its name; infinite where none of those is slow."""
+    names, took = calls.codes("name"), calls.duration_ns
     medians = np.zeros(int(names.max(initial=-1)) + 2)  # the last one is for NO_TEXT
     for code in distinct(names[wanted]).tolist():
-        medians[code] = np.median(durations[names == code])
+        alike = names == code
+        longest = took[wanted[names[wanted] == code]].max()
+        short = np.count_nonzero(alike & (took < longest // SLOW_FIRST_LAUNCH))
+        # mostly fewer than half are so short that the longest could count as slow; then how long is usual is no matter
+        is_usual = 2 * short < np.count_nonzero(alike)
+        medians[code] = np.inf if is_usual else median(took[alike])
     return medians[names[wanted]]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -20,7 +19,7 @@ from gpuledger.analyse.calls import cuda_calls, of_layers, shortened
 from gpuledger.analyse.launches import launches, launching_call
 from gpuledger.analyse.ranges import thread
 from gpuledger.model import sweep
-from gpuledger.model.columns import at, distinct, same
+from gpuledger.model.columns import distinct, same
 from gpuledger.model.keys import Positions
 from gpuledger.model.spans import (
     Ints,
@@ -30,10 +29,10 @@ from gpuledger.model.spans import (
     covered,
     difference,
     either,
-    shares_in_order,
     union,
     union_of,
 )
+from gpuledger.model.sweep import own_calls, split
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 
@@ -55,6 +54,8 @@ CALL_KINDS: Final = (
 )
 """What kind a CUDA call is, by its name, first match wins; whatever matches nothing is a plain `call`."""
 
+KIND_NAMES: Final = (*(kind for kind, _ in CALL_KINDS), "call")
+
 WAITS_FOR_THREAD: Final = re.compile(
     r"cond_(timed)?wait|sem_(timed)?wait|^poll|^ppoll|epoll|^select|futex|join|mutex_lock"
 )
@@ -70,23 +71,55 @@ def call_kind(function: str) -> str:
     return next((kind for kind, pattern in _PATTERNS if pattern.search(function)), "call")
 
 
-@dataclass(frozen=True, slots=True)
 class HostThread:
-    """One thread's time by label, each a set of spans; they are disjoint. What lies outside all is `host_code`."""
+    """One thread's time by label: a kind of CUDA call, `dispatch`, or what counts only outside calls.
 
-    labelled: Mapping[str, Spans]
+    Labels are disjoint. What lies outside all of them is `host_code`.
+    """
+
+    def __init__(self, calls: tuple[Ints, Ints, NDArray[np.int8]], outside: Mapping[str, Spans]) -> None:
+        self._calls: Final = calls
+        """What each call owns, and its kind, as a position in `KIND_NAMES`."""
+        self._outside: Final = outside
+        """Spans that no call overlaps."""
+
+    def spans(self, label: str) -> Spans:
+        """When the thread was under one label."""
+        if label in self._outside:
+            return self._outside[label]
+        return self._dispatch if label == "dispatch" else union_of(*self._calls, KIND_NAMES.index(label))
+
+    @cached_property
+    def _dispatch(self) -> Spans:
+        """Short stretches between two calls, less what else is known of them."""
+        calls = union(*self._calls[:2])
+        if not len(calls):
+            return calls
+        between = complement(calls, Span(int(calls.start_ns[0]), int(calls.end_ns[-1])))
+        short = between.end_ns - between.start_ns < DISPATCH_NS
+        left = Spans(between.start_ns[short], between.end_ns[short])
+        for spans in self._outside.values():
+            left = difference(left, spans)
+        return left
 
     def split(self, start_ns: Ints, end_ns: Ints) -> dict[str, Ints]:
         """For each window, how much of it falls under each label; the labels sum to the window."""
-        amounts = {label: covered(spans, start_ns, end_ns) for label, spans in self.labelled.items()}
+        labels = (*KIND_NAMES, "dispatch")
+        plain = not any(map(len, self._outside.values()))
+        books = split(self._calls, len(KIND_NAMES), DISPATCH_NS, start_ns, end_ns) if plain else None
+        if books is not None:
+            amounts = {label: books[:, at] for at, label in enumerate(labels)}
+        else:
+            amounts = {label: covered(self.spans(label), start_ns, end_ns) for label in (*labels, *self._outside)}
         known = sum(amounts.values(), np.zeros(len(start_ns), np.int64))
-        length = np.maximum(end_ns - start_ns, 0)
-        amounts["host_code"] = length - known
+        amounts["host_code"] = np.maximum(end_ns - start_ns, 0) - known
         return amounts
 
 
 class Host:
     """The host side of a trace: threads on demand, and which calls block."""
+
+    kind_names: Final = KIND_NAMES
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -94,7 +127,7 @@ class Host:
         self.threads, self.thread_of_call = _numbered(thread(self.calls))
         """The threads that make CUDA calls, by `thread()`'s number, and for each call the position of its own."""
         self._threads: dict[int, HostThread] = {}
-        self._launching: tuple[Activities, Positions] | None = None
+        self._launching: dict[int, tuple[Activities, Positions]] = {}
 
     def prepare(self) -> None:
         """Find out beforehand what will be asked for: the kinds of calls, and what the threads that call most did."""
@@ -104,25 +137,22 @@ class Host:
 
     def launching(self, found: Activities) -> Positions:
         """The call that launched each activity, as a position in `calls`; -1 for none. Looked up once."""
-        if self._launching is None or self._launching[0] is not found:
-            self._launching = (found, launching_call(found.pid, found.gathered("correlation"), self.calls))
-        return self._launching[1]
-
-    @cached_property
-    def kind_names(self) -> tuple[str, ...]:
-        return (*(kind for kind, _ in CALL_KINDS), "call")
+        if id(found) not in self._launching:
+            call = launching_call(found.pid, found.gathered("correlation"), self.calls)
+            self._launching[id(found)] = (found, call)  # held, so that no other gets its id
+        return self._launching[id(found)][1]
 
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
         """The kind of each CUDA call, as a position in `kind_names`; a copy call that waits for its copy is `sync`."""
         kinds = self.calls.strings.each(
-            self.calls.codes("name"), lambda name: self.kind_names.index(call_kind(shortened(name))), np.int8
+            self.calls.codes("name"), lambda name: KIND_NAMES.index(call_kind(shortened(name))), np.int8
         )
         # a graph launch may hold a copy that ends before the launch returns: it still does not wait
-        waiting = self._blocking_copies[kinds[self._blocking_copies] == self.kind_names.index("copy_call")]
+        waiting = self._blocking_copies[kinds[self._blocking_copies] == KIND_NAMES.index("copy_call")]
         if len(waiting):
             kinds = kinds.copy()  # all calls may share one kind
-            kinds[waiting] = self.kind_names.index("sync")
+            kinds[waiting] = KIND_NAMES.index("sync")
         return kinds
 
     @cached_property
@@ -135,11 +165,11 @@ class Host:
     @cached_property
     def blocking(self) -> Ints:
         """Positions of the calls in which the host waits for the device."""
-        return np.flatnonzero(self.kinds == self.kind_names.index("sync"))
+        return np.flatnonzero(self.kinds == KIND_NAMES.index("sync"))
 
     def launch_times(self, number: int) -> Ints:
         """When each launch call of a thread returned, sorted."""
-        mine = (self.thread_of_call == number) & (self.kinds == self.kind_names.index("launch"))
+        mine = (self.thread_of_call == number) & (self.kinds == KIND_NAMES.index("launch"))
         return np.sort(self.calls["end_ns"][mine], kind="stable")
 
     def waits(self, number: int) -> tuple[Ints, Ints]:
@@ -159,23 +189,13 @@ class Host:
         return self._threads[number]
 
     def _timeline(self, number: int) -> HostThread:
-        mine = self.thread_of_call == number
-        start, end, kinds = (at(each, mine) for each in (self.calls["start_ns"], self.calls["end_ns"], self.kinds))
-        if (start[1:] <= start[:-1]).any():  # also where two begin at once: the longer comes first
-            order = np.lexsort((-end, start))
-            start, end, kinds = start[order], end[order], kinds[order]
-        own_start, own_end = shares_in_order(start, end)  # the outermost call owns what it encloses
-        labelled = {name: union_of(own_start, own_end, kinds, at) for at, name in enumerate(self.kind_names)}
-        in_calls = union(start, end)
-        if not len(in_calls):
-            return HostThread({})
-        between = complement(in_calls, Span(int(in_calls.start_ns[0]), int(in_calls.end_ns[-1])))
-        short = between.end_ns - between.start_ns < DISPATCH_NS
-        dispatch, taken = Spans(between.start_ns[short], between.end_ns[short]), in_calls
-        for label, spans in self._outside_calls(number):
-            labelled[label] = difference(spans, taken)
-            dispatch, taken = difference(dispatch, spans), either(taken, spans)
-        return HostThread(labelled | {"dispatch": dispatch})
+        calls = own_calls(self.calls["start_ns"], self.calls["end_ns"], self.kinds, self.thread_of_call, number)
+        outside = dict(self._outside_calls(number))
+        if any(map(len, outside.values())):
+            taken = union(*calls[:2])
+            for label, spans in outside.items():
+                outside[label], taken = difference(spans, taken), either(taken, spans)
+        return HostThread(calls, outside)
 
     def _outside_calls(self, number: int) -> list[tuple[str, Spans]]:
         """What counts only outside CUDA calls, first the most important."""
@@ -194,7 +214,12 @@ def _numbered(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:
     found = distinct(threads)
     if len(found) == 1:
         return found, same(0, len(threads), np.int32)
-    return found, sweep.search(found, threads).astype(np.int32)
+    if len(found) > _BUSY_THREADS:
+        return found, sweep.search(found, threads).astype(np.int32)
+    number = np.zeros(len(threads), np.int32)
+    for each in found[1:].tolist():
+        number += threads >= each
+    return found, number
 
 
 def _of_thread(rows: Rows, number: int) -> Rows:

@@ -44,11 +44,11 @@ class Ledger:
         return {line: amount for line, amount in zip(self.lines, sums, strict=True) if amount}
 
 
-def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints) -> Ledger:
-    """Book one device's window, cut at the sorted instants `cuts`."""
+def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints, work: Busy | None = None) -> Ledger:
+    """Book one device's window, cut at the sorted instants `cuts`; `work` is what `busy` gives, if it is known."""
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
-    work = busy(found, gpu, window)
+    work = work or busy(found, gpu, window)
     idle = gaps(found, host, work, inside)
     compute = _compute(found, work, tiles)
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)

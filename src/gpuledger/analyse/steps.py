@@ -93,31 +93,31 @@ class Wanted:
 
 def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted) -> Steps | None:
     """The steps of one GPU, from the first source that gives any; None if nothing repeats."""
-    here = found.on(gpu)
+    mine = found.of(gpu)
     if wanted.range_pattern is not None:
-        member = _by_range(trace, found, host, here, re.compile(wanted.range_pattern))
+        member = _by_range(trace, mine, host, re.compile(wanted.range_pattern))
         if member is None:
             raise _nothing_matches(wanted.range_pattern, "range", _range_names(trace))
         source = say("ranges matching '{pattern}'", pattern=wanted.range_pattern)
-        return _tiled(found, host, here, gpu, source, member)
+        return _tiled(mine, host, gpu, source, member)
     if wanted.kernel_pattern is not None:
-        member = _by_kernel(trace, found, here, re.compile(wanted.kernel_pattern))
+        member = _by_kernel(trace, mine, re.compile(wanted.kernel_pattern))
         if member is None:
-            names = {trace.strings.text(code) or "" for code in distinct(found.name[here]).tolist()}
+            names = {trace.strings.text(code) or "" for code in distinct(mine.name).tolist()}
             raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
         source = say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
-        return _tiled(found, host, here, gpu, source, member)
+        return _tiled(mine, host, gpu, source, member)
     sources: tuple[tuple[Message, Callable[[], NDArray[np.intp] | None]], ...] = (
-        (_PROFILER, lambda: _by_range(trace, found, host, here, PROFILER_STEP)),
-        (say("a repeated range"), lambda: _by_repeated_range(trace, found, host, here)),
-        (say("graph launches"), lambda: _by_graph(found, here)),
-        (say("the period of the kernel sequence"), lambda: _by_period(found, here)),
+        (_PROFILER, lambda: _by_range(trace, mine, host, PROFILER_STEP)),
+        (say("a repeated range"), lambda: _by_repeated_range(trace, mine, host)),
+        (say("graph launches"), lambda: _by_graph(mine)),
+        (say("the period of the kernel sequence"), lambda: _by_period(mine)),
     )
     for source, find in sources:
         member = find()
         fewest = 1 if source is _PROFILER else FEWEST  # one is enough where it is called a step
-        if member is not None and _covers(found, here, member) and member.max() + 1 >= fewest:
-            return _tiled(found, host, here, gpu, source, member)
+        if member is not None and _covers(mine, member) and member.max() + 1 >= fewest:
+            return _tiled(mine, host, gpu, source, member)
     return None
 
 
@@ -125,9 +125,8 @@ def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: 
     """The part of the window that the user asks for."""
     start, end = window
     if wanted.scope_pattern is not None:
-        everything = np.arange(len(found))
         pattern = re.compile(wanted.scope_pattern)
-        member = _by_range(trace, found, host, everything, pattern, every_process=True)
+        member = _by_range(trace, found, host, pattern, every_process=True)
         if member is None:
             raise _nothing_matches(wanted.scope_pattern, "range", _range_names(trace))
         inside = np.flatnonzero(member >= 0)
@@ -147,18 +146,16 @@ def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: 
     return Span(max(start, window.start_ns), min(end, window.end_ns))
 
 
-def _tiled(
-    found: Activities, host: Host, here: NDArray[np.intp], gpu: int, source: str, member: NDArray[np.intp]
-) -> Steps | None:
+def _tiled(mine: Activities, host: Host, gpu: int, source: str, member: NDArray[np.intp]) -> Steps | None:
     """Edges from which activity belongs to which step."""
     inside = member >= 0
     count = int(member.max()) + 1
     ends = np.full(count, np.iinfo(np.int64).min)
-    sweep.fold("most", member, at(found.end_ns, here), ends)
-    first = here[member == member[inside].min()]
-    call = host.launching(found)[first]
+    sweep.fold("most", member, mine.end_ns, ends)
+    first = np.flatnonzero(member == member[inside].min())
+    call = host.launching(mine)[first]
     began = host.calls["start_ns"][call[call >= 0]]
-    start = min(int(found.start_ns[first].min()), *began.tolist()) if len(began) else int(found.start_ns[first].min())
+    start = min(int(mine.start_ns[first].min()), *began.tolist()) if len(began) else int(mine.start_ns[first].min())
     edges = distinct(np.append(start, furthest(ends)[ends > start]))
     if len(edges) < 2:
         return None
@@ -186,9 +183,8 @@ def _nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingR
 
 def _by_range(
     trace: Trace,
-    found: Activities,
+    mine: Activities,
     host: Host,
-    here: NDArray[np.intp],
     pattern: re.Pattern[str],
     *,
     every_process: bool = False,
@@ -198,18 +194,18 @@ def _by_range(
     texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
     matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
     chosen = ranges.where(matching[ranges.codes("name")])
-    return _launched_in(found, host, here, chosen, every_process=every_process) if len(chosen) else None
+    return _launched_in(mine, host, chosen, every_process=every_process) if len(chosen) else None
 
 
-def _launched_in(
-    found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows, *, every_process: bool = False
-) -> NDArray[np.intp] | None:
+def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
     """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
     if not every_process:
-        ranges = ranges.where(ranges["pid"] == _main_process(found, here))
+        ranges = ranges.where(ranges["pid"] == _main_process(mine))
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    outermost = np.append(_outermost(ranges, host.calls), -1)  # the last is for activities without a call
-    member = outermost[at(host.launching(found), here)]
+    call = host.launching(mine)
+    member = _outermost(ranges, host.calls)[call]
+    if call.min(initial=0) < 0:
+        member = np.where(call >= 0, member, -1)
     used = distinct(member)
     used = used[used >= 0]
     if not len(used):
@@ -225,60 +221,57 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
     found = np.full(len(calls), -1)
     for process in distinct(ranges["pid"]).tolist():
         rows = np.flatnonzero(ranges["pid"] == process)
-        mine = equal(calls["pid"], process)
-        start, end = at(calls["start_ns"], mine), at(calls["end_ns"], mine)
+        own = equal(calls["pid"], process)
+        start, end = at(calls["start_ns"], own), at(calls["end_ns"], own)
         first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
-        found[mine] = first if len(rows) == len(ranges) else np.append(rows, -1)[first]
+        if len(rows) == len(ranges) and len(first) == len(calls):
+            return first
+        found[own] = np.append(rows, -1)[first]
     return found
 
 
-def _covers(found: Activities, here: NDArray[np.intp], member: NDArray[np.intp]) -> bool:
+def _covers(mine: Activities, member: NDArray[np.intp]) -> bool:
     """Whether the steps hold most of what the main process ran on this GPU."""
-    mine = equal(at(found.pid, here), _main_process(found, here))
-    return bool(np.count_nonzero((member >= 0) & mine) >= COVERAGE * np.count_nonzero(mine))
+    main = equal(mine.pid, _main_process(mine))
+    return bool(np.count_nonzero((member >= 0) & main) >= COVERAGE * np.count_nonzero(main))
 
 
-def _main_process(found: Activities, here: NDArray[np.intp]) -> int:
+def _main_process(mine: Activities) -> int:
     """The process that launched the most on this GPU."""
-    pid = at(found.pid, here)
-    processes: list[int] = distinct(pid).tolist()
+    processes: list[int] = distinct(mine.pid).tolist()
     if len(processes) == 1:
         return processes[0]
-    return max(processes, key=lambda process: np.count_nonzero(pid == process))
+    return max(processes, key=lambda process: np.count_nonzero(mine.pid == process))
 
 
-def _by_repeated_range(trace: Trace, found: Activities, host: Host, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
+def _by_repeated_range(trace: Trace, mine: Activities, host: Host) -> NDArray[np.intp] | None:
     """The outermost kind of range that repeats and launches most of the work."""
     ranges = trace[Table.RANGES]
     stacked = ranges.where(ranges.codes("kind") == trace.strings.code("push_pop"))
     for depth in range(min(int(stacked["depth"].max(initial=-1)), DEEPEST) + 1):
-        best = _most_launching(trace, found, host, here, stacked.where(stacked["depth"] == depth))
-        if best is not None and _covers(found, here, best):
+        best = _most_launching(trace, mine, host, stacked.where(stacked["depth"] == depth))
+        if best is not None and _covers(mine, best):
             return best
     return None
 
 
-def _most_launching(
-    trace: Trace, found: Activities, host: Host, here: NDArray[np.intp], ranges: Rows
-) -> NDArray[np.intp] | None:
+def _most_launching(trace: Trace, mine: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:
     """Of the kinds of range that repeat, numbers in their names left out, the one that launches the most."""
     _, kind = trace.strings.kinds(ranges.codes("name"), normalised)
     numbers, counts = np.unique(kind, return_counts=True)
     best: NDArray[np.intp] | None = None
     for each in numbers[counts >= FEWEST][:MOST_KINDS].tolist():
-        member = _launched_in(found, host, here, ranges.where(kind == each))
+        member = _launched_in(mine, host, ranges.where(kind == each))
         if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
             best = member
     return best
 
 
-def _by_kernel(
-    trace: Trace, found: Activities, here: NDArray[np.intp], pattern: re.Pattern[str]
-) -> NDArray[np.intp] | None:
+def _by_kernel(trace: Trace, mine: Activities, pattern: re.Pattern[str]) -> NDArray[np.intp] | None:
     """Each activity whose name matches ends a step."""
-    codes = distinct(found.name[here]).tolist()
+    codes = distinct(mine.name).tolist()
     matching = [code for code in codes if code >= 0 and pattern.search(trace.strings.text(code) or "")]
-    marks = np.isin(found.name[here], matching)
+    marks = np.isin(mine.name, matching)
     return _ending_at(marks) if marks.any() else None
 
 
@@ -288,30 +281,30 @@ def _ending_at(marks: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.where(member < marks.sum(), member, -1)
 
 
-def _by_graph(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
+def _by_graph(mine: Activities) -> NDArray[np.intp] | None:
     """One step per graph launch, or per period of the sequence of graphs launched."""
-    nodes = np.flatnonzero((found.graph_node[here] >= 0) & (found.correlation[here] >= 0))
-    whole = np.flatnonzero(found.name[here] < 0)
+    nodes = np.flatnonzero((mine.graph_node >= 0) & (mine.correlation >= 0))
+    whole = np.flatnonzero(mine.name < 0)
     launched = np.union1d(nodes, whole)
     if not len(launched):
         return None
-    rows = here[launched]
-    first, number = group(found.pid[rows], found.correlation[rows])
-    by_time = np.argsort(found.start_ns[rows[first]], kind="stable")
+    rows = launched
+    first, number = group(mine.pid[rows], mine.correlation[rows])
+    by_time = np.argsort(mine.start_ns[rows[first]], kind="stable")
     rank = np.empty(len(first), np.intp)
     rank[by_time] = np.arange(len(first))
-    graph = np.where(found.graph_node[rows[first]] >= 0, found.graph_node[rows[first]], -1)[by_time]
+    graph = np.where(mine.graph_node[rows[first]] >= 0, mine.graph_node[rows[first]], -1)[by_time]
     period = _period(graph)
     if period is None:
         return None
-    member = np.full(len(here), -1, np.intp)
+    member = np.full(len(mine), -1, np.intp)
     member[launched] = rank[number] // period
     return member
 
 
-def _by_period(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | None:
+def _by_period(mine: Activities) -> NDArray[np.intp] | None:
     """Steps of the kernel sequence's own period: the rarest kernel that comes at equal distances marks them."""
-    names = found.name[here]
+    names = mine.name
     for code in _rarest_first(names):
         at = np.flatnonzero(names == code)
         distances = np.diff(at)
@@ -319,18 +312,18 @@ def _by_period(found: Activities, here: NDArray[np.intp]) -> NDArray[np.intp] | 
         alike = distances == usual
         covers = alike.sum() * usual >= COVERAGE * len(names)
         if usual > 1 and covers and alike.mean() >= 0.8 and _segments_alike(names, at, usual):
-            return _layers_together(found, here, _from_first_to_last(names, at, usual))
+            return _layers_together(mine, _from_first_to_last(names, at, usual))
     return None
 
 
-def _layers_together(found: Activities, here: NDArray[np.intp], member: NDArray[np.intp]) -> NDArray[np.intp]:
+def _layers_together(mine: Activities, member: NDArray[np.intp]) -> NDArray[np.intp]:
     """Periods that are layers, made steps: those that take long at equal distances each begin one.
 
     The kernel sequence of equal layers repeats with each layer; what only happens once a step shows in its length.
     """
     inside = member >= 0
     ends = np.full(int(member.max()) + 1, np.iinfo(np.int64).min)
-    sweep.fold("most", member, at(found.end_ns, here), ends)
+    sweep.fold("most", member, mine.end_ns, ends)
     lengths = np.diff(ends)
     long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * np.median(lengths)) if len(lengths) else np.empty(0, np.intp)
     if len(long) < FEWEST:

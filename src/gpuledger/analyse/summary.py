@@ -29,6 +29,15 @@ class Summary:
     deviation: float
 
 
+def median(values: Ints) -> float:
+    """The middle value, or the mean of the middle two. `np.median` does more, and imports numpy.ma to do it."""
+    middle = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, middle)[middle])
+    parted = np.partition(values, (middle - 1, middle))
+    return float((parted[middle - 1] + parted[middle]) / 2)
+
+
 def summarise(values: Ints, number: Positions) -> list[Summary]:
     """The statistics of each group; `number` holds each value's group, none of 0..max left out."""
     if not len(values):

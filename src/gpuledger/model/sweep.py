@@ -7,6 +7,7 @@ the package was installed without a compiler, or with GPULEDGER_NATIVE=0, numpy 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -185,6 +186,71 @@ def placed(keys: Ints, least: int, most: int) -> Ints | None:
     position = np.arange(len(keys))
     table[keys - least] = position
     return table if (table[keys - least] == position).all() else None
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """A window by what goes on in it: spans in state 0, in 1 but not 0, in 2 but neither, and in none."""
+
+    spans: tuple[Pair, Pair, Pair, Pair]
+    hidden: tuple[int, int]
+    """How long state 1 was beside 0, and 2 beside 0 or 1."""
+
+
+def states(start: Ints, end: Ints, state: NDArray[np.int8], window: tuple[int, int]) -> States:
+    """Split a window by the least state, 0, 1 or 2, that some record is in; records come by their start."""
+    if _pays(start):
+        rooms = tuple(_room(len(start) + 1) for _ in range(4))
+        columns = [column for room in rooms for column in room]
+        kinds = np.ascontiguousarray(state, np.int8)
+        found = native.states(*_columns(start, end), kinds, *columns, *window)
+        if found is not None:
+            first, second, third, none = (_cut(room, count) for room, count in zip(rooms, found[:4], strict=True))
+            return States((first, second, third, none), found[4:])
+    whole = (np.array([window[0]]), np.array([window[1]]))
+    zero, one, two = (intersection(union_of(start, end, state, each), whole) for each in range(3))
+    above = either(zero, one)
+    spans = (zero, difference(one, zero), difference(two, above), difference(whole, either(above, two)))
+    both = (intersection(one, zero), intersection(two, above))
+    return States(spans, (int((both[0][1] - both[0][0]).sum()), int((both[1][1] - both[1][0]).sum())))
+
+
+def own_calls(
+    start: Ints, end: Ints, kind: NDArray[np.int8], thread: NDArray[np.int32], wanted: int
+) -> tuple[Ints, Ints, NDArray[np.int8]]:
+    """What each call of one thread owns, by time: the outermost owns what it encloses. Neighbours of a kind are one."""
+    if _pays(start):
+        into, kinds = _room(len(start)), np.empty(len(start), np.int8)
+        small = np.ascontiguousarray(kind, np.int8)
+        threads = np.ascontiguousarray(thread, np.int32)
+        count = native.calls(*_columns(start, end), small, *into, threads, kinds, wanted)
+        if count >= 0:
+            kinds.resize(count, refcheck=False)
+            return *_cut(into, count), kinds
+    mine = thread == wanted
+    start, end, kind = start[mine], end[mine], kind[mine]
+    order = np.lexsort((-end, start))
+    own_start, own_end = shares(start[order], end[order])
+    kind, real = kind[order], own_end > own_start
+    own_start, own_end, kind = own_start[real], own_end[real], kind[real]
+    joins = (own_start[1:] == own_end[:-1]) & (kind[1:] == kind[:-1])
+    opens, closes = np.append(True, ~joins)[: len(kind)], np.append(~joins, True)[: len(kind)]
+    return own_start[opens], own_end[closes], kind[opens]
+
+
+def split(
+    calls: tuple[Ints, Ints, NDArray[np.int8]], kinds: int, short_ns: int, start: Ints, end: Ints
+) -> NDArray[np.int64] | None:
+    """How much of each window falls under each kind of call, and last between two calls less than `short_ns` apart.
+
+    Calls as `own_calls` gives them; windows are disjoint and in order. None where the pass is not compiled, or windows
+    are not so: then it takes a set of instants for each kind.
+    """
+    into = np.zeros((len(start), kinds + 1), np.int64)
+    if not is_there():
+        return None
+    asked = native.split(*_columns(*calls[:2]), calls[2], *_columns(start, end), into.reshape(-1), short_ns, kinds + 1)
+    return into if asked else None
 
 
 def enclosing(outer: Pair, start: Ints, end: Ints) -> Ints:

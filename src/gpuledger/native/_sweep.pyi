@@ -7,6 +7,31 @@ def union_of(
 def enclosing(outer_start: Column, reach: Column, start: Column, end: Column, into: Column, /) -> None: ...
 def tiles(start: Column, end: Column, group: Column, edges: Column, into: Column, groups: int, /) -> None: ...
 def distinct(values: Column, into: Column, /) -> int: ...
+def states(
+    start: Column, end: Column, state: Column, /, *into_and_window: Column | int
+) -> tuple[int, int, int, int, int, int] | None: ...
+def calls(
+    start: Column,
+    end: Column,
+    kind: Column,
+    into_start: Column,
+    into_end: Column,
+    thread: Column,
+    into_kind: Column,
+    wanted: int,
+    /,
+) -> int: ...
+def split(
+    start: Column,
+    end: Column,
+    kind: Column,
+    window_start: Column,
+    window_end: Column,
+    into: Column,
+    short_ns: int,
+    labels: int,
+    /,
+) -> bool: ...
 def look_up(keys: Column, table: Column, into: Column, least: int, /) -> None: ...
 def last_to_end(end: Column, into: Column, /) -> None: ...
 def either(

@@ -165,6 +165,93 @@ void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64
     }
 }
 
+static void append(struct sweep_room room, size_t *count, int64_t from, int64_t to) {
+    if (*count && room.end[*count - 1] == from) {
+        room.end[*count - 1] = to;
+    } else {
+        room.start[*count] = from;
+        room.end[(*count)++] = to;
+    }
+}
+
+int sweep_states(
+    struct sweep_spans in, const int8_t *state, int64_t from, int64_t to, const struct sweep_room rooms[4], size_t found[4],
+    int64_t hidden[2]) {
+    int64_t now = from, reach[3] = {from, from, from}, before = INT64_MIN;
+    for (size_t at = 0; at <= in.count; at++) {
+        int64_t next = to;
+        if (at < in.count) {
+            if (in.start[at] < before || state[at] < 0 || state[at] > 2) return 0;
+            before = in.start[at];
+            if (in.end[at] <= from || in.start[at] >= to || in.end[at] <= in.start[at]) continue;
+            next = larger(in.start[at], from);
+        }
+        /* from `now` to the next start nothing begins, so what each state reaches says what there is */
+        hidden[0] += larger(smaller(next, smaller(reach[0], reach[1])) - now, 0);
+        hidden[1] += larger(smaller(next, smaller(reach[2], larger(reach[0], reach[1]))) - now, 0);
+        for (int each = 0; each < 3; each++) {
+            int64_t until = smaller(next, reach[each]);
+            if (until > now) {
+                append(rooms[each], &found[each], now, until);
+                now = until;
+            }
+        }
+        if (next > now) append(rooms[3], &found[3], now, next);
+        now = next;
+        if (at < in.count) reach[state[at]] = larger(reach[state[at]], smaller(in.end[at], to));
+    }
+    return 1;
+}
+
+int64_t sweep_calls(
+    struct sweep_spans in, const int8_t *kind, const int32_t *thread, int32_t wanted, int64_t *start, int64_t *end,
+    int8_t *kinds) {
+    int64_t count = 0, reach = INT64_MIN, before = INT64_MIN, longest = INT64_MAX;
+    for (size_t at = 0; at < in.count; at++) {
+        if (thread[at] != wanted) continue;
+        int64_t from = in.start[at], to = in.end[at];
+        if (from < before || (from == before && to > longest)) return -1;
+        before = from;
+        longest = to;
+        int64_t own = larger(from, reach);
+        reach = larger(reach, to);
+        if (to <= own) continue;
+        if (count && end[count - 1] == own && kinds[count - 1] == kind[at]) {
+            end[count - 1] = to;
+        } else {
+            start[count] = own;
+            end[count] = to;
+            kinds[count++] = kind[at];
+        }
+    }
+    return count;
+}
+
+int sweep_split(
+    struct sweep_spans calls, const int8_t *kind, int64_t short_ns, struct sweep_spans windows, int64_t *out, size_t labels) {
+    size_t near = 0;
+    int64_t done = INT64_MIN;
+    for (size_t at = 0; at < windows.count; at++) {
+        int64_t from = windows.start[at], to = windows.end[at], *row = out + at * labels;
+        if (from >= to) continue;
+        if (from < done) return 0;
+        done = to;
+        near = below(calls.end, calls.count, from, 1, near); /* the first call that ends after `from` */
+        for (size_t each = near; each < calls.count; each++) {
+            if (each && calls.start[each] > from) { /* what lies between it and the one before */
+                int64_t gap = calls.start[each] - calls.end[each - 1];
+                int64_t part = smaller(calls.start[each], to) - larger(calls.end[each - 1], from);
+                if (gap < short_ns && part > 0) row[labels - 1] += part;
+            }
+            if (calls.start[each] >= to) break;
+            if (kind[each] < 0 || (size_t)kind[each] >= labels - 1) return 0;
+            row[kind[each]] += smaller(calls.end[each], to) - larger(calls.start[each], from);
+            near = each;
+        }
+    }
+    return 1;
+}
+
 void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, int64_t *out) {
     size_t near = 0;
     for (size_t at = 0; at < in.count; at++) {

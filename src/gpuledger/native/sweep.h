@@ -39,6 +39,27 @@ void sweep_last_to_end(const int64_t *end, size_t count, int64_t *out);
 /* For each key what a table that begins with key `least` holds for it; -1 where it has no place there. */
 void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64_t *table, size_t places, int64_t *out);
 
+/* What a device does at each instant of a window: the least of the states 0, 1 and 2 that something is in, or 3 for none.
+ * Records come by their start. Each state's spans go to its room, one more than there are records, and their number to
+ * `found`; `hidden` is how long state 1 was beside 0, and 2 beside 0 or 1. 0 if records are not sorted, or a state is none. */
+struct sweep_room {
+    int64_t *start, *end;
+};
+int sweep_states(
+    struct sweep_spans in, const int8_t *state, int64_t from, int64_t to, const struct sweep_room rooms[4], size_t found[4],
+    int64_t hidden[2]);
+
+/* What the calls of one thread own: the outermost owns what it encloses; neighbours of one kind that touch are one. -1
+ * if its calls do not come by their start, the longer first. */
+int64_t sweep_calls(
+    struct sweep_spans in, const int8_t *kind, const int32_t *thread, int32_t wanted, int64_t *start, int64_t *end,
+    int8_t *kinds);
+
+/* How much of each window falls under each label: a call's kind, or `labels - 1` between two calls less than `short_ns`
+ * apart. Calls as sweep_calls gives them; windows are disjoint and in order, else 0; 0 too if a kind has no place. */
+int sweep_split(
+    struct sweep_spans calls, const int8_t *kind, int64_t short_ns, struct sweep_spans windows, int64_t *out, size_t labels);
+
 /* For each record the first of the outer spans that encloses it, bounds included; -1 for none. Outer spans come by their
  * start, and `reach` is for each the latest end up to it. */
 void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, int64_t *out);

@@ -5,7 +5,7 @@
 
 #include "sweep.h"
 
-#define MOST_COLUMNS 8
+#define MOST_COLUMNS 12
 
 /* The columns of one call, held while we use them. */
 struct columns {
@@ -17,8 +17,8 @@ static void release(struct columns *columns) {
     while (columns->count) PyBuffer_Release(&columns->held[--columns->count]);
 }
 
-/* Hold the first `read` arguments for reading and the next `written` for writing; all of 64-bit integers, but for one of
- * those read, at `small`, whose integers have `small_bytes`. */
+/* Hold the first `read` arguments for reading and the next `written` for writing; all of 64-bit integers, but for those
+ * whose bits are set in `small`, whose integers have `small_bytes`. */
 static int hold_with(PyObject *arguments, int read, int written, int small, int small_bytes, struct columns *columns) {
     columns->count = 0;
     for (int at = 0; at < read + written; at++) {
@@ -26,7 +26,8 @@ static int hold_with(PyObject *arguments, int read, int written, int small, int 
         Py_buffer *buffer = &columns->held[at];
         if (!each || PyObject_GetBuffer(each, buffer, PyBUF_C_CONTIGUOUS | (at >= read ? PyBUF_WRITABLE : 0))) break;
         columns->count++;
-        if (buffer->itemsize != (at == small ? small_bytes : (int)sizeof(int64_t))) {
+        int is_small = small & 1 << at;
+        if (buffer->itemsize != (is_small ? small_bytes : (int)sizeof(int64_t))) {
             PyErr_SetString(PyExc_ValueError, "a column of other integers");
             break;
         }
@@ -37,7 +38,7 @@ static int hold_with(PyObject *arguments, int read, int written, int small, int 
 }
 
 static int hold(PyObject *arguments, int read, int written, struct columns *columns) {
-    return hold_with(arguments, read, written, -1, 0, columns);
+    return hold_with(arguments, read, written, 0, 0, columns);
 }
 
 static int64_t *values(const struct columns *columns, int at) { return columns->held[at].buf; }
@@ -82,7 +83,7 @@ static PyObject *union_of(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long wanted;
     (void)self;
-    if (!number(arguments, 5, &wanted) || !hold_with(arguments, 3, 2, 2, 1, &columns)) return NULL;
+    if (!number(arguments, 5, &wanted) || !hold_with(arguments, 3, 2, 1 << 2, 1, &columns)) return NULL;
     size_t count = length(&columns, 0);
     if (!fit(&columns, length(&columns, 1) == count && (size_t)columns.held[2].len == count && length(&columns, 3) >= count &&
                            length(&columns, 4) >= count))
@@ -244,7 +245,7 @@ static PyObject *tiles(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long groups;
     (void)self;
-    if (!number(arguments, 5, &groups) || !hold_with(arguments, 4, 1, 2, 2, &columns)) return NULL;
+    if (!number(arguments, 5, &groups) || !hold_with(arguments, 4, 1, 1 << 2, 2, &columns)) return NULL;
     size_t count = length(&columns, 0), edges = length(&columns, 3), room = length(&columns, 4);
     int do_fit = length(&columns, 1) == count && (size_t)columns.held[2].len == count * sizeof(int16_t) && groups > 0 &&
                  edges > 0 && room / (size_t)groups == edges - 1 && room % (size_t)groups == 0;
@@ -271,7 +272,94 @@ static PyObject *distinct(PyObject *self, PyObject *arguments) {
     return PyLong_FromLongLong(found);
 }
 
+static PyObject *states(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long from, to;
+    (void)self;
+    if (!number(arguments, 11, &from) || !number(arguments, 12, &to)) return NULL;
+    if (!hold_with(arguments, 3, 8, 1 << 2, 1, &columns)) return NULL;
+    size_t count = length(&columns, 0), found[4] = {0};
+    int64_t hidden[2] = {0};
+    struct sweep_room rooms[4];
+    int do_fit = length(&columns, 1) == count && (size_t)columns.held[2].len == count;
+    for (int each = 0; each < 4; each++) {
+        rooms[each] = (struct sweep_room){values(&columns, 3 + 2 * each), values(&columns, 4 + 2 * each)};
+        do_fit = do_fit && length(&columns, 3 + 2 * each) > count && length(&columns, 4 + 2 * each) > count;
+    }
+    if (!fit(&columns, do_fit)) return NULL;
+    int is_well;
+    Py_BEGIN_ALLOW_THREADS
+    is_well = sweep_states(spans(&columns, 0), columns.held[2].buf, from, to, rooms, found, hidden);
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    if (!is_well) Py_RETURN_NONE;
+    return Py_BuildValue("nnnnLL", (Py_ssize_t)found[0], (Py_ssize_t)found[1], (Py_ssize_t)found[2],
+                         (Py_ssize_t)found[3], (long long)hidden[0], (long long)hidden[1]);
+}
+
+static PyObject *calls(PyObject *self, PyObject *arguments) {
+    struct columns columns, own_kinds, threads;
+    long long wanted;
+    int64_t found = 0;
+    (void)self;
+    if (!number(arguments, 7, &wanted) || !hold_with(arguments, 3, 2, 1 << 2, 1, &columns)) return NULL;
+    PyObject *others[] = {PyTuple_GetItem(arguments, 5), PyTuple_GetItem(arguments, 6)};
+    PyObject *thread = PyTuple_Pack(1, others[0]), *kinds = PyTuple_Pack(1, others[1]);
+    int is_held = thread && kinds && hold_with(thread, 1, 0, 1, sizeof(int32_t), &threads);
+    if (is_held && !hold_with(kinds, 0, 1, 1, 1, &own_kinds)) {
+        release(&threads);
+        is_held = 0;
+    }
+    if (is_held) {
+        size_t count = length(&columns, 0);
+        int do_fit = length(&columns, 1) == count && (size_t)columns.held[2].len == count &&
+                     length(&columns, 3) >= count && length(&columns, 4) >= count &&
+                     (size_t)threads.held[0].len == count * sizeof(int32_t) && (size_t)own_kinds.held[0].len >= count;
+        if (do_fit) {
+            Py_BEGIN_ALLOW_THREADS
+            found = sweep_calls(spans(&columns, 0), columns.held[2].buf, threads.held[0].buf, (int32_t)wanted,
+                                values(&columns, 3), values(&columns, 4), own_kinds.held[0].buf);
+            Py_END_ALLOW_THREADS
+        } else {
+            PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
+        }
+        release(&own_kinds);
+        release(&threads);
+    }
+    Py_XDECREF(thread);
+    Py_XDECREF(kinds);
+    release(&columns);
+    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(found);
+}
+
+static PyObject *split(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long short_ns, labels;
+    (void)self;
+    if (!number(arguments, 6, &short_ns) || !number(arguments, 7, &labels)) return NULL;
+    if (!hold_with(arguments, 5, 1, 1 << 2, 1, &columns)) return NULL;
+    size_t count = length(&columns, 0), windows = length(&columns, 3), room = length(&columns, 5);
+    int do_fit = length(&columns, 1) == count && (size_t)columns.held[2].len == count &&
+                 length(&columns, 4) == windows && labels > 0 && room / (size_t)labels == windows &&
+                 room % (size_t)labels == 0;
+    if (!fit(&columns, do_fit)) return NULL;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_split(spans(&columns, 0), columns.held[2].buf, short_ns, spans(&columns, 3), values(&columns, 5),
+                        (size_t)labels);
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyBool_FromLong(found);
+}
+
 static PyMethodDef methods[] = {
+    {"states", states, METH_VARARGS,
+     "states(start, end, state, four times into_start and into_end, from, to) -> how many spans of each state, how long"
+     " 1 was beside 0, and 2 beside them; None: not sorted"},
+    {"calls", calls, METH_VARARGS,
+     "calls(start, end, kind, into_start, into_end, thread, into_kind, wanted) -> how many spans; -1: not sorted"},
+    {"split", split, METH_VARARGS,
+     "split(start, end, kind, from, to, into, short_ns, labels) -> whether windows were disjoint and in order"},
     {"distinct", distinct, METH_VARARGS, "distinct(values, into) -> how many, in no order; -1: more than there is room"},
     {"enclosing", enclosing, METH_VARARGS, "enclosing(outer_start, reach, start, end, into)"},
     {"tiles", tiles, METH_VARARGS, "tiles(start, end, group, edges, into, groups)"},

@@ -19,6 +19,7 @@ from gpuledger.model.trace import Trace
 from gpuledger.read.export import NULL, Integers, Progress, Wanted, too_many_rows
 from gpuledger.read.nsys import read_export
 from gpuledger.read.source import Source
+from gpuledger.units import count_text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -91,7 +92,15 @@ class ArrowExport:
 
         path = self._folder / (table + self._suffix)
         if self._suffix == ".parquet":
-            return pyarrow.parquet.read_table(path, columns=list(dict.fromkeys(columns)), partitioning=None)
+            read = pyarrow.parquet.read_table(path, columns=list(dict.fromkeys(columns)), partitioning=None)
+            rows = pyarrow.parquet.read_metadata(path).num_rows
+            if columns and read.num_rows != rows:  # a column that is read alone may be as long as it likes
+                raise UnreadableProfile(
+                    f"{self._folder.name}: a damaged export",
+                    found=f"{table} has {count_text(rows)} rows and {count_text(read.num_rows)} values of {columns[0]}",
+                    hint="copy or export it again",
+                )
+            return read
         with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
             whole = pa.ipc.open_stream(file).read_all()
             chosen = whole.select(list(dict.fromkeys(columns))) if columns else whole

@@ -251,7 +251,7 @@ class _Reading:
         own = {text: NULL if text is None else self.coder.own(text) for text in dict.fromkeys(inline)}
         names = text_id.copy()
         stored = np.flatnonzero(keep)[lacking]
-        names[lacking] = np.array([own[text] for text in inline], np.int64)[stored]
+        names[lacking] = np.fromiter(map(own.__getitem__, inline), np.int64, len(inline))[stored]
         return names
 
     def _nvtx_domains(self, raw: Raw, event: Ints, name: Ints) -> Ints:

@@ -114,7 +114,9 @@ class SqliteExport:
     def _real_tables(self) -> dict[str, btree.Shape]:
         made = "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
         found = [(_text(name), root, _text(sql)) for name, root, sql in self._rows(f"{made} ORDER BY name")]
-        return {name: btree.shape(root, sql, self._columns(name)) for name, root, sql in found}
+        # SQLite also takes a root that is written as text; our decoder leaves such a table to it
+        shapes = ((name, root if isinstance(root, int) else 0, sql) for name, root, sql in found)
+        return {name: btree.shape(root, sql, self._columns(name)) for name, root, sql in shapes}
 
     def _columns(self, table: str) -> list[tuple[str, str, bool, int, int]]:
         described = self._rows(f"PRAGMA table_xinfo({_quoted(table)})")
