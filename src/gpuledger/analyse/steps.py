@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ranges import spans_of_time
+from gpuledger.analyse.summary import median
 from gpuledger.errors import NothingRecorded
 from gpuledger.messages import Message, say
 from gpuledger.model import sweep
@@ -165,7 +166,7 @@ def _tiled(mine: Activities, host: Host, gpu: int, source: str, member: NDArray[
 def _warm_up(lengths: Ints) -> int:
     """How many leading steps are clearly slower than what follows; never more than half."""
     count = 0
-    while count < len(lengths) // 2 and lengths[count] > WARM_UP_RATIO * np.median(lengths[count + 1 :]):
+    while count < len(lengths) // 2 and lengths[count] > WARM_UP_RATIO * median(lengths[count + 1 :]):
         count += 1
     return count
 
@@ -258,9 +259,9 @@ def _by_repeated_range(trace: Trace, mine: Activities, host: Host) -> NDArray[np
 def _most_launching(trace: Trace, mine: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:
     """Of the kinds of range that repeat, numbers in their names left out, the one that launches the most."""
     _, kind = trace.strings.kinds(ranges.codes("name"), normalised)
-    numbers, counts = np.unique(kind, return_counts=True)
+    counts = np.bincount(kind)
     best: NDArray[np.intp] | None = None
-    for each in numbers[counts >= FEWEST][:MOST_KINDS].tolist():
+    for each in np.flatnonzero(counts >= FEWEST)[:MOST_KINDS].tolist():
         member = _launched_in(mine, host, ranges.where(kind == each))
         if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
             best = member
@@ -308,7 +309,7 @@ def _by_period(mine: Activities) -> NDArray[np.intp] | None:
     for code in _rarest_first(names):
         at = np.flatnonzero(names == code)
         distances = np.diff(at)
-        usual = int(np.median(distances))
+        usual = int(median(distances))
         alike = distances == usual
         covers = alike.sum() * usual >= COVERAGE * len(names)
         if usual > 1 and covers and alike.mean() >= 0.8 and _segments_alike(names, at, usual):
@@ -325,11 +326,11 @@ def _layers_together(mine: Activities, member: NDArray[np.intp]) -> NDArray[np.i
     ends = np.full(int(member.max()) + 1, np.iinfo(np.int64).min)
     sweep.fold("most", member, mine.end_ns, ends)
     lengths = np.diff(ends)
-    long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * np.median(lengths)) if len(lengths) else np.empty(0, np.intp)
+    long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * median(lengths)) if len(lengths) else np.empty(0, np.intp)
     if len(long) < FEWEST:
         return member
     distances = np.diff(long)
-    layers = int(np.median(distances))
+    layers = int(median(distances))
     if layers < 2 or (distances == layers).mean() < 0.8:
         return member
     first = int(long[0]) % layers

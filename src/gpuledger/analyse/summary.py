@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.sheet import Cell, Column, Digits
 from gpuledger.model.keys import Positions
@@ -29,7 +31,7 @@ class Summary:
     deviation: float
 
 
-def median(values: Ints) -> float:
+def median(values: NDArray[Any]) -> float:
     """The middle value, or the mean of the middle two. `np.median` does more, and imports numpy.ma to do it."""
     middle = len(values) // 2
     if len(values) % 2:

@@ -9,6 +9,8 @@ import numpy as np
 
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.steps import Steps
+from gpuledger.analyse.summary import median
+from gpuledger.model.columns import distinct
 
 OUTLIER_RATIO: Final = 1.2
 """A step is an outlier at this many times its phase's median, and three times the usual deviation away from it."""
@@ -55,7 +57,7 @@ def variation(device: Device) -> Variation | None:
     third = len(steady) // 3
     drift = None
     if third >= 3:
-        first, last = np.median(steady[:third]), np.median(steady[-third:])
+        first, last = median(steady[:third]), median(steady[-third:])
         drift = float(last / first - 1)
     return Variation(device.steps, middle, low, high, _outliers(device, device.steps), drift)
 
@@ -65,15 +67,15 @@ def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:
     tile = np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])
     phase = np.array(device.phases.of_step)[steps.warm_up :]
     found = []
-    for each in np.unique(phase).tolist():
+    for each in distinct(phase).tolist():
         alike = steps.warm_up + np.flatnonzero(phase == each)
         lengths, books = steps.length_ns[alike], device.ledger.books[tile[alike]]
-        median, usual = np.median(lengths), np.median(books, axis=0)
-        usual_deviation = float(np.median(np.abs(lengths - median)))
-        slow = (lengths > OUTLIER_RATIO * median) & (lengths > median + 3 * usual_deviation)
+        typical, usual = median(lengths), np.array([median(line) for line in books.T])
+        usual_deviation = median(np.abs(lengths - typical))
+        slow = (lengths > OUTLIER_RATIO * typical) & (lengths > typical + 3 * usual_deviation)
         for at in np.flatnonzero(slow).tolist():
             excess = books[at] - usual
             line = int(excess.argmax())
             name, by = device.ledger.lines[line], int(excess[line])
-            found.append(Outlier(int(alike[at]), int(lengths[at]), int(median), name, by))
+            found.append(Outlier(int(alike[at]), int(lengths[at]), int(typical), name, by))
     return tuple(sorted(found, key=lambda each: (-each.length_ns, each.step)))

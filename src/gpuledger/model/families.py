@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import string
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 from gpuledger.model.anchors import alternatives
@@ -240,12 +240,13 @@ class _Searched:
             for every in patterns
             for each in alternatives(every, _SAYS_NOTHING)
         ]
-        self._patterns = [(name, re.compile(each.pattern)) for name, each in made]
+        self._made = [(name, each.pattern) for name, each in made]
         self._by_start: dict[str, list[tuple[str, int]]] = {}
         for number, (_, each) in enumerate(made):
             for anchor in each.anchors:
                 self._by_start.setdefault(anchor[:2], []).append((anchor, number))
         self._of_word = lru_cache(maxsize=65536)(self._numbers)
+        self._pattern = lru_cache(maxsize=None)(self._compiled)
 
     def first(self, text: str) -> str:
         """The first family with a match in `text`, which is folded; an empty text if there is none."""
@@ -254,10 +255,13 @@ class _Searched:
         for word in set(text.encode("ascii", "replace").translate(_APART).split()):
             numbers.update(self._of_word(word))
         for number in sorted(numbers):
-            name, pattern = self._patterns[number]
-            if pattern.search(text):
-                return name
+            if self._pattern(number).search(text):
+                return self._made[number][0]
         return ""
+
+    def _compiled(self, number: int) -> re.Pattern[str]:
+        """A profile's kernels need few of the patterns, and to compile all takes as long as to read a small profile."""
+        return re.compile(self._made[number][1])
 
     def _numbers(self, letters: bytes) -> tuple[int, ...]:
         """The patterns that have an anchor in a word."""
@@ -274,8 +278,8 @@ _APART: Final = bytes(each if chr(each) in string.ascii_lowercase else ord(" ") 
 """Leaves of a folded text its words."""
 _READ_CHARS: Final = 8192
 """How much of a part is searched: the longest real name seen has 3,009 characters, a hostile one may have any."""
-_FAMILIES: Final = _Searched(FAMILIES)
-_INDUCTOR: Final = _Searched(INDUCTOR)
+_FAMILIES: Final = cache(lambda: _Searched(FAMILIES))
+_INDUCTOR: Final = cache(lambda: _Searched(INDUCTOR))
 _CARRIER: Final = re.compile("|".join(CARRIERS))
 _ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
 _BRACKET: Final = re.compile(r"([<>()\[\]{}])")
@@ -294,15 +298,15 @@ def family(name: str, extra: tuple[tuple[str, str], ...] = ()) -> str:
     for user_family, pattern in _compiled(extra):
         if pattern.search(name):
             return user_family
-    if name.startswith("triton_") and (found := _INDUCTOR.first(_folded(name))):
+    if name.startswith("triton_") and (found := _INDUCTOR().first(_folded(name))):
         return found
     function, arguments = _parts(name)
     folded = _folded(function)
     if not (words := folded.split()):
-        return _FAMILIES.first(_folded(name)) or OTHER  # `[CUDA memset]` is all bracket
-    if _CARRIER.fullmatch(words[-1].rpartition("::")[2]) and (found := _FAMILIES.first(_folded(arguments))):
+        return _FAMILIES().first(_folded(name)) or OTHER  # `[CUDA memset]` is all bracket
+    if _CARRIER.fullmatch(words[-1].rpartition("::")[2]) and (found := _FAMILIES().first(_folded(arguments))):
         return found
-    return _FAMILIES.first(folded) or OTHER
+    return _FAMILIES().first(folded) or OTHER
 
 
 @lru_cache(maxsize=64)
