@@ -229,7 +229,7 @@ def _same_texts(export: SqliteExport, table: str, column: str) -> bool:
     found = export._decoded_texts(table, column)
     if found is None:
         return False
-    if found != export._queried_texts(table, column):
+    if found.rows() != export._queried_texts(table, column).rows():
         raise AssertionError(f"texts of {table}.{column} differ")
     return True
 

@@ -62,7 +62,7 @@ def same_as_sqlite(path: Path) -> tuple[int, int]:
                 assert found.bad == expected.bad
             for column in wanted:
                 texts = export._decoded_texts(table, column)
-                assert texts is None or texts == export._queried_texts(table, column)
+                assert texts is None or texts.rows() == export._queried_texts(table, column).rows()
                 decoded_texts += texts is not None
     return decoded, decoded_texts
 

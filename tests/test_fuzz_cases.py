@@ -60,7 +60,6 @@ READ: Final[dict[str, Callable[[Path], object]]] = {
 
 
 OPEN: Final = {
-    "calls-that-take-no-time.json": "host_floor_ns asks for the blocking calls of a thread that is never inside a call",
     "process-id-beyond-64-bits.json": "torch_gather takes the id of a named process as it comes, and numpy has no room",
 }
 """Cases that still break a reader, and why."""

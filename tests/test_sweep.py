@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpuledger.model import columns, sweep
+from gpuledger.model.spans import parents
 
 _sweep = pytest.importorskip("gpuledger.native._sweep", reason="the passes were not compiled")
 pytestmark = pytest.mark.skipif(not sweep.is_there(), reason="the passes were not compiled")
@@ -123,6 +124,32 @@ def test_calls_of_a_thread_and_what_lies_between(of: list[tuple[int, int, int, i
         )
 
 
+@given(records, st.data())
+def test_parents(of: list[tuple[int, int]], data: st.DataObject) -> None:
+    group = ints(data.draw(st.lists(st.integers(0, 1), min_size=len(of), max_size=len(of))))
+    start, end = pair(of)
+    compiled, plain = both(lambda: parents(start, end, group))
+    np.testing.assert_array_equal(compiled, plain)
+
+
+texts = st.lists(st.one_of(st.none(), st.binary(max_size=3), st.sampled_from([b"", b"a", b"ab" * 40])), max_size=40)
+
+
+@given(texts)
+def test_numbered_texts(of: list[bytes | None]) -> None:
+    whole, lengths = b"".join(each or b"" for each in of), ints([-1 if each is None else len(each) for each in of])
+    (distinct, numbers), plain = both(lambda: sweep.numbered_texts(whole, lengths))
+    assert (distinct, numbers.tolist()) == (plain[0], plain[1].tolist())
+    assert [None if number < 0 else distinct[number] for number in numbers.tolist()] == of
+
+
+def test_more_texts_than_a_table_holds() -> None:
+    of = [f"text {each % 3001}".encode() for each in range(9000)]
+    found, numbers = sweep.numbered_texts(b"".join(of), ints([len(each) for each in of]))
+    assert [found[number] for number in numbers.tolist()] == of
+    assert len(found) == 3001
+
+
 @given(keys, keys)
 def test_search(held: list[int], wanted: list[int]) -> None:
     for side in ("left", "right"):
@@ -203,6 +230,13 @@ def test_more_different_values_than_there_is_room_for() -> None:
         lambda native: native.tiles(ints([0]), ints([1]), np.array([0], np.int16), ints([0, 1]), ints([0]), 0),
         lambda native: native.union_of(ints([0]), ints([1]), ints([0]), ints([0]), ints([0]), 0),
         lambda native: native.search(ints([0]), ints([1]), ints([0]), "left"),
+        lambda native: native.number_texts(b"ab", ints([1, 1]), ints([0]), ints([0, 0])),
+        lambda native: native.parents(ints([0]), ints([1]), ints([0]), ints([]), ints([0])),
+        lambda native: native.states(ints([0]), ints([1]), np.zeros(1, np.int8), *[ints([0])] * 8, 0, 1),
+        lambda native: native.calls(
+            ints([0]), ints([1]), np.zeros(1, np.int8), ints([0]), ints([0]), ints([0]), np.zeros(1, np.int8), 0
+        ),
+        lambda native: native.split(ints([0]), ints([1]), np.zeros(1, np.int8), ints([0]), ints([1]), ints([0]), 5, 2),
     ],
 )
 def test_columns_that_do_not_belong_together_are_refused(misuse: Callable[[Any], object]) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gpuledger.model import sweep
 from gpuledger.model.keys import Positions, search
-from gpuledger.model.sweep import expand
+from gpuledger.model.sweep import NOT_NESTED, expand
 
 Ints = NDArray[np.int64]
 
@@ -150,11 +150,13 @@ def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
     """
     order = np.lexsort((-end_ns, start_ns, group))
     ordered = group[order]
-    nested = _parents_if_nested(start_ns[order], end_ns[order], ordered)
+    by_order = (start_ns[order], end_ns[order], ordered)
+    swept = sweep.parents(*by_order)
+    nested = _parents_if_nested(*by_order) if swept is None else swept
     parent = np.full(len(order), -1, np.intp)
-    inside, messy = nested >= 0, nested == _NOT_NESTED
+    inside, messy = nested >= 0, nested == NOT_NESTED
     parent[order[inside]] = order[nested[inside]]
-    for each in np.unique(ordered[messy]).tolist():
+    for each in sweep.distinct(ordered[messy]).tolist():
         members = order[np.searchsorted(ordered, each, side="left") : np.searchsorted(ordered, each, side="right")]
         parent[members] = _parents_one_by_one(members, start_ns[members].tolist(), end_ns[members].tolist())
     return parent
@@ -170,13 +172,10 @@ def depths(parent: NDArray[np.signedinteger]) -> Ints:
     return depth[:-1]
 
 
-_NOT_NESTED = -2
-
-
 def _parents_if_nested(start: Ints, end: Ints, group: Ints) -> Positions:
     """Parents of records sorted by (group, start, -end), as positions, where all records of a group nest.
 
-    _NOT_NESTED throughout a group in which some overlap without nesting, or are empty: those may touch two others.
+    NOT_NESTED throughout a group in which some overlap without nesting, or are empty: those may touch two others.
     """
     position = np.arange(len(start))
     by_end = np.lexsort((end, group))
@@ -190,7 +189,8 @@ def _parents_if_nested(start: Ints, end: Ints, group: Ints) -> Positions:
     up = parent[child]
     bad = (start >= end) | (depth < 0)
     bad[child] |= (depth[up] != depth[child] - 1) | (group[up] != group[child]) | (end[child] > end[up])
-    parent[np.isin(group, np.unique(group[bad]))] = _NOT_NESTED
+    if bad.any():
+        parent[np.isin(group, group[bad])] = NOT_NESTED
     return parent
 
 

@@ -288,6 +288,38 @@ def tiles(start: Ints, end: Ints, group: NDArray[np.int16], edges: Ints, groups:
     return into
 
 
+def parents(start: Ints, end: Ints, group: Ints) -> Ints | None:
+    """The position of the record that directly encloses each one of its group; None where the pass is not compiled.
+
+    Records come by group, start, then the longer first. NOT_NESTED throughout a group in which some overlap without
+    nesting, or are empty.
+    """
+    if not _pays(start):
+        return None
+    stack, into = np.empty(len(start), np.int64), np.empty(len(start), np.int64)
+    native.parents(*_columns(start, end), _column(group), stack, into)
+    return into
+
+
+NOT_NESTED: Final = -2
+
+
+def numbered_texts(whole: bytes, lengths: Ints) -> tuple[list[bytes], Ints]:
+    """Texts that lie one after another, missing where a length is negative: each once, and each row's number or -1."""
+    ends = np.cumsum(np.maximum(lengths, 0))
+    if _pays(lengths):
+        numbers, first = np.empty(len(lengths), np.int64), np.empty(len(lengths), np.int64)
+        count = native.number_texts(whole, _column(lengths), numbers, first)
+        if count >= 0:
+            rows = first[:count]
+            bounds = zip((ends[rows] - lengths[rows]).tolist(), ends[rows].tolist(), strict=True)
+            return [whole[start:end] for start, end in bounds], numbers
+    found: dict[bytes, int] = {}
+    cut = zip((ends - lengths).tolist(), ends.tolist(), (lengths >= 0).tolist(), strict=True)
+    each = [found.setdefault(whole[start:end], len(found)) if there else -1 for start, end, there in cut]
+    return list(found), np.array(each, np.int64)
+
+
 def look_up(keys: Ints, table: Ints, least: int) -> Ints:
     """For each key what the table, which begins with key `least`, holds for it; -1 where it has no place there."""
     if _pays(keys):

@@ -1,6 +1,9 @@
 /* See sweep.h. */
 #include "sweep.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -279,6 +282,79 @@ int sweep_tiles(
         }
     }
     return 1;
+}
+
+void sweep_parents(struct sweep_spans in, const int64_t *group, int64_t *stack, int64_t *out) {
+    size_t first = 0, depth = 0;
+    int is_nested = 1;
+    for (size_t at = 0; at <= in.count; at++) {
+        if (at == in.count || (at && group[at] != group[at - 1])) {
+            for (size_t each = first; each < at && !is_nested; each++) out[each] = SWEEP_NOT_NESTED;
+            first = at;
+            depth = 0;
+            is_nested = 1;
+            if (at == in.count) return;
+        }
+        while (depth && in.end[stack[depth - 1]] <= in.start[at]) depth--;
+        if (in.start[at] >= in.end[at] || (depth && in.end[stack[depth - 1]] < in.end[at])) is_nested = 0;
+        out[at] = depth ? stack[depth - 1] : -1;
+        stack[depth++] = (int64_t)at;
+    }
+}
+
+static uint64_t mixed(const uint8_t *bytes, size_t size) {
+    uint64_t sum = size;
+    for (size_t at = 0; at < size; at++) sum = (sum ^ bytes[at]) * 0x100000001b3u;
+    return sum * 0x9e3779b97f4a7c15u;
+}
+
+int64_t sweep_number_texts(
+    const uint8_t *bytes, size_t size, const int64_t *lengths, size_t count, int64_t *numbers, int64_t *first) {
+    struct text {
+        uint64_t hash;
+        size_t at;
+        int64_t length, number;
+    } *texts = NULL;
+    size_t places = 1024, at = 0;
+    int64_t found = 0;
+    texts = calloc(places, sizeof *texts);
+    for (size_t row = 0; row < count && texts; row++) {
+        numbers[row] = -1;
+        if (lengths[row] < 0) continue;
+        if ((uint64_t)lengths[row] > size - at) {
+            free(texts);
+            return -1;
+        }
+        if (2 * (size_t)found >= places) { /* each finds its place again in a table twice as large */
+            struct text *larger_table = calloc(2 * places, sizeof *texts);
+            for (size_t old = 0; old < places && larger_table; old++) {
+                size_t place = texts[old].hash & (2 * places - 1);
+                if (texts[old].number == 0) continue;
+                while (larger_table[place].number) place = (place + 1) & (2 * places - 1);
+                larger_table[place] = texts[old];
+            }
+            free(texts);
+            texts = larger_table;
+            places *= 2;
+            if (!texts) break;
+        }
+        uint64_t hash = mixed(bytes + at, (size_t)lengths[row]);
+        hash ^= hash >> 32;
+        size_t place = hash & (places - 1);
+        while (texts[place].number &&
+               (texts[place].hash != hash || texts[place].length != lengths[row] ||
+                memcmp(bytes + texts[place].at, bytes + at, (size_t)lengths[row]) != 0))
+            place = (place + 1) & (places - 1);
+        if (!texts[place].number) {
+            first[found++] = (int64_t)row;
+            texts[place] = (struct text){hash, at, lengths[row], found};
+        }
+        numbers[row] = texts[place].number - 1;
+        at += (size_t)lengths[row];
+    }
+    if (!texts) return -1;
+    free(texts);
+    return found;
 }
 
 int sweep_fold(

@@ -70,6 +70,12 @@ void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t ou
 int sweep_tiles(
     struct sweep_spans in, const int16_t *group, const int64_t *edges, size_t edge_count, int64_t *out, size_t groups);
 
+/* The record that directly encloses each one of its group, -1 for none; records come by group, start, then the longer
+ * first. SWEEP_NOT_NESTED throughout a group in which some overlap without nesting, or are empty. `stack` has room for as
+ * many as there are records. */
+#define SWEEP_NOT_NESTED (-2)
+void sweep_parents(struct sweep_spans in, const int64_t *group, int64_t *stack, int64_t *out);
+
 /* Sums, least and greatest values of groups, on top of what `out` holds; 0 if a group has no place there. What is in
  * a negative group is in none. */
 enum sweep_fold { SWEEP_SUM, SWEEP_LEAST, SWEEP_MOST };
@@ -81,5 +87,11 @@ int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t
 /* Each key's position in a table that begins with key `least`; 0 if two keys are the same or one has no place. The table
  * must hold -1 throughout. */
 int sweep_place(const int64_t *keys, size_t count, int64_t least, int64_t *table, size_t places);
+
+/* Texts that lie one after another, `lengths` long, or missing where a length is negative: each one's number, -1 for a
+ * missing one, and in `first` the rows in which the texts were first met, in the order of their numbers. How many there
+ * are, or -1 if the texts are longer than `size` or there is no memory. */
+int64_t sweep_number_texts(
+    const uint8_t *bytes, size_t size, const int64_t *lengths, size_t count, int64_t *numbers, int64_t *first);
 
 #endif

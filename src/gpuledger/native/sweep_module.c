@@ -352,7 +352,40 @@ static PyObject *split(PyObject *self, PyObject *arguments) {
     return PyBool_FromLong(found);
 }
 
+static PyObject *parents(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 3, 2, &columns)) return NULL;
+    size_t count = length(&columns, 0);
+    if (!fit(&columns, length(&columns, 1) == count && length(&columns, 2) == count && length(&columns, 3) == count &&
+                           length(&columns, 4) == count))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    sweep_parents(spans(&columns, 0), values(&columns, 2), values(&columns, 3), values(&columns, 4));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *number_texts(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold_with(arguments, 2, 2, 1, 1, &columns)) return NULL;
+    size_t count = length(&columns, 1);
+    if (!fit(&columns, length(&columns, 2) == count && length(&columns, 3) == count)) return NULL;
+    int64_t found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_number_texts(columns.held[0].buf, (size_t)columns.held[0].len, values(&columns, 1), count,
+                               values(&columns, 2), values(&columns, 3));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyLong_FromLongLong(found);
+}
+
 static PyMethodDef methods[] = {
+    {"parents", parents, METH_VARARGS, "parents(start, end, group, stack, into): -2 where a group does not nest"},
+    {"number_texts", number_texts, METH_VARARGS,
+     "number_texts(bytes, lengths, numbers, first) -> how many different texts; -1: longer than the bytes, or no memory"},
     {"states", states, METH_VARARGS,
      "states(start, end, state, four times into_start and into_end, from, to) -> how many spans of each state, how long"
      " 1 was beside 0, and 2 beside them; None: not sorted"},

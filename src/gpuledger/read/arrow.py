@@ -16,7 +16,7 @@ from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Trace
-from gpuledger.read.export import NULL, Integers, Progress, Wanted, too_many_rows
+from gpuledger.read.export import NULL, Integers, Progress, Texts, Wanted, too_many_rows
 from gpuledger.read.nsys import read_export
 from gpuledger.read.source import Source
 from gpuledger.units import count_text
@@ -55,7 +55,10 @@ class ArrowExport:
         nothing = np.full(read.num_rows, NULL, np.int64)
         return Integers({name: nothing if found is None else found for name, found in values.items()}, bad)
 
-    def texts(self, table: str, column: str) -> list[bytes | None]:
+    def texts(self, table: str, column: str) -> Texts:
+        return Texts.of(self._texts(table, column))
+
+    def _texts(self, table: str, column: str) -> list[bytes | None]:
         import pyarrow as pa
 
         values = self._read(table, (column,)).column(column)
@@ -71,7 +74,7 @@ class ArrowExport:
         wanted = set(ids)
         keys = self.integers(table, (id_column,)).columns[id_column].tolist()
         found: dict[int, bytes] = {}
-        for key, text in zip(keys, self.texts(table, column), strict=True):
+        for key, text in zip(keys, self._texts(table, column), strict=True):
             if key in wanted:
                 found.setdefault(key, text or b"")
         return found

@@ -20,9 +20,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.model import sweep
 from gpuledger.model.columns import same
 from gpuledger.model.spans import Ints
-from gpuledger.read.export import NULL, Integers, Progress, Summary
+from gpuledger.read.export import NULL, Integers, Progress, Summary, Texts
 
 try:
     from gpuledger.native import _btree as native
@@ -151,9 +152,7 @@ def integers(
     return Integers({column: found[column] for column in columns}, counts, summaries)
 
 
-def texts(
-    descriptor: int, pages: Pages, of: Shape, column: str, *, most_rows: int, deadline: float
-) -> list[bytes | None] | None:
+def texts(descriptor: int, pages: Pages, of: Shape, column: str, *, most_rows: int, deadline: float) -> Texts | None:
     """One column of texts, or None where SQLite must be asked."""
     wanted = of.columns.index(column)
     if of.is_odd or not pages.is_utf8 or wanted == of.alias:  # an alias is stored nowhere
@@ -163,7 +162,8 @@ def texts(
     of_leaf, rows_of = np.frombuffer(leaf_pages, np.uint32), np.frombuffer(leaf_rows, np.uint32)
     if status or int(rows_of.sum(dtype=np.int64)) > most_rows:
         return None
-    found: list[bytes | None] = []
+    found: dict[bytes, int] = {}
+    numbers = [np.empty(0, np.int64)]
     for first in range(0, len(of_leaf), _LEAVES_AT_ONCE):
         rows = rows_of[first : first + _LEAVES_AT_ONCE]
         lengths = np.empty(int(rows.sum(dtype=np.int64)), np.int64)
@@ -172,12 +172,10 @@ def texts(
         )
         if status or time.monotonic() > deadline or (short and of.defaults[wanted]):
             return None
-        ends = np.cumsum(np.maximum(lengths, 0))
-        starts = np.where(lengths < 0, -1, ends - lengths)
-        found += [
-            whole[start:end] if start >= 0 else None for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-    return found
+        here, number = sweep.numbered_texts(whole, lengths)
+        known = np.array([found.setdefault(text, len(found)) for text in here] + [-1], np.int64)  # -1 is the last
+        numbers.append(known[number])
+    return Texts(list(found), np.concatenate(numbers))
 
 
 def _changes_on_reading(declared: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+import numpy as np
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.model.spans import Ints
@@ -67,6 +69,25 @@ def too_many_rows(name: str, table: str, limit: int) -> UnreadableProfile:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A text column: its different texts, as the bytes that are stored, and the number of each row's; -1 for NULL."""
+
+    distinct: list[bytes]
+    numbers: Ints
+
+    @classmethod
+    def of(cls, texts: Iterable[bytes | None]) -> Texts:
+        found: dict[bytes, int] = {}
+        numbers = [-1 if text is None else found.setdefault(text, len(found)) for text in texts]
+        return cls(list(found), np.array(numbers, np.int64))
+
+    def rows(self) -> list[bytes | None]:
+        """The text of each row."""
+        texts = (*self.distinct, None)  # -1 is the last
+        return [texts[number] for number in self.numbers.tolist()]
+
+
 class Export(Protocol):
     """The tables of one nsys export."""
 
@@ -88,8 +109,8 @@ class Export(Protocol):
     def integers(self, table: str, columns: Sequence[str]) -> Integers:
         """Integer columns, in the order of the rows."""
 
-    def texts(self, table: str, column: str) -> list[bytes | None]:
-        """A text column, in the order of the rows, as the bytes that are stored."""
+    def texts(self, table: str, column: str) -> Texts:
+        """A text column, in the order of the rows."""
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
         """The texts with these ids; what is not there is left out."""

@@ -213,7 +213,7 @@ class _Reading:
         stack = np.full(len(raw["start_ns"]), NULL, np.int64)
         if "NVTX_PAYLOAD_SCHEMAS" in self.export.tables and "jsonText" in self.export.tables[table]:
             marks = np.flatnonzero(np.isin(raw["class"], schema.NVTX_MARK))
-            payloads = self.export.texts(table, "jsonText")
+            payloads = self.export.texts(table, "jsonText").rows()
             stack[marks] = self.stacks.of_python([payloads[row] for row in np.flatnonzero(keep)[marks].tolist()])
         source = np.full(len(stack), self.coder.own("python"), np.int64)
         whole = {"start_ns": raw["start_ns"], "end_ns": raw["start_ns"], "stack": stack, "source": source}
@@ -248,10 +248,9 @@ class _Reading:
         if not len(lacking):
             return text_id
         inline = self.export.texts(table, "text")
-        own = {text: NULL if text is None else self.coder.own(text) for text in dict.fromkeys(inline)}
+        own = np.array([*map(self.coder.own, inline.distinct), NULL], np.int64)  # no text has number -1, the last
         names = text_id.copy()
-        stored = np.flatnonzero(keep)[lacking]
-        names[lacking] = np.fromiter(map(own.__getitem__, inline), np.int64, len(inline))[stored]
+        names[lacking] = own[inline.numbers[np.flatnonzero(keep)[lacking]]]
         return names
 
     def _nvtx_domains(self, raw: Raw, event: Ints, name: Ints) -> Ints:

@@ -78,7 +78,7 @@ def hosts(raw: Mapping[Table, Raw]) -> Ints:
     for columns in raw.values():
         ids = distinct(_of_one_process(columns.get("tid", columns.get("pid", seen[0]))))
         seen.append(ids[ids != NULL] >> 2 * PID_BITS)
-    return np.unique(np.concatenate(seen))
+    return distinct(np.concatenate(seen))
 
 
 def _thread(global_id: Ints) -> Ints:

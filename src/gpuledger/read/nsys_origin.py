@@ -119,7 +119,7 @@ def text_rows(export: Export, table: str, texts: Iterable[str], integers: Iterab
     if not export.tables.get(table, frozenset()) >= {*texts, *integers}:
         return []
     columns: dict[str, list[Any]] = {
-        name: [(value or b"").decode(errors="backslashreplace") for value in export.texts(table, name)]
+        name: [(value or b"").decode(errors="backslashreplace") for value in export.texts(table, name).rows()]
         for name in texts
     }
     if integers:

@@ -79,7 +79,7 @@ class Coder:
 
     def coding(self, export: Export, limits: Limits) -> Coding:
         """Fetch what was used and code it: nsys's strings in nsys's order, then our own in the order they came."""
-        used = np.unique(np.concatenate([np.empty(0, np.int64), *self._used]))
+        used = distinct(np.concatenate([np.empty(0, np.int64), *self._used]))
         wanted = used[(used >= 0) & (used < _FIRST_OWN)]
         stored = export.texts_by_id("StringIds", "id", "value", wanted.tolist())
         decoder = _Decoder(limits.text_bytes)

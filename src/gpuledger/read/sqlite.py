@@ -25,7 +25,7 @@ from gpuledger.limits import Limits
 from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Decoding
 from gpuledger.read import btree
-from gpuledger.read.export import NULL, Integers, Progress, too_many_rows
+from gpuledger.read.export import NULL, Integers, Progress, Texts, too_many_rows
 from gpuledger.read.source import Source, opened
 from gpuledger.read.stream import too_slow
 from gpuledger.units import bytes_text
@@ -176,21 +176,21 @@ class SqliteExport:
         counts = {column: count for column, count in zip(columns, bad.tolist(), strict=True) if count}
         return Integers(dict(zip(columns, whole, strict=True)), counts)
 
-    def texts(self, table: str, column: str) -> list[bytes | None]:
+    def texts(self, table: str, column: str) -> Texts:
         decoded = self._decoded_texts(table, column)
         return self._queried_texts(table, column) if decoded is None else decoded
 
-    def _decoded_texts(self, table: str, column: str) -> list[bytes | None] | None:
+    def _decoded_texts(self, table: str, column: str) -> Texts | None:
         if self._own is None:
             return None
         own, most = self._own, self._limits.rows_per_table
         shape = self._shapes[table]
         return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
 
-    def _queried_texts(self, table: str, column: str) -> list[bytes | None]:
+    def _queried_texts(self, table: str, column: str) -> Texts:
         self._left_to_sqlite.add(table)
         sql = f"SELECT {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"
-        return [_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows]
+        return Texts.of(_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows)
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
