@@ -34,6 +34,7 @@ from gpuledger.analyse.diff.side import Kernel, Range, Side, pooled
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.variation import variation
 from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.messages import say
 from gpuledger.model.health import NotMeasured
 from gpuledger.model.names import label
 from gpuledger.model.summaries import Summaries, Summary, SummaryRow
@@ -578,6 +579,12 @@ def test_a_baseline_comes_back_as_it_was(captured: dict[str, Side]) -> None:
     for run in captured.values():
         assert from_document(json.dumps(to_document(run)).encode(), "x") == run
         valid(to_document(run), "baseline")
+
+
+def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, Side]) -> None:
+    """What we call it is a sentence of ours, which can be said in another language; the file holds its text."""
+    run = replace(next(iter(captured.values())), gpu_name=say("unknown GPU"))
+    assert from_document(json.dumps(to_document(run)).encode(), "x").gpu_name == "unknown GPU"
 
 
 @pytest.mark.parametrize(

@@ -180,18 +180,21 @@ def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: W
     made = []
     for gpu in gpus if wanted.device is None else [wanted.device]:
         with ThreadPoolExecutor(1) as beside:
-            working = beside.submit(busy, found, gpu, window)
-            cut = steps(trace, found, host, gpu, wanted)
-            work = working.result()
-        if cut is not None:
-            # a step's first launch may lie before the window, which begins with the launch of the first activity
-            edges = distinct(np.clip(cut.edges_ns, window.start_ns, window.end_ns))
-            cut = (
-                replace(cut, edges_ns=edges, warm_up=min(cut.warm_up, max(len(edges) - 2, 0)))
-                if len(edges) > 1
-                else None
-            )
-        edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
-        told = phases(trace, found, host, gpu, np.array(window) if cut is None else edges)
-        made.append(Device(found, host, ledger(found, host, gpu, window, edges, work), cut, told))
+            work = beside.submit(busy, found, gpu, window)
+            cut = _within(steps(trace, found, host, gpu, wanted), window)
+            edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
+            told = beside.submit(phases, trace, found, host, gpu, np.array(window) if cut is None else edges)
+            books = ledger(found, host, gpu, window, edges, work.result())
+            made.append(Device(found, host, books, cut, told.result()))
     return tuple(made)
+
+
+def _within(cut: Steps | None, window: Span) -> Steps | None:
+    """The steps, as far as they lie in the window.
+
+    A step's first launch may lie before it: the window begins with the launch of the first activity.
+    """
+    edges = np.empty(0, np.int64) if cut is None else distinct(np.clip(cut.edges_ns, *window))
+    if cut is None or len(edges) < 2:
+        return None
+    return replace(cut, edges_ns=edges, warm_up=min(cut.warm_up, max(len(edges) - 2, 0)))

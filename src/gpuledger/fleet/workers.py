@@ -76,7 +76,8 @@ def local_workers(count: int) -> Iterator[Any]:
                 threads_per_worker=1,
                 processes=True,
                 memory_limit=max(_free_bytes() // count, WORKER_BYTES // 4),
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # its server runs with or without pages, and 8787 may be taken
+                scheduler_kwargs={"dashboard": False},
                 local_directory=scratch,
                 silence_logs=logging.CRITICAL,
             )

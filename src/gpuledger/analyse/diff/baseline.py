@@ -19,7 +19,7 @@ def is_baseline(head: bytes) -> bool:
 
 def to_document(side: Side) -> dict[str, Any]:
     """The document; `from_document` gives an equal side back."""
-    content: dict[str, Any] = msgspec.to_builtins(side, str_keys=True)
+    content: dict[str, Any] = msgspec.to_builtins(side, str_keys=True, enc_hook=str)  # a sentence is just its text
     return {"schema": SCHEMA, **content}
 
 
