@@ -99,7 +99,8 @@ class _Gathering:
         memory = []
         for event in events:
             if event.ph == "M" and event.name == "process_name" and isinstance(event.pid, int):
-                self._process_names.setdefault(event.pid, event.args.name)
+                if -(2**63) <= event.pid < 2**63:  # no event can be of another: columns have 64 bits
+                    self._process_names.setdefault(event.pid, event.args.name)
             elif event.ph == "i" and event.name == "[memory]":
                 memory.append(event)
         if memory and Table.ALLOCS in self._wanted:
