@@ -127,6 +127,7 @@ class Host:
         self.threads, self.thread_of_call = _numbered(thread(self.calls))
         """The threads that make CUDA calls, by `thread()`'s number, and for each call the position of its own."""
         self._threads: dict[int, HostThread] = {}
+        self._launch_times: dict[int, Ints] = {}
         self._launching: dict[int, tuple[Activities, Positions]] = {}
 
     def prepare(self) -> None:
@@ -134,6 +135,7 @@ class Host:
         counts = np.bincount(self.thread_of_call, minlength=len(self.threads))
         for number in np.argsort(-counts, kind="stable")[:_BUSY_THREADS].tolist():
             self.thread(number)
+            self.launch_times(number)
 
     def launching(self, found: Activities) -> Positions:
         """The call that launched each activity, as a position in `calls`; -1 for none. Looked up once."""
@@ -169,8 +171,10 @@ class Host:
 
     def launch_times(self, number: int) -> Ints:
         """When each launch call of a thread returned, sorted."""
-        mine = (self.thread_of_call == number) & (self.kinds == KIND_NAMES.index("launch"))
-        return np.sort(self.calls["end_ns"][mine], kind="stable")
+        if number not in self._launch_times:
+            mine = (self.thread_of_call == number) & (self.kinds == KIND_NAMES.index("launch"))
+            self._launch_times[number] = np.sort(self.calls["end_ns"][mine], kind="stable")
+        return self._launch_times[number]
 
     def waits(self, number: int) -> tuple[Ints, Ints]:
         """What a thread does in order to wait: from its last launch before a blocking call to that call's return."""

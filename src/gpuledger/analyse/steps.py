@@ -149,11 +149,10 @@ def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: 
 
 def _tiled(mine: Activities, host: Host, gpu: int, source: str, member: NDArray[np.intp]) -> Steps | None:
     """Edges from which activity belongs to which step."""
-    inside = member >= 0
     count = int(member.max()) + 1
     ends = np.full(count, np.iinfo(np.int64).min)
     sweep.fold("most", member, mine.end_ns, ends)
-    first = np.flatnonzero(member == member[inside].min())
+    first = np.flatnonzero(member == member.min(where=member >= 0, initial=count))
     call = host.launching(mine)[first]
     began = host.calls["start_ns"][call[call >= 0]]
     start = min(int(mine.start_ns[first].min()), *began.tolist()) if len(began) else int(mine.start_ns[first].min())

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.device import Device
@@ -13,7 +14,7 @@ from gpuledger.analyse.variation import variation
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
 from gpuledger.findings.lines import line_name
 from gpuledger.messages import joined, say
-from gpuledger.model.columns import distinct
+from gpuledger.model.columns import distinct, equal
 from gpuledger.model.device import link_bytes_per_s
 from gpuledger.model.names import label
 from gpuledger.model.tables import Rows, Table
@@ -39,8 +40,13 @@ def about_the_work(trace: Trace, device: Device) -> list[Finding]:
 
 def _steady(rows: Rows, device: Device, *columns: str) -> Rows:
     """The rows of the steady stretch, with these columns."""
-    chosen = device.begins_steady(rows["start_ns"]) & (rows["gpu"] == device.gpu)
-    return rows.only(*columns).where(chosen)
+    return rows.only(*columns).where(_in_steady(rows, device))
+
+
+def _in_steady(rows: Rows, device: Device) -> NDArray[np.bool_]:
+    """Which rows began on this GPU in the steady stretch."""
+    begins: NDArray[np.bool_] = device.begins_steady(rows["start_ns"]) & equal(rows["gpu"], device.gpu)
+    return begins
 
 
 def _pageable_copies(trace: Trace, device: Device) -> Rows:
@@ -103,11 +109,11 @@ def _casts(trace: Trace, device: Device) -> Finding | None:
 def _tiny(trace: Trace, device: Device) -> Finding | None:
     """Where the host cannot keep up because kernels are too short to be worth a launch."""
     behind = device.gaps_of("behind")
-    kernels = _steady(trace[Table.KERNELS], device)
-    if not len(kernels) or not len(behind):
+    kernels = trace[Table.KERNELS]
+    steady = _in_steady(kernels, device)
+    if not len(behind) or not steady.any():
         return None
-    tiny = kernels.duration_ns < TINY_NS
-    share = float(tiny.mean())
+    share = float(np.count_nonzero(steady & (kernels.duration_ns < TINY_NS)) / np.count_nonzero(steady))
     found, gaps = device.found, device.ledger.gaps
     after = gaps.after[behind]
     before_tiny = found.end_ns[after] - found.start_ns[after] < TINY_NS
