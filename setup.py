@@ -17,7 +17,7 @@ def _part(name: str, *sources: str, headers: tuple[str, ...]) -> Extension:
 
 setup(
     ext_modules=[
-        _part("_btree", "btree.c", "module.c", headers=("btree.h",)),
+        _part("_btree", "btree.c", "btree_module.c", headers=("btree.h",)),
         _part("_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h",)),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

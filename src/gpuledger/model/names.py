@@ -13,8 +13,6 @@ from functools import lru_cache
 from typing import Final
 
 _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
-_BRACKET: Final = re.compile(r"[()<>\[\]{}]")
-_CUT: Final = re.compile(r"[()<>\[\]{},]")
 _TRUE, _FALSE = re.compile(r"\(bool\)1\b"), re.compile(r"\(bool\)0\b")
 _ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
 _INSTANCE: Final = re.compile(r"\s*\(instance (\d+)\)")
@@ -81,8 +79,8 @@ def _without_parameters(text: str) -> str:
 def _opening(text: str, closing: int) -> int:
     """Where the bracket that `closing` closes was opened; -1 if it never was."""
     wanted: list[str] = []
-    for found in reversed(list(_BRACKET.finditer(text, 0, closing + 1))):
-        letter, at = found[0], found.start()
+    for at in range(closing, -1, -1):
+        letter = text[at]
         if letter in _PAIRS and not _is_operator(text, at):
             wanted.append(_PAIRS[letter])
         elif wanted and letter == wanted[-1] and not _is_operator(text, at):
@@ -99,17 +97,16 @@ def _is_operator(text: str, at: int) -> bool:
 
 def _last_outside(text: str, what: str) -> int:
     """The last place of `what` that lies outside all brackets (of its last letter); -1 if there is none."""
-    end = len(text)
-    while True:
-        last = text.rfind(what, 0, end + len(what) - 1)  # it may begin before `end` and reach beyond
-        closing = max((text.rfind(letter, last + 1, end) for letter in _PAIRS), default=-1)
-        while closing > last and _is_operator(text, closing):
-            closing = max(text.rfind(letter, last + 1, closing) for letter in _PAIRS)
-        if closing <= last:
-            return last
-        end = _opening(text, closing)
-        if end < 0:
-            return -1
+    at = len(text) - 1
+    while at >= 0:
+        if text[at] in _PAIRS and not _is_operator(text, at):
+            at = _opening(text, at)
+            if at < 0:
+                return -1
+        elif text.startswith(what, at):
+            return at
+        at -= 1
+    return -1
 
 
 def _split_template(text: str) -> tuple[str, list[str]]:
@@ -120,8 +117,8 @@ def _split_template(text: str) -> tuple[str, list[str]]:
     if opening <= 0:
         return text, []
     arguments, depth, start = [], 0, opening + 1
-    for found in _CUT.finditer(text, opening + 1, len(text) - 1):
-        letter, at = found[0], found.start()
+    for at in range(opening + 1, len(text) - 1):
+        letter = text[at]
         if letter in "<([{" and not _is_operator(text, at):
             depth += 1
         elif letter in _PAIRS and not _is_operator(text, at):

@@ -1,1 +1,4 @@
-"""The compiled part: integer columns out of SQLite's table b-trees (btree.c). Where it is missing, SQLite does it."""
+"""The compiled parts: columns out of SQLite's table b-trees (btree.c), passes over sorted columns (sweep.c).
+
+Both are optional. Where they are missing, SQLite and numpy do their work, and give the same.
+"""
