@@ -44,8 +44,7 @@ def summarise(values: Ints, number: Positions) -> list[Summary]:
     """The statistics of each group; `number` holds each value's group, none of 0..max left out."""
     if not len(values):
         return []
-    order = np.lexsort((values, number))
-    ordered, group = values[order], number[order]
+    ordered, group = _by_group(values, number)
     first = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
     count = np.diff(np.append(first, len(group)))
     total = np.add.reduceat(ordered, first)
@@ -60,6 +59,18 @@ def summarise(values: Ints, number: Positions) -> list[Summary]:
     deviation = np.sqrt(np.maximum(around_mean, 0) / np.maximum(count - 1, 1))
     columns = (count, total, average, median, ordered[first], ordered[first + count - 1], deviation)
     return [Summary(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _by_group(values: Ints, number: Positions) -> tuple[Ints, Positions]:
+    """Values and their groups, by group, then value: both in one number where they fit, as that sorts far faster."""
+    least = int(values.min())
+    bits = (int(values.max()) - least).bit_length()
+    if int(number.max()).bit_length() + bits > 62:
+        order = np.lexsort((values, number))
+        return values[order], number[order]
+    both = (number.astype(np.int64) << bits) + (values - least)
+    both.sort()
+    return (both & (1 << bits) - 1) + least, both >> bits
 
 
 TIME_SHARE = Column("time_percent", "Time (%)", Digits.TENTH)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.model import sweep
-from gpuledger.model.columns import is_same
+from gpuledger.model.columns import by_row, distinct, is_same
 from gpuledger.model.sweep import expand
 
 Positions = NDArray[np.intp]
@@ -22,6 +22,8 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     count = len(keys[0])
     if not count:
         return np.empty(0, np.intp), np.empty(0, np.intp)
+    if len(keys) == 1:
+        return _group_by_one(keys[0])
     order = np.lexsort(keys[::-1])
     opens = np.zeros(count, np.bool_)
     opens[0] = True
@@ -31,6 +33,20 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     number = np.empty(count, np.intp)
     number[order] = np.cumsum(opens) - 1
     return order[opens], number
+
+
+def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
+    """The same for one key, of which there are mostly few: no sorting of rows."""
+    values = distinct(key).astype(np.int64)
+    least, most = int(values[0]), int(values[-1])
+    if most - least < len(key) + 65536:
+        place = np.zeros(most - least + 1, np.intp)
+        place[values - least] = np.arange(len(values))
+        number = by_row(lambda some: place[some.astype(np.int64) - least], key)
+    else:
+        number = sweep.search(values, key.astype(np.int64))
+    first = sweep.fold("least", number, np.arange(len(key)), np.full(len(values), len(key)))
+    return first, number
 
 
 def search(
