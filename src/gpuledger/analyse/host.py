@@ -62,6 +62,7 @@ WAITS_FOR_THREAD: Final = re.compile(
 """Operating-system calls in which a thread waits for another one."""
 
 _BUSY_THREADS: Final = 4
+"""Most programs call CUDA from no more threads than this; what those did is found out beforehand."""
 
 _PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in CALL_KINDS)
 

@@ -236,7 +236,7 @@ class EventStream:
             if event is None:
                 self._lose(len(events))
                 continue
-            self._odd += not whole
+            self._odd += not whole and not _is_usual(letters[begins:at])
             events.append(event)
         rest = letters[at:]
         if at_end and rest:
@@ -281,6 +281,21 @@ def _decoded(inside: bytes) -> list[Event] | None:
         return ANY.decode(b"[" + inside + b"]")
     except _UNDECODABLE:
         return None
+
+
+def _is_usual(letters: str) -> bool:
+    """Whether an event would be taken among usual ones: what is odd about it lies in a field that nobody reads.
+
+    So that it does not depend on an event's neighbours, and with that on where a text is cut, how many are odd.
+    """
+    alone = b"[" + letters.encode("utf-8", "backslashreplace") + b"]"
+    for decoder in (PLAIN, USUAL):
+        try:
+            decoder.decode(alone)
+        except _UNDECODABLE:
+            continue
+        return True
+    return False
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
