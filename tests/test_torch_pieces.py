@@ -108,8 +108,9 @@ def read(path: Path, **settings: int) -> dict[str, Any] | str:
             return str(error).replace(".gz", "")
 
 
-# the same examples every time: threads without a number are still numbered by what else is odd in their piece
-@settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(traces(), st.integers(40, 4000), st.integers(2, 5), st.integers(60, 4000))
 def test_pieces_parts_and_packing_change_nothing(
     tmp_path: Path, text: bytes, piece: int, parts: int, window: int
@@ -131,6 +132,35 @@ def test_how_many_events_are_odd_does_not_depend_on_their_neighbours(tmp_path: P
     assert isinstance(whole, dict)
     assert [note.count for note in whole["health"] if note.code == "events-odd"] == [1]
     assert read(path, piece=120) == whole
+
+
+def test_threads_without_a_number_are_numbered_alike_however_the_text_is_cut(tmp_path: Path) -> None:
+    """A kernel's thread is not read, so its name takes no number, beside whatever it stands."""
+    of = {each.get("cat"): each for each in SMALL}
+    listed = [*SMALL, of["kernel"] | {"ts": 990.5, "tid": "nobody"}, of["cuda_runtime"] | {"ts": 999.5, "tid": "main"}]
+    path = saved(tmp_path / "a.json", listed)
+    whole = read(path)
+    assert isinstance(whole, dict)
+    assert whole["calls.tid"][-1] == -2
+    assert read(path, piece=120) == whole
+
+
+@pytest.mark.parametrize("grid", [b"[1099511627776, 1, 1]", b"[-8, 2, 1]", b"[1.5, 2, 3]", b"[1, 2]", b"7"])
+def test_a_grid_is_what_it_says_or_not_recorded(grid: bytes) -> None:
+    """Whether all grids of a batch are plain or one of them is not: digits are never taken apart."""
+    plain = b"[8, 2, 1]"
+    alone, beside = _triples([grid]).tolist()[0], _triples([grid, plain, b"none"]).tolist()
+    assert beside == [alone, [8, 2, 1], [-1, -1, -1]]
+    assert alone in ([2**40, 1, 1], [-1, -1, -1])
+
+
+def test_the_list_may_begin_in_another_piece_than_its_name(tmp_path: Path) -> None:
+    text = json.dumps({"deviceProperties": [], "traceEvents": SMALL}, indent=1).encode()
+    path = saved(tmp_path / "a.json", text)
+    whole = read(path)
+    assert isinstance(whole, dict)
+    for piece in range(20, 60):
+        assert read(path, piece=piece) == whole
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])

@@ -68,6 +68,6 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     if high - low > len(values) + 65536:
         return sweep.distinct(values.astype(np.int64)).astype(values.dtype)
     seen = np.zeros(high - low + 1, np.bool_)
-    seen[values - low if low > 0 else values] = True  # below 0 they count from the end
-    found = np.flatnonzero(seen) + max(low, 0)
+    seen[values] = True  # below 0 they count from the end
+    found = np.flatnonzero(seen)
     return np.sort(np.where(found > high, found - len(seen), found)).astype(values.dtype)

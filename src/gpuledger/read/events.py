@@ -31,7 +31,7 @@ _TAILS: Final = (1 << 12, 1 << 16)
 _KEYS: Final = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:'
 BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
 _END: Final = re.compile(rb"\}\s*+,?\s*+\]|\A\s*\]")  # a run of spaces is looked at once
-_EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>.)', re.DOTALL)
+_EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>\S)', re.DOTALL)
 _NEXT: Final = re.compile(r"\}\s*,\s*(?=\{\s*" + _KEYS.decode() + ")")
 _UNDECODABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Args)}

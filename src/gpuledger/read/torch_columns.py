@@ -229,6 +229,11 @@ CATEGORIES: Final[Mapping[str, tuple[tuple[Table, str, Callable[..., Columns]], 
 }
 """What the events of each category are, in the spellings of 2021 and of today."""
 
+ON_THREAD: Final = frozenset(
+    category for category, feeds in CATEGORIES.items() if feeds[0][0] in (Table.CALLS, Table.RANGES, Table.OVERHEADS)
+)
+"""Categories whose events say on which thread they were; of the others a thread is not read, whatever it is."""
+
 
 def _copy_kind(name: str, kind: str) -> tuple[str, str, str]:
     """NVIDIA's label of a copy, and the memories it joins, from Kineto's name for it."""
@@ -305,5 +310,11 @@ def _triples(texts: Sequence[bytes | Raw]) -> Ints:
 
 
 def _triple(text: bytes) -> tuple[int, int, int]:
-    numbers = [int(each) for each in re.findall(rb"\d{1,9}", text)[:3]]
-    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else (NOT_RECORDED,) * 3
+    found = _TRIPLE.fullmatch(text.strip())
+    if found is None:
+        return (NOT_RECORDED,) * 3
+    x, y, z = (int(each) if len(each) < 19 else NOT_RECORDED for each in found.groups())
+    return x, y, z
+
+
+_TRIPLE: Final = re.compile(rb"\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")

@@ -16,7 +16,7 @@ from gpuledger.read.events import EventStream
 from gpuledger.read.exact import nanoseconds
 from gpuledger.read.export import Progress, Wanted, too_many_rows
 from gpuledger.read.stream import Bytes
-from gpuledger.read.torch_columns import CATEGORIES, Codes, Columns, Shaper, narrowed, together
+from gpuledger.read.torch_columns import CATEGORIES, ON_THREAD, Codes, Columns, Shaper, narrowed, together
 
 Feed = tuple[Table, str]
 """A table, and the category of events that rows of it come from."""
@@ -79,7 +79,7 @@ class _Gathering:
         self.events += len(batch)
         have_length = are_usual(batch)
         if not have_length:  # threads that have no number get theirs in the order of the text, however it is cut
-            self._shaper.meet(event for event in batch if event.cat in CATEGORIES and event.ph == "X")
+            self._shaper.meet(event for event in batch if event.cat in ON_THREAD and event.ph == "X")
         for category, events in by_category(batch).items():
             self._seen[category] = self._seen.get(category, 0) + len(events)
             if category not in CATEGORIES:
