@@ -317,4 +317,4 @@ def _triple(text: bytes) -> tuple[int, int, int]:
     return x, y, z
 
 
-_TRIPLE: Final = re.compile(rb"\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+_TRIPLE: Final = re.compile(rb"\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*[,\]].*", re.DOTALL)
