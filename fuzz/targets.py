@@ -366,6 +366,7 @@ def _folder_changed(kind: str) -> Change:
         try:
             inner = io.BytesIO(content[1:])
             table = parquet.read_table(inner) if kind == "parquet" else pa.ipc.open_stream(inner).read_all()
+            table.validate(full=True)  # a damaged one would end this process when it is cut
             at = chance.randrange(max(table.num_columns, 1))
             match chance.randrange(4):
                 case 0 if table.num_columns:

@@ -159,6 +159,11 @@ def test_the_seeds_metrics_are_put_right(tmp_path: Path) -> None:
     assert "did you mean sm__throughput.avg.pct_of_peak_sustained_elapsed?" in done.exception.claim
 
 
+def test_ncu_waits_for_the_window_of_a_program_that_opens_one() -> None:
+    assert options(dry("ncu", "--", "./bench", "--cuda-profiler"))["--profile-from-start"] == "no"
+    assert "--profile-from-start" not in options(dry("ncu", "--", "./bench", "--cuda-profilers"))
+
+
 def test_the_runbooks_duration_is_warned_about() -> None:
     wishes = Wishes(("launch",), trace="cuda,cublas,osrt", duration=15)
     loading, ranges = doubts(wishes, flags_for(wishes), ["torchrun", "x.py"], None)

@@ -33,6 +33,7 @@ from gpuledger.analyse.diff.range_pairs import paired_ranges
 from gpuledger.analyse.diff.side import Kernel, Range, Side, pooled
 from gpuledger.analyse.steps import Wanted
 from gpuledger.analyse.variation import variation
+from gpuledger.cli.sides import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.messages import say
 from gpuledger.model.health import NotMeasured
@@ -242,6 +243,31 @@ def test_unlike_runs_are_refused_with_the_reason(after: Side, reason: str) -> No
     with pytest.raises(GpuledgerError, match=reason):
         compare(before, after)
     assert any(reason in note for note in compare(before, after, anyway=True).notes)
+
+
+def test_a_program_whose_kernels_were_rewritten_is_known_by_its_ranges() -> None:
+    def marked(name: str, *ranges: str) -> Side:
+        return side([100] * 4, [kernel(name, 4)], ranges=[Range(each, 4, 40) for each in ranges])
+
+    found = compare(marked("k", "route", "experts_loop", "combine"), marked("q", "route", "experts_grouped", "combine"))
+    assert "Few kernels are the same, but the ranges are: kernels with a partner hold 0.0 %" in found.notes[0]
+    for ranges in (("route",), ("other", "names", "route"), ("cub::Sort", "aten::add")):
+        with pytest.raises(GpuledgerError, match="too few kernels in common"):
+            compare(marked("k", *ranges), marked("q", "route", "combine", "cub::Sort", "aten::add"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        ("a/x.sqlite", "b/y.sqlite", ("x.sqlite", "y.sqlite")),
+        ("cells/mode=loop/p.sqlite", "cells/mode=bmm/p.sqlite", ("mode=loop/p.sqlite", "mode=bmm/p.sqlite")),
+        ("p.sqlite", "old/p.sqlite", ("p.sqlite", "old/p.sqlite")),
+        ("/p.sqlite", "p.sqlite", ("/p.sqlite", "p.sqlite")),
+        ("p.sqlite", "p.sqlite", ("p.sqlite", "p.sqlite")),
+    ],
+)
+def test_files_of_one_name_are_told_apart_by_their_folders(one: str, other: str, names: tuple[str, str]) -> None:
+    assert told_apart(one, other) == names
 
 
 def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, Side]) -> None:
@@ -687,3 +713,11 @@ def test_hostile_names_are_shown_harmless(tmp_path: Path) -> None:
     assert "<script>" not in gpuledger("diff", before, after, "--format=md").stdout
     content = json.loads(gpuledger("diff", before, after, "--format=json").stdout)
     assert content["ranges"][0]["before"]["name"] == nasty
+
+
+def test_in_a_file_names_are_cut_where_they_are_endless() -> None:
+    long = "void " + "very::deep::" * 100 + "kernel<int>(int)"
+    found = compare(side([1_000] * 4, [kernel(long, 4, 400)]), side([1_000] * 4, [kernel(long, 4, 800)]))
+    text = diff_text(Compared(found, ()), None)
+    assert max(map(len, text.splitlines())) < 300
+    assert "very::deep::" * 100 in diff_markdown(Compared(found, ()))

@@ -20,7 +20,7 @@ from gpuledger.runbook.matrix import Cell, cells_of, pairs
 from gpuledger.runbook.nodes import MOST_BYTES, parsed
 from gpuledger.runbook.plan import Choices, comparisons_of, environment_of, fingerprint, jobs_of
 from gpuledger.runbook.read import runbook_of
-from gpuledger.runbook.summary import FAIL, OPEN, PASS, SavingRow, _judged, _saving
+from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged, saving_of, slowed
 
 GOOD = """\
 runbook: 1
@@ -146,6 +146,15 @@ BAD = [
     (changed(17, "  - {diff: profile, before: {mode: loop}}"), ":17: compare 1 (diff) has no 'after'"),
     (changed(17, "  - {diff: profile, before: {mode: loop}, after: {mode: loop}}"), ":17: this comparison has no pair"),
     (changed(18, "  - {saving: top, from: {mode: loop}, to: {mode: grouped}, within: near}"), "'near' is no share"),
+    (
+        changed(18, "  - {saving: {slow: syncs}, from: {mode: loop}, to: {mode: grouped}}"),
+        ":18: 'saving' in compare 2 (saving): 'slow' is no code",
+    ),
+    (changed(18, "  - {saving: {}, from: {mode: loop}, to: {mode: grouped}}"), "names no finding"),
+    (
+        changed(18, "  - {saving: {CAST: [a]}, from: {mode: loop}, to: {mode: grouped}}"),
+        "'CAST' in 'saving': expected a word, found a list",
+    ),
     (
         changed(18, "  - {saving: slow, from: {mode: loop}, to: {mode: grouped}}"),
         ":18: 'saving' in compare 2 (saving): 'slow' is no code",
@@ -395,26 +404,61 @@ def test_a_saving_is_held_against_the_profiled_one() -> None:
         OTHER: Documents({"bench": {"median_ms": 3.0}}, {"report": report(3_200_000)}),
     }
     compare = Saving({}, {}, None, "report", "median_ms", 0.2, 1)
-    row = _saving(compare, (ONE, OTHER), documents)
+    row = saving_of(compare, (ONE, OTHER), documents)
     assert (row.code, row.predicted_ns, row.low_ns) == ("LAUNCH-BOUND", 2_000_000, 1_000_000)
     assert (row.profiled_ns, row.plain_ns, row.verdict) == (1_800_000, 1_000_000, PASS)
     assert row.ratio == pytest.approx(2.0 / 1.8)
-    assert _saving(replace(compare, within_share=0.1), (ONE, OTHER), documents).verdict == FAIL
-    assert _saving(replace(compare, finding="HOST-SYNC"), (ONE, OTHER), documents).verdict == FAIL
+    assert saving_of(replace(compare, within_share=0.1), (ONE, OTHER), documents).verdict == FAIL
+    assert saving_of(replace(compare, findings={"HOST-SYNC": None}), (ONE, OTHER), documents).verdict == FAIL
     assert (
-        _saving(replace(compare, finding="CAST"), (ONE, OTHER), documents).reason
+        saving_of(replace(compare, findings={"CAST": None}), (ONE, OTHER), documents).reason
         == "the report of mode=loop has no CAST"
     )
-    assert _saving(compare, (ONE, OTHER), {ONE: documents[ONE]}).verdict == OPEN
+    assert saving_of(compare, (ONE, OTHER), {ONE: documents[ONE]}).verdict == OPEN
     bare = {**documents, OTHER: Documents({"bench": {"median_ms": 2.0}})}
-    assert _saving(compare, (ONE, OTHER), bare).verdict == PASS  # by the bench, where there is no other profile
+    assert saving_of(compare, (ONE, OTHER), bare).verdict == PASS  # by the bench, where there is no other profile
+
+
+def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> None:
+    def left(launches: int, syncs: int, step: int) -> Documents:
+        findings = report(step, ("HOST-SYNC", 250_000), ("LAUNCH-BOUND", 880_000), ("TINY-KERNELS", 700_000))
+        return Documents({"bench": {"launches": launches, "syncs": syncs, "how": "x"}}, {"report": findings})
+
+    documents = {ONE: left(44, 2, 1_220_000), OTHER: left(33, 1, 800_000)}
+    compare = Saving({}, {}, {"HOST-SYNC": "syncs", "LAUNCH-BOUND": "launches"}, "report", None, 0.2, 1)
+    row = saving_of(compare, (ONE, OTHER), documents)
+    assert (row.code, row.predicted_ns, row.low_ns) == ("HOST-SYNC + LAUNCH-BOUND", 125_000 + 220_000, 172_500)
+    assert (row.profiled_ns, row.verdict) == (420_000, PASS)
+    whole = saving_of(replace(compare, findings={"HOST-SYNC": None, "CAST": "syncs"}), (ONE, OTHER), documents)
+    assert (whole.code, whole.predicted_ns) == ("HOST-SYNC", 250_000)  # what was not found saves nothing
+    more = saving_of(compare, (OTHER, ONE), documents)
+    assert more.predicted_ns == -250_000 - round(880_000 / 3)  # counts that rise cost
+    none = {**documents, ONE: left(44, 0, 1_220_000)}
+    assert "'syncs' is 0 before the change" in saving_of(compare, (ONE, OTHER), none).reason
+    unknown = replace(compare, findings={"HOST-SYNC": "synks"})
+    assert "no figure is called 'synks'" in saving_of(unknown, (ONE, OTHER), documents).reason
+    worded = replace(compare, findings={"HOST-SYNC": "how"})
+    assert saving_of(worded, (ONE, OTHER), documents).reason == "'how' is no number"
+
+
+def test_a_cell_that_the_profiler_slows_is_told() -> None:
+    compare = Saving({}, {}, None, "report", "median_ms", None, 1)
+    cells = {
+        ONE: Documents({"bench": {"median_ms": 1.6}}, {"report": report(4_000_000)}),
+        OTHER: Documents({"bench": {"median_ms": 3.0}}, {"report": report(4_000_000)}),
+    }
+    assert slowed(compare, cells) == [
+        "mode=loop: a step takes 1.60 ms plain and 4.00 ms profiled, 2.50 x: "
+        "what its report would save is in part the profiler's own"
+    ]
+    assert slowed(replace(compare, key=None), cells) == []
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.floats(0, 2))
 def test_prediction_and_saving_may_lie_so_far_apart(predicted: int, measured: int, within: float) -> None:
-    row = _judged(SavingRow((ONE, OTHER), OPEN, "", "X", predicted, None, measured, None, within))
+    row = judged(SavingRow((ONE, OTHER), OPEN, "", "X", predicted, None, measured, None, within))
     assert (row.verdict == PASS) == (abs(predicted - measured) <= within * measured)
-    assert _judged(replace(row, profiled_ns=-measured)).verdict == FAIL
+    assert judged(replace(row, profiled_ns=-measured)).verdict == FAIL
 
 
 def test_documents_of_a_cell_are_read(tmp_path: Path) -> None:

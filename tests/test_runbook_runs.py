@@ -73,7 +73,7 @@ def test_every_cell_runs_its_steps_in_order_and_the_table_has_its_figures(tmp_pa
     ran = run(path)
     assert ran.exit_code == 0, ran.stderr
     assert seen(tmp_path) == ["slow", "quick", "quickest"]
-    assert "quick     finished  1.00 ms" in ran.stdout
+    assert "quick     1.00 ms" in ran.stdout
     assert "cell 2 of 3: mode=quick · command python" in ran.stderr
     assert (tmp_path / "out" / "summary.md").read_text().startswith("# Runbook toy")
     assert "Does it work?" in (tmp_path / "out" / "summary.md").read_text()

@@ -93,6 +93,8 @@ class Choice:
     skip: int | None = None
     count: int | None = None
     per_configuration: bool = False
+    windowed: bool = False
+    """Only between the program's own cudaProfilerStart and cudaProfilerStop."""
 
 
 def ncu_flags(choice: Choice, measure: Measure, export: str, *, run_by_us: bool = False) -> tuple[tuple[str, str], ...]:
@@ -103,6 +105,8 @@ def ncu_flags(choice: Choice, measure: Measure, export: str, *, run_by_us: bool 
         (f"--filter-mode={mode}", "what --launch-skip and --launch-count count"),
         ("--kernel-name-base=function", "kernels are named by their function, without template arguments"),
     ]
+    if choice.windowed:
+        chosen.append(("--profile-from-start=no", "nothing before cudaProfilerStart: no loading, no warm-up"))
     if choice.kernel is not None:
         chosen.append((f"--kernel-name=regex:{choice.kernel}", "only these kernels are replayed"))
     if choice.skip is not None:

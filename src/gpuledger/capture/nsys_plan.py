@@ -11,6 +11,7 @@ from typing import Final
 from gpuledger.capture.launchers import launched
 from gpuledger.capture.nsys import output_flags, profile_command
 from gpuledger.capture.presets import Flag, changed, joined, traced, value_of
+from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError
 
 LEAST_FREE_BYTES: Final = 2_000_000_000
@@ -33,8 +34,7 @@ class Wishes:
 def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
     """The wishes with a preset: a program that takes --cuda-profiler says itself which part is steady."""
     if not wishes.presets:
-        opens = any(word.split("=")[0] == "--cuda-profiler" for word in command)
-        wishes = replace(wishes, presets=("steady",) if opens else ("launch",))
+        wishes = replace(wishes, presets=("steady",) if opens_window(command) else ("launch",))
     if "server" in wishes.presets and wishes.session is None and (wishes.delay is None or wishes.duration is None):
         raise GpuledgerError(
             "--preset=server needs --delay and --duration: a server has no end by itself",

@@ -7,7 +7,7 @@ Without torch, or without a CUDA device, nothing happens, so that a program can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -44,3 +44,8 @@ def window(name: str, profiler: bool = False) -> Iterator[None]:
     finally:
         if profiler:
             cuda.profiler.stop()
+
+
+def opens_window(command: Sequence[str]) -> bool:
+    """Whether a program is told to open a window itself, as our benches are with --cuda-profiler."""
+    return any(word.split("=")[0] == "--cuda-profiler" for word in command)

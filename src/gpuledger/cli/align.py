@@ -6,7 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, cache_option, page_options
 from gpuledger.cli.progress import progress
+from gpuledger.cli.sides import told_apart
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.profiles import Profile, job_profiles
 from gpuledger.limits import Limits
@@ -143,9 +144,13 @@ def align(
         reading = _Reading(limits, tell)
         ours = _mock(mock, mock_range, forwards_mock, reading)
         theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
+    one, other = ours.side, theirs.side
+    if one.profile == other.profile:
+        names = told_apart(mock, e2e[0])
+        one, other = replace(one, profile=names[0]), replace(other, profile=names[1])
     made = alignment(
-        ours.side,
-        theirs.side,
+        one,
+        other,
         isolation,
         TIERS[tier],
         accepted,

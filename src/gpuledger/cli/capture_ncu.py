@@ -12,6 +12,7 @@ from gpuledger.capture.outputs import place_for
 from gpuledger.capture.record import Recording, recorded
 from gpuledger.capture.remote import remote
 from gpuledger.capture.tools import find_ncu
+from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture_options import (
     COMMAND_FIRST,
     Manner,
@@ -61,7 +62,8 @@ def ncu(
     """Profile single kernels of COMMAND with Nsight Compute, and say what limits each.
 
     Every launch that is profiled is replayed several times, so choose few: `gpuledger ncu-plan PROFILE` says which,
-    from a timeline. The set `verdict` holds what verdicts need; full, roofline and basic are ncu's own.
+    from a timeline. If COMMAND has --cuda-profiler, only what runs while its window is open is profiled. The set
+    `verdict` holds what verdicts need; full, roofline and basic are ncu's own.
 
     \b
     Examples:
@@ -73,7 +75,8 @@ def ncu(
     place = place_for(manner.name, command, "ncu", force=manner.force)
     there = remote(via) if via is not None else None
     output = f"{there.folder}/report" if there else str(place.base)
-    flags = ncu_flags(Choice(kernel, launch_skip, launch_count), measure, output.replace("%", "%%"), run_by_us=True)
+    choice = Choice(kernel, launch_skip, launch_count, windowed=opens_window(command))
+    flags = ncu_flags(choice, measure, output.replace("%", "%%"), run_by_us=True)
     found = None if there else find_ncu()
     if launch_count is None:
         passes = measure.cost.passes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
-from gpuledger.cli.sides import Sides
+from gpuledger.cli.sides import Sides, told_apart
 from gpuledger.errors import OutputRefused
 from gpuledger.limits import Limits
 from gpuledger.render.diff import Compared, diff_csv, diff_markdown, diff_text, verdict_text
@@ -125,6 +126,9 @@ def diff(
     if other is None:
         Output("json", baseline, output.force, output.quiet).write(document(to_document(one)))
         return
+    if one.name == other.name and after is not None:
+        names = told_apart(before, after)
+        one, other = replace(one, name=names[0]), replace(other, name=names[1])
     found = compare(one, other, anyway=anyway, control=control)
     compared = Compared(found, tuple(outcome(gate, found) for gate in gates))
     if junit is not None:

@@ -51,6 +51,14 @@ class Sides:
         return side
 
 
+def told_apart(one: str, other: str) -> tuple[str, str]:
+    """What to call two files: their names, with as many folders as it takes to tell them apart."""
+    parts = Path(one).parts, Path(other).parts
+    longest = max(map(len, parts))
+    least = next((count for count in range(1, longest + 1) if parts[0][-count:] != parts[1][-count:]), 1)
+    return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
+
+
 def _is_table(given: str, limits: Limits) -> bool:
     """Whether this is text that `nsys stats` printed, or a folder of such: whatever no reader of profiles knows."""
     path = Path(given.rpartition("::")[0] or given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from gpuledger.analyse.sheet import Sheet
 from gpuledger.messages import joined, say, translated
@@ -45,6 +46,11 @@ class Grid:
 Block = Heading | Paragraph | Points | Grid
 
 
+LONGEST_NAME: Final = 100
+"""Where text goes into a file, tables are as wide as they need, but for names of kernels: some have a thousand letters.
+CSV, JSON and Markdown have them whole."""
+
+
 def blocks_text(blocks: Iterable[Block], width: int | None, language: str) -> str:
     """For a terminal."""
     parts, left_out = [], dict[str, None]()
@@ -57,7 +63,7 @@ def blocks_text(blocks: Iterable[Block], width: int | None, language: str) -> st
                 lines += [wrapped(f"  - {visible(translated(item, language))}", width, 4) for item in items]
                 parts.append("\n".join(lines))
             case Grid(sheet):
-                lines, hidden = sheet_lines(_translated(sheet, language), width)
+                lines, hidden = sheet_lines(_translated(sheet, language), width, LONGEST_NAME)
                 parts.append("\n".join(lines))
                 left_out |= dict.fromkeys(hidden)
     if left_out:

@@ -16,8 +16,9 @@ from gpuledger.render.shell import shell_lines
 from gpuledger.runbook.book import Runbook
 from gpuledger.runbook.matrix import Cell
 from gpuledger.runbook.plan import Choices, Job
+from gpuledger.runbook.savings import SavingRow
 from gpuledger.runbook.state import DONE, FAILED, FINISHED, MISSED, NOT_RUN
-from gpuledger.runbook.summary import ComparisonRow, SavingRow, Summary, TargetRow, hidden
+from gpuledger.runbook.summary import ComparisonRow, Summary, TargetRow, hidden
 from gpuledger.units import share_text, three_figures, time_text
 
 _SIDES: Final = (
@@ -117,7 +118,12 @@ def _blocks(summary: Summary) -> list[Block]:
     if summary.comparisons:
         blocks += [Heading("Comparisons"), Grid(_filled(_comparisons(summary.comparisons)))]
     if summary.savings:
-        blocks += [Heading("Predicted and measured savings, per step"), Grid(_filled(_savings(summary.savings)))]
+        blocks += [
+            Heading("Savings a step: predicted, measured with the profiler, measured plain"),
+            Grid(_filled(_savings(summary.savings))),
+        ]
+    if summary.slowed:
+        blocks.append(Points("Slowed by the profiler", summary.slowed))
     if summary.targets:
         blocks += [Heading("Targets"), Grid(_targets(summary.targets))]
     if summary.misses:
@@ -142,18 +148,20 @@ def _matrix(summary: Summary) -> Sheet:
     book = summary.book
     reported = any(row.finding is not None for row in summary.cells)
     columns = [Column(axis.name, axis.name, Digits.TEXT) for axis in book.axes]
-    columns.append(Column("state", "State", Digits.TEXT))
+    states = ["kept" if row.kept and row.record.state == FINISHED else row.record.state for row in summary.cells]
+    told = set(states) != {FINISHED}
+    columns += [Column("state", "State", Digits.TEXT)] * told
     columns += [Column(key, _headed(key), Digits.FIGURE, detail=at) for at, key in enumerate(book.show)]
     if reported:
         columns += [
-            Column("step_ns", "Step, profiled", Digits.FIGURE),
+            Column("step_ns", "Profiled", Digits.FIGURE),
             Column("finding", "Top finding", Digits.TEXT),
             Column("saving_ns_per_step", "Would save", Digits.FIGURE),
         ]
     rows = []
-    for row in summary.cells:
+    for row, state in zip(summary.cells, states, strict=True):
         cells: list[Content] = [value for _, value in row.cell.values]
-        cells.append("kept" if row.kept and row.record.state == FINISHED else row.record.state)
+        cells += [state] * told
         cells += [_shown(key, row.figures[key].value) for key in book.show]
         if reported:
             found = row.finding
@@ -223,8 +231,8 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
         Column("finding", "Finding", Digits.TEXT),
         Column("predicted_ns", "Predicted", Digits.FIGURE),
         Column("low_ns", "Low end", Digits.FIGURE, detail=2),
-        Column("profiled_ns", "Saved, profiled", Digits.FIGURE),
-        Column("plain_ns", "Saved, plain", Digits.FIGURE, detail=1),
+        Column("profiled_ns", "Profiled", Digits.FIGURE),
+        Column("plain_ns", "Plain", Digits.FIGURE),
         Column("ratio", "Ratio", Digits.FIGURE),
         Column("verdict", "Verdict", Digits.TEXT),
     )

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from gpuledger.render.json import document
 from gpuledger.runbook.matrix import Cell
+from gpuledger.runbook.savings import SavingRow
 from gpuledger.runbook.state import MISSED
-from gpuledger.runbook.summary import ComparisonRow, SavingRow, Summary, TargetRow
+from gpuledger.runbook.summary import ComparisonRow, Summary, TargetRow
 
 _VERDICTS: Final = {0: "done", 1: "failed", 3: "missed", 130: "interrupted"}
 
@@ -27,6 +28,7 @@ def summary_json(summary: Summary) -> str:
             "cells": [_cell_json(summary, at) for at in range(len(summary.cells))],
             "comparisons": [_comparison_json(row) for row in summary.comparisons],
             "savings": [_saving_json(row) for row in summary.savings],
+            "slowed": list(summary.slowed),
             "targets": [_target_json(row) for row in summary.targets],
             "misses": summary.misses,
             "failures": [error.claim for error in summary.failures],

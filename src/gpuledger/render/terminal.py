@@ -22,8 +22,8 @@ def sheet_text(sheet: Sheet, width: int | None) -> str:
     return "\n".join([wrapped(f"{sheet.title} ({sheet.name})", width, 2), "", *lines, *foot]) + "\n"
 
 
-def sheet_lines(sheet: Sheet, width: int | None) -> tuple[list[str], list[str]]:
-    """The table itself, and the headings that there was no room for."""
+def sheet_lines(sheet: Sheet, width: int | None, longest_name: int | None = None) -> tuple[list[str], list[str]]:
+    """The table itself, no text in it longer than said, and the headings that there was no room for."""
     columns = [
         [visible(cell_text(row[at], column.digits)) for row in sheet.rows] for at, column in enumerate(sheet.columns)
     ]
@@ -33,6 +33,7 @@ def sheet_lines(sheet: Sheet, width: int | None) -> tuple[list[str], list[str]]:
         [sheet.columns[at] for at in range(len(columns)) if sheet.columns[at] in shown],
         [columns[at] for at in range(len(columns)) if sheet.columns[at] in shown],
         width,
+        longest_name,
     )
     return lines, hidden
 
@@ -63,11 +64,17 @@ def _need(column: Column, texts: Sequence[str]) -> int:
     return max(cell_len(column.heading), *(cell_len(text) for text in texts))
 
 
-def _grid(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> list[str]:
+def _grid(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None, longest_name: int | None
+) -> list[str]:
     """The rows under their headings, numbers to the right, text to the left."""
     from rich.cells import cell_len
 
     widths = [_need(column, texts) for column, texts in zip(columns, cells, strict=True)]
+    if longest_name is not None:
+        for at, column in enumerate(columns):
+            if column.digits is Digits.TEXT:
+                widths[at] = min(widths[at], max(longest_name, cell_len(column.heading)))
     if width is not None:
         _share_out(columns, widths, width)
 

@@ -20,7 +20,7 @@ from gpuledger.runbook.book import (
 )
 from gpuledger.runbook.fields import NAME, Names, Part
 from gpuledger.runbook.matrix import cells_of, pairs, profiles_of
-from gpuledger.runbook.nodes import Items, Node, unknown
+from gpuledger.runbook.nodes import Fields, Items, Node, unknown
 
 FORMATS: Final = ("txt", "md", "json", "html")
 _COMMON: Final = ("needs", "when", "optional", "timeout_s")
@@ -133,11 +133,6 @@ def compare_of(top: Part, node: Node, what: str, names: Names) -> Diff | Align |
         profile = part.name("align", "")
         mock, e2e = _cells(part, "mock", names), _cells(part, "e2e", names)
         return Align(mock, e2e, profile, part.name("e2e_profile", profile), flags, part.flag("gate"), part.line)
-    code = part.word("saving")
-    if code != "top" and _CODE.fullmatch(code) is None:
-        raise part.fault(
-            part.node("saving").line, f"'saving' in {part.what}: '{code}' is no code of a finding, nor top"
-        )
     key = part.maybe("key")
     if key is not None and not key.endswith(("_ns", "_us", "_ms", "_s")):
         raise part.fault(
@@ -146,12 +141,29 @@ def compare_of(top: Part, node: Node, what: str, names: Names) -> Diff | Align |
     return Saving(
         _cells(part, "from", names),
         _cells(part, "to", names),
-        None if code == "top" else code,
+        _findings(part),
         part.name("report", "report"),
         key,
         part.share("within"),
         part.line,
     )
+
+
+def _findings(part: Part) -> dict[str, str | None] | None:
+    """A code, or codes with a figure each; None for the finding that promises most."""
+    node = part.node("saving")
+    if isinstance(node, Fields):
+        codes: dict[str, str | None] = {**part.pairs("saving")}
+    elif (word := part.word("saving")) == "top":
+        return None
+    else:
+        codes = {word: None}
+    if not codes:
+        raise part.fault(node.line, f"'saving' in {part.what} names no finding")
+    for code in codes:
+        if _CODE.fullmatch(code) is None:
+            raise part.fault(node.line, f"'saving' in {part.what}: '{code}' is no code of a finding, nor top")
+    return codes
 
 
 def _cells(part: Part, key: str, names: Names) -> dict[str, tuple[str, ...]]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from gpuledger.capture.surroundings import WITHHELD, looks_secret
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import state as states
 from gpuledger.runbook.book import Diff, Runbook, Saving, Target
 from gpuledger.runbook.engine import Compared, Ran
-from gpuledger.runbook.figures import Documents, Figure, Finding, documents_of, nanoseconds
+from gpuledger.runbook.figures import Documents, Figure, Finding, documents_of
 from gpuledger.runbook.files import json_at
 from gpuledger.runbook.fill import filled
 from gpuledger.runbook.matrix import Cell, pairs
 from gpuledger.runbook.plan import Choices
+from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, saving_of, slowed
 from gpuledger.runbook.state import CellRecord
-
-PASS: Final = "PASS"  # noqa: S105 - no password
-FAIL: Final = "FAIL"
-OPEN: Final = "not judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +51,6 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SavingRow:
-    """A prediction against what was saved: with the profiler in both runs, and without it."""
-
-    cells: tuple[Cell, Cell]
-    verdict: str
-    reason: str
-    code: str = ""
-    predicted_ns: int | None = None
-    low_ns: int | None = None
-    profiled_ns: int | None = None
-    plain_ns: int | None = None
-    within_share: float | None = None
-
-    @property
-    def measured_ns(self) -> int | None:
-        """What the prediction is held against: it was made for the run as profiled."""
-        return self.plain_ns if self.profiled_ns is None else self.profiled_ns
-
-    @property
-    def ratio(self) -> float | None:
-        if not self.measured_ns or self.predicted_ns is None:
-            return None
-        return self.predicted_ns / self.measured_ns
-
-
-@dataclass(frozen=True, slots=True)
 class TargetRow:
     """A target in one cell; None: in no cell of this run."""
 
@@ -103,6 +74,8 @@ class Summary:
     cells: tuple[CellRow, ...]
     comparisons: tuple[ComparisonRow, ...]
     savings: tuple[SavingRow, ...]
+    slowed: tuple[str, ...]
+    """Cells that take much longer under the profiler, a sentence each."""
     targets: tuple[TargetRow, ...]
     missing: Mapping[str, str]
     interrupted: bool
@@ -145,7 +118,7 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
     documents = {cell: documents_of(book, cell, choices) for cell in cells if _finished(ran.records.get(cell.folder))}
     rows = tuple(_cell_row(book, cell, ran, documents.get(cell, Documents())) for cell in cells)
     savings = tuple(
-        _saving(compare, two, documents)
+        saving_of(compare, two, documents)
         for compare in book.compares
         if isinstance(compare, Saving)
         for two in pairs(cells, compare.before, compare.after)
@@ -162,6 +135,11 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
         rows,
         tuple(_comparison(each) for each in ran.comparisons),
         savings,
+        tuple(
+            dict.fromkeys(
+                said for each in book.compares if isinstance(each, Saving) for said in slowed(each, documents)
+            )
+        ),
         targets,
         missing,
         ran.interrupted,
@@ -216,56 +194,6 @@ def _comparison(compared: Compared) -> ComparisonRow:
 
 def _interval(found: Any) -> tuple[int, int] | None:
     return (found[0], found[1]) if isinstance(found, list) and len(found) == 2 else None
-
-
-def _saving(compare: Saving, two: tuple[Cell, Cell], documents: Mapping[Cell, Documents]) -> SavingRow:
-    lost = next((cell for cell in two if cell not in documents), None)
-    if lost is not None:
-        return SavingRow(two, OPEN, f"{lost.title} is not finished")
-    before, after = (documents[cell] for cell in two)
-    plain = _plain(compare.key, before, after)
-    predicted = before.finding(compare.report, compare.finding)
-    if predicted is None:
-        return SavingRow(two, OPEN, f"there is no report of {two[0].title}", plain_ns=plain)
-    if predicted.saving_ns is None:
-        what = compare.finding or "finding with a saving per step"
-        return SavingRow(two, OPEN, f"the report of {two[0].title} has no {what}", plain_ns=plain)
-    mended = after.finding(compare.report, None)
-    profiled = None
-    if predicted.step_ns is not None and mended is not None and mended.step_ns is not None:
-        profiled = predicted.step_ns - mended.step_ns
-    row = SavingRow(
-        two,
-        OPEN,
-        "",
-        predicted.code,
-        predicted.saving_ns,
-        predicted.saving_low_ns,
-        profiled,
-        plain,
-        compare.within_share,
-    )
-    return _judged(row)
-
-
-def _plain(key: str | None, before: Documents, after: Documents) -> int | None:
-    if key is None:
-        return None
-    times = [nanoseconds(key, documents.figure(key).value) for documents in (before, after)]
-    return None if times[0] is None or times[1] is None else times[0] - times[1]
-
-
-def _judged(row: SavingRow) -> SavingRow:
-    measured, within = row.measured_ns, row.within_share
-    if measured is None:
-        return replace(row, reason=f"nothing says what {row.cells[1].title} saved")
-    if within is None:
-        return row
-    if measured <= 0:
-        return replace(row, verdict=FAIL, reason="nothing was saved")
-    apart = abs((row.predicted_ns or 0) - measured) / measured
-    said = f"prediction and saving lie {100 * apart:.1f} % apart, {100 * within:g} % are allowed"
-    return replace(row, verdict=PASS if apart <= within else FAIL, reason=said)
 
 
 def _targets(

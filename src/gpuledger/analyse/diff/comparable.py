@@ -14,6 +14,10 @@ from gpuledger.units import count_text, share_text
 LEAST_OVERLAP: Final = 0.2
 """Kernels that find a partner must hold this share of compute on both sides."""
 
+LEAST_RANGES: Final = 2
+"""So many ranges must have the same names, and half of all, for two to be one program with other kernels. Ranges of
+libraries (`cub::...`, `aten::...`) say nothing: they are in any program."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
@@ -60,18 +64,16 @@ def unlike(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]:
         reasons.append(f"they used {_gpus(before)} and {_gpus(after)}")
     if before.ranks is not None and after.ranks is not None and before.ranks != after.ranks:
         reasons.append(f"their jobs have {count_text(before.ranks)} and {count_text(after.ranks)} ranks")
-    shares = overlap(pairs)
-    if min(shares.before_share, shares.after_share) < LEAST_OVERLAP:
-        reasons.append(
-            "they have too few kernels in common: kernels with a partner hold "
-            f"{share_text(shares.before_share)} of the kernel time before and {share_text(shares.after_share)} after"
-        )
+    if _rewritten(pairs) and not _marked_alike(before, after):
+        reasons.append(f"they have too few kernels in common: {_partners(pairs)}")
     return reasons
 
 
-def remarks(before: Side, after: Side) -> list[str]:
+def remarks(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]:
     """What a reader of the comparison should know, in sentences."""
     said = []
+    if _rewritten(pairs) and _marked_alike(before, after):
+        said.append(f"Few kernels are the same, but the ranges are: {_partners(pairs)}.")
     if before.whole == STEP and after.whole == STEP and before.source != after.source:
         said.append(
             f"Steps were found by {before.source} before, by {after.source} after: are they the same? "
@@ -90,6 +92,24 @@ def remarks(before: Side, after: Side) -> list[str]:
     for side, when in ((before, "before"), (after, "after")):
         said += [f"Lost {when}: {loss}." for loss in side.losses]
     return said
+
+
+def _rewritten(pairs: Sequence[Pair]) -> bool:
+    shares = overlap(pairs)
+    return min(shares.before_share, shares.after_share) < LEAST_OVERLAP
+
+
+def _partners(pairs: Sequence[Pair]) -> str:
+    shares = overlap(pairs)
+    before, after = share_text(shares.before_share), share_text(shares.after_share)
+    return f"kernels with a partner hold {before} of the kernel time before and {after} after"
+
+
+def _marked_alike(before: Side, after: Side) -> bool:
+    """Whether the program's own ranges say that it is the same, although its kernels are others."""
+    names = [{each.name for each in side.ranges or () if "::" not in each.name} for side in (before, after)]
+    both = len(names[0] & names[1])
+    return both >= LEAST_RANGES and 2 * both >= min(map(len, names))
 
 
 def _gpus(side: Side) -> str:

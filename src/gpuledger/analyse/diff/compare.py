@@ -85,6 +85,7 @@ def compare(before: Side, after: Side, *, anyway: bool = False, control: str | N
             found="\n".join(reasons[1:]),
             hint="--anyway compares them all the same",
         )
+    said = [f"Compared anyway, though {reason}." for reason in reasons] + remarks(before, after, pairs)
     changed = changes(pairs, before.steps, after.steps)
     delta = after.median_ns - before.median_ns
     interval = _interval(before, after)
@@ -106,7 +107,7 @@ def compare(before: Side, after: Side, *, anyway: bool = False, control: str | N
         ranges,
         guards,
         overlap(pairs),
-        tuple(_notes(before, after, reasons, interval, ranges, guards)),
+        tuple(said + _notes(before, after, interval, ranges, guards)),
     )
 
 
@@ -122,13 +123,11 @@ def _interval(before: Side, after: Side) -> Interval | NotMeasured:
 def _notes(
     before: Side,
     after: Side,
-    reasons: list[str],
     interval: Interval | NotMeasured,
     ranges: tuple[RangePair, ...],
     guards: Controls | NotMeasured,
 ) -> list[str]:
-    said = [f"Compared anyway, though {reason}." for reason in reasons]
-    said += remarks(before, after)
+    said = []
     if isinstance(interval, Interval) and interval.follows:
         said.append(
             f"Steps follow their neighbours in length (autocorrelation {interval.follows:.2f}: drift or throttling), "

@@ -1,0 +1,151 @@
+"""What a report predicted, against what was saved: two cells and what they left in, a row with a verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpuledger.runbook.book import Saving
+from gpuledger.runbook.figures import Documents, Finding, nanoseconds
+from gpuledger.runbook.matrix import Cell
+from gpuledger.units import three_figures, time_text
+
+PASS: Final = "PASS"  # noqa: S105 - no password
+FAIL: Final = "FAIL"
+OPEN: Final = "not judged"
+
+SLOWED: Final = 1.5
+"""A profiled step that takes longer than a plain one by more than this is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavingRow:
+    """A prediction against what was saved: with the profiler in both runs, and without it."""
+
+    cells: tuple[Cell, Cell]
+    verdict: str
+    reason: str
+    code: str = ""
+    predicted_ns: int | None = None
+    low_ns: int | None = None
+    profiled_ns: int | None = None
+    plain_ns: int | None = None
+    within_share: float | None = None
+
+    @property
+    def measured_ns(self) -> int | None:
+        """What the prediction is held against: it was made for the run as profiled."""
+        return self.plain_ns if self.profiled_ns is None else self.profiled_ns
+
+    @property
+    def ratio(self) -> float | None:
+        if not self.measured_ns or self.predicted_ns is None:
+            return None
+        return self.predicted_ns / self.measured_ns
+
+
+class _Unknown(Exception):
+    """Why there is no prediction."""
+
+
+def saving_of(compare: Saving, two: tuple[Cell, Cell], documents: Mapping[Cell, Documents]) -> SavingRow:
+    """Hold the prediction of the first cell's report against the second cell."""
+    lost = next((cell for cell in two if cell not in documents), None)
+    if lost is not None:
+        return SavingRow(two, OPEN, f"{lost.title} is not finished")
+    before, after = (documents[cell] for cell in two)
+    plain = _plain(compare.key, before, after)
+    try:
+        predicted = _predicted(compare, before, after, two[0].title)
+    except _Unknown as unknown:
+        return SavingRow(two, OPEN, str(unknown), plain_ns=plain)
+    mended = after.finding(compare.report, None)
+    profiled = None
+    if predicted.step_ns is not None and mended is not None and mended.step_ns is not None:
+        profiled = predicted.step_ns - mended.step_ns
+    row = SavingRow(
+        two,
+        OPEN,
+        "",
+        predicted.code,
+        predicted.saving_ns,
+        predicted.saving_low_ns,
+        profiled,
+        plain,
+        compare.within_share,
+    )
+    return judged(row)
+
+
+def slowed(compare: Saving, cells: Mapping[Cell, Documents]) -> list[str]:
+    """The cells that the profiler slows so much that their findings are of another run, in sentences."""
+    said = []
+    for cell, documents in cells.items():
+        plain = None if compare.key is None else nanoseconds(compare.key, documents.figure(compare.key).value)
+        found = documents.finding(compare.report, None)
+        if plain and found is not None and found.step_ns is not None and found.step_ns > SLOWED * plain:
+            said.append(
+                f"{cell.title}: a step takes {time_text(plain)} plain and {time_text(found.step_ns)} profiled, "
+                f"{three_figures(found.step_ns / plain)} x: what its report would save is in part the profiler's own"
+            )
+    return said
+
+
+def judged(row: SavingRow) -> SavingRow:
+    """The row with its verdict, where there is a limit and something to judge by."""
+    measured, within = row.measured_ns, row.within_share
+    if measured is None:
+        return replace(row, reason=f"nothing says what {row.cells[1].title} saved")
+    if within is None:
+        return row
+    if measured <= 0:
+        return replace(row, verdict=FAIL, reason="nothing was saved")
+    apart = abs((row.predicted_ns or 0) - measured) / measured
+    said = f"prediction and saving lie {100 * apart:.1f} % apart, {100 * within:g} % are allowed"
+    return replace(row, verdict=PASS if apart <= within else FAIL, reason=said)
+
+
+def _predicted(compare: Saving, before: Documents, after: Documents, title: str) -> Finding:
+    """The finding that promises most, or the sum of those named, each by the part of it that goes away.
+
+    Findings may be summed as long as they book different gaps, as HOST-SYNC, LAUNCH-BOUND and HOST-CODE do: a gap has
+    one trigger.
+    """
+    found = {code: before.finding(compare.report, code) for code in compare.findings or (None,)}
+    if None in found.values():
+        raise _Unknown(f"there is no report of {title}")
+    known = {code: each for code, each in found.items() if each is not None and each.saving_ns is not None}
+    if not known:
+        wanted = " or ".join(compare.findings or ("finding with a saving per step",))
+        raise _Unknown(f"the report of {title} has no {wanted}")
+    low = [each.saving_low_ns for each in known.values()]
+    gone = {code: _gone((compare.findings or {}).get(code or ""), before, after) for code in known}
+    return Finding(
+        next(iter(known.values())).step_ns,
+        " + ".join(each.code for each in known.values()),
+        round(sum(gone[code] * (each.saving_ns or 0) for code, each in known.items())),
+        None if None in low else round(sum(gone[code] * (each.saving_low_ns or 0) for code, each in known.items())),
+    )
+
+
+def _gone(key: str | None, before: Documents, after: Documents) -> float:
+    """The part of a finding that the change takes away: by how much a count falls, or all of it."""
+    if key is None:
+        return 1.0
+    counts = []
+    for documents in (before, after):
+        figure = documents.figure(key)
+        if isinstance(figure.value, bool | str | None):
+            raise _Unknown(figure.reason or f"'{key}' is no number")
+        counts.append(figure.value)
+    if counts[0] <= 0:
+        raise _Unknown(f"'{key}' is {counts[0]:g} before the change: nothing can be in proportion to it")
+    return 1 - counts[1] / counts[0]
+
+
+def _plain(key: str | None, before: Documents, after: Documents) -> int | None:
+    if key is None:
+        return None
+    times = [nanoseconds(key, documents.figure(key).value) for documents in (before, after)]
+    return None if times[0] is None or times[1] is None else times[0] - times[1]
