@@ -196,7 +196,8 @@ def _odd_cell(chance: random.Random) -> str:
 
 def sqlite_changed(content: bytes, chance: random.Random) -> bytes:
     """An export with a value, a row, a column or a table changed, written by SQLite."""
-    bad = suppress(sqlite3.Error, UnicodeError, OverflowError, IndexError)  # or nothing is left to change
+    # damaged, or nothing is left to change; SQLite says so with MemoryError too
+    bad = suppress(sqlite3.Error, UnicodeError, OverflowError, IndexError, MemoryError)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database, bad:
         database.deserialize(content)
         database.execute("PRAGMA journal_mode = OFF")

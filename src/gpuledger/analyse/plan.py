@@ -194,10 +194,10 @@ def _chosen(kernels: dict[int, Kernel], coverage: float) -> dict[int, Kernel]:
 
 
 def _must_be_nvidia(trace: Trace, device: Device) -> None:
-    name = trace.origin.gpus[device.gpu].name if device.gpu < len(trace.origin.gpus) else ""
-    if _NOT_NVIDIA.search(name):
+    known = trace.origin.gpu(device.gpu)
+    if known is not None and _NOT_NVIDIA.search(known.name):
         raise NothingRecorded(
-            f"Nsight Compute profiles NVIDIA GPUs only; this ran on {name}",
+            f"Nsight Compute profiles NVIDIA GPUs only; this ran on {known.name}",
             hint="rocprof-compute does for AMD what ncu does for NVIDIA; gpuledger does not read its results",
         )
 

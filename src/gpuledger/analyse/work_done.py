@@ -154,7 +154,7 @@ def work_done(trace: Trace, device: Device, found: Ops) -> WorkDone:
     times, spent_ns = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
     np.add.at(times, number[chosen], 1)
     np.add.at(spent_ns, number[chosen], spent[chosen])
-    gpu = trace.origin.gpus[device.gpu] if 0 <= device.gpu < len(trace.origin.gpus) else Gpu("GPU, not described")
+    gpu = trace.origin.gpu(device.gpu) or Gpu("GPU, not described")
     # the number of the counted operator around each activity, -1 for none
     around = np.append(found.nest.handed_down(np.where(chosen, number, -1)), -1)[found.innermost]
     singles = _singles(trace, device, found, gpu, around)

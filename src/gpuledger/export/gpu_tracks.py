@@ -48,9 +48,9 @@ def gpu_groups(trace: Trace, gpus: Sequence[int], numbers: Numbers, prefix: str)
     """A heading for each GPU."""
     found = {}
     for at, gpu in enumerate(gpus):
-        known = trace.origin.gpus[gpu].name if 0 <= gpu < len(trace.origin.gpus) else ""
+        known = trace.origin.gpu(gpu)
         name = f"{prefix}GPU {gpu}" if gpu >= 0 else f"{prefix}unknown GPU"
-        name += f" ({known})" if known else ""
+        name += f" ({known.name})" if known and known.name else ""
         found[gpu] = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, at)
     return found
 

@@ -57,10 +57,15 @@ def _pageable_copies(trace: Trace, device: Device) -> Rows:
     return copies.where(to_host & ((copies.codes("src_kind") == pageable) | (copies.codes("dst_kind") == pageable)))
 
 
+def _link_bytes_per_s(trace: Trace, device: Device) -> int:
+    known = trace.origin.gpu(device.gpu)
+    return link_bytes_per_s("" if known is None else known.name)
+
+
 def pageable_loss_ns(trace: Trace, device: Device) -> int:
     """How much longer pageable copies took than the link would need from pinned memory; never negative."""
     mine = _pageable_copies(trace, device)
-    peak = link_bytes_per_s(trace.origin.gpus[device.gpu].name)
+    peak = _link_bytes_per_s(trace, device)
     return max(int(mine.duration_ns.sum()) - int(mine["bytes"].sum()) * 1_000_000_000 // peak, 0)
 
 
@@ -70,7 +75,7 @@ def _pageable(trace: Trace, device: Device) -> Finding | None:
     time, size = int(mine.duration_ns.sum()), int(mine["bytes"].sum())
     if not time or not size:
         return None
-    peak = link_bytes_per_s(trace.origin.gpus[device.gpu].name)
+    peak = _link_bytes_per_s(trace, device)
     claim = say(
         "{size} are copied from or to pageable memory: {time}",
         size=bytes_text(size // device.step_count),

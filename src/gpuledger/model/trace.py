@@ -97,6 +97,10 @@ class Origin:
     """How the file was read; None where there is only one way."""
     private: Private = field(default_factory=Private)
 
+    def gpu(self, number: int) -> Gpu | None:
+        """A GPU by its number; None if the profile does not describe it."""
+        return self.gpus[number] if 0 <= number < len(self.gpus) else None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:

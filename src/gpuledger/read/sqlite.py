@@ -209,15 +209,32 @@ class SqliteExport:
 
     def _chunks(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[list[tuple[Any, ...]]]:
         self._watch.begin()
-        cursor, done = self._connection.execute(sql, parameters), 0
-        while rows := cursor.fetchmany(_CHUNK_ROWS):
+        cursor, done = self._asked(sql, parameters), 0
+        while rows := self._fetched(cursor):
             done += len(rows)
             if done > self._watch.most_rows:
                 raise self._more_than_there_is_room_for()
             yield rows
 
+    def _asked(self, sql: str, parameters: Sequence[object]) -> sqlite3.Cursor:
+        with _memory_as_damage(self._name):
+            return self._connection.execute(sql, parameters)
+
+    def _fetched(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+        with _memory_as_damage(self._name):
+            return cursor.fetchmany(_CHUNK_ROWS)
+
     def _more_than_there_is_room_for(self) -> UnreadableProfile:
         return _damaged(self._name, "its pages hold more rows than the file has room for")
+
+
+@contextlib.contextmanager
+def _memory_as_damage(name: str) -> Iterator[None]:
+    """A damaged file may ask SQLite for memory without end; a few thousand rows never need so much."""
+    try:
+        yield
+    except MemoryError:
+        raise _damaged(name, "SQLite asks for more memory than there is in order to read it") from None
 
 
 def _integers_only(rows: Sequence[tuple[object, ...]]) -> tuple[Ints, Ints]:

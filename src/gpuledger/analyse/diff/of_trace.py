@@ -42,7 +42,7 @@ def busiest(devices: Sequence[Device], gpu: int | None = None) -> Device:
 def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, families: Families = ()) -> Side:
     """One GPU's steady steps, in comparable form."""
     edges = edges_of(device)
-    known = trace.origin.gpus[device.gpu] if 0 <= device.gpu < len(trace.origin.gpus) else None
+    known = trace.origin.gpu(device.gpu)
     books = device.ledger.books[device.begins_steady(device.ledger.tiles_ns[:-1])]
     used = np.flatnonzero(books.any(axis=0))
     compute, comm, by_step = _kernels(trace, device, edges, families)
