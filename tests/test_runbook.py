@@ -431,6 +431,10 @@ def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> N
     assert (row.profiled_ns, row.verdict) == (420_000, PASS)
     whole = saving_of(replace(compare, findings={"HOST-SYNC": None, "CAST": "syncs"}), (ONE, OTHER), documents)
     assert (whole.code, whole.predicted_ns) == ("HOST-SYNC", 250_000)  # what was not found saves nothing
+    # a host that was faster after makes a saving look larger than it is
+    alike = saving_of(compare, (ONE, OTHER), documents, corrected_ns=350_000)
+    assert (alike.profiled_ns, alike.corrected_ns, alike.measured_ns) == (420_000, 350_000, 350_000)
+    assert alike.ratio == pytest.approx(345 / 350)
     more = saving_of(compare, (OTHER, ONE), documents)
     assert more.predicted_ns == -250_000 - round(880_000 / 3)  # counts that rise cost
     none = {**documents, ONE: left(44, 0, 1_220_000)}

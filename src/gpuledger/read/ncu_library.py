@@ -75,11 +75,8 @@ class Reading:
         self._unknown: dict[int, int] = {}
 
     def of(self, context: Any) -> Handed:
-        actions = [
-            stream.action_by_idx(at)
-            for stream in (context.range_by_idx(at) for at in range(context.num_ranges()))
-            for at in range(stream.num_actions())
-        ]
+        ranges = [context.range_by_idx(at) for at in range(context.num_ranges())]
+        actions = [each.action_by_idx(at) for each in ranges for at in range(each.num_actions())]
         launches = [
             measured for at, action in enumerate(actions) if action and (measured := self._measured(at, action))
         ]
@@ -88,7 +85,7 @@ class Reading:
             [self._units.get(number, "") for number in self._numbers.values()],
             launches,
             len(actions),
-            context.num_ranges(),
+            len(ranges),
             self._unknown,
         )
 

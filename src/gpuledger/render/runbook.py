@@ -232,7 +232,8 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
         Column("predicted_ns", "Predicted", Digits.FIGURE),
         Column("low_ns", "Low end", Digits.FIGURE, detail=2),
         Column("profiled_ns", "Profiled", Digits.FIGURE),
-        Column("plain_ns", "Plain", Digits.FIGURE),
+        Column("corrected_ns", "Corrected", Digits.FIGURE),
+        Column("plain_ns", "Plain", Digits.FIGURE, detail=1),
         Column("ratio", "Ratio", Digits.FIGURE),
         Column("verdict", "Verdict", Digits.TEXT),
     )
@@ -240,7 +241,7 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
         (
             *_sides(row.cells),
             row.code,
-            *(_time(ns) for ns in (row.predicted_ns, row.low_ns, row.profiled_ns, row.plain_ns)),
+            *(_time(ns) for ns in (row.predicted_ns, row.low_ns, row.profiled_ns, row.corrected_ns, row.plain_ns)),
             "-" if row.ratio is None else f"{three_figures(row.ratio)} x",
             row.verdict,
         )

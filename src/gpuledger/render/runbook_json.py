@@ -85,6 +85,7 @@ def _saving_json(row: SavingRow) -> dict[str, Any]:
         "predicted_ns": row.predicted_ns,
         "low_ns": row.low_ns,
         "profiled_ns": row.profiled_ns,
+        "corrected_ns": row.corrected_ns,
         "plain_ns": row.plain_ns,
         "ratio": row.ratio,
         "within_share": row.within_share,

@@ -32,11 +32,14 @@ class SavingRow:
     profiled_ns: int | None = None
     plain_ns: int | None = None
     within_share: float | None = None
+    corrected_ns: int | None = None
+    """As profiled, had the host been as fast after as before; None where nothing tells that it was not."""
 
     @property
     def measured_ns(self) -> int | None:
-        """What the prediction is held against: it was made for the run as profiled."""
-        return self.plain_ns if self.profiled_ns is None else self.profiled_ns
+        """What the prediction is held against: it was made for the run as profiled, on a host of that speed."""
+        known = (self.corrected_ns, self.profiled_ns, self.plain_ns)
+        return next((each for each in known if each is not None), None)
 
     @property
     def ratio(self) -> float | None:
@@ -49,7 +52,9 @@ class _Unknown(Exception):
     """Why there is no prediction."""
 
 
-def saving_of(compare: Saving, two: tuple[Cell, Cell], documents: Mapping[Cell, Documents]) -> SavingRow:
+def saving_of(
+    compare: Saving, two: tuple[Cell, Cell], documents: Mapping[Cell, Documents], corrected_ns: int | None = None
+) -> SavingRow:
     """Hold the prediction of the first cell's report against the second cell."""
     lost = next((cell for cell in two if cell not in documents), None)
     if lost is not None:
@@ -74,6 +79,7 @@ def saving_of(compare: Saving, two: tuple[Cell, Cell], documents: Mapping[Cell, 
         profiled,
         plain,
         compare.within_share,
+        corrected_ns,
     )
     return judged(row)
 

@@ -44,6 +44,8 @@ class ComparisonRow:
     after_ns: int | None = None
     interval_ns: tuple[int, int] | None = None
     conclusion: str = ""
+    corrected_delta_ns: int | None = None
+    """The difference at the host's speed before, where ranges that did not change show that it was another after."""
 
     @property
     def delta_ns(self) -> int | None:
@@ -117,8 +119,10 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
     """Read what the cells left, and judge it."""
     documents = {cell: documents_of(book, cell, choices) for cell in cells if _finished(ran.records.get(cell.folder))}
     rows = tuple(_cell_row(book, cell, ran, documents.get(cell, Documents())) for cell in cells)
+    comparisons = tuple(_comparison(each) for each in ran.comparisons)
+    corrected = {row.cells: -row.corrected_delta_ns for row in comparisons if row.corrected_delta_ns is not None}
     savings = tuple(
-        saving_of(compare, two, documents)
+        saving_of(compare, two, documents, corrected.get(two))
         for compare in book.compares
         if isinstance(compare, Saving)
         for two in pairs(cells, compare.before, compare.after)
@@ -133,7 +137,7 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
         book,
         choices,
         rows,
-        tuple(_comparison(each) for each in ran.comparisons),
+        comparisons,
         savings,
         tuple(
             dict.fromkeys(
@@ -189,7 +193,12 @@ def _comparison(compared: Compared) -> ComparisonRow:
         whole.get("after_ns"),
         _interval(found.get("interval_ns")),
         str(found.get("conclusion", "")),
+        _corrected(found.get("controls") or {}),
     )
+
+
+def _corrected(controls: Mapping[str, Any]) -> int | None:
+    return None if controls.get("may_be_noise", True) else controls.get("corrected_step_delta_ns")
 
 
 def _interval(found: Any) -> tuple[int, int] | None:
