@@ -152,8 +152,8 @@ BAD = [
     ),
     (changed(18, "  - {saving: {}, from: {mode: loop}, to: {mode: grouped}}"), "names no finding"),
     (
-        changed(18, "  - {saving: {CAST: [a]}, from: {mode: loop}, to: {mode: grouped}}"),
-        "'CAST' in 'saving': expected a word, found a list",
+        changed(18, "  - {saving: {CAST: {a: b}}, from: {mode: loop}, to: {mode: grouped}}"),
+        "'CAST' in 'saving': expected a list of words, found keys with values",
     ),
     (
         changed(18, "  - {saving: slow, from: {mode: loop}, to: {mode: grouped}}"),
@@ -409,9 +409,9 @@ def test_a_saving_is_held_against_the_profiled_one() -> None:
     assert (row.profiled_ns, row.plain_ns, row.verdict) == (1_800_000, 1_000_000, PASS)
     assert row.ratio == pytest.approx(2.0 / 1.8)
     assert saving_of(replace(compare, within_share=0.1), (ONE, OTHER), documents).verdict == FAIL
-    assert saving_of(replace(compare, findings={"HOST-SYNC": None}), (ONE, OTHER), documents).verdict == FAIL
+    assert saving_of(replace(compare, findings={"HOST-SYNC": ()}), (ONE, OTHER), documents).verdict == FAIL
     assert (
-        saving_of(replace(compare, findings={"CAST": None}), (ONE, OTHER), documents).reason
+        saving_of(replace(compare, findings={"CAST": ()}), (ONE, OTHER), documents).reason
         == "the report of mode=loop has no CAST"
     )
     assert saving_of(compare, (ONE, OTHER), {ONE: documents[ONE]}).verdict == OPEN
@@ -425,11 +425,11 @@ def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> N
         return Documents({"bench": {"launches": launches, "syncs": syncs, "how": "x"}}, {"report": findings})
 
     documents = {ONE: left(44, 2, 1_220_000), OTHER: left(33, 1, 800_000)}
-    compare = Saving({}, {}, {"HOST-SYNC": "syncs", "LAUNCH-BOUND": "launches"}, "report", None, 0.2, 1)
+    compare = Saving({}, {}, {"HOST-SYNC": ("syncs",), "LAUNCH-BOUND": ("launches",)}, "report", None, 0.2, 1)
     row = saving_of(compare, (ONE, OTHER), documents)
     assert (row.code, row.predicted_ns, row.low_ns) == ("HOST-SYNC + LAUNCH-BOUND", 125_000 + 220_000, 172_500)
     assert (row.profiled_ns, row.verdict) == (420_000, PASS)
-    whole = saving_of(replace(compare, findings={"HOST-SYNC": None, "CAST": "syncs"}), (ONE, OTHER), documents)
+    whole = saving_of(replace(compare, findings={"HOST-SYNC": (), "CAST": ("syncs",)}), (ONE, OTHER), documents)
     assert (whole.code, whole.predicted_ns) == ("HOST-SYNC", 250_000)  # what was not found saves nothing
     # a host that was faster after makes a saving look larger than it is
     alike = saving_of(compare, (ONE, OTHER), documents, corrected_ns=350_000)
@@ -437,11 +437,13 @@ def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> N
     assert alike.ratio == pytest.approx(345 / 350)
     more = saving_of(compare, (OTHER, ONE), documents)
     assert more.predicted_ns == -250_000 - round(880_000 / 3)  # counts that rise cost
+    both = replace(compare, findings={"LAUNCH-BOUND": ("launches", "syncs")})
+    assert saving_of(both, (ONE, OTHER), documents).predicted_ns == round(880_000 * (1 - 34 / 46))
     none = {**documents, ONE: left(44, 0, 1_220_000)}
     assert "'syncs' is 0 before the change" in saving_of(compare, (ONE, OTHER), none).reason
-    unknown = replace(compare, findings={"HOST-SYNC": "synks"})
+    unknown = replace(compare, findings={"HOST-SYNC": ("synks",)})
     assert "no figure is called 'synks'" in saving_of(unknown, (ONE, OTHER), documents).reason
-    worded = replace(compare, findings={"HOST-SYNC": "how"})
+    worded = replace(compare, findings={"HOST-SYNC": ("how",)})
     assert saving_of(worded, (ONE, OTHER), documents).reason == "'how' is no number"
 
 

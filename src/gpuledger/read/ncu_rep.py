@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -62,6 +63,10 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
     return Found(launches, (*notes, *unit_notes(source.name, unknown)), container.tool_version)
 
 
+_CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu_library', run_name='__main__')"
+"""The library comes first: that of Nsight Compute 2025.3 crashes where other compiled modules were loaded before it."""
+
+
 def _from_library(source: Source, container: Container, every_metric: bool, limits: Limits) -> Handed:
     """What the library makes of the whole blocks of a report."""
     try:
@@ -83,7 +88,7 @@ def _from_library(source: Source, container: Container, every_metric: bool, limi
 def _ask(source: Source, arguments: Sequence[str | Path], limits: Limits) -> None:
     """Let the child answer. `-P`: a module that lies in the current folder is not a part of Python."""
     try:
-        ran = run([sys.executable, "-P", "-m", "gpuledger.read.ncu_library", *arguments], seconds=limits.ncu_seconds)
+        ran = run([sys.executable, "-P", "-c", _CHILD, *arguments], seconds=limits.ncu_seconds)
     except ToolFailed as error:
         raise ToolFailed(f"{source.name}: NVIDIA's {PACKAGE} library gave no answer", found=error.claim) from None
     if ran.exit_code != 0:

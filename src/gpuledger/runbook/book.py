@@ -117,9 +117,9 @@ class Saving:
 
     before: Pick
     after: Pick
-    findings: Mapping[str, str | None] | None
-    """Codes, each with the figure of a bench in whose proportion the finding goes away, or None where all of it does.
-    None in place of all: the finding that promises most."""
+    findings: Mapping[str, tuple[str, ...]] | None
+    """Codes, each with the figures of a bench in proportion to whose sum the finding goes away; without figures all
+    of it does. None: the finding that promises most."""
     report: str
     key: str | None
     """A time in the bench's result, measured without a profiler."""

@@ -149,15 +149,16 @@ def compare_of(top: Part, node: Node, what: str, names: Names) -> Diff | Align |
     )
 
 
-def _findings(part: Part) -> dict[str, str | None] | None:
-    """A code, or codes with a figure each; None for the finding that promises most."""
+def _findings(part: Part) -> dict[str, tuple[str, ...]] | None:
+    """A code, or codes with figures; None for the finding that promises most."""
     node = part.node("saving")
     if isinstance(node, Fields):
-        codes: dict[str, str | None] = {**part.pairs("saving")}
+        named = Part(part.file, node, "'saving'")
+        codes = {code: named.words(code) for code in named.keys}
     elif (word := part.word("saving")) == "top":
         return None
     else:
-        codes = {word: None}
+        codes = {word: ()}
     if not codes:
         raise part.fault(node.line, f"'saving' in {part.what} names no finding")
     for code in codes:

@@ -126,7 +126,7 @@ def _predicted(compare: Saving, before: Documents, after: Documents, title: str)
         wanted = " or ".join(compare.findings or ("finding with a saving per step",))
         raise _Unknown(f"the report of {title} has no {wanted}")
     low = [each.saving_low_ns for each in known.values()]
-    gone = {code: _gone((compare.findings or {}).get(code or ""), before, after) for code in known}
+    gone = {code: _gone((compare.findings or {}).get(code or "", ()), before, after) for code in known}
     return Finding(
         next(iter(known.values())).step_ns,
         " + ".join(each.code for each in known.values()),
@@ -135,19 +135,25 @@ def _predicted(compare: Saving, before: Documents, after: Documents, title: str)
     )
 
 
-def _gone(key: str | None, before: Documents, after: Documents) -> float:
-    """The part of a finding that the change takes away: by how much a count falls, or all of it."""
-    if key is None:
+def _gone(keys: tuple[str, ...], before: Documents, after: Documents) -> float:
+    """The part of a finding that the change takes away: by how much the sum of some counts falls, or all of it."""
+    if not keys:
         return 1.0
-    counts = []
-    for documents in (before, after):
-        figure = documents.figure(key)
-        if isinstance(figure.value, bool | str | None):
-            raise _Unknown(figure.reason or f"'{key}' is no number")
-        counts.append(figure.value)
+    counts = [sum(_number(key, documents) for key in keys) for documents in (before, after)]
     if counts[0] <= 0:
-        raise _Unknown(f"'{key}' is {counts[0]:g} before the change: nothing can be in proportion to it")
+        raise _Unknown(f"{_listed(keys)} is {counts[0]:g} before the change: nothing can be in proportion to it")
     return 1 - counts[1] / counts[0]
+
+
+def _number(key: str, documents: Documents) -> float:
+    figure = documents.figure(key)
+    if isinstance(figure.value, bool | str | None):
+        raise _Unknown(figure.reason or f"'{key}' is no number")
+    return figure.value
+
+
+def _listed(keys: tuple[str, ...]) -> str:
+    return " + ".join(f"'{key}'" for key in keys)
 
 
 def _plain(key: str | None, before: Documents, after: Documents) -> int | None:
