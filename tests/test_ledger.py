@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import NAMES
+from exports import call, kernel, minimal, push
 from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.activity import State, activities
 from gpuledger.analyse.busy import busy, default_window
@@ -499,3 +500,24 @@ def test_large_copies_are_not_called_small(tmp_path: Path) -> None:
     told = [found.code for found in findings(opened, analysed(opened))]
     assert "HOST-COPY" not in told
     assert "COPY-PAGEABLE" in told
+
+
+def test_steps_that_become_slower_would_save_what_they_take_more_than_early_ones(tmp_path: Path) -> None:
+    """Twelve steps, each 1 us longer than the one before, all of it in one kernel."""
+    kernels, calls, ranges, at = [], [], [], 0
+    for step in range(12):
+        length = 10_000 + 1_000 * step
+        ranges.append(push(at, at + length, "step"))
+        calls.append(call(at + 100, at + 200, correlationId=step + 1))
+        kernels.append(kernel(at + 1_000, at + length - 500, correlationId=step + 1))
+        at += length
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=ranges))
+    devices = analysed(opened)
+    [drift] = [each for each in findings(opened, devices) if each.code == "STEP-DRIFT"]
+    steps = devices[0].steps
+    assert steps is not None
+    early = int(np.median(steps.steady_ns[: len(steps.steady_ns) // 3]))
+    assert drift.saving_ns == pytest.approx(steps.steady_ns.sum() - early * len(steps.steady_ns), rel=0.2)
+    assert "most of it compute" in drift.evidence[0]

@@ -32,6 +32,19 @@ class Outlier:
 
 
 @dataclass(frozen=True, slots=True)
+class Drift:
+    """The first and the last third of the steps, and the line that changes most from one to the other."""
+
+    early_ns: int
+    late_ns: int
+    line: str
+
+    @property
+    def share(self) -> float:
+        return self.late_ns / self.early_ns - 1
+
+
+@dataclass(frozen=True, slots=True)
 class Variation:
     """The steady steps of one device."""
 
@@ -40,12 +53,17 @@ class Variation:
     p10_ns: int
     p90_ns: int
     outliers: tuple[Outlier, ...]
-    drift_share: float | None
-    """Change from the first to the last third; None with fewer than nine steps."""
+    drift: Drift | None
+    """None with fewer than nine steps."""
+
+    @property
+    def drift_share(self) -> float | None:
+        """Change from the first to the last third."""
+        return None if self.drift is None else self.drift.share
 
     @property
     def drifts(self) -> bool:
-        return self.drift_share is not None and abs(self.drift_share) >= DRIFT_SHARE
+        return self.drift is not None and abs(self.drift.share) >= DRIFT_SHARE
 
 
 def variation(device: Device) -> Variation | None:
@@ -54,12 +72,17 @@ def variation(device: Device) -> Variation | None:
         return None
     steady = device.steps.steady_ns
     low, middle, high = (int(value) for value in np.percentile(steady, (10, 50, 90), method="nearest"))
-    third = len(steady) // 3
-    drift = None
-    if third >= 3:
-        first, last = median(steady[:third]), median(steady[-third:])
-        drift = float(last / first - 1)
-    return Variation(device.steps, middle, low, high, _outliers(device, device.steps), drift)
+    return Variation(device.steps, middle, low, high, _outliers(device, device.steps), _drift(device, device.steps))
+
+
+def _drift(device: Device, steps: Steps) -> Drift | None:
+    third = len(steps.steady_ns) // 3
+    if third < 3:
+        return None
+    early, late = (int(median(part)) for part in (steps.steady_ns[:third], steps.steady_ns[-third:]))
+    books = device.ledger.books[np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])][steps.warm_up :]
+    change = books[-third:].sum(axis=0) - books[:third].sum(axis=0)
+    return Drift(early, late, device.ledger.lines[int((change * np.sign(late - early)).argmax())])
 
 
 def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:

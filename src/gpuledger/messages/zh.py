@@ -136,6 +136,7 @@ _REPORT: Final[dict[str, str]] = {
     "steps become slower as the run goes on: {share} from the first third to the last": (
         "步在运行中逐渐变慢：后三分之一比前三分之一慢 {share}"
     ),
+    "from {early} to {late}, most of it {line}": "从 {early} 到 {late}，大部分来自 {line}",
     "all steps take as long as the early ones": "所有步都与早期的步一样快",
     # read/events, stream, torch
     "{reason}: the trace is not whole, its end is missing": "{reason}：trace 不完整，缺少结尾",
