@@ -17,6 +17,7 @@ from gpuledger.analyse.calls import of_layers, shortened
 from gpuledger.analyse.device import Device
 from gpuledger.analyse.ranges import thread
 from gpuledger.messages import say
+from gpuledger.model.columns import distinct
 from gpuledger.model.keys import Positions, group
 from gpuledger.model.spans import Spans, covered
 from gpuledger.model.tables import Rows, Table
@@ -122,7 +123,7 @@ def _by_thread(rows: Rows, device: Device, mine: Positions) -> list[tuple[Positi
         return []
     ended_by, owner = host.threads[host.thread_of_call[gaps.call[mine]]], thread(rows)
     found = []
-    for number in np.unique(ended_by).tolist():
+    for number in distinct(ended_by).tolist():
         own = mine[ended_by == number]
         found.append((np.flatnonzero(owner == number), Spans(gaps.start_ns[own], gaps.end_ns[own])))
     return found

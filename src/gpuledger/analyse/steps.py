@@ -199,6 +199,8 @@ def _by_range(
 
 def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
     """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
+    if not len(host.calls):
+        return None
     if not every_process:
         ranges = ranges.where(ranges["pid"] == _main_process(mine))
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))

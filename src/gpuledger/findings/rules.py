@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -65,15 +66,21 @@ def findings(
     `kernels` holds what Nsight Compute says of each GPU; of slow kernels several are told.
     """
     best: dict[str, tuple[Finding, int]] = {}
-    for device in devices:
-        profiled = (kernels or {}).get(device.gpu)
-        slow = [] if profiled is None else about_the_kernels(device, profiled)
-        best |= {found.claim: (found, found.saving_ns) for found in slow}
-        others = (*_exposed(trace, device), *about_the_work(trace, device))
-        for found, own_ns in (*_gap_findings(trace, device), *((each, each.saving_ns) for each in others)):
-            if found.code not in best or found.saving_ns > best[found.code][0].saving_ns:
-                best[found.code] = (found, own_ns)
+    with ThreadPoolExecutor(1) as beside:
+        for device in devices:
+            profiled = (kernels or {}).get(device.gpu)
+            slow = [] if profiled is None else about_the_kernels(device, profiled)
+            best |= {found.claim: (found, found.saving_ns) for found in slow}
+            about = beside.submit(_about_activities, trace, device)  # both go through all gaps or all kernels
+            about_gaps = _gap_findings(trace, device)
+            for found, own_ns in (*about_gaps, *((each, each.saving_ns) for each in about.result())):
+                if found.code not in best or found.saving_ns > best[found.code][0].saving_ns:
+                    best[found.code] = (found, own_ns)
     return (*_ranked(list(best.values())), *about_the_capture(trace, devices))
+
+
+def _about_activities(trace: Trace, device: Device) -> list[Finding]:
+    return [*_exposed(trace, device), *about_the_work(trace, device)]
 
 
 def _ranked(found: list[tuple[Finding, int]]) -> list[Finding]:
