@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import lzma
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from conftest import Ran, gpuledger
 from exports import call, kernel, minimal, push
+from hostile.databases import another_database, no_tables
 
 
 def refused(ran: Ran) -> str:
@@ -63,20 +63,6 @@ def flipped(folder: Path) -> Path:
         damaged[at] ^= 0xFF  # the type of every page but the first
     path.write_bytes(damaged)
     return path
-
-
-def another_database(folder: Path) -> Path:
-    with sqlite3.connect(folder / "a.sqlite") as database:
-        database.execute("CREATE TABLE bookmarks (url TEXT)")
-    database.close()
-    return folder / "a.sqlite"
-
-
-def no_tables(folder: Path) -> Path:
-    with sqlite3.connect(folder / "a.sqlite") as database:
-        database.execute("PRAGMA user_version = 1")
-    database.close()
-    return folder / "a.sqlite"
 
 
 def compressed(folder: Path) -> Path:
