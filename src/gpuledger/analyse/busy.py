@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.host import Host
 from gpuledger.model.health import NotMeasured
-from gpuledger.model.spans import Span, Spans
+from gpuledger.model.spans import Span, Spans, total
 from gpuledger.model.sweep import states
 from gpuledger.model.tables import Table
 
@@ -21,11 +21,11 @@ NEEDS = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """One GPU's window, split by state. The four sets are disjoint and fill the window."""
+    """One GPU's window, split by state. The sets are disjoint; compute is what they leave of the window."""
 
     gpu: int
     window: Span
-    compute: Spans
+    compute_ns: int
     comm: Spans
     copy: Spans
     idle: Spans
@@ -50,4 +50,4 @@ def busy(found: Activities, gpu: int, window: Span) -> Busy:
     mine = found.of(gpu)
     found_out = states(mine.start_ns, mine.end_ns, mine.state, window)
     compute, comm, copy, idle = (Spans(*each) for each in found_out.spans)
-    return Busy(gpu, window, compute, comm, copy, idle, *found_out.hidden)
+    return Busy(gpu, window, total(compute), comm, copy, idle, *found_out.hidden)

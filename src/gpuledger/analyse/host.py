@@ -174,7 +174,9 @@ class Host:
         """When each launch call of a thread returned, sorted."""
         if number not in self._launch_times:
             mine = (self.thread_of_call == number) & (self.kinds == KIND_NAMES.index("launch"))
-            self._launch_times[number] = np.sort(self.calls["end_ns"][mine], kind="stable")
+            times = self.calls["end_ns"][mine]
+            times.sort(kind="stable")
+            self._launch_times[number] = times
         return self._launch_times[number]
 
     def waits(self, number: int) -> tuple[Ints, Ints]:

@@ -207,7 +207,7 @@ def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: b
     call = host.launching(mine)
     member = _outermost(ranges, host.calls)[call]
     if call.min(initial=0) < 0:
-        member = np.where(call >= 0, member, -1)
+        member[call < 0] = -1
     used = distinct(member)
     used = used[used >= 0]
     if not len(used):

@@ -19,7 +19,7 @@ def overlap_sheets(device: Device) -> list[Sheet]:
     """Compute, communication, copies and idle of the whole window; the exposed times sum to it."""
     work, window = device.ledger.busy, device.ledger.window_ns
     rows: tuple[tuple[str, int, int], ...] = (
-        ("compute", 0, total(work.compute)),
+        ("compute", 0, work.compute_ns),
         ("communication", work.hidden_comm_ns, total(work.comm)),
         ("copies", work.hidden_copy_ns, total(work.copy)),
         ("idle", 0, total(work.idle)),
