@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from gpuledger.errors import GpuledgerError
+from gpuledger.render.runbook import _filled, _savings
 from gpuledger.runbook.book import Axis, Runbook, Saving
 from gpuledger.runbook.figures import Documents, documents_of, nanoseconds
 from gpuledger.runbook.fill import BadField, all_filled, filled, names_in
@@ -445,6 +446,14 @@ def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> N
     assert "no figure is called 'synks'" in saving_of(unknown, (ONE, OTHER), documents).reason
     worded = replace(compare, findings={"HOST-SYNC": ("how",)})
     assert saving_of(worded, (ONE, OTHER), documents).reason == "'how' is no number"
+
+
+def test_a_column_of_savings_is_there_if_any_row_has_it() -> None:
+    bare = SavingRow((ONE, OTHER), PASS, "", "CAST", 5_000, None, 4_000)
+    corrected = replace(bare, corrected_ns=4_500)
+    named = [[column.key for column in _filled(_savings(rows)).columns] for rows in ([bare], [bare, corrected])]
+    assert named[0] == ["from", "to", "finding", "predicted_ns", "profiled_ns", "ratio", "verdict"]
+    assert named[1] == [*named[0][:5], "corrected_ns", *named[0][5:]]
 
 
 def test_a_cell_that_the_profiler_slows_is_told() -> None:

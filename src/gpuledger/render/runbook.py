@@ -149,8 +149,9 @@ def _matrix(summary: Summary) -> Sheet:
     reported = any(row.finding is not None for row in summary.cells)
     columns = [Column(axis.name, axis.name, Digits.TEXT) for axis in book.axes]
     states = ["kept" if row.kept and row.record.state == FINISHED else row.record.state for row in summary.cells]
-    told = set(states) != {FINISHED}
-    columns += [Column("state", "State", Digits.TEXT)] * told
+    is_told = set(states) != {FINISHED}  # else the line above the table says it of all
+    if is_told:
+        columns.append(Column("state", "State", Digits.TEXT))
     columns += [Column(key, _headed(key), Digits.FIGURE, detail=at) for at, key in enumerate(book.show)]
     if reported:
         columns += [
@@ -161,7 +162,8 @@ def _matrix(summary: Summary) -> Sheet:
     rows = []
     for row, state in zip(summary.cells, states, strict=True):
         cells: list[Content] = [value for _, value in row.cell.values]
-        cells += [state] * told
+        if is_told:
+            cells.append(state)
         cells += [_shown(key, row.figures[key].value) for key in book.show]
         if reported:
             found = row.finding
@@ -213,8 +215,8 @@ def _sides(cells: tuple[Cell, Cell]) -> tuple[str, str, str]:
 
 
 def _filled(sheet: Sheet) -> Sheet:
-    """The sheet without columns in which nothing stands."""
-    shown = [at for at in range(len(sheet.columns)) if any(row[at] != "" for row in sheet.rows)]
+    """The sheet without columns in which no row has anything: an alignment has no steps, few savings a correction."""
+    shown = [at for at in range(len(sheet.columns)) if any(row[at] not in ("", "-") for row in sheet.rows)]
     rows = tuple(tuple(row[at] for at in shown) for row in sheet.rows)
     return replace(sheet, columns=tuple(sheet.columns[at] for at in shown), rows=rows)
 
