@@ -131,6 +131,24 @@ static void compare_texts(sqlite3 *database, const struct btree_file *file, cons
     free(lengths);
 }
 
+static enum btree_status decoded(
+    const struct btree_file *file, const struct shape *shape, enum btree_rows how, const struct btree_wanted *wanted,
+    struct btree_leaves *leaves, int64_t **out, uint64_t *rows, uint64_t *bad, uint64_t *short_records) {
+    enum btree_status status = btree_find_leaves(file, shape->root, how, leaves);
+    *rows = *short_records = 0;
+    for (size_t at = 0; at < leaves->count; at++) *rows += leaves->rows[at];
+    for (size_t at = 0; at < wanted->count; at++) {
+        out[at] = malloc(*rows * sizeof(int64_t) + 1);
+        bad[at] = 0;
+    }
+    if (status) return status;
+    status = btree_decode(file, leaves->pages, leaves->rows, leaves->count, wanted, out, *rows, bad, NULL, short_records);
+    if (status != BTREE_OTHER_ROWS || how == BTREE_COUNTED) return status;
+    for (size_t at = 0; at < wanted->count; at++) free(out[at]);
+    btree_free_leaves(leaves);
+    return decoded(file, shape, BTREE_COUNTED, wanted, leaves, out, rows, bad, short_records);
+}
+
 static void compare_table(sqlite3 *database, const struct btree_file *file, const struct shape *shape) {
     struct btree_leaves leaves = {0};
     int32_t columns[MOST_COLUMNS];
@@ -139,11 +157,8 @@ static void compare_table(sqlite3 *database, const struct btree_file *file, cons
     struct btree_wanted wanted = {columns, 0, shape->alias};
     for (int at = 0; at < shape->columns; at++)
         if (!shape->is_real[at]) columns[wanted.count++] = at;
-    enum btree_status status = btree_find_leaves(file, shape->root, &leaves);
-    for (size_t at = 0; at < leaves.count; at++) rows += leaves.rows[at];
-    for (size_t at = 0; at < wanted.count; at++) out[at] = malloc(rows * sizeof(int64_t) + 1);
-    if (status == BTREE_OK)
-        status = btree_decode(file, leaves.pages, leaves.rows, leaves.count, &wanted, out, rows, bad, &short_records);
+    enum btree_status status =
+        decoded(file, shape, BTREE_BY_KEYS, &wanted, &leaves, out, &rows, bad, &short_records);
     int stands_in = 0; /* a default stands for what short records lack, which only SQLite knows */
     for (size_t at = 0; at < wanted.count; at++) stands_in |= short_records && shape->has_default[columns[at]];
     if (status == BTREE_OK && !stands_in) {

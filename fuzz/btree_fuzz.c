@@ -36,6 +36,7 @@ struct answer {
     enum btree_status status;
     uint64_t rows, bad[MOST_COLUMNS], short_records;
     int64_t *columns[MOST_COLUMNS];
+    struct btree_summary summaries[MOST_COLUMNS];
 };
 
 static uint64_t count_rows(const struct btree_leaves *leaves, size_t from, size_t to) {
@@ -44,16 +45,30 @@ static uint64_t count_rows(const struct btree_leaves *leaves, size_t from, size_
     return rows;
 }
 
+static void check_summary(const int64_t *values, uint64_t rows, struct btree_summary said) {
+    struct btree_summary found = {INT64_MAX, INT64_MIN, 0};
+    for (uint64_t row = 0; row < rows; row++) {
+        if (values[row] == INT64_MIN) {
+            found.nulls++;
+            continue;
+        }
+        if (values[row] < found.least) found.least = values[row];
+        if (values[row] > found.most) found.most = values[row];
+    }
+    must(found.least == said.least && found.most == said.most && found.nulls == said.nulls, "a summary is of its column");
+}
+
 static struct answer decoded(
     const struct btree_file *file, const struct btree_leaves *leaves, size_t from, size_t to,
     const struct btree_wanted *wanted) {
     struct answer answer = {.rows = count_rows(leaves, from, to)};
     for (size_t at = 0; at < wanted->count; at++) answer.columns[at] = malloc(answer.rows * sizeof(int64_t) + 1);
     answer.status = btree_decode(file, leaves->pages + from, leaves->rows + from, to - from, wanted, answer.columns,
-                                 answer.rows, answer.bad, &answer.short_records);
-    if (answer.status == BTREE_OK)
-        for (size_t at = 0; at < wanted->count; at++)
-            MUST_BE_WRITTEN(answer.columns[at], answer.rows * sizeof(int64_t));
+                                 answer.rows, answer.bad, answer.summaries, &answer.short_records);
+    for (size_t at = 0; at < wanted->count && answer.status == BTREE_OK; at++) {
+        MUST_BE_WRITTEN(answer.columns[at], answer.rows * sizeof(int64_t));
+        check_summary(answer.columns[at], answer.rows, answer.summaries[at]);
+    }
     return answer;
 }
 
@@ -129,6 +144,19 @@ static void decode_all(const struct btree_file *file, const struct btree_leaves 
     decode_texts(file, leaves, look->text_column % MOST_COLUMNS);
 }
 
+/* What the keys above the leaves say of their rows is right where decoding goes well, and else is told. */
+static void compare_ways(
+    const struct btree_file *file, const struct btree_leaves *by_keys, const struct btree_leaves *counted) {
+    int32_t first = 0;
+    struct btree_wanted wanted = {&first, 1, -1};
+    struct answer answer = decoded(file, by_keys, 0, by_keys->count, &wanted);
+    if (answer.status == BTREE_OK) {
+        must(by_keys->count == counted->count, "as many leaves");
+        must(!memcmp(by_keys->rows, counted->rows, counted->count * sizeof *counted->rows), "rows by keys are those there are");
+    }
+    forget(&answer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     struct look look;
     if (runs++ == 0) atexit(say_how_many);
@@ -141,13 +169,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     uint32_t pages = (uint32_t)(memory.size / page_bytes);
     if (look.flags & LIES_ABOUT_PAGES) pages += look.flags >> 1; /* as where a file shrinks while it is read */
     struct btree_file file = {read_memory, &memory, page_bytes, page_bytes - reserved, pages};
-    struct btree_leaves leaves = {0};
-    enum btree_status status = btree_find_leaves(&file, look.root, &leaves);
-    if (status == BTREE_OK) {
+    struct btree_leaves by_keys = {0}, counted = {0};
+    enum btree_status found = btree_find_leaves(&file, look.root, BTREE_BY_KEYS, &by_keys);
+    if (btree_find_leaves(&file, look.root, BTREE_COUNTED, &counted) == BTREE_OK) {
         trees_found++;
-        MUST_BE_WRITTEN(leaves.rows, leaves.count * sizeof *leaves.rows);
-        decode_all(&file, &leaves, &look);
+        must(found == BTREE_OK, "what is found leaf by leaf is found by keys");
+        MUST_BE_WRITTEN(counted.rows, counted.count * sizeof *counted.rows);
+        compare_ways(&file, &by_keys, &counted);
+        decode_all(&file, &counted, &look);
+    } else if (found == BTREE_OK) { /* a leaf that the keys vouched for is none */
+        decode_all(&file, &by_keys, &look);
     }
-    btree_free_leaves(&leaves);
+    btree_free_leaves(&by_keys);
+    btree_free_leaves(&counted);
     return 0;
 }

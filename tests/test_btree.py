@@ -142,6 +142,16 @@ def test_the_decoder_is_used_for_a_plain_table(tmp_path: Path) -> None:
     assert same_as_sqlite(path) == (6, 1)  # two tables, three choices of columns; one column has no numbers
 
 
+def test_holes_among_the_rows_are_counted(tmp_path: Path) -> None:
+    """The row ids above the leaves then say too much of them."""
+    path = tmp_path / "t.sqlite"
+    small(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DELETE FROM t WHERE rowid % 7 = 3")
+        database.commit()
+    assert same_as_sqlite(path) == (6, 1)
+
+
 def test_a_log_or_a_journal_is_for_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
     small(path)

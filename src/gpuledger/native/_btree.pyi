@@ -1,7 +1,7 @@
 from typing import Any as Buffer
 
 def find_leaves(
-    descriptor: int, page_bytes: int, usable_bytes: int, pages: int, root: int, /
+    descriptor: int, page_bytes: int, usable_bytes: int, pages: int, root: int, counted: bool, /
 ) -> tuple[int, bytes, bytes]: ...
 def decode(
     descriptor: int,

@@ -11,13 +11,21 @@
 #define FILE_HEADER 100
 #define DEEPEST 20
 #define LEAST_CELL 6 /* two bytes of pointer and four of cell: SQLite's own bound on cells in a page */
+#define NO_KEY UINT64_MAX /* of the last page of a level: only the leaf itself knows */
 #ifndef BLOCK_BYTES /* the fuzzer takes a smaller one, to meet its end */
 #define BLOCK_BYTES (256u * 1024u)
 #endif
 #define LONGEST_PREFIX (64u << 20) /* how far into a record that spills a wanted column may lie */
 
+/* Written so that compilers see one load and one turn of its bytes. */
 static uint32_t big16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
-static uint32_t big32(const uint8_t *at) { return big16(at) << 16 | big16(at + 2); }
+static uint32_t big32(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+static uint64_t big64(const uint8_t *at) {
+    return (uint64_t)at[0] << 56 | (uint64_t)at[1] << 48 | (uint64_t)at[2] << 40 | (uint64_t)at[3] << 32 |
+           (uint64_t)at[4] << 24 | (uint64_t)at[5] << 16 | (uint64_t)at[6] << 8 | at[7];
+}
 
 /* A varint in [*at, end); 0 if it does not end there. At most nine bytes, the ninth whole. */
 static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
@@ -54,95 +62,120 @@ static enum btree_status read_page(const struct btree_file *in, uint32_t page, u
 
 /* ---- leaves ---- */
 
-struct numbers {
-    uint32_t *values;
+struct child { /* a page below an interior one, and the greatest row id that it may hold */
+    uint32_t page;
+    uint64_t key;
+};
+
+struct children {
+    struct child *values;
     size_t count, room;
 };
 
-static enum btree_status append(struct numbers *list, uint32_t value) {
+static enum btree_status append(struct children *list, uint32_t page, uint64_t key) {
     if (list->count == list->room) {
         size_t room = list->room ? 2 * list->room : 256;
-        uint32_t *grown = realloc(list->values, room * sizeof *grown);
+        struct child *grown = realloc(list->values, room * sizeof *grown);
         if (grown == NULL) return BTREE_NO_MEMORY;
         list->values = grown;
         list->room = room;
     }
-    list->values[list->count++] = value;
+    list->values[list->count++] = (struct child){page, key};
     return BTREE_OK;
 }
 
-/* The children of an interior page, left to right. */
+/* The children of an interior page, left to right; the last one's rows go as far as the page's own. */
 static enum btree_status append_children(
-    const struct btree_file *in, const uint8_t *bytes, uint32_t page, struct numbers *children) {
-    uint32_t start = page_start(page);
+    const struct btree_file *in, const uint8_t *bytes, struct child of, struct children *children) {
+    uint32_t start = page_start(of.page);
     uint32_t cells = big16(bytes + start + 3);
     if (start + INTERIOR_HEADER + 2 * cells > in->usable_bytes) return BTREE_DAMAGED;
     for (uint32_t cell = 0; cell < cells; cell++) {
         uint32_t at = big16(bytes + start + INTERIOR_HEADER + 2 * cell);
+        uint64_t key;
         if (at + 4 > in->usable_bytes) return BTREE_DAMAGED;
-        enum btree_status status = append(children, big32(bytes + at));
+        const uint8_t *after = bytes + at + 4;
+        if (!varint(&after, bytes + in->usable_bytes, &key)) return BTREE_DAMAGED;
+        enum btree_status status = append(children, big32(bytes + at), key);
         if (status) return status;
     }
     if (children->count >= in->pages) return BTREE_TOO_LARGE; /* a page that is met twice */
-    return append(children, big32(bytes + start + 8));
+    return append(children, big32(bytes + start + 8), of.key);
 }
 
 /* Level after level: all pages of a b-tree's level are of one kind, so only the first must be looked at to know it. */
 static enum btree_status collect_leaves(
-    const struct btree_file *in, uint32_t root, uint8_t *bytes, struct numbers *level, struct numbers *below) {
-    enum btree_status status = append(level, root);
+    const struct btree_file *in, uint32_t root, uint8_t *bytes, struct children *level, struct children *below) {
+    enum btree_status status = append(level, root, NO_KEY);
     for (int depth = 0; status == BTREE_OK; depth++) {
-        status = read_page(in, level->values[0], 1, bytes);
+        status = read_page(in, level->values[0].page, 1, bytes);
         if (status) return status;
-        uint8_t kind = bytes[page_start(level->values[0])];
+        uint8_t kind = bytes[page_start(level->values[0].page)];
         if (kind == LEAF_TABLE) return BTREE_OK;
         if (kind != INTERIOR_TABLE || depth == DEEPEST) return BTREE_DAMAGED;
         below->count = 0;
         for (size_t at = 0; at < level->count && status == BTREE_OK; at++) {
-            uint32_t page = level->values[at];
-            if (at) status = read_page(in, page, 1, bytes);
+            struct child each = level->values[at];
+            if (at) status = read_page(in, each.page, 1, bytes);
             if (status) return status;
-            if (bytes[page_start(page)] != INTERIOR_TABLE) return BTREE_DAMAGED;
-            status = append_children(in, bytes, page, below);
+            if (bytes[page_start(each.page)] != INTERIOR_TABLE) return BTREE_DAMAGED;
+            status = append_children(in, bytes, each, below);
         }
-        struct numbers swapped = *level;
+        struct children swapped = *level;
         *level = *below;
         *below = swapped;
     }
     return status;
 }
 
-static enum btree_status count_rows(const struct btree_file *in, const struct numbers *leaves, uint32_t *rows) {
-    for (size_t at = 0; at < leaves->count; at++) {
-        uint32_t page = leaves->values[at];
-        uint8_t header[LEAF_HEADER];
-        if (page == 0 || page > in->pages) return BTREE_DAMAGED;
-        uint64_t offset = (uint64_t)(page - 1) * in->page_bytes + page_start(page);
-        if (in->read(in->file, offset, header, sizeof header)) return BTREE_SHORT_READ;
-        rows[at] = big16(header + 3);
-        if (header[0] != LEAF_TABLE || rows[at] > (in->page_bytes - LEAF_HEADER) / LEAST_CELL) return BTREE_DAMAGED;
-    }
-    return BTREE_OK;
+static enum btree_status counted(const struct btree_file *in, uint32_t page, uint32_t most, uint32_t *rows) {
+    uint8_t header[LEAF_HEADER];
+    if (page == 0 || page > in->pages) return BTREE_DAMAGED;
+    uint64_t offset = (uint64_t)(page - 1) * in->page_bytes + page_start(page);
+    if (in->read(in->file, offset, header, sizeof header)) return BTREE_SHORT_READ;
+    *rows = big16(header + 3);
+    return header[0] != LEAF_TABLE || *rows > most ? BTREE_DAMAGED : BTREE_OK;
 }
 
-enum btree_status btree_find_leaves(const struct btree_file *in, uint32_t root, struct btree_leaves *out) {
-    struct numbers level = {0}, below = {0};
-    uint32_t *rows = NULL;
+/* Where row ids have no holes, as in a table that was only ever added to, the keys above the leaves say how many rows
+ * each holds, and no leaf need be read. What cannot be true is counted. */
+static enum btree_status find_rows(
+    const struct btree_file *in, const struct children *leaves, enum btree_rows how, uint32_t *pages, uint32_t *rows) {
+    uint32_t most = (in->page_bytes - LEAF_HEADER) / LEAST_CELL;
+    uint64_t before = 0;
+    enum btree_status status = BTREE_OK;
+    for (size_t at = 0; at < leaves->count && status == BTREE_OK; at++) {
+        struct child leaf = leaves->values[at];
+        uint64_t between = leaf.key - before;
+        before = leaf.key;
+        pages[at] = leaf.page;
+        rows[at] = (uint32_t)between;
+        if (how == BTREE_COUNTED || leaf.key == NO_KEY || between == 0 || between > most)
+            status = counted(in, leaf.page, most, &rows[at]);
+    }
+    return status;
+}
+
+enum btree_status btree_find_leaves(
+    const struct btree_file *in, uint32_t root, enum btree_rows how, struct btree_leaves *out) {
+    struct children level = {0}, below = {0};
+    struct btree_leaves found = {0};
     uint8_t *bytes = malloc(in->page_bytes);
     enum btree_status status = bytes ? collect_leaves(in, root, bytes, &level, &below) : BTREE_NO_MEMORY;
     free(bytes);
     free(below.values);
     if (status == BTREE_OK) {
-        rows = malloc(level.count * sizeof *rows);
-        status = rows ? count_rows(in, &level, rows) : BTREE_NO_MEMORY;
+        found.count = level.count;
+        found.pages = malloc(level.count * sizeof *found.pages);
+        found.rows = malloc(level.count * sizeof *found.rows);
+        status = found.pages && found.rows ? find_rows(in, &level, how, found.pages, found.rows) : BTREE_NO_MEMORY;
     }
-    if (status) {
-        free(rows);
-        free(level.values);
-        return status;
-    }
-    *out = (struct btree_leaves){level.values, rows, level.count};
-    return BTREE_OK;
+    free(level.values);
+    if (status)
+        btree_free_leaves(&found);
+    else
+        *out = found;
+    return status;
 }
 
 void btree_free_leaves(struct btree_leaves *leaves) {
@@ -212,7 +245,7 @@ static int64_t integer(const uint8_t *at, uint64_t type) {
     case 3: return (int32_t)(big16(at) << 16 | (uint32_t)at[2] << 8) >> 8;
     case 4: return (int32_t)big32(at);
     case 5: return ((int64_t)(int16_t)big16(at)) * ((int64_t)1 << 32) + big32(at + 2);
-    case 6: return (int64_t)((uint64_t)big32(at) << 32 | big32(at + 4));
+    case 6: return (int64_t)big64(at);
     default: return (int64_t)type - 8; /* 8 is the number 0, 9 the number 1 */
     }
 }
@@ -256,7 +289,8 @@ struct task {
     const struct btree_wanted *wanted;
     int64_t *const *out;
     uint64_t *bad;
-    struct plan *plans; /* PLANS of them, or none */
+    struct btree_summary *summaries; /* one for each column, or NULL */
+    struct plan *plans;              /* PLANS of them, or none */
     /* texts */
     int32_t column;
     int64_t *lengths;
@@ -310,9 +344,11 @@ static enum btree_status prefix_bytes(
 /* ---- plans: rows of a table look alike, so that what was found out about one record's header mostly holds for the
  * next: where the wanted integers lie, and how long they are. ---- */
 
-#define PLANS 64
+#define PLANS_BITS 10    /* records of one table may look different in hundreds of ways */
+#define PLANS (1u << PLANS_BITS)
 #define PLAN_HEADER 64  /* bytes of the longest header that is remembered */
 #define PLAN_COLUMNS 32 /* so many wanted columns at most */
+#define A_NULL (-1)
 #define SLACK 8         /* readable bytes in front of a block, as integers are read eight bytes at a time, up to their end */
 
 struct plan {
@@ -321,8 +357,8 @@ struct plan {
     uint32_t need; /* where the last wanted integer ends */
     struct {
         uint32_t end; /* where the integer ends, from the record's beginning; 0: it is `value` in every record */
-        uint32_t shift;
-        int64_t value;
+        uint16_t shift;
+        int16_t value; /* 0, 1, or A_NULL */
     } columns[PLAN_COLUMNS];
 };
 
@@ -332,15 +368,24 @@ static uint64_t native64(const uint8_t *at) {
     return word;
 }
 
-/* The place of a header among the plans. */
+/* The place of a header among the plans. Words are mixed each by itself, as that goes side by side; the last one may
+ * overlap the one before. */
 static struct plan *plan_for(struct plan *plans, const uint8_t *header, uint32_t size) {
     uint64_t mixed = size;
-    uint32_t at = 0;
-    for (; at + 8 <= size; at += 8) mixed = (mixed ^ native64(header + at)) * 0x9e3779b97f4a7c15u;
-    uint64_t rest = 0;
-    memcpy(&rest, header + at, size - at);
-    mixed = (mixed ^ rest) * 0x9e3779b97f4a7c15u;
-    return &plans[mixed >> 58];
+    if (size < 8) {
+        for (uint32_t at = 0; at < size; at++) mixed = mixed << 8 | header[at];
+    } else {
+        for (uint32_t at = 0; at + 8 < size; at += 8) mixed += (native64(header + at) ^ at) * 0xd6e8feb86659fd93u;
+        mixed ^= native64(header + size - 8);
+    }
+    return &plans[mixed * 0x9e3779b97f4a7c15u >> (64 - PLANS_BITS)];
+}
+
+static int same_header(const uint8_t *a, const uint8_t *b, uint32_t size) {
+    if (size < 8) return memcmp(a, b, size) == 0;
+    for (uint32_t at = 0; at + 8 < size; at += 8)
+        if (native64(a + at) != native64(b + at)) return 0;
+    return native64(a + size - 8) == native64(b + size - 8);
 }
 
 /* The plan of a record that lies in its cell as a whole; NULL where there can be none: such a record is taken value by
@@ -352,7 +397,7 @@ static const struct plan *planned(struct task *task, const struct record *record
     uint32_t size = payload[0];
     if (size == 0 || size > PLAN_HEADER || size > record->size) return NULL;
     struct plan *plan = plan_for(task->plans, payload, size);
-    if (plan->size == size && memcmp(plan->header, payload, size) == 0) return plan->need <= record->size ? plan : NULL;
+    if (plan->size == size && same_header(plan->header, payload, size)) return plan->need <= record->size ? plan : NULL;
     struct header header = {payload + 1, payload + size, size};
     plan->size = 0;
     plan->need = size;
@@ -364,8 +409,8 @@ static const struct plan *planned(struct task *task, const struct record *record
         if (column != wanted->columns[which]) continue;
         if (column == wanted->alias || (type != 0 && !is_integer(type))) return NULL;
         plan->columns[which].end = bytes ? (uint32_t)header.body : 0;
-        plan->columns[which].shift = bytes ? (uint32_t)(64 - 8 * bytes) : 0;
-        plan->columns[which].value = type == 0 ? INT64_MIN : (int64_t)type - 8;
+        plan->columns[which].shift = bytes ? (uint16_t)(64 - 8 * bytes) : 0;
+        plan->columns[which].value = type == 0 ? A_NULL : (int16_t)(type == 9);
         plan->need = (uint32_t)header.body;
         which++;
     }
@@ -375,8 +420,7 @@ static const struct plan *planned(struct task *task, const struct record *record
 }
 
 static int64_t shifted(const uint8_t *end, uint32_t shift) {
-    uint64_t word = (uint64_t)big32(end - 8) << 32 | big32(end - 4);
-    return (int64_t)(word << shift) >> shift;
+    return (int64_t)(big64(end - 8) << shift) >> shift;
 }
 
 static enum btree_status take_integers(struct task *task, const struct record *record, uint64_t row) {
@@ -385,8 +429,8 @@ static enum btree_status take_integers(struct task *task, const struct record *r
     if (plan) {
         for (size_t which = 0; which < wanted->count; which++) {
             uint32_t end = plan->columns[which].end;
-            task->out[which][row] =
-                end ? shifted(record->local + end, plan->columns[which].shift) : plan->columns[which].value;
+            int64_t same = plan->columns[which].value == A_NULL ? INT64_MIN : plan->columns[which].value;
+            task->out[which][row] = end ? shifted(record->local + end, plan->columns[which].shift) : same;
         }
         return BTREE_OK;
     }
@@ -493,7 +537,8 @@ static enum btree_status take_cell(struct task *task, const uint8_t *page, uint3
 static enum btree_status take_leaf(
     struct task *task, const uint8_t *page, uint32_t number, uint32_t rows, uint64_t row) {
     uint32_t start = page_start(number), usable = task->in->usable_bytes;
-    if (page[start] != LEAF_TABLE || big16(page + start + 3) != rows) return BTREE_DAMAGED; /* changed while we read */
+    if (page[start] != LEAF_TABLE) return BTREE_DAMAGED;
+    if (big16(page + start + 3) != rows) return BTREE_OTHER_ROWS; /* holes among row ids, or it changed while we read */
     if (start + LEAF_HEADER + 2 * rows > usable) return BTREE_DAMAGED;
     for (uint32_t cell = 0; cell < rows; cell++) {
         uint32_t at = big16(page + start + LEAF_HEADER + 2 * cell);
@@ -504,6 +549,24 @@ static enum btree_status take_leaf(
     return BTREE_OK;
 }
 
+static void summarise(const int64_t *values, uint64_t rows, struct btree_summary *into) {
+    int64_t least = into->least, most = into->most;
+    uint64_t nulls = 0;
+    for (uint64_t row = 0; row < rows; row++) {
+        int64_t value = values[row], real = value == INT64_MIN ? INT64_MAX : value;
+        nulls += value == INT64_MIN;
+        least = real < least ? real : least;
+        most = value > most ? value : most;
+    }
+    *into = (struct btree_summary){least, most, into->nulls + nulls};
+}
+
+/* Rows `from` to `to`, while they are near: a block's columns fit into a core's own memory, those of a table do not. */
+static void summarise_rows(struct task *task, uint64_t from, uint64_t to) {
+    for (size_t which = 0; task->summaries && which < task->wanted->count; which++)
+        summarise(task->out[which] + from, to - from, &task->summaries[which]);
+}
+
 /* Leaf after leaf; rows beyond `rows` have no place. */
 static enum btree_status take_leaves(
     struct task *task, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves, uint64_t rows) {
@@ -512,11 +575,13 @@ static enum btree_status take_leaves(
     if (room) memset(room, 0, SLACK);
     task->payload_left = (uint64_t)task->in->pages * task->in->usable_bytes;
     uint32_t first = 0, count = 0; /* the pages that lie in the block */
-    uint64_t row = 0;
+    uint64_t row = 0, summarised = 0;
     for (size_t at = 0; at < leaves && status == BTREE_OK; at++) {
         uint32_t page = leaf_pages[at];
         if (leaf_rows[at] > rows - row) status = BTREE_DAMAGED;
         if (status == BTREE_OK && (page < first || page - first >= count)) {
+            summarise_rows(task, summarised, row);
+            summarised = row;
             first = page;
             count = block_pages(task->in, leaf_pages, at, leaves);
             status = read_page(task->in, first, count, block);
@@ -527,6 +592,7 @@ static enum btree_status take_leaves(
         }
         row += leaf_rows[at];
     }
+    if (status == BTREE_OK) summarise_rows(task, summarised, row);
     free(task->scratch.page);
     free(task->scratch.bytes);
     free(room);
@@ -535,26 +601,17 @@ static enum btree_status take_leaves(
 
 enum btree_status btree_decode(
     const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
-    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records) {
-    struct task task = {.in = in, .take = take_integers, .wanted = wanted, .out = out, .bad = bad};
+    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad,
+    struct btree_summary *summaries, uint64_t *short_records) {
+    struct task task = {
+        .in = in, .take = take_integers, .wanted = wanted, .out = out, .bad = bad, .summaries = summaries};
+    for (size_t which = 0; summaries && which < wanted->count; which++)
+        summaries[which] = (struct btree_summary){INT64_MAX, INT64_MIN, 0};
     if (wanted->count <= PLAN_COLUMNS) task.plans = calloc(PLANS, sizeof *task.plans); /* it also goes without */
     enum btree_status status = take_leaves(&task, leaf_pages, leaf_rows, leaves, rows);
     free(task.plans);
     *short_records += task.short_records;
     return status;
-}
-
-struct btree_summary btree_summarise(const int64_t *values, uint64_t rows) {
-    struct btree_summary found = {INT64_MAX, INT64_MIN, 0};
-    int64_t lowest = INT64_MAX;
-    for (uint64_t row = 0; row < rows; row++) {
-        int64_t value = values[row], real = value == INT64_MIN ? INT64_MAX : value;
-        found.nulls += value == INT64_MIN;
-        lowest = real < lowest ? real : lowest;
-        found.most = value > found.most ? value : found.most;
-    }
-    found.least = lowest;
-    return found;
 }
 
 enum btree_status btree_decode_texts(

@@ -18,6 +18,7 @@ enum btree_status {
     BTREE_TOO_LARGE = 3,  /* a record that is longer than we care for, or more pages than there are */
     BTREE_NO_MEMORY = 4,
     BTREE_NO_TEXT = 5, /* a number where a text was wanted: SQLite knows how to print it */
+    BTREE_OTHER_ROWS = 6, /* a leaf that holds more or fewer rows than was said of it */
 };
 
 /* Fill `into` with `size` bytes from `offset`; 0 if that went well. */
@@ -31,6 +32,10 @@ struct btree_file {
     uint32_t pages;
 };
 
+/* How to know how many rows a leaf holds: from the row ids above it, which is right where they have no holes, or by a
+ * look at each leaf. */
+enum btree_rows { BTREE_BY_KEYS = 0, BTREE_COUNTED = 1 };
+
 /* The leaves of the tree at `root` in the order of rows, and how many rows each holds. Both arrays are malloc'ed. */
 struct btree_leaves {
     uint32_t *pages;
@@ -38,7 +43,8 @@ struct btree_leaves {
     size_t count;
 };
 
-enum btree_status btree_find_leaves(const struct btree_file *in, uint32_t root, struct btree_leaves *out);
+enum btree_status btree_find_leaves(
+    const struct btree_file *in, uint32_t root, enum btree_rows how, struct btree_leaves *out);
 void btree_free_leaves(struct btree_leaves *leaves);
 
 /* What to take out of each record. `columns` are positions in the record, ascending, without doubles; `alias` is the
@@ -49,20 +55,20 @@ struct btree_wanted {
     int32_t alias;
 };
 
-/* Write the wanted columns of these leaves; row r of them goes to out[c][r], `rows` in all. NULL and what is no integer
- * become INT64_MIN, and bad[c] grows by one for the latter. A record that ends early has NULL in the columns it lacks,
- * and `*short_records` grows. */
-enum btree_status btree_decode(
-    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
-    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad, uint64_t *short_records);
-
 /* The least and the greatest of some values, NULL left out, and how many are NULL. Without any: INT64_MAX, INT64_MIN. */
 struct btree_summary {
     int64_t least, most;
     uint64_t nulls;
 };
 
-struct btree_summary btree_summarise(const int64_t *values, uint64_t rows);
+/* Write the wanted columns of these leaves; row r of them goes to out[c][r], `rows` in all. BTREE_OTHER_ROWS where a leaf
+ * does not hold as many rows as `leaf_rows` says. NULL and what is no integer become INT64_MIN, and bad[c] grows by one
+ * for the latter. A record that ends early has NULL in the columns it lacks, and `*short_records` grows. `summaries` are
+ * of each column, or NULL. */
+enum btree_status btree_decode(
+    const struct btree_file *in, const uint32_t *leaf_pages, const uint32_t *leaf_rows, size_t leaves,
+    const struct btree_wanted *wanted, int64_t *const *out, uint64_t rows, uint64_t *bad,
+    struct btree_summary *summaries, uint64_t *short_records);
 
 /* One column of texts: their bytes one after another, malloc'ed, and how many each has; -1 for NULL. */
 struct btree_texts {

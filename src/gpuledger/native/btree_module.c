@@ -34,16 +34,17 @@ static int described(struct btree_file *file, int *descriptor, unsigned page_byt
 }
 
 static PyObject *find_leaves(PyObject *self, PyObject *arguments) {
-    int descriptor;
+    int descriptor, is_counted;
     unsigned page_bytes, usable_bytes, pages, root;
     struct btree_file file;
     (void)self;
-    if (!PyArg_ParseTuple(arguments, "iIIII", &descriptor, &page_bytes, &usable_bytes, &pages, &root)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "iIIIIp", &descriptor, &page_bytes, &usable_bytes, &pages, &root, &is_counted))
+        return NULL;
     if (!described(&file, &descriptor, page_bytes, usable_bytes, pages)) return NULL;
     struct btree_leaves leaves = {0};
     enum btree_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = btree_find_leaves(&file, root, &leaves);
+    status = btree_find_leaves(&file, root, is_counted ? BTREE_COUNTED : BTREE_BY_KEYS, &leaves);
     Py_END_ALLOW_THREADS
     Py_ssize_t size = (Py_ssize_t)(leaves.count * sizeof(uint32_t));
     PyObject *found = Py_BuildValue("iy#y#", (int)status, leaves.pages ? (char *)leaves.pages : "", size,
@@ -88,13 +89,10 @@ static PyObject *decode_into(
     }
     struct btree_wanted wanted = {columns->buf, (size_t)count, alias};
     size_t leaves = (size_t)pages->len / sizeof(uint32_t);
-    uint64_t most = count ? (uint64_t)least : UINT64_MAX, total = 0;
-    for (size_t at = 0; at < leaves; at++) total += ((const uint32_t *)rows->buf)[at];
+    uint64_t most = count ? (uint64_t)least : UINT64_MAX;
     enum btree_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = btree_decode(file, pages->buf, rows->buf, leaves, &wanted, targets, most, bad, &short_records);
-    for (Py_ssize_t at = 0; at < count && status == BTREE_OK; at++)
-        summaries[at] = btree_summarise(targets[at], total);
+    status = btree_decode(file, pages->buf, rows->buf, leaves, &wanted, targets, most, bad, summaries, &short_records);
     Py_END_ALLOW_THREADS
     found = Py_BuildValue("iy#y#K", (int)status, (char *)bad, count * (Py_ssize_t)sizeof *bad, (char *)summaries,
                           count * (Py_ssize_t)sizeof *summaries, (unsigned long long)short_records);
@@ -173,7 +171,7 @@ release_pages:
 
 static PyMethodDef methods[] = {
     {"find_leaves", find_leaves, METH_VARARGS,
-     "find_leaves(descriptor, page_bytes, usable_bytes, pages, root) -> (status, page numbers, rows of each)"},
+     "find_leaves(descriptor, page_bytes, usable_bytes, pages, root, counted) -> (status, page numbers, rows of each)"},
     {"decode", decode, METH_VARARGS,
      "decode(descriptor, page_bytes, usable_bytes, pages, leaf_pages, leaf_rows, columns, alias, out)"
      " -> (status, values of each column that are no integers, its least and greatest value and how many are NULL,"

@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,10 @@ except ImportError:  # installed where there was no compiler
 _LEAVES_AT_ONCE: Final = 2048
 _FEW_PAGES: Final = 64  # smaller tables are done before a second thread has started
 _MOST: Final = 2**63 - 1
+_OTHER_ROWS: Final = 6  # BTREE_OTHER_ROWS of native/btree.h
 _PLAIN: Final = (1, 1)  # the versions in the header of a database without a write-ahead log
+
+T = TypeVar("T")
 
 
 def is_there() -> bool:
@@ -127,23 +131,18 @@ def integers(
     wanted = sorted(of.columns.index(column) for column in columns)
     if of.is_odd or any(_changes_on_reading(of.types[at]) for at in wanted):
         return None
-    about = (descriptor, pages.page_bytes, pages.usable_bytes, pages.count)
-    status, leaf_pages, leaf_rows = native.find_leaves(*about, of.root)
-    rows_of = np.frombuffer(leaf_rows, np.uint32)
-    total = int(rows_of.sum(dtype=np.int64))
-    if status or total > most_rows:
+
+    def decoded(leaves: _Leaves) -> tuple[_Columns, int] | None:
+        into = _Columns(leaves.total, len(wanted))
+        places = np.array(wanted, np.int32)
+        short = _decoded(leaves, places, of.alias, into, lambda rows: progress(table, rows), deadline)
+        return None if short is None else (into, short)
+
+    answer = _of_leaves(descriptor, pages, of.root, most_rows, decoded)
+    if answer is None:
         return None
-    table_of = _Columns(total, len(wanted))
-    short = _decoded(
-        about,
-        (np.frombuffer(leaf_pages, np.uint32), rows_of),
-        np.array(wanted, np.int32),
-        of.alias,
-        table_of,
-        lambda rows: progress(table, rows),
-        deadline,
-    )
-    if short is None or (short and any(of.defaults[at] for at in wanted)):
+    table_of, short = answer
+    if short and any(of.defaults[at] for at in wanted):
         return None
     names = [of.columns[at] for at in wanted]
     counts = {name: count for name, count in zip(names, table_of.bad.tolist(), strict=True) if count}
@@ -157,25 +156,71 @@ def texts(descriptor: int, pages: Pages, of: Shape, column: str, *, most_rows: i
     wanted = of.columns.index(column)
     if of.is_odd or not pages.is_utf8 or wanted == of.alias:  # an alias is stored nowhere
         return None
+
+    def decoded(leaves: _Leaves) -> Texts | None:
+        found: dict[bytes, int] = {}
+        numbers = [np.empty(0, np.int64)]
+        for part in leaves.parts():
+            lengths = np.empty(part.total, np.int64)
+            status, whole, short = native.decode_texts(*part.about, part.pages, part.rows, wanted, lengths)
+            if not _went_well(status) or time.monotonic() > deadline or (short and of.defaults[wanted]):
+                return None
+            here, number = sweep.numbered_texts(whole, lengths)
+            known = np.array([found.setdefault(text, len(found)) for text in here] + [-1], np.int64)  # -1 is the last
+            numbers.append(known[number])
+        return Texts(list(found), np.concatenate(numbers))
+
+    return _of_leaves(descriptor, pages, of.root, most_rows, decoded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaves:
+    """Leaves of a table in the order of its rows: where they lie, and how many rows each is said to hold."""
+
+    about: tuple[int, int, int, int]
+    """The file: its descriptor, bytes of a page, those in use, pages."""
+    pages: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
+
+    @property
+    def total(self) -> int:
+        return int(self.rows.sum(dtype=np.int64))
+
+    def parts(self) -> Iterator[_Leaves]:
+        """Some at a time."""
+        for first in range(0, len(self.pages), _LEAVES_AT_ONCE):
+            some = slice(first, first + _LEAVES_AT_ONCE)
+            yield _Leaves(self.about, self.pages[some], self.rows[some])
+
+
+class _OtherRowsError(Exception):
+    """A leaf holds more or fewer rows than was said of it."""
+
+
+def _went_well(status: int) -> bool:
+    if status == _OTHER_ROWS:
+        raise _OtherRowsError
+    return status == 0
+
+
+def _of_leaves(
+    descriptor: int, pages: Pages, root: int, most_rows: int, take: Callable[[_Leaves], T | None]
+) -> T | None:
+    """What `take` makes of the leaves of a table; None where SQLite must be asked.
+
+    How many rows each holds follows from the row ids in the pages above, if those have no holes. Else they are counted.
+    """
     about = (descriptor, pages.page_bytes, pages.usable_bytes, pages.count)
-    status, leaf_pages, leaf_rows = native.find_leaves(*about, of.root)
-    of_leaf, rows_of = np.frombuffer(leaf_pages, np.uint32), np.frombuffer(leaf_rows, np.uint32)
-    if status or int(rows_of.sum(dtype=np.int64)) > most_rows:
-        return None
-    found: dict[bytes, int] = {}
-    numbers = [np.empty(0, np.int64)]
-    for first in range(0, len(of_leaf), _LEAVES_AT_ONCE):
-        rows = rows_of[first : first + _LEAVES_AT_ONCE]
-        lengths = np.empty(int(rows.sum(dtype=np.int64)), np.int64)
-        status, whole, short = native.decode_texts(
-            *about, of_leaf[first : first + _LEAVES_AT_ONCE], rows, wanted, lengths
-        )
-        if status or time.monotonic() > deadline or (short and of.defaults[wanted]):
+    for is_counted in (False, True):
+        status, leaf_pages, leaf_rows = native.find_leaves(*about, root, is_counted)
+        leaves = _Leaves(about, np.frombuffer(leaf_pages, np.uint32), np.frombuffer(leaf_rows, np.uint32))
+        if status or leaves.total > most_rows:
             return None
-        here, number = sweep.numbered_texts(whole, lengths)
-        known = np.array([found.setdefault(text, len(found)) for text in here] + [-1], np.int64)  # -1 is the last
-        numbers.append(known[number])
-    return Texts(list(found), np.concatenate(numbers))
+        try:
+            return take(leaves)
+        except _OtherRowsError:
+            continue
+    return None  # it changes while we read
 
 
 def _changes_on_reading(declared: str) -> bool:
@@ -239,8 +284,7 @@ class _Columns:
 
 
 def _decoded(
-    about: tuple[int, int, int, int],
-    leaves: tuple[NDArray[np.uint32], NDArray[np.uint32]],
+    leaves: _Leaves,
     wanted: NDArray[np.int32],
     alias: int,
     into: _Columns,
@@ -248,28 +292,24 @@ def _decoded(
     deadline: float,
 ) -> int | None:
     """Fill `into`, some leaves at a time, on all cores; how many records were short, or None where SQLite must look."""
-    leaf_pages, leaf_rows = leaves
-    starts = np.concatenate(([0], np.cumsum(leaf_rows, dtype=np.int64)))
 
-    def part(leaf: int) -> tuple[int, int, Sequence[Ints], Ints, Ints, int]:
-        until = min(leaf + _LEAVES_AT_ONCE, len(leaf_pages))
-        first, last = int(starts[leaf]), int(starts[until])
-        places = into.places(first, last)
-        status, bad, summaries, short = native.decode(
-            *about, leaf_pages[leaf:until], leaf_rows[leaf:until], wanted, alias, places
-        )
+    def decoded(first: int, part: _Leaves) -> tuple[int, int, Sequence[Ints], Ints, Ints, int]:
+        places = into.places(first, first + part.total)
+        status, bad, summaries, short = native.decode(*part.about, part.pages, part.rows, wanted, alias, places)
         return status, first, places, np.frombuffer(bad, np.int64), np.frombuffer(summaries, np.int64), short
 
     short = 0
-    threads = 1 if len(leaf_pages) <= _FEW_PAGES else os.cpu_count() or 1
+    parts = list(leaves.parts())
+    firsts = accumulate((part.total for part in parts), initial=0)
+    threads = 1 if len(leaves.pages) <= _FEW_PAGES else os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
-        for status, first, places, bad, summaries, short_here in pool.map(
-            part, range(0, len(leaf_pages), _LEAVES_AT_ONCE)
-        ):
-            if status or time.monotonic() > deadline:
-                pool.shutdown(cancel_futures=True)
-                return None
-            into.add(first, places, bad, summaries)
-            short += short_here
-            progress(first + len(places[0]) if places else 0)
+        try:
+            for status, first, places, bad, summaries, short_here in pool.map(decoded, firsts, parts):
+                if not _went_well(status) or time.monotonic() > deadline:
+                    return None
+                into.add(first, places, bad, summaries)
+                short += short_here
+                progress(first + len(places[0]) if places else 0)
+        finally:
+            pool.shutdown(cancel_futures=True)
     return short
