@@ -7,7 +7,7 @@ An activity is of one state: `compute` (a compute kernel, or a graph traced whol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gpuledger.model.columns import at, equal, one_after_another, same
 from gpuledger.model.families import COMMUNICATION, family
 from gpuledger.model.keys import Positions
+from gpuledger.model.order import in_order
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT, Codes
 from gpuledger.model.tables import Rows, Table
@@ -140,7 +141,7 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
     node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
     times = _in_order(tables)
     own = _Own(*map(one_after_another, (state, family_at, name, node))).at(times.order)
-    return Activities(tables, times.compact(), families, own)
+    return Activities(tables, times, families, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +152,13 @@ class _Times:
     start_ns: Ints
     end_ns: Ints
 
-    def compact(self) -> _Times:
-        """The same, the order in half the room: it is held for long."""
-        return self if len(self.order) >= 2**31 else replace(self, order=self.order.astype(np.int32))
-
     def at(self, positions: NDArray[Any]) -> _Times:
         return _Times(self.order[positions], self.start_ns[positions], self.end_ns[positions])
 
 
 def _in_order(tables: Sequence[Rows]) -> _Times:
     """The rows that took time, by start, then stream."""
-    start, end = (one_after_another([rows[name] for rows in tables]) for name in ("start_ns", "end_ns"))
-    order = np.argsort(start, kind="stable")
-    found = _Times(order, start[order], end[order])
-    if (found.start_ns[1:] == found.start_ns[:-1]).any():
-        order = np.lexsort((one_after_another([rows["stream"] for rows in tables]), start))
-        found = _Times(order, found.start_ns, end[order])
+    found = _Times(*in_order([(rows["start_ns"], rows["end_ns"], rows["stream"]) for rows in tables]))
     is_real = found.end_ns > found.start_ns
     return found if is_real.all() else found.at(is_real)
 

@@ -49,5 +49,6 @@ def busy(found: Activities, gpu: int, window: Span) -> Busy:
     """What one GPU did in `window`."""
     mine = found.of(gpu)
     found_out = states(mine.start_ns, mine.end_ns, mine.state, window)
-    compute, comm, copy, idle = (Spans(*each) for each in found_out.spans)
-    return Busy(gpu, window, total(compute), comm, copy, idle, *found_out.hidden)
+    comm, copy, idle = (Spans(*each) for each in found_out.spans)
+    compute_ns = window.end_ns - window.start_ns - total(comm) - total(copy) - total(idle)
+    return Busy(gpu, window, compute_ns, comm, copy, idle, *found_out.hidden)

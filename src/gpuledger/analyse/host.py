@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.calls import cuda_calls, of_layers, shortened
-from gpuledger.analyse.launches import launches, launching_call
+from gpuledger.analyse.launches import launches, launching_call, places_of
 from gpuledger.analyse.ranges import thread
 from gpuledger.model import sweep
 from gpuledger.model.columns import distinct, same
-from gpuledger.model.keys import Positions
+from gpuledger.model.keys import Places, Positions
 from gpuledger.model.spans import (
     Ints,
     Span,
@@ -141,9 +141,13 @@ class Host:
     def launching(self, found: Activities) -> Positions:
         """The call that launched each activity, as a position in `calls`; -1 for none. Looked up once."""
         if id(found) not in self._launching:
-            call = launching_call(found.pid, found.gathered("correlation"), self.calls)
+            call = launching_call(found.pid, found.gathered("correlation"), self.calls, self._places)
             self._launching[id(found)] = (found, call)  # held, so that no other gets its id
         return self._launching[id(found)][1]
+
+    @cached_property
+    def _places(self) -> Places | None:
+        return places_of(self.calls)
 
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
@@ -162,7 +166,7 @@ class Host:
     def _blocking_copies(self) -> Ints:
         """Copy calls that return at or after the end of their copy: by time, as a pageable async copy blocks too."""
         copies = self._trace[Table.COPIES]
-        copy, call = launches(copies, self.calls)
+        copy, call = launches(copies, self.calls, self._places)
         return call[self.calls["end_ns"][call] >= copies["end_ns"][copy]]
 
     @cached_property

@@ -11,7 +11,7 @@ import numpy as np
 from gpuledger.analyse.calls import cuda_calls, short_names
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import Summary, spread_cells, spread_columns, summarise
-from gpuledger.model.keys import Positions, group, join, look_up
+from gpuledger.model.keys import Places, Positions, group, join
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
 from gpuledger.model.tables import NOT_RECORDED, Rows, Table
@@ -34,18 +34,25 @@ _COLUMNS = (
 )
 
 
-def launches(work: Rows, calls: Rows) -> tuple[Positions, Positions]:
+def places_of(calls: Rows) -> Places | None:
+    """Where each call lies by its process and id; None where only a join can tell."""
+    return Places.of(calls["pid"], calls["correlation"])
+
+
+def launches(work: Rows, calls: Rows, places: Places | None = None) -> tuple[Positions, Positions]:
     """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`."""
     known = np.flatnonzero((work["correlation"] != NOT_RECORDED) & (work["pid"] != NOT_RECORDED))
-    at, call = join(work["pid"][known], work["correlation"][known], calls["pid"], calls["correlation"])
+    keys = work["pid"][known], work["correlation"][known]
+    at, call = join(*keys, calls["pid"], calls["correlation"], places)
     return known[at], call
 
 
-def launching_call(pid: Ints, correlation: Ints, calls: Rows) -> Positions:
+def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: Places | None = None) -> Positions:
     """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
     is_known = (correlation != NOT_RECORDED) & (pid != NOT_RECORDED)
-    straight = look_up(pid, correlation, calls["pid"], calls["correlation"])
-    if straight is not None:
+    places = places or places_of(calls)
+    if places is not None:
+        straight = places.look_up(pid, correlation)
         return straight if is_known.all() else np.where(is_known, straight, -1)
     found = np.full(len(pid), -1, np.intp)
     known = np.flatnonzero(is_known)

@@ -220,7 +220,7 @@ def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: b
 
 def _outermost(ranges: Rows, calls: Rows) -> Positions:
     """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start."""
-    found = np.full(len(calls), -1)
+    found: Positions | None = None
     for process in distinct(ranges["pid"]).tolist():
         rows = np.flatnonzero(ranges["pid"] == process)
         own = equal(calls["pid"], process)
@@ -228,8 +228,9 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
         first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
         if len(rows) == len(ranges) and len(first) == len(calls):
             return first
+        found = np.full(len(calls), -1) if found is None else found
         found[own] = np.append(rows, -1)[first]
-    return found
+    return np.full(len(calls), -1) if found is None else found
 
 
 def _covers(mine: Activities, member: NDArray[np.intp]) -> bool:

@@ -67,7 +67,4 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if high - low > len(values) + 65536:
         return sweep.distinct(values.astype(np.int64)).astype(values.dtype)
-    seen = np.zeros(high - low + 1, np.bool_)
-    seen[values] = True  # below 0 they count from the end
-    found = np.flatnonzero(seen)
-    return np.sort(np.where(found > high, found - len(seen), found)).astype(values.dtype)
+    return (np.flatnonzero(sweep.marked(values, low, high)) + low).astype(values.dtype)

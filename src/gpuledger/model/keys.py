@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -71,32 +72,47 @@ def search(
     return found
 
 
-def look_up(
-    left_major: NDArray[Any], left_minor: NDArray[Any], right_major: NDArray[Any], right_minor: NDArray[Any]
-) -> Positions | None:
-    """For each row on the left the row on the right with its key, -1 for none; None where only `join` can tell.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where each key of two columns lies: a table with a place for each, where one major key and few gaps allow it.
 
-    Through a table with a place for each key. Correlation ids of one process are counted up and used once, so this is
-    how most joins go: no sorting.
+    Correlation ids of one process are counted up and used once, so this is how most joins go: no sorting.
     """
-    if not len(left_minor) or not len(right_minor) or (right_major != right_major[0]).any():
-        return None
-    least, most = int(right_minor.min()), int(right_minor.max())
-    if most - least >= _SPARSE * (len(right_minor) + 1024):
-        return None
-    if (place := sweep.placed(right_minor, least, most)) is None:
-        return None
-    found = sweep.look_up(left_minor, place, least)
-    if is_same(left_major) and left_major[0] == right_major[0]:
-        return found
-    return np.where(left_major == right_major[0], found, -1)
+
+    major: int
+    least: int
+    table: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, major: NDArray[Any], minor: NDArray[Any]) -> Places | None:
+        """None where keys repeat, are of several majors, or lie far apart."""
+        if not len(minor) or (not is_same(major) and (major != major[0]).any()):
+            return None
+        least, most = int(minor.min()), int(minor.max())
+        if most - least >= _SPARSE * (len(minor) + 1024):
+            return None
+        table = sweep.placed(minor, least, most)
+        return None if table is None else cls(int(major[0]), least, table)
+
+    def look_up(self, major: NDArray[Any], minor: NDArray[Any]) -> Positions:
+        """For each wanted key the row that has it; -1 for none."""
+        found = sweep.look_up(minor, self.table, self.least)
+        if is_same(major) and major[0] == self.major:
+            return found
+        return np.where(major == self.major, found, -1)
 
 
 def join(
-    left_major: NDArray[Any], left_minor: NDArray[Any], right_major: NDArray[Any], right_minor: NDArray[Any]
+    left_major: NDArray[Any],
+    left_minor: NDArray[Any],
+    right_major: NDArray[Any],
+    right_minor: NDArray[Any],
+    places: Places | None = None,
 ) -> tuple[Positions, Positions]:
-    """All pairs of rows (left, right) with equal keys, in order of left."""
-    if (found := look_up(left_major, left_minor, right_major, right_minor)) is not None:
+    """All pairs of rows (left, right) with equal keys, in order of left; `places` of the right, if they are known."""
+    places = places or Places.of(right_major, right_minor)
+    if places is not None:
+        found = places.look_up(left_major, left_minor)
         left = np.flatnonzero(found >= 0)
         return left, found[left]
     order = np.lexsort((right_minor, right_major))

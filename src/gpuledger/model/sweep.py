@@ -178,21 +178,31 @@ def distinct(values: Ints) -> Ints:
     return found
 
 
-def placed(keys: Ints, least: int, most: int) -> Ints | None:
-    """For each number from `least` to `most` the position of the key that is it, -1 for none; None if keys repeat."""
-    table = np.full(most - least + 1, -1, np.int64)
+def marked(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
+    """For each number from `least` to `most` whether it occurs; values of at most four bytes, none beyond the two."""
+    flags = np.zeros(most - least + 1, np.uint8)
+    if _pays(values):
+        native.mark(flags, np.ascontiguousarray(values), least)
+    else:
+        flags[values.astype(np.int64) - least] = 1
+    return flags
+
+
+def placed(keys: Ints, least: int, most: int) -> NDArray[np.int32] | None:
+    """For each number from `least` to `most` one more than the position of the key that is it; None if keys repeat."""
+    table = np.zeros(most - least + 1, np.int32)
     if _pays(keys):
         return table if native.place(_column(keys), table, least) else None
-    position = np.arange(len(keys))
+    position = np.arange(1, len(keys) + 1)
     table[keys - least] = position
     return table if (table[keys - least] == position).all() else None
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """A window by what goes on in it: spans in state 0, in 1 but not 0, in 2 but neither, and in none."""
+    """A window by what goes on in it: spans in state 1 but not 0, in 2 but neither, and in none. 0 has the rest."""
 
-    spans: tuple[Pair, Pair, Pair, Pair]
+    spans: tuple[Pair, Pair, Pair]
     hidden: tuple[int, int]
     """How long state 1 was beside 0, and 2 beside 0 or 1."""
 
@@ -200,17 +210,17 @@ class States:
 def states(start: Ints, end: Ints, state: NDArray[np.int8], window: tuple[int, int]) -> States:
     """Split a window by the least state, 0, 1 or 2, that some record is in; records come by their start."""
     if _pays(start):
-        rooms = tuple(_room(len(start) + 1) for _ in range(4))
+        rooms = tuple(_room(len(start) + 1) for _ in range(3))
         columns = [column for room in rooms for column in room]
         kinds = np.ascontiguousarray(state, np.int8)
         found = native.states(*_columns(start, end), kinds, *columns, *window)
         if found is not None:
-            first, second, third, none = (_cut(room, count) for room, count in zip(rooms, found[:4], strict=True))
-            return States((first, second, third, none), found[4:])
+            one, two, none = (_cut(room, count) for room, count in zip(rooms, found[:3], strict=True))
+            return States((one, two, none), found[3:])
     whole = (np.array([window[0]]), np.array([window[1]]))
     zero, one, two = (intersection(union_of(start, end, state, each), whole) for each in range(3))
     above = either(zero, one)
-    spans = (zero, difference(one, zero), difference(two, above), difference(whole, either(above, two)))
+    spans = (difference(one, zero), difference(two, above), difference(whole, either(above, two)))
     both = (intersection(one, zero), intersection(two, above))
     return States(spans, (int((both[0][1] - both[0][0]).sum()), int((both[1][1] - both[1][0]).sum())))
 
@@ -320,15 +330,15 @@ def numbered_texts(whole: bytes, lengths: Ints) -> tuple[list[bytes], Ints]:
     return list(found), np.array(each, np.int64)
 
 
-def look_up(keys: Ints, table: Ints, least: int) -> Ints:
-    """For each key what the table, which begins with key `least`, holds for it; -1 where it has no place there."""
+def look_up(keys: Ints, table: NDArray[np.int32], least: int) -> Ints:
+    """For each key its position, by the table that `placed` gives; -1 for none."""
     if _pays(keys):
         into = np.empty(len(keys), np.int64)
-        native.look_up(_column(keys), _column(table), into, least)
+        native.look_up(_column(keys), table, into, least)
         return into
     inside = (keys >= least) & (keys < least + len(table))
     found = np.full(len(keys), -1, np.int64)
-    found[inside] = table[keys[inside] - least]
+    found[inside] = table[keys[inside] - least] - 1
     return found
 
 

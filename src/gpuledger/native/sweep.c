@@ -161,10 +161,10 @@ void sweep_last_to_end(const int64_t *end, size_t count, int64_t *out) {
     }
 }
 
-void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64_t *table, size_t places, int64_t *out) {
+void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int32_t *table, size_t places, int64_t *out) {
     for (size_t at = 0; at < count; at++) {
         uint64_t place = (uint64_t)keys[at] - (uint64_t)least;
-        out[at] = place < places ? table[place] : -1;
+        out[at] = (place < places ? (int64_t)table[place] : 0) - 1;
     }
 }
 
@@ -178,7 +178,7 @@ static void append(struct sweep_room room, size_t *count, int64_t from, int64_t 
 }
 
 int sweep_states(
-    struct sweep_spans in, const int8_t *state, int64_t from, int64_t to, const struct sweep_room rooms[4], size_t found[4],
+    struct sweep_spans in, const int8_t *state, int64_t from, int64_t to, const struct sweep_room rooms[3], size_t found[3],
     int64_t hidden[2]) {
     int64_t now = from, reach[3] = {from, from, from}, before = INT64_MIN;
     for (size_t at = 0; at <= in.count; at++) {
@@ -192,14 +192,15 @@ int sweep_states(
         /* from `now` to the next start nothing begins, so what each state reaches says what there is */
         hidden[0] += larger(smaller(next, smaller(reach[0], reach[1])) - now, 0);
         hidden[1] += larger(smaller(next, smaller(reach[2], larger(reach[0], reach[1]))) - now, 0);
-        for (int each = 0; each < 3; each++) {
+        now = larger(now, smaller(next, reach[0]));
+        for (int each = 1; each < 3; each++) {
             int64_t until = smaller(next, reach[each]);
             if (until > now) {
-                append(rooms[each], &found[each], now, until);
+                append(rooms[each - 1], &found[each - 1], now, until);
                 now = until;
             }
         }
-        if (next > now) append(rooms[3], &found[3], now, next);
+        if (next > now) append(rooms[2], &found[2], now, next);
         now = next;
         if (at < in.count) reach[state[at]] = larger(reach[state[at]], smaller(in.end[at], to));
     }
@@ -391,11 +392,105 @@ int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t
     return (int64_t)found;
 }
 
-int sweep_place(const int64_t *keys, size_t count, int64_t least, int64_t *table, size_t places) {
+int sweep_place(const int64_t *keys, size_t count, int64_t least, int32_t *table, size_t places) {
+    if (count >= INT32_MAX) return 0;
     for (size_t at = 0; at < count; at++) {
         uint64_t place = (uint64_t)keys[at] - (uint64_t)least;
-        if (place >= places || table[place] >= 0) return 0;
-        table[place] = (int64_t)at;
+        if (place >= places || table[place]) return 0;
+        table[place] = (int32_t)at + 1;
+    }
+    return 1;
+}
+
+int sweep_mark(const void *values, size_t bytes, size_t count, int64_t least, uint8_t *flags, size_t places) {
+#define MARK(type)                                                                      \
+    for (size_t at = 0; at < count; at++) {                                             \
+        uint64_t place = (uint64_t)((const type *)values)[at] - (uint64_t)least;        \
+        if (place >= places) return 0;                                                  \
+        flags[place] = 1;                                                               \
+    }                                                                                   \
+    return 1
+    if (bytes == sizeof(int8_t)) { MARK(int8_t); }
+    if (bytes == sizeof(int16_t)) { MARK(int16_t); }
+    if (bytes == sizeof(int32_t)) { MARK(int32_t); }
+    return 0;
+#undef MARK
+}
+
+struct records {
+    int64_t *start, *end;
+    int32_t *order;
+    size_t count;
+};
+
+/* Whether record `a` comes after record `b`; what decides is looked up only where they start at once. */
+static int comes_after(const struct sweep_part *parts, int64_t a_start, int32_t a_row, int64_t b_start, int32_t b_row) {
+    if (a_start != b_start) return a_start > b_start;
+    size_t a = (size_t)a_row, b = (size_t)b_row, a_part = 0, b_part = 0;
+    while (a >= parts[a_part].count) a -= parts[a_part++].count;
+    while (b >= parts[b_part].count) b -= parts[b_part++].count;
+    int64_t a_tie = parts[a_part].tie[a], b_tie = parts[b_part].tie[b];
+    return a_tie == b_tie ? a_row > b_row : a_tie > b_tie;
+}
+
+static void put(struct records into, size_t to, int64_t start, int64_t end, int32_t row) {
+    into.start[to] = start;
+    into.end[to] = end;
+    into.order[to] = row;
+}
+
+static int settle(const struct sweep_part *parts, struct records records, size_t most) {
+    size_t left = most * records.count;
+    for (size_t at = 1; at < records.count; at++) {
+        int64_t start = records.start[at], end = records.end[at];
+        int32_t row = records.order[at];
+        size_t to = at;
+        for (; to > 0 && comes_after(parts, records.start[to - 1], records.order[to - 1], start, row); to--) {
+            if (left-- == 0) return 0;
+            put(records, to, records.start[to - 1], records.end[to - 1], records.order[to - 1]);
+        }
+        put(records, to, start, end, row);
+    }
+    return 1;
+}
+
+/* Both are sorted; there is room for both behind the first. */
+static void merge(const struct sweep_part *parts, struct records into, struct records more) {
+    size_t left = into.count, right = more.count;
+    while (right) {
+        size_t to = left + right - 1;
+        int is_left = left && comes_after(parts, into.start[left - 1], into.order[left - 1], more.start[right - 1],
+                                          more.order[right - 1]);
+        struct records from = is_left ? into : more;
+        size_t at = is_left ? --left : --right;
+        put(into, to, from.start[at], from.end[at], from.order[at]);
+    }
+}
+
+int sweep_in_order(
+    const struct sweep_part *parts, size_t count, size_t most, int64_t *start, int64_t *end, int32_t *order) {
+    size_t done = 0;
+    for (size_t part = 0; part < count; part++) {
+        size_t rows = parts[part].count;
+        struct records here = {start + done, end + done, order + done, rows};
+        for (size_t at = 0; at < rows; at++)
+            put(here, at, parts[part].start[at], parts[part].end[at], (int32_t)(done + at));
+        if (!settle(parts, here, most)) return 0;
+        if (done && rows) {
+            struct records more = {malloc(rows * sizeof *start), malloc(rows * sizeof *end), malloc(rows * sizeof *order), rows};
+            int is_there = more.start && more.end && more.order;
+            if (is_there) {
+                memcpy(more.start, here.start, rows * sizeof *start);
+                memcpy(more.end, here.end, rows * sizeof *end);
+                memcpy(more.order, here.order, rows * sizeof *order);
+                merge(parts, (struct records){start, end, order, done}, more);
+            }
+            free(more.start);
+            free(more.end);
+            free(more.order);
+            if (!is_there) return 0;
+        }
+        done += rows;
     }
     return 1;
 }

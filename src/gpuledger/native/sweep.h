@@ -36,17 +36,18 @@ void sweep_shares(struct sweep_spans in, int64_t *start, int64_t *end);
 /* For each record the latest one up to it, itself included, that ends no sooner than any of those. */
 void sweep_last_to_end(const int64_t *end, size_t count, int64_t *out);
 
-/* For each key what a table that begins with key `least` holds for it; -1 where it has no place there. */
-void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int64_t *table, size_t places, int64_t *out);
+/* For each key the position that sweep_place wrote for it, -1 for none. */
+void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int32_t *table, size_t places, int64_t *out);
 
-/* What a device does at each instant of a window: the least of the states 0, 1 and 2 that something is in, or 3 for none.
- * Records come by their start. Each state's spans go to its room, one more than there are records, and their number to
- * `found`; `hidden` is how long state 1 was beside 0, and 2 beside 0 or 1. 0 if records are not sorted, or a state is none. */
+/* What a device does at each instant of a window: the least of the states 0, 1 and 2 that something is in, or none.
+ * Records come by their start. The spans of 1, of 2 and of none go to a room each, with one more place than there are
+ * records, and their number to `found`; state 0 has the rest of the window. `hidden` is how long state 1 was beside 0,
+ * and 2 beside 0 or 1. 0 if records are not sorted, or a state is none. */
 struct sweep_room {
     int64_t *start, *end;
 };
 int sweep_states(
-    struct sweep_spans in, const int8_t *state, int64_t from, int64_t to, const struct sweep_room rooms[4], size_t found[4],
+    struct sweep_spans in, const int8_t *state, int64_t from, int64_t to, const struct sweep_room rooms[3], size_t found[3],
     int64_t hidden[2]);
 
 /* What the calls of one thread own: the outermost owns what it encloses; neighbours of one kind that touch are one. -1
@@ -84,9 +85,23 @@ int sweep_fold(enum sweep_fold how, const int64_t *group, const int64_t *values,
 /* The different values, in no order, in room for `most` of them; -1 if there are more. */
 int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t most);
 
-/* Each key's position in a table that begins with key `least`; 0 if two keys are the same or one has no place. The table
- * must hold -1 throughout. */
-int sweep_place(const int64_t *keys, size_t count, int64_t least, int64_t *table, size_t places);
+/* One more than each key's position, in a table that begins with key `least` and holds 0 throughout; 0 if two keys are
+ * the same, one has no place, or there are too many. */
+int sweep_place(const int64_t *keys, size_t count, int64_t least, int32_t *table, size_t places);
+
+/* Set flags[value - least] to 1 for each of the integers of 1, 2 or 4 bytes; 0 if one has no place, or others are given. */
+int sweep_mark(const void *values, size_t bytes, size_t count, int64_t least, uint8_t *flags, size_t places);
+
+/* Records of several parts in one order: by start, then by `tie`, then as they come. Each part is nearly sorted: each
+ * record is moved back past those that start later, and parts are merged. `order` is the position of each record among
+ * those of all parts, one after another. 0, with nothing to rely on, if a part takes more than `most` moves a record, or
+ * there is no memory. */
+struct sweep_part {
+    const int64_t *start, *end, *tie;
+    size_t count;
+};
+int sweep_in_order(
+    const struct sweep_part *parts, size_t count, size_t most, int64_t *start, int64_t *end, int32_t *order);
 
 /* Texts that lie one after another, `lengths` long, or missing where a length is negative: each one's number, -1 for a
  * missing one, and in `first` the rows in which the texts were first met, in the order of their numbers. How many there

@@ -192,10 +192,11 @@ static PyObject *place(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long least;
     (void)self;
-    if (!number(arguments, 2, &least) || !hold(arguments, 1, 1, &columns)) return NULL;
+    if (!number(arguments, 2, &least) || !hold_with(arguments, 1, 1, 1 << 1, sizeof(int32_t), &columns)) return NULL;
     int found;
+    size_t places = (size_t)columns.held[1].len / sizeof(int32_t);
     Py_BEGIN_ALLOW_THREADS
-    found = sweep_place(values(&columns, 0), length(&columns, 0), least, values(&columns, 1), length(&columns, 1));
+    found = sweep_place(values(&columns, 0), length(&columns, 0), least, columns.held[1].buf, places);
     Py_END_ALLOW_THREADS
     release(&columns);
     return PyBool_FromLong(found);
@@ -205,11 +206,11 @@ static PyObject *look_up(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long least;
     (void)self;
-    if (!number(arguments, 3, &least) || !hold(arguments, 2, 1, &columns)) return NULL;
+    if (!number(arguments, 3, &least) || !hold_with(arguments, 2, 1, 1 << 1, sizeof(int32_t), &columns)) return NULL;
     if (!fit(&columns, length(&columns, 2) == length(&columns, 0))) return NULL;
+    size_t places = (size_t)columns.held[1].len / sizeof(int32_t);
     Py_BEGIN_ALLOW_THREADS
-    sweep_look_up(values(&columns, 0), length(&columns, 0), least, values(&columns, 1), length(&columns, 1),
-                  values(&columns, 2));
+    sweep_look_up(values(&columns, 0), length(&columns, 0), least, columns.held[1].buf, places, values(&columns, 2));
     Py_END_ALLOW_THREADS
     release(&columns);
     Py_RETURN_NONE;
@@ -276,13 +277,13 @@ static PyObject *states(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long from, to;
     (void)self;
-    if (!number(arguments, 11, &from) || !number(arguments, 12, &to)) return NULL;
-    if (!hold_with(arguments, 3, 8, 1 << 2, 1, &columns)) return NULL;
-    size_t count = length(&columns, 0), found[4] = {0};
+    if (!number(arguments, 9, &from) || !number(arguments, 10, &to)) return NULL;
+    if (!hold_with(arguments, 3, 6, 1 << 2, 1, &columns)) return NULL;
+    size_t count = length(&columns, 0), found[3] = {0};
     int64_t hidden[2] = {0};
-    struct sweep_room rooms[4];
+    struct sweep_room rooms[3];
     int do_fit = length(&columns, 1) == count && (size_t)columns.held[2].len == count;
-    for (int each = 0; each < 4; each++) {
+    for (int each = 0; each < 3; each++) {
         rooms[each] = (struct sweep_room){values(&columns, 3 + 2 * each), values(&columns, 4 + 2 * each)};
         do_fit = do_fit && length(&columns, 3 + 2 * each) > count && length(&columns, 4 + 2 * each) > count;
     }
@@ -293,8 +294,8 @@ static PyObject *states(PyObject *self, PyObject *arguments) {
     Py_END_ALLOW_THREADS
     release(&columns);
     if (!is_well) Py_RETURN_NONE;
-    return Py_BuildValue("nnnnLL", (Py_ssize_t)found[0], (Py_ssize_t)found[1], (Py_ssize_t)found[2],
-                         (Py_ssize_t)found[3], (long long)hidden[0], (long long)hidden[1]);
+    return Py_BuildValue("nnnLL", (Py_ssize_t)found[0], (Py_ssize_t)found[1], (Py_ssize_t)found[2], (long long)hidden[0],
+                         (long long)hidden[1]);
 }
 
 static PyObject *calls(PyObject *self, PyObject *arguments) {
@@ -382,13 +383,75 @@ static PyObject *number_texts(PyObject *self, PyObject *arguments) {
     return PyLong_FromLongLong(found);
 }
 
+static PyObject *mark(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    Py_buffer small;
+    long long least;
+    (void)self;
+    if (!number(arguments, 2, &least)) return NULL;
+    PyObject *of = PyTuple_GetItem(arguments, 1), *flags = PyTuple_Pack(1, PyTuple_GetItem(arguments, 0));
+    if (!flags || !of || PyObject_GetBuffer(of, &small, PyBUF_C_CONTIGUOUS)) {
+        Py_XDECREF(flags);
+        return NULL;
+    }
+    int found = -1;
+    if (hold_with(flags, 0, 1, 1, 1, &columns)) {
+        Py_BEGIN_ALLOW_THREADS
+        found = sweep_mark(small.buf, (size_t)small.itemsize, (size_t)(small.len / small.itemsize), least,
+                           columns.held[0].buf, (size_t)columns.held[0].len);
+        Py_END_ALLOW_THREADS
+        release(&columns);
+    }
+    PyBuffer_Release(&small);
+    Py_DECREF(flags);
+    if (found < 0) return NULL;
+    if (!found) return PyErr_Format(PyExc_IndexError, "a value that has no place");
+    Py_RETURN_NONE;
+}
+
+static PyObject *in_order(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    struct sweep_part parts[MOST_COLUMNS / 3];
+    long long most;
+    (void)self;
+    int count = (int)(PyTuple_Size(arguments) - 4) / 3, last = 3 * count;
+    if (count < 1 || last + 3 > MOST_COLUMNS || PyTuple_Size(arguments) != last + 4) {
+        PyErr_SetString(PyExc_TypeError, "three columns for each part, three to write to, and a number");
+        return NULL;
+    }
+    if (!number(arguments, last + 3, &most)) return NULL;
+    if (!hold_with(arguments, last, 3, 1 << (last + 2), sizeof(int32_t), &columns)) return NULL;
+    size_t total = 0;
+    int do_fit = most >= 0;
+    for (int at = 0; at < count; at++) {
+        size_t rows = length(&columns, 3 * at);
+        parts[at] = (struct sweep_part){values(&columns, 3 * at), values(&columns, 3 * at + 1), values(&columns, 3 * at + 2), rows};
+        do_fit = do_fit && length(&columns, 3 * at + 1) == rows && length(&columns, 3 * at + 2) == rows;
+        total += rows;
+    }
+    do_fit = do_fit && total < INT32_MAX && length(&columns, last) == total && length(&columns, last + 1) == total &&
+             (size_t)columns.held[last + 2].len == total * sizeof(int32_t);
+    if (!fit(&columns, do_fit)) return NULL;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sweep_in_order(parts, (size_t)count, (size_t)most, values(&columns, last), values(&columns, last + 1),
+                           columns.held[last + 2].buf);
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    return PyBool_FromLong(found);
+}
+
 static PyMethodDef methods[] = {
+    {"mark", mark, METH_VARARGS, "mark(flags, values of 1, 2 or 4 bytes, least)"},
+    {"in_order", in_order, METH_VARARGS,
+     "in_order(start, end and tie of up to three parts, into_start, into_end, into_order, most) -> whether parts were"
+     " nearly sorted"},
     {"parents", parents, METH_VARARGS, "parents(start, end, group, stack, into): -2 where a group does not nest"},
     {"number_texts", number_texts, METH_VARARGS,
      "number_texts(bytes, lengths, numbers, first) -> how many different texts; -1: longer than the bytes, or no memory"},
     {"states", states, METH_VARARGS,
-     "states(start, end, state, four times into_start and into_end, from, to) -> how many spans of each state, how long"
-     " 1 was beside 0, and 2 beside them; None: not sorted"},
+     "states(start, end, state, three times into_start and into_end, from, to) -> how many spans of 1, 2 and none, how"
+     " long 1 was beside 0, and 2 beside them; None: not sorted"},
     {"calls", calls, METH_VARARGS,
      "calls(start, end, kind, into_start, into_end, thread, into_kind, wanted) -> how many spans; -1: not sorted"},
     {"split", split, METH_VARARGS,
