@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Load the command and run it; it ends the process itself."""
+    gc.disable()  # imports leave nothing behind; the verb, once it is loaded, turns it on
     try:
         from gpuledger.cli.main import main
 

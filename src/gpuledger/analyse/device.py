@@ -122,7 +122,7 @@ class Device:
         threads = self.host.thread_of_call[self.steady_calls]
         if not len(threads):
             return None
-        return int(max(distinct(threads).tolist(), key=lambda number: np.count_nonzero(threads == number)))
+        return int(np.bincount(threads).argmax())
 
     @cached_property
     def host_floor_ns(self) -> int:

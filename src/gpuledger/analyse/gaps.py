@@ -128,12 +128,24 @@ def _by_tile(booking: _Booking, causes: NDArray[np.int64], cuts: Ints) -> NDArra
         return sums
     tile = sweep.search(cuts, booking.start, "right")
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
-    sums[tile[first]] = np.add.reduceat(causes, first, axis=0)
+    for cause in _used(causes):
+        sums[tile[first], cause] = np.add.reduceat(causes[:, cause], first)
     crossing = np.flatnonzero(tile != sweep.search(cuts, booking.end, "left"))
     np.subtract.at(sums, tile[crossing], causes[crossing])
     start, end, whose = cut_at(booking.start[crossing], booking.end[crossing], cuts)
     np.add.at(sums, sweep.search(cuts, start, "right"), booking.causes(start, end, crossing[whose]))
     return sums
+
+
+def _used(causes: NDArray[np.int64]) -> list[int]:
+    """The causes that have any time."""
+    return [cause for cause in range(causes.shape[1]) if causes[:, cause].any()]
+
+
+def _largest(causes: NDArray[np.int64]) -> Positions:
+    """For each gap the cause with the most time, the first of several."""
+    used = np.array(_used(causes), np.intp)
+    return used[causes[:, used].argmax(axis=1)] if len(used) else np.zeros(len(causes), np.intp)
 
 
 def _starting_at(mine: Activities, end: Ints) -> Ints:
@@ -183,7 +195,7 @@ class _Booking:
 
     def causes(self, start: Ints, end: Ints, gap: Positions) -> NDArray[np.int64]:
         """Book pieces [start, end) of gaps."""
-        books = np.zeros((len(start), len(CAUSES)), np.int64)
+        books = np.zeros((len(start), len(CAUSES)), np.int64, order="F")  # most causes have no time: their columns stay
         cause = self.whole[gap]
         booked = np.flatnonzero(cause >= 0)
         books[booked, cause[booked]] = (end - start)[booked]
@@ -241,8 +253,10 @@ class _Booking:
         for number in distinct(threads).tolist():
             mine = threads == number
             before = np.clip(launch_start[mine], start[mine], end[mine])
+            rows = late[mine]
             for label, amount in self.host.thread(number).split(start[mine], before).items():
-                books[late[mine], _AT[label]] += amount
+                if amount.any():
+                    books[rows, _AT[label]] += amount
 
     def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
         """Whether L is its kernel's first launch in the process, and far slower than that API's usual call."""
@@ -265,9 +279,9 @@ class _Booking:
     def triggers(self, causes: NDArray[np.int64]) -> tuple[Positions, Positions, tuple[str, ...]]:
         """What set each gap off, first match wins; and for those drained, by which call."""
         length = self.end - self.start
-        largest = causes.argmax(axis=1)
+        largest = _largest(causes)
         loading = (causes[:, _AT["load"]] > 0) & (2 * (causes[:, _AT["load"]] + causes[:, _AT["host_code"]]) > length)
-        behind = 2 * causes[:, [_AT[cause] for cause in _BEHIND]].sum(axis=1) > length
+        behind = 2 * sum((causes[:, _AT[cause]] for cause in _BEHIND), np.zeros_like(length)) > length
         drained, names = self._drained_by(behind)
         by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
             2 * causes[:, _AT["host_code"]] > length  # a wait may have come first, but this is what took long

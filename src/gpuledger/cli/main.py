@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -45,6 +46,8 @@ def verb_named(name: str) -> click.Command:
     """A verb, loaded from `gpuledger.cli.VERB`; a dash in its name is an underscore there."""
     name = name.replace("-", "_")
     command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.{name}"), name)
+    gc.freeze()  # what was imported stays: no cycles are looked for in it
+    gc.enable()
     return command
 
 
@@ -110,6 +113,7 @@ def main() -> NoReturn:
         if isinstance(error, OutputRefused) and code == 0:
             _tell(sentence(error))
             code = error.exit_code
+    gc.freeze()  # nor at the end, in what the system drops as a whole
     sys.exit(code)
 
 

@@ -1,7 +1,7 @@
 """Records of several tables in one order of time.
 
 A profiler writes down what begins as it begins, table by table and stream by stream. So each table is nearly sorted:
-its records move a little (native/sweep.c), and tables are merged. Where that is not so, they are sorted.
+its records move a little, and tables are merged (native/sweep.c), which is quicker than sorting them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ Part = tuple[Ints, Ints, NDArray[Any]]
 _FEW: Final = 2000
 """Below so many records numpy is as quick."""
 
-_MOVES: Final = 8
-"""How far records may be moved on average before sorting them is the quicker way."""
-
 
 def in_order(parts: Sequence[Part]) -> tuple[NDArray[np.signedinteger], Ints, Ints]:
     """The records by start, then by what decides, then as they come: which ones they are, their start and end."""
@@ -36,8 +33,8 @@ def in_order(parts: Sequence[Part]) -> tuple[NDArray[np.signedinteger], Ints, In
     if _FEW <= count < 2**31 - 1 and sweep.is_there():
         start, end, order = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int32)
         columns = [np.ascontiguousarray(column, np.int64) for part in parts for column in part]
-        if native.in_order(*columns, start, end, order, _MOVES):
-            return order, start, end
+        native.in_order(*columns, start, end, order)
+        return order, start, end
     start, end, tie = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     position = np.lexsort((tie, start))
     return position, start[position], end[position]

@@ -439,58 +439,74 @@ static void put(struct records into, size_t to, int64_t start, int64_t end, int3
     into.order[to] = row;
 }
 
-static int settle(const struct sweep_part *parts, struct records records, size_t most) {
-    size_t left = most * records.count;
+#define FARTHEST 64 /* a record that would move farther back begins a run of its own */
+
+/* Sort records into runs; where they begin goes to `first`, which has room for one in FARTHEST records and two more. */
+static size_t into_runs(const struct sweep_part *parts, struct records records, size_t *first) {
+    size_t runs = 1;
+    first[0] = 0;
     for (size_t at = 1; at < records.count; at++) {
         int64_t start = records.start[at], end = records.end[at];
         int32_t row = records.order[at];
-        size_t to = at;
-        for (; to > 0 && comes_after(parts, records.start[to - 1], records.order[to - 1], start, row); to--) {
-            if (left-- == 0) return 0;
-            put(records, to, records.start[to - 1], records.end[to - 1], records.order[to - 1]);
+        if (records.start[at - 1] < start) continue; /* nearly all of them */
+        size_t to = at, run = first[runs - 1], until = at - run > FARTHEST ? at - FARTHEST : run;
+        while (to > until && comes_after(parts, records.start[to - 1], records.order[to - 1], start, row)) to--;
+        if (to == until && until > run) {
+            first[runs++] = at;
+            continue;
         }
+        for (size_t each = at; each > to; each--)
+            put(records, each, records.start[each - 1], records.end[each - 1], records.order[each - 1]);
         put(records, to, start, end, row);
     }
-    return 1;
+    first[runs] = records.count;
+    return runs;
 }
 
-/* Both are sorted; there is room for both behind the first. */
-static void merge(const struct sweep_part *parts, struct records into, struct records more) {
-    size_t left = into.count, right = more.count;
+/* Merge two runs that follow each other, from behind: the second is copied to `aside` to make room. */
+static void merge(const struct sweep_part *parts, struct records in, size_t first, size_t second, size_t end, struct records aside) {
+    size_t left = second, right = end - second;
+    memcpy(aside.start, in.start + second, right * sizeof *in.start);
+    memcpy(aside.end, in.end + second, right * sizeof *in.end);
+    memcpy(aside.order, in.order + second, right * sizeof *in.order);
     while (right) {
         size_t to = left + right - 1;
-        int is_left = left && comes_after(parts, into.start[left - 1], into.order[left - 1], more.start[right - 1],
-                                          more.order[right - 1]);
-        struct records from = is_left ? into : more;
+        int is_left = left > first && comes_after(parts, in.start[left - 1], in.order[left - 1], aside.start[right - 1],
+                                                  aside.order[right - 1]);
+        struct records from = is_left ? in : aside;
         size_t at = is_left ? --left : --right;
-        put(into, to, from.start[at], from.end[at], from.order[at]);
+        put(in, to, from.start[at], from.end[at], from.order[at]);
     }
 }
 
-int sweep_in_order(
-    const struct sweep_part *parts, size_t count, size_t most, int64_t *start, int64_t *end, int32_t *order) {
-    size_t done = 0;
-    for (size_t part = 0; part < count; part++) {
-        size_t rows = parts[part].count;
-        struct records here = {start + done, end + done, order + done, rows};
-        for (size_t at = 0; at < rows; at++)
-            put(here, at, parts[part].start[at], parts[part].end[at], (int32_t)(done + at));
-        if (!settle(parts, here, most)) return 0;
-        if (done && rows) {
-            struct records more = {malloc(rows * sizeof *start), malloc(rows * sizeof *end), malloc(rows * sizeof *order), rows};
-            int is_there = more.start && more.end && more.order;
-            if (is_there) {
-                memcpy(more.start, here.start, rows * sizeof *start);
-                memcpy(more.end, here.end, rows * sizeof *end);
-                memcpy(more.order, here.order, rows * sizeof *order);
-                merge(parts, (struct records){start, end, order, done}, more);
-            }
-            free(more.start);
-            free(more.end);
-            free(more.order);
-            if (!is_there) return 0;
-        }
-        done += rows;
+/* Neighbours in pairs, from behind: what comes last is shortest, as parts go. */
+static size_t merge_pairs(const struct sweep_part *parts, struct records in, size_t *first, size_t runs, struct records aside) {
+    for (size_t run = runs; run >= 2; run -= 2) {
+        merge(parts, in, first[run - 2], first[run - 1], first[run], aside);
+        first[run - 1] = SIZE_MAX;
     }
-    return 1;
+    size_t left = 0;
+    for (size_t run = 0; run <= runs; run++)
+        if (first[run] != SIZE_MAX) first[left++] = first[run];
+    return left - 1;
+}
+
+int sweep_in_order(const struct sweep_part *parts, size_t count, int64_t *start, int64_t *end, int32_t *order) {
+    struct records records = {start, end, order, 0}, aside = {0};
+    for (size_t part = 0; part < count; part++)
+        for (size_t at = 0; at < parts[part].count; at++, records.count++)
+            put(records, records.count, parts[part].start[at], parts[part].end[at], (int32_t)records.count);
+    size_t *first = malloc((records.count / FARTHEST + 2) * sizeof *first), runs = 1, longest = 0;
+    if (first) {
+        runs = into_runs(parts, records, first);
+        longest = runs > 1 ? records.count - first[1] : 0; /* all but the first run may come to lie in one */
+        aside = (struct records){malloc(longest * sizeof *start), malloc(longest * sizeof *end), malloc(longest * sizeof *order), 0};
+    }
+    int is_there = first && (!longest || (aside.start && aside.end && aside.order));
+    while (is_there && runs > 1) runs = merge_pairs(parts, records, first, runs, aside);
+    free(aside.start);
+    free(aside.end);
+    free(aside.order);
+    free(first);
+    return is_there;
 }

@@ -92,16 +92,14 @@ int sweep_place(const int64_t *keys, size_t count, int64_t least, int32_t *table
 /* Set flags[value - least] to 1 for each of the integers of 1, 2 or 4 bytes; 0 if one has no place, or others are given. */
 int sweep_mark(const void *values, size_t bytes, size_t count, int64_t least, uint8_t *flags, size_t places);
 
-/* Records of several parts in one order: by start, then by `tie`, then as they come. Each part is nearly sorted: each
- * record is moved back past those that start later, and parts are merged. `order` is the position of each record among
- * those of all parts, one after another. 0, with nothing to rely on, if a part takes more than `most` moves a record, or
- * there is no memory. */
+/* Records of several parts in one order: by start, then by `tie`, then as they come. `order` is the position of each
+ * among those of all parts, one after another. A profiler writes down what begins as it begins, so records move a little
+ * within runs, and few runs are merged. 0 if there is no memory. */
 struct sweep_part {
     const int64_t *start, *end, *tie;
     size_t count;
 };
-int sweep_in_order(
-    const struct sweep_part *parts, size_t count, size_t most, int64_t *start, int64_t *end, int32_t *order);
+int sweep_in_order(const struct sweep_part *parts, size_t count, int64_t *start, int64_t *end, int32_t *order);
 
 /* Texts that lie one after another, `lengths` long, or missing where a length is negative: each one's number, -1 for a
  * missing one, and in `first` the rows in which the texts were first met, in the order of their numbers. How many there

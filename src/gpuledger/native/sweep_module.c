@@ -412,17 +412,15 @@ static PyObject *mark(PyObject *self, PyObject *arguments) {
 static PyObject *in_order(PyObject *self, PyObject *arguments) {
     struct columns columns;
     struct sweep_part parts[MOST_COLUMNS / 3];
-    long long most;
     (void)self;
-    int count = (int)(PyTuple_Size(arguments) - 4) / 3, last = 3 * count;
-    if (count < 1 || last + 3 > MOST_COLUMNS || PyTuple_Size(arguments) != last + 4) {
-        PyErr_SetString(PyExc_TypeError, "three columns for each part, three to write to, and a number");
+    int count = (int)(PyTuple_Size(arguments) - 3) / 3, last = 3 * count;
+    if (count < 1 || last + 3 > MOST_COLUMNS || PyTuple_Size(arguments) != last + 3) {
+        PyErr_SetString(PyExc_TypeError, "three columns for each part, and three to write to");
         return NULL;
     }
-    if (!number(arguments, last + 3, &most)) return NULL;
     if (!hold_with(arguments, last, 3, 1 << (last + 2), sizeof(int32_t), &columns)) return NULL;
     size_t total = 0;
-    int do_fit = most >= 0;
+    int do_fit = 1;
     for (int at = 0; at < count; at++) {
         size_t rows = length(&columns, 3 * at);
         parts[at] = (struct sweep_part){values(&columns, 3 * at), values(&columns, 3 * at + 1), values(&columns, 3 * at + 2), rows};
@@ -434,18 +432,18 @@ static PyObject *in_order(PyObject *self, PyObject *arguments) {
     if (!fit(&columns, do_fit)) return NULL;
     int found;
     Py_BEGIN_ALLOW_THREADS
-    found = sweep_in_order(parts, (size_t)count, (size_t)most, values(&columns, last), values(&columns, last + 1),
+    found = sweep_in_order(parts, (size_t)count, values(&columns, last), values(&columns, last + 1),
                            columns.held[last + 2].buf);
     Py_END_ALLOW_THREADS
     release(&columns);
-    return PyBool_FromLong(found);
+    if (!found) return PyErr_NoMemory();
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
     {"mark", mark, METH_VARARGS, "mark(flags, values of 1, 2 or 4 bytes, least)"},
     {"in_order", in_order, METH_VARARGS,
-     "in_order(start, end and tie of up to three parts, into_start, into_end, into_order, most) -> whether parts were"
-     " nearly sorted"},
+     "in_order(start, end and tie of up to three parts, into_start, into_end, into_order)"},
     {"parents", parents, METH_VARARGS, "parents(start, end, group, stack, into): -2 where a group does not nest"},
     {"number_texts", number_texts, METH_VARARGS,
      "number_texts(bytes, lengths, numbers, first) -> how many different texts; -1: longer than the bytes, or no memory"},

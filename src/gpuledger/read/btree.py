@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -32,6 +33,7 @@ except ImportError:  # installed where there was no compiler
     native = None  # type: ignore[assignment]
 
 _LEAVES_AT_ONCE: Final = 2048
+_TEXT_LEAVES_AT_ONCE: Final = 512  # there are fewer of them
 _FEW_PAGES: Final = 64  # smaller tables are done before a second thread has started
 _MOST: Final = 2**63 - 1
 _OTHER_ROWS: Final = 6  # BTREE_OTHER_ROWS of native/btree.h
@@ -160,15 +162,18 @@ def texts(descriptor: int, pages: Pages, of: Shape, column: str, *, most_rows: i
     def decoded(leaves: _Leaves) -> Texts | None:
         found: dict[bytes, int] = {}
         numbers = [np.empty(0, np.int64)]
-        for part in leaves.parts():
-            lengths = np.empty(part.total, np.int64)
-            status, whole, short = native.decode_texts(*part.about, part.pages, part.rows, wanted, lengths)
-            if not _went_well(status) or time.monotonic() > deadline or (short and of.defaults[wanted]):
-                return None
-            here, number = sweep.numbered_texts(whole, lengths)
-            known = np.array([found.setdefault(text, len(found)) for text in here] + [-1], np.int64)  # -1 is the last
-            numbers.append(known[number])
+        with _threads(len(leaves.pages)) as pool:
+            for status, short, (here, number) in pool.map(some, leaves.parts(_TEXT_LEAVES_AT_ONCE)):
+                if not _went_well(status) or time.monotonic() > deadline or (short and of.defaults[wanted]):
+                    return None
+                known = np.array([found.setdefault(text, len(found)) for text in here] + [-1], np.int64)  # -1 is last
+                numbers.append(known[number])
         return Texts(list(found), np.concatenate(numbers))
+
+    def some(part: _Leaves) -> tuple[int, int, tuple[list[bytes], Ints]]:
+        lengths = np.empty(part.total, np.int64)
+        status, whole, short = native.decode_texts(*part.about, part.pages, part.rows, wanted, lengths)
+        return status, short, ([], lengths) if status else sweep.numbered_texts(whole, lengths)
 
     return _of_leaves(descriptor, pages, of.root, most_rows, decoded)
 
@@ -186,10 +191,9 @@ class _Leaves:
     def total(self) -> int:
         return int(self.rows.sum(dtype=np.int64))
 
-    def parts(self) -> Iterator[_Leaves]:
-        """Some at a time."""
-        for first in range(0, len(self.pages), _LEAVES_AT_ONCE):
-            some = slice(first, first + _LEAVES_AT_ONCE)
+    def parts(self, at_once: int) -> Iterator[_Leaves]:
+        for first in range(0, len(self.pages), at_once):
+            some = slice(first, first + at_once)
             yield _Leaves(self.about, self.pages[some], self.rows[some])
 
 
@@ -299,17 +303,23 @@ def _decoded(
         return status, first, places, np.frombuffer(bad, np.int64), np.frombuffer(summaries, np.int64), short
 
     short = 0
-    parts = list(leaves.parts())
+    parts = list(leaves.parts(_LEAVES_AT_ONCE))
     firsts = accumulate((part.total for part in parts), initial=0)
-    threads = 1 if len(leaves.pages) <= _FEW_PAGES else os.cpu_count() or 1
-    with ThreadPoolExecutor(threads) as pool:
+    with _threads(len(leaves.pages)) as pool:
+        for status, first, places, bad, summaries, short_here in pool.map(decoded, firsts, parts):
+            if not _went_well(status) or time.monotonic() > deadline:
+                return None
+            into.add(first, places, bad, summaries)
+            short += short_here
+            progress(first + len(places[0]) if places else 0)
+    return short
+
+
+@contextmanager
+def _threads(leaves: int) -> Iterator[ThreadPoolExecutor]:
+    """As many as there are cores; what was not begun when we leave is not begun any more."""
+    with ThreadPoolExecutor(1 if leaves <= _FEW_PAGES else os.cpu_count() or 1) as pool:
         try:
-            for status, first, places, bad, summaries, short_here in pool.map(decoded, firsts, parts):
-                if not _went_well(status) or time.monotonic() > deadline:
-                    return None
-                into.add(first, places, bad, summaries)
-                short += short_here
-                progress(first + len(places[0]) if places else 0)
+            yield pool
         finally:
             pool.shutdown(cancel_futures=True)
-    return short
