@@ -148,8 +148,9 @@ class Device:
 
     def causes_of(self, trigger: str) -> dict[str, int]:
         """The time of the steady gaps with this trigger, by cause."""
-        sums = self.ledger.gaps.causes_ns[self.gaps_of(trigger)].sum(axis=0).tolist()
-        return {cause: amount for cause, amount in zip(CAUSES, sums, strict=True) if amount}
+        rows = self.gaps_of(trigger)
+        sums = {cause: int(self.ledger.gaps.causes_ns[rows, at].sum()) for at, cause in enumerate(CAUSES)}
+        return {cause: amount for cause, amount in sums.items() if amount}
 
 
 def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:

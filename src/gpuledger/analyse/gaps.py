@@ -11,7 +11,7 @@ is the reason (`graph`, `context_switch`, `turnaround`, `device_wait`). If not, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -286,8 +286,8 @@ class _Booking:
         by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
             2 * causes[:, _AT["host_code"]] > length  # a wait may have come first, but this is what took long
         )
-        kinds = [_AT["load"], largest, TRIGGERS.index("drained"), TRIGGERS.index("behind")]
-        trigger = np.select([loading, by_itself, drained > 0, behind], kinds, largest)
+        kinds: list[Any] = [_AT["load"], largest, TRIGGERS.index("drained"), TRIGGERS.index("behind")]
+        trigger: Positions = np.select([loading, by_itself, drained > 0, behind], kinds, largest)
         return trigger, np.where(trigger == TRIGGERS.index("drained"), drained, 0), names
 
     def _drained_by(self, behind: NDArray[np.bool_]) -> tuple[Positions, tuple[str, ...]]:

@@ -11,6 +11,7 @@ import numpy as np
 from gpuledger.analyse.calls import cuda_calls, short_names
 from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.summary import Summary, spread_cells, spread_columns, summarise
+from gpuledger.model.columns import by_row
 from gpuledger.model.keys import Places, Positions, group, join
 from gpuledger.model.names import label
 from gpuledger.model.spans import Ints
@@ -49,8 +50,8 @@ def launches(work: Rows, calls: Rows, places: Places | None = None) -> tuple[Pos
 
 def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: Places | None = None) -> Positions:
     """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
-    is_known = (correlation != NOT_RECORDED) & (pid != NOT_RECORDED)
     places = places or places_of(calls)
+    is_known = (correlation != NOT_RECORDED) & by_row(lambda some: some != NOT_RECORDED, pid)
     if places is not None:
         straight = places.look_up(pid, correlation)
         return straight if is_known.all() else np.where(is_known, straight, -1)

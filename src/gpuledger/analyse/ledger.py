@@ -6,6 +6,7 @@ nanoseconds; the program checks that on every run and stops if they do not.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +50,10 @@ def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints, wo
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
     work = work or busy(found, gpu, window)
-    idle = gaps(found, host, work, inside)
-    compute = _compute(found, work, tiles)
+    with ThreadPoolExecutor(1) as beside:
+        computed = beside.submit(_compute, found, work, tiles)
+        idle = gaps(found, host, work, inside)
+        compute = computed.result()
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
     lines = (*(f"compute.{name}" for name in found.families), "comm", "copy", *(f"idle.{cause}" for cause in CAUSES))

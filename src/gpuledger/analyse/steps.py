@@ -236,7 +236,8 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
 def _covers(mine: Activities, member: NDArray[np.intp]) -> bool:
     """Whether the steps hold most of what the main process ran on this GPU."""
     main = equal(mine.pid, _main_process(mine))
-    return bool(np.count_nonzero((member >= 0) & main) >= COVERAGE * np.count_nonzero(main))
+    inside, all_of_it = at(member, main) >= 0, np.count_nonzero(main)
+    return bool(np.count_nonzero(inside) >= COVERAGE * all_of_it)
 
 
 def _main_process(mine: Activities) -> int:

@@ -38,12 +38,14 @@ def equal(values: NDArray[Any], value: int) -> NDArray[np.bool_]:
 
 
 def at(values: NDArray[Any], positions: NDArray[Any]) -> NDArray[Any]:
-    """The rows at these positions, or under this mask."""
+    """The rows at these positions, or under this mask. Positions of 32 bits count from the start."""
     is_mask = positions.dtype == np.bool_
     if is_mask and is_same(positions):
         return values if positions[0] else values[:0]
     if is_same(values):
         return np.broadcast_to(values[0], int(np.count_nonzero(positions)) if is_mask else len(positions))
+    if positions.dtype == np.int32:
+        return sweep.take(values, positions)
     found: NDArray[Any] = values[positions]
     return found
 
@@ -62,9 +64,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """The different values, sorted."""
     if is_same(values):
         return values[:1]
-    if values.dtype == np.int64:
-        return sweep.distinct(values)
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if high - low > len(values) + 65536:
-        return sweep.distinct(values.astype(np.int64)).astype(values.dtype)
+        return sweep.distinct(values.astype(np.int64, copy=False)).astype(values.dtype, copy=False)
     return (np.flatnonzero(sweep.marked(values, low, high)) + low).astype(values.dtype)

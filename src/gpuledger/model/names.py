@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
+_BRACKET, _PARTING, _ROUND = re.compile(r"[<>()\[\]{}]"), re.compile(r"[<>()\[\]{},]"), re.compile(r"([()])")
 _TRUE, _FALSE = re.compile(r"\(bool\)1\b"), re.compile(r"\(bool\)0\b")
 _ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
 _INSTANCE: Final = re.compile(r"\s*\(instance (\d+)\)")
@@ -76,37 +77,41 @@ def _without_parameters(text: str) -> str:
     return text[:opening].rstrip()
 
 
+def _brackets(text: str, end: int | None = None) -> list[tuple[int, str]]:
+    """Where brackets stand before `end`, and which; the one of `->`, `operator<` and the like is none."""
+    found = _BRACKET.finditer(text) if end is None else _BRACKET.finditer(text, 0, end)
+    return [(each.start(), each.group()) for each in found if not _is_operator(text, each.start())]
+
+
+def _is_operator(text: str, at: int) -> bool:
+    return text[at] in "<>" and (text.endswith("-", 0, at) or text.endswith("operator", 0, at))
+
+
 def _opening(text: str, closing: int) -> int:
     """Where the bracket that `closing` closes was opened; -1 if it never was."""
     wanted: list[str] = []
-    for at in range(closing, -1, -1):
-        letter = text[at]
-        if letter in _PAIRS and not _is_operator(text, at):
+    for at, letter in reversed(_brackets(text, closing + 1)):
+        if letter in _PAIRS:
             wanted.append(_PAIRS[letter])
-        elif wanted and letter == wanted[-1] and not _is_operator(text, at):
+        elif wanted and letter == wanted[-1]:
             wanted.pop()
             if not wanted:
                 return at
     return -1
 
 
-def _is_operator(text: str, at: int) -> bool:
-    """Whether the bracket belongs to `->`, `operator<` or the like."""
-    return text[at] in "<>" and (text[at - 1 : at] == "-" or text[:at].endswith("operator"))
-
-
 def _last_outside(text: str, what: str) -> int:
-    """The last place of `what` that lies outside all brackets (of its last letter); -1 if there is none."""
-    at = len(text) - 1
-    while at >= 0:
-        if text[at] in _PAIRS and not _is_operator(text, at):
-            at = _opening(text, at)
-            if at < 0:
-                return -1
-        elif text.startswith(what, at):
-            return at
-        at -= 1
-    return -1
+    """The last place of `what` that lies outside all brackets; -1 if there is none, or one is never opened."""
+    end, wanted = len(text), list[str]()
+    for at, letter in reversed(_brackets(text)):
+        if letter in _PAIRS:
+            if not wanted and (found := text.rfind(what, at + 1, end)) >= 0:
+                return found
+            wanted.append(_PAIRS[letter])
+        elif wanted and letter == wanted[-1]:
+            wanted.pop()
+            end = end if wanted else at
+    return -1 if wanted else text.rfind(what, 0, end)
 
 
 def _split_template(text: str) -> tuple[str, list[str]]:
@@ -116,20 +121,21 @@ def _split_template(text: str) -> tuple[str, list[str]]:
     opening = _opening(text, len(text) - 1)
     if opening <= 0:
         return text, []
-    arguments, depth, start = [], 0, opening + 1
-    for at in range(opening + 1, len(text) - 1):
-        letter = text[at]
-        if letter in "<([{" and not _is_operator(text, at):
-            depth += 1
-        elif letter in _PAIRS and not _is_operator(text, at):
-            depth -= 1
-        elif letter == "," and depth == 0:
-            arguments.append(text[start:at])
-            start = at + 1
-    arguments.append(text[start : len(text) - 1])
+    inside = text[opening + 1 : len(text) - 1]
+    arguments, depth, start = [], 0, 0
+    for each in _PARTING.finditer(inside):
+        at, letter = each.start(), each.group()
+        if letter == ",":
+            if depth == 0:
+                arguments.append(inside[start:at])
+                start = at + 1
+        elif not _is_operator(text, opening + 1 + at):
+            depth += -1 if letter in _PAIRS else 1
+    arguments.append(inside[start:])
     return text[:opening], arguments
 
 
+@lru_cache(maxsize=65536)
 def _canonical(argument: str) -> str:
     """One template argument without casts, number suffixes, return types, parameters, `const` and stray spaces.
 
@@ -144,13 +150,13 @@ def _canonical(argument: str) -> str:
 def _without_parentheses(text: str) -> str:
     """The text outside all round brackets; brackets that do not match stand for nothing."""
     kept, depth = [], 0
-    for letter in text:
-        if letter == "(":
+    for part in _ROUND.split(text):
+        if part == "(":
             depth += 1
-        elif letter == ")":
+        elif part == ")":
             depth = max(depth - 1, 0)
         elif depth == 0:
-            kept.append(letter)
+            kept.append(part)
     return "".join(kept)
 
 

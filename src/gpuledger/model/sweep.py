@@ -178,8 +178,18 @@ def distinct(values: Ints) -> Ints:
     return found
 
 
+def take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
+    """`values[positions]`, none of them negative, without positions of twice the size."""
+    if _pays(positions) and values.flags.c_contiguous and values.ndim == 1:
+        into = np.empty(len(positions), values.dtype)
+        native.take(values, np.ascontiguousarray(positions), into)
+        return into
+    found: NDArray[Any] = values[positions]
+    return found
+
+
 def marked(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
-    """For each number from `least` to `most` whether it occurs; values of at most four bytes, none beyond the two."""
+    """For each number from `least` to `most` whether it occurs; no value lies beyond the two."""
     flags = np.zeros(most - least + 1, np.uint8)
     if _pays(values):
         native.mark(flags, np.ascontiguousarray(values), least)

@@ -413,8 +413,24 @@ int sweep_mark(const void *values, size_t bytes, size_t count, int64_t least, ui
     if (bytes == sizeof(int8_t)) { MARK(int8_t); }
     if (bytes == sizeof(int16_t)) { MARK(int16_t); }
     if (bytes == sizeof(int32_t)) { MARK(int32_t); }
+    if (bytes == sizeof(int64_t)) { MARK(int64_t); }
     return 0;
 #undef MARK
+}
+
+int sweep_take(const void *values, size_t bytes, size_t rows, const int32_t *at, size_t count, void *out) {
+#define TAKE(type)                                                                      \
+    for (size_t each = 0; each < count; each++) {                                       \
+        if ((uint32_t)at[each] >= rows) return 0;                                       \
+        ((type *)out)[each] = ((const type *)values)[at[each]];                         \
+    }                                                                                   \
+    return 1
+    if (bytes == sizeof(int8_t)) { TAKE(int8_t); }
+    if (bytes == sizeof(int16_t)) { TAKE(int16_t); }
+    if (bytes == sizeof(int32_t)) { TAKE(int32_t); }
+    if (bytes == sizeof(int64_t)) { TAKE(int64_t); }
+    return 0;
+#undef TAKE
 }
 
 struct records {

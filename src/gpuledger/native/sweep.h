@@ -89,8 +89,11 @@ int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t
  * the same, one has no place, or there are too many. */
 int sweep_place(const int64_t *keys, size_t count, int64_t least, int32_t *table, size_t places);
 
-/* Set flags[value - least] to 1 for each of the integers of 1, 2 or 4 bytes; 0 if one has no place, or others are given. */
+/* Set flags[value - least] to 1 for each of the integers of 1, 2, 4 or 8 bytes; 0 if one has no place. */
 int sweep_mark(const void *values, size_t bytes, size_t count, int64_t least, uint8_t *flags, size_t places);
+
+/* The values, of 1, 2, 4 or 8 bytes, of the rows at these positions; 0 if there is no such row. */
+int sweep_take(const void *values, size_t bytes, size_t rows, const int32_t *at, size_t count, void *out);
 
 /* Records of several parts in one order: by start, then by `tie`, then as they come. `order` is the position of each
  * among those of all parts, one after another. A profiler writes down what begins as it begins, so records move a little

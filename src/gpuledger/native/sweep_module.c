@@ -409,6 +409,33 @@ static PyObject *mark(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *take(PyObject *self, PyObject *arguments) {
+    Py_buffer values_held, at, into;
+    int flags = PyBUF_C_CONTIGUOUS, found = 0;
+    (void)self;
+    PyObject *each[3];
+    if (!PyArg_ParseTuple(arguments, "OOO", &each[0], &each[1], &each[2])) return NULL;
+    if (PyObject_GetBuffer(each[0], &values_held, flags)) return NULL;
+    if (PyObject_GetBuffer(each[1], &at, flags)) goto release_values;
+    if (PyObject_GetBuffer(each[2], &into, flags | PyBUF_WRITABLE)) goto release_at;
+    size_t bytes = (size_t)values_held.itemsize, count = (size_t)at.len / sizeof(int32_t);
+    if (at.itemsize != sizeof(int32_t) || into.itemsize != values_held.itemsize || (size_t)into.len != count * bytes) {
+        PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        found = sweep_take(values_held.buf, bytes, (size_t)values_held.len / bytes, at.buf, count, into.buf);
+        Py_END_ALLOW_THREADS
+        if (!found) PyErr_SetString(PyExc_IndexError, "a row that is not there");
+    }
+    PyBuffer_Release(&into);
+release_at:
+    PyBuffer_Release(&at);
+release_values:
+    PyBuffer_Release(&values_held);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *in_order(PyObject *self, PyObject *arguments) {
     struct columns columns;
     struct sweep_part parts[MOST_COLUMNS / 3];
@@ -441,7 +468,8 @@ static PyObject *in_order(PyObject *self, PyObject *arguments) {
 }
 
 static PyMethodDef methods[] = {
-    {"mark", mark, METH_VARARGS, "mark(flags, values of 1, 2 or 4 bytes, least)"},
+    {"mark", mark, METH_VARARGS, "mark(flags, values of 1, 2, 4 or 8 bytes, least)"},
+    {"take", take, METH_VARARGS, "take(values of 1, 2, 4 or 8 bytes, positions of 4 bytes, into)"},
     {"in_order", in_order, METH_VARARGS,
      "in_order(start, end and tie of up to three parts, into_start, into_end, into_order)"},
     {"parents", parents, METH_VARARGS, "parents(start, end, group, stack, into): -2 where a group does not nest"},

@@ -318,7 +318,7 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     """What is odd about rows that were kept."""
     notes = []
     for table, rows in tables.items():
-        if backward := int((rows.duration_ns < 0).sum()):
+        if backward := int(np.count_nonzero(rows["end_ns"] < rows["start_ns"])):
             sentence = say(
                 "{count} {table} end before they begin; NVIDIA's tables count them as they are",
                 count=count_text(backward),

@@ -37,14 +37,19 @@ class Coding:
         """The codes of a column of ids."""
         if not len(self._ids):
             return np.full(len(ids), NO_TEXT, np.int32)
-        low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
-        if low >= 0 and high <= 4 * len(ids) + 65536:  # nsys counts its ids up from 0: one look for each
-            table = np.full(high + 1, NO_TEXT, np.int32)
-            known = self._ids[(self._ids >= 0) & (self._ids <= high)]
-            table[known] = self._codes[np.searchsorted(self._ids, known)]
-            return table[ids]
-        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return np.where(self._ids[at] == ids, self._codes[at], np.int32(NO_TEXT)).astype(np.int32)
+        least, most = int(ids.min(initial=0)), int(ids.max(initial=0))
+        theirs = self._ids[(self._ids >= 0) & (self._ids < _FIRST_OWN)]
+        first_own = int(theirs.max(initial=-1)) + 1
+        if first_own > 4 * len(ids) + 65536 or _FIRST_OWN > most >= first_own:
+            at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+            return np.where(self._ids[at] == ids, self._codes[at], np.int32(NO_TEXT)).astype(np.int32)
+        # nsys counts its ids up from 0, and we do ours: one look for each, in a table that ends with what has no text
+        own = self._codes[np.searchsorted(self._ids, _FIRST_OWN) :]
+        table = np.append(np.full(first_own, NO_TEXT, np.int32), (*own, NO_TEXT)).astype(np.int32)
+        table[theirs] = self._codes[np.searchsorted(self._ids, theirs)]
+        place = ids if most < _FIRST_OWN else np.where(ids < _FIRST_OWN, ids, ids - (_FIRST_OWN - first_own))
+        found: Codes = table[place if least >= 0 else np.maximum(place, -1)]
+        return found
 
 
 class Coder:
