@@ -166,9 +166,13 @@ def test_times_that_run_backward_are_kept_and_doubted(tmp_path: Path) -> None:
     assert codes(trace) == {"times-backward": 1}
 
 
-def test_a_name_that_the_export_lost_shows_its_number(tmp_path: Path) -> None:
-    trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=[kernel(5, 9, demangledName=77)]))
-    assert trace[Table.KERNELS].texts("name") == ["[string 77 is not in the export]"]
+@pytest.mark.parametrize("lost", [77, 2**40, -5, 2**62 - 1])
+def test_a_name_that_the_export_lost_shows_its_number(tmp_path: Path, lost: int) -> None:
+    """Whatever the number: that ids are counted up from 0 is usual, no more."""
+    both = [kernel(5, 9, demangledName=lost), kernel(10, 12)]
+    trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=both))
+    known = open_trace(minimal(tmp_path / "b.sqlite", KERNEL=both[1:]))[Table.KERNELS].texts("name")
+    assert trace[Table.KERNELS].texts("name") == [f"[string {lost} is not in the export]", *known]
     assert codes(trace) == {"names-missing": 1}
 
 

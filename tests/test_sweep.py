@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gpuledger.model import columns, sweep
+from gpuledger.model import columns, order, sweep
 from gpuledger.model.spans import parents
 
 _sweep = pytest.importorskip("gpuledger.native._sweep", reason="the passes were not compiled")
@@ -36,6 +36,7 @@ def both(function: Callable[[], Any]) -> tuple[Any, Any]:
     """What a pass gives when it is compiled, however few the rows, and what it gives in numpy."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "_FEW", 0)
+        patch.setattr(order, "_FEW", 0)
         compiled = function()
         patch.setenv("GPULEDGER_NATIVE", "0")
         return compiled, function()
@@ -93,8 +94,9 @@ def test_states_partition_the_window(of: list[tuple[int, int]], data: st.DataObj
     assert compiled.hidden == plain.hidden
     for one, other in zip(compiled.spans, plain.spans, strict=True):
         np.testing.assert_array_equal(one, other)
+    first = sweep.intersection(sweep.union_of(*pair(sorted(of)), state, 0), pair([window]))
     whole = sorted(
-        each for spans in compiled.spans for each in zip(*(column.tolist() for column in spans), strict=True)
+        each for spans in (first, *compiled.spans) for each in zip(*(column.tolist() for column in spans), strict=True)
     )
     assert [start for start, _ in whole] == [window[0], *(end for _, end in whole[:-1])]
     assert whole[-1][1] == window[1]
@@ -195,6 +197,46 @@ def test_places_and_looking_up(held: list[int], wanted: list[int]) -> None:
         assert found.tolist() == [held.index(key) if key in held else -1 for key in wanted]
 
 
+parts = st.lists(
+    st.lists(st.tuples(st.integers(0, 40), instants, st.integers(0, 2)), max_size=120), min_size=1, max_size=3
+)
+
+
+@given(parts, st.booleans())
+def test_records_in_order(of: list[list[tuple[int, int, int]]], nearly: bool) -> None:
+    """By start, then what decides, then as they come; whether parts are nearly sorted or not at all."""
+    chosen = [sorted(part, key=lambda each: each[0] // 3) if nearly else part for part in of]
+    given_parts = [tuple(ints([each[at] for each in part]) for at in range(3)) for part in chosen]
+    which, start, end = same(lambda: order.in_order(given_parts))  # type: ignore[arg-type]
+    rows = [row for part in chosen for row in part]
+    assert which.tolist() == sorted(range(len(rows)), key=lambda row: (rows[row][0], rows[row][2], row))
+    assert [(start[at], end[at]) for at in range(len(rows))] == [rows[row][:2] for row in which.tolist()]
+
+
+@pytest.mark.parametrize("how", ["backwards", "shuffled", "in runs", "in order"])
+def test_many_records_in_order(how: str) -> None:
+    """More than one run, more than one level of merging."""
+    random = np.random.default_rng(5)
+    start = random.integers(0, 3000, 20_000)
+    start = {"backwards": np.sort(start)[::-1], "in order": np.sort(start), "shuffled": start}.get(
+        how, np.concatenate([np.sort(part) for part in np.array_split(start, 7)])
+    )
+    tie = random.integers(0, 3, len(start))
+    which, found, _ = order.in_order(
+        [(start[:9000], start[:9000], tie[:9000]), (start[9000:], start[9000:], tie[9000:])]
+    )
+    np.testing.assert_array_equal(which, np.lexsort((tie, start)))
+    np.testing.assert_array_equal(found, np.sort(start))
+
+
+@given(st.lists(st.integers(-100, 100), min_size=1, max_size=40), st.data(), st.sampled_from(["i1", "i2", "i4", "i8"]))
+def test_rows_at_positions(of: list[int], data: st.DataObject, dtype: str) -> None:
+    positions = np.array(data.draw(st.lists(st.integers(0, len(of) - 1), max_size=60)), np.int32)
+    found = same(lambda: columns.at(np.array(of, dtype), positions))
+    assert found.tolist() == [of[at] for at in positions.tolist()]
+    assert found.dtype == dtype
+
+
 @given(st.lists(instants, max_size=40))
 def test_the_last_to_end(ends: list[int]) -> None:
     found = same(lambda: sweep.last_to_end(ints(ends)))
@@ -203,7 +245,10 @@ def test_the_last_to_end(ends: list[int]) -> None:
         assert last == max(i for i in range(at + 1) if ends[i] == latest)
 
 
-@given(st.lists(st.one_of(instants, st.integers(-(2**63), 2**63 - 1)), max_size=60), st.sampled_from(["<i8", "<i4"]))
+@given(
+    st.lists(st.one_of(instants, st.integers(-(2**63), 2**63 - 1)), max_size=60),
+    st.sampled_from(["<i8", "<i4", "<i2", "|i1"]),
+)
 def test_distinct(of: list[int], dtype: str) -> None:
     values = np.array([each if dtype == "<i8" else each % 97 - 1 for each in of], dtype)
     found = same(lambda: columns.distinct(values))
@@ -232,7 +277,22 @@ def test_more_different_values_than_there_is_room_for() -> None:
         lambda native: native.search(ints([0]), ints([1]), ints([0]), "left"),
         lambda native: native.number_texts(b"ab", ints([1, 1]), ints([0]), ints([0, 0])),
         lambda native: native.parents(ints([0]), ints([1]), ints([0]), ints([]), ints([0])),
-        lambda native: native.states(ints([0]), ints([1]), np.zeros(1, np.int8), *[ints([0])] * 8, 0, 1),
+        lambda native: native.states(ints([0]), ints([1]), np.zeros(1, np.int8), *[ints([0])] * 6, 0, 1),
+        lambda native: native.place(ints([0]), ints([0]), 0),
+        lambda native: native.look_up(ints([0]), ints([0]), ints([0]), 0),
+        lambda native: native.mark(np.zeros(2, np.uint8), np.array([2], np.int32), 0),
+        lambda native: native.mark(np.zeros(2, np.uint8), np.array([-1], np.int8), 0),
+        lambda native: native.mark(np.zeros(2, np.int16), np.array([0], np.int8), 0),
+        lambda native: native.mark(np.zeros(2, np.uint8)),
+        lambda native: native.take(ints([5]), np.array([1], np.int32), ints([0])),
+        lambda native: native.take(ints([5]), np.array([-1], np.int32), ints([0])),
+        lambda native: native.take(ints([5]), ints([0]), ints([0])),
+        lambda native: native.take(ints([5]), np.array([0], np.int32), np.zeros(1, np.int8)),
+        lambda native: native.in_order(ints([0]), ints([1]), ints([0, 0]), ints([0]), ints([0]), np.zeros(1, np.int32)),
+        lambda native: native.in_order(ints([0]), ints([1]), ints([0]), ints([0]), ints([0]), ints([0])),
+        lambda native: native.in_order(ints([0]), ints([1]), ints([0]), ints([0]), ints([]), np.zeros(1, np.int32)),
+        lambda native: native.in_order(*[ints([])] * 5),
+        lambda native: native.in_order(*[ints([])] * 14, np.zeros(0, np.int32)),
         lambda native: native.calls(
             ints([0]), ints([1]), np.zeros(1, np.int8), ints([0]), ints([0]), ints([0]), np.zeros(1, np.int8), 0
         ),

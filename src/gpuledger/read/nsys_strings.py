@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,33 +24,47 @@ from gpuledger.units import count_text
 _FIRST_OWN = 1 << 62
 """Own texts are numbered from here, above any id of nsys, so that nsys's order comes first."""
 
+_MOST_PLACES = 1 << 22
+"""Up to here nsys's ids have a table with a place for each."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Coding:
     """The finished dictionary, and how to apply it."""
 
     strings: Strings
     notes: tuple[Note, ...]
     _ids: Ints
+    """In order: nsys's by number, then ours, which are larger and follow one another."""
     _codes: Codes
 
     def codes(self, ids: Ints) -> Codes:
         """The codes of a column of ids."""
+        least, most = int(ids.min(initial=0)), int(ids.max(initial=0))
+        first_own = self._first_own
+        if first_own is not None and (most < first_own or most >= _FIRST_OWN):
+            place = ids if most < _FIRST_OWN else np.where(ids < _FIRST_OWN, ids, ids - (_FIRST_OWN - first_own))
+            found: Codes = self._by_place[place if least >= 0 else np.maximum(place, -1)]
+            return found
         if not len(self._ids):
             return np.full(len(ids), NO_TEXT, np.int32)
-        least, most = int(ids.min(initial=0)), int(ids.max(initial=0))
-        theirs = self._ids[(self._ids >= 0) & (self._ids < _FIRST_OWN)]
-        first_own = int(theirs.max(initial=-1)) + 1
-        if first_own > 4 * len(ids) + 65536 or _FIRST_OWN > most >= first_own:
-            at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-            return np.where(self._ids[at] == ids, self._codes[at], np.int32(NO_TEXT)).astype(np.int32)
-        # nsys counts its ids up from 0, and we do ours: one look for each, in a table that ends with what has no text
-        own = self._codes[np.searchsorted(self._ids, _FIRST_OWN) :]
-        table = np.append(np.full(first_own, NO_TEXT, np.int32), (*own, NO_TEXT)).astype(np.int32)
-        table[theirs] = self._codes[np.searchsorted(self._ids, theirs)]
-        place = ids if most < _FIRST_OWN else np.where(ids < _FIRST_OWN, ids, ids - (_FIRST_OWN - first_own))
-        found: Codes = table[place if least >= 0 else np.maximum(place, -1)]
-        return found
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[at] == ids, self._codes[at], np.int32(NO_TEXT)).astype(np.int32)
+
+    @property
+    def _first_own(self) -> int | None:
+        """Where our own ids begin in `_by_place`; None where nsys does not count its ids up from 0, as it mostly does."""
+        last = int(self._ids[self._ids < _FIRST_OWN].max(initial=-1))
+        is_counted = len(self._ids) and self._ids[0] >= 0 and last < _MOST_PLACES
+        return last + 1 if is_counted else None
+
+    @cached_property
+    def _by_place(self) -> Codes:
+        """The code of each of nsys's ids, then of each of ours, and last of what has no text: one look for each."""
+        theirs = self._ids[self._ids < _FIRST_OWN]
+        table = np.full(int(theirs.max(initial=-1)) + 1, NO_TEXT, np.int32)
+        table[theirs] = self._codes[: len(theirs)]
+        return np.concatenate((table, self._codes[len(theirs) :], np.array([NO_TEXT], np.int32)))
 
 
 class Coder:
@@ -103,7 +118,7 @@ class Coder:
                 count=count_text(lost),
             )
             notes = (*notes, Note(Severity.WARNING, "names-missing", sentence, lost))
-        ids = np.array(list(by_id), np.int64)  # in order: nsys's by number, then ours, which are larger
+        ids = np.array(list(by_id), np.int64)
         return Coding(Strings(code), notes, ids, codes)
 
 
