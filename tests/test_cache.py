@@ -33,7 +33,7 @@ from gpuledger.model.stacks import Stacks
 from gpuledger.model.strings import Strings
 from gpuledger.model.tables import Kind, Rows
 from gpuledger.model.trace import Gpu, Origin, Private, Process, Trace
-from gpuledger.read import SqliteReader, _wanted, cache, shelf
+from gpuledger.read import SqliteReader, _wanted, cache, keeping, shelf
 from gpuledger.read.identity import Identity, identity
 from gpuledger.read.shelf import Shelf
 from gpuledger.read.source import look_at
@@ -158,7 +158,8 @@ def test_small_profiles_never_touch_the_cache(
 
 def test_what_is_read_in_no_time_is_not_kept(kept: Path, profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPULEDGER_CACHE")
-    monkeypatch.setattr(cache, "SMALL_BYTES", 0)
+    for each in (cache, keeping):
+        monkeypatch.setattr(each, "SMALL_BYTES", 0)
     monkeypatch.setattr(cache, "WORTH_S", 1e9)
     opened(profile)
     assert not stored(kept)

@@ -11,7 +11,6 @@ name before the built-in table.
 from __future__ import annotations
 
 import re
-import tomllib
 import warnings
 from pathlib import Path
 
@@ -25,6 +24,8 @@ def user_families(path: Path | None) -> Families:
     chosen = path or Path("pyproject.toml")
     if path is None and not chosen.is_file():
         return ()
+    import tomllib  # only where there is a file
+
     try:
         content = tomllib.loads(chosen.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

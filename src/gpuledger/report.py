@@ -13,13 +13,13 @@ from gpuledger.analyse.variation import variation
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
 from gpuledger.model.health import Note, NotMeasured
-from gpuledger.model.profiled import KernelReport
 from gpuledger.model.spans import Span
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
 
 if TYPE_CHECKING:
     from gpuledger.analyse.join import Joined, Match
+    from gpuledger.model.profiled import KernelReport
 
 _NEVER_READ: Final = {
     Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},

@@ -212,6 +212,8 @@ def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: b
     used = used[used >= 0]
     if not len(used):
         return None
+    if len(used) == used[-1] + 1:
+        return member
     number = np.full(len(ranges) + 1, -1)  # -1 stays -1: it is the last
     number[used] = np.arange(len(used))
     numbered: Positions = number[member]

@@ -10,8 +10,8 @@ from typing import Protocol
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.model.tables import Table
 from gpuledger.model.trace import Trace
-from gpuledger.read.cache import through_cache
 from gpuledger.read.export import Progress, Wanted
+from gpuledger.read.keeping import may_be_kept
 from gpuledger.read.nsys import read_export
 from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
 from gpuledger.read.sqlite import MAGIC, open_sqlite
@@ -94,7 +94,11 @@ def open_trace(
         if reader is None:
             raise unrecognised(found)
         read = partial(reader.read, found, wanted, limits, progress)
-    return through_cache(found, member, wanted, limits, read) if cache else read()
+    if not (cache and may_be_kept(found)):
+        return read()
+    from gpuledger.read.cache import through_cache
+
+    return through_cache(found, member, wanted, limits, read)
 
 
 def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:

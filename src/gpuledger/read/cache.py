@@ -25,27 +25,23 @@ from gpuledger.model.trace import Trace
 from gpuledger.read import btree
 from gpuledger.read.export import Wanted
 from gpuledger.read.identity import identity, now_ns
+from gpuledger.read.keeping import SMALL_BYTES, is_always
 from gpuledger.read.shelf import Shelf
 from gpuledger.read.source import Source
 from gpuledger.read.stored import FORMAT, as_stored, from_stored
 
-SMALL_BYTES: Final = 4_000_000
-"""A smaller profile is read before a cache would help; it is neither looked for nor kept."""
-WORTH_S: Final = 0.5
+WORTH_S: Final = 0.25
 """Reading must have taken so long for its result to be kept."""
 PATIENCE_S: Final = 3.0
 """So long the next profile, or the end of the process, waits for a file that is still being written."""
 
 _LAST_PIECE_S: Final = 1.0  # a file that is given up ends with the piece that the system has in hand
-_SETTING: Final = "GPULEDGER_CACHE"
 
 
 def through_cache(source: Source, member: str, wanted: Wanted, limits: Limits, read: Callable[[], Trace]) -> Trace:
     """What `read` gives, from the cache where it holds this very request for this very state of the profile."""
-    setting, folder, looked_ns = os.environ.get(_SETTING, ""), cache_folder() / "traces", now_ns()
-    always = setting == "always"
-    is_small = bool(source.head) and source.size < SMALL_BYTES and not always
-    found = None if setting == "0" or is_small or not folder.is_absolute() else identity(source, member)
+    folder, looked_ns, always = cache_folder() / "traces", now_ns(), is_always()
+    found = identity(source, member) if folder.is_absolute() else None
     if found is None or (found.size_bytes < SMALL_BYTES and not always):
         return read()
     shelf = Shelf(folder)

@@ -22,7 +22,8 @@ from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.model.health import Note, Severity
 from gpuledger.read.event_types import ANY, PLAIN, USUAL, Args, Event
-from gpuledger.read.stream import Bytes, too_slow
+from gpuledger.read.source import too_slow
+from gpuledger.read.stream import Bytes
 from gpuledger.units import bytes_text, count_text
 
 PIECE: Final = 1 << 20

@@ -5,7 +5,6 @@ Python's stacks come as JSON in the payload of NVTX marks, and only if the expor
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -56,10 +55,12 @@ class StackReader:
 
     def of_python(self, payloads: Sequence[bytes | None]) -> Ints:
         """The stack in each payload of nsys's Python sampling; NULL where there is none."""
+        from html import unescape
+
         found = [_frames(payload) for payload in payloads]
         ids = {each for frames in found for frame in frames for each in frame[:2]}
         texts = {
-            each: html.unescape(text.decode(errors="backslashreplace"))
+            each: unescape(text.decode(errors="backslashreplace"))
             for each, text in self._export.texts_by_id("StringIds", "id", "value", ids).items()
         }
         stacks = np.full(len(payloads), NULL, np.int64)

@@ -53,7 +53,7 @@ class Coding:
 
     @property
     def _first_own(self) -> int | None:
-        """Where our own ids begin in `_by_place`; None where nsys does not count its ids up from 0, as it mostly does."""
+        """Where our own ids begin in `_by_place`; None where nsys does not, as it mostly does, count its ids from 0."""
         last = int(self._ids[self._ids < _FIRST_OWN].max(initial=-1))
         is_counted = len(self._ids) and self._ids[0] >= 0 and last < _MOST_PLACES
         return last + 1 if is_counted else None

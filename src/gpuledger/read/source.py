@@ -124,3 +124,11 @@ def _nearest(path: Path) -> str:
         return ""
     close = difflib.get_close_matches(path.name, beside, n=1)
     return f"did you mean {path.parent / close[0]}?" if close else ""
+
+
+def too_slow(name: str, seconds: float) -> UnreadableProfile:
+    """The refusal of something that takes longer to read than is allowed."""
+    return UnreadableProfile(
+        f"{name}: reading took more than {seconds:g} s and was stopped",
+        hint=f"--limit=read-seconds={4 * seconds:g} waits longer",
+    )

@@ -26,8 +26,7 @@ from gpuledger.model.spans import Ints
 from gpuledger.model.trace import Decoding
 from gpuledger.read import btree
 from gpuledger.read.export import NULL, Integers, Progress, Texts, too_many_rows
-from gpuledger.read.source import Source, opened
-from gpuledger.read.stream import too_slow
+from gpuledger.read.source import Source, opened, too_slow
 from gpuledger.units import bytes_text
 
 MAGIC: Final = b"SQLite format 3\0"

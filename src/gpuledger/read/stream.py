@@ -141,14 +141,6 @@ def too_large(name: str, limit: int) -> UnreadableProfile:
     )
 
 
-def too_slow(name: str, seconds: float) -> UnreadableProfile:
-    """The refusal of something that takes longer to read than is allowed."""
-    return UnreadableProfile(
-        f"{name}: reading took more than {seconds:g} s and was stopped",
-        hint=f"--limit=read-seconds={4 * seconds:g} waits longer",
-    )
-
-
 class Member:
     """A member of an archive; where it is damaged, what could be read of it."""
 
