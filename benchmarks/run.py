@@ -140,6 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
         except (OSError, page.NoMarkers) as error:
             say(f"error: {options.write}: {error}")
             return 1
+    machine.compile_package()
     return check(options) if options.quick else compare(options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import platform
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+import gpuledger
 from gpuledger.read import btree
 from harness import memory
 
@@ -32,6 +34,14 @@ def versions() -> tuple[str, ...]:
         f"numpy {np.__version__}",
         f"SQLite {sqlite3.sqlite_version}",
     )
+
+
+def compile_package() -> None:
+    """Compile our modules, as an installer does with every program here.
+
+    In a checkout Python does it when it may, one run late; where it may not write (PYTHONDONTWRITEBYTECODE), never.
+    """
+    compileall.compile_dir(str(Path(gpuledger.__file__).parent), quiet=2)
 
 
 def load() -> str:

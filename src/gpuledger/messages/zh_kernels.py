@@ -217,9 +217,11 @@ KERNELS: Final[dict[str, str]] = {
         "这里的 kernel 都没有用 Nsight Compute 采集；`gpuledger ncu-plan PROFILE` 会列出值得采集的 kernel。"
     ),
     "{number}. {kernel}: {bound}, severity {severity}": "{number}. {kernel}，瓶颈：{bound}，严重程度：{severity}",
-    "{time} a step in {calls} calls; at its nearest roof it would save {saving}": (
-        "每步调用 {calls} 次，共 {time}；若达到离它最近的屋顶线，可省 {saving}"
+    "{time} a step in {calls}; at its nearest roof it would save {saving}": (
+        "每步调用 {calls}，共 {time}；若达到离它最近的屋顶线，可省 {saving}"
     ),
+    "one call": "1 次",
+    "{count} calls": "{count} 次",
     "Bottlenecks by severity": "瓶颈（按严重程度排列）",
     "Severity": "严重程度",
     "Bound by": "瓶颈",

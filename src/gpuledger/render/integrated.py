@@ -146,10 +146,11 @@ def _in_depth(found: Joined, device: Device) -> Iterator[Block]:
             bound=bound_text(judged),
             severity=SEVERITY_WORDS[each.severity],
         )
+        calls = _each(each.entry.calls, device)
         saves = say(
-            "{time} a step in {calls} calls; at its nearest roof it would save {saving}",
+            "{time} a step in {calls}; at its nearest roof it would save {saving}",
             time=time_text(each.entry.time_ns // device.step_count),
-            calls=_each(each.entry.calls, device),
+            calls=say("one call") if calls == "1" else say("{count} calls", count=calls),
             saving=time_text(each.saving_ns // device.step_count),
         )
         first, *rest = judged.advice
