@@ -21,7 +21,7 @@ from gpuledger.runbook.matrix import Cell, cells_of, pairs
 from gpuledger.runbook.nodes import MOST_BYTES, parsed
 from gpuledger.runbook.plan import Choices, comparisons_of, environment_of, fingerprint, jobs_of
 from gpuledger.runbook.read import runbook_of
-from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged, saving_of, slowed
+from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged, judged_by_the_middle, saving_of, slowed
 
 GOOD = """\
 runbook: 1
@@ -147,6 +147,7 @@ BAD = [
     (changed(17, "  - {diff: profile, before: {mode: loop}}"), ":17: compare 1 (diff) has no 'after'"),
     (changed(17, "  - {diff: profile, before: {mode: loop}, after: {mode: loop}}"), ":17: this comparison has no pair"),
     (changed(18, "  - {saving: top, from: {mode: loop}, to: {mode: grouped}, within: near}"), "'near' is no share"),
+    (changed(18, "  - {saving: top, from: {mode: loop}, to: {mode: grouped}, over: mode}"), "no axis 'mode' besides"),
     (
         changed(18, "  - {saving: {slow: syncs}, from: {mode: loop}, to: {mode: grouped}}"),
         ":18: 'saving' in compare 2 (saving): 'slow' is no code",
@@ -446,6 +447,29 @@ def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> N
     assert "no figure is called 'synks'" in saving_of(unknown, (ONE, OTHER), documents).reason
     worded = replace(compare, findings={"HOST-SYNC": ("how",)})
     assert saving_of(worded, (ONE, OTHER), documents).reason == "'how' is no number"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "middle", "verdict"),
+    [((1.5, 0.9, 1.1), 2, PASS), ((0.1, 1.5, 1.6), 1, FAIL), ((None, 1.1, 3.0), 1, PASS), ((1.3,), 0, FAIL)],
+)
+def test_of_repeated_savings_the_middle_one_is_judged(
+    ratios: tuple[float | None, ...], middle: int, verdict: str
+) -> None:
+    def cell(mode: str, turn: int) -> Cell:
+        return Cell((("turn", str(turn)), ("mode", mode)), f"{mode}{turn}")
+
+    rows = [
+        judged(SavingRow((cell("a", at), cell("b", at)), OPEN, "", "X", round(1000 * ratio), None, 1000, None, 0.2))
+        if ratio is not None
+        else SavingRow((cell("a", at), cell("b", at)), OPEN, "a is not finished")
+        for at, ratio in enumerate(ratios)
+    ]
+    found = judged_by_the_middle(rows, "turn")
+    assert [row.verdict for row in found] == [verdict if at == middle else OPEN for at in range(len(rows))]
+    assert all(f"turn={middle} is the middle one" in row.reason for at, row in enumerate(found) if at != middle)
+    other = replace(rows[0], cells=(cell("c", 0), cell("d", 0)))  # another pair is another measurement
+    assert judged_by_the_middle([*rows, other], "turn")[: len(rows)] == found
 
 
 def test_a_column_of_savings_is_there_if_any_row_has_it() -> None:

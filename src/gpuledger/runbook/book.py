@@ -126,6 +126,8 @@ class Saving:
     within_share: float | None
     """How far prediction and saving may lie apart, as a share of the saving."""
     line: int
+    over: str | None = None
+    """An axis of repetitions: of the pairs that differ in it alone, the one with the middle ratio is judged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ _STEPS: Final = {
 _COMPARES: Final = {
     "diff": ("diff", "before", "after", "flags"),
     "align": ("align", "mock", "e2e", "e2e_profile", "range", "flags", "gate"),
-    "saving": ("saving", "from", "to", "report", "key", "within"),
+    "saving": ("saving", "from", "to", "report", "key", "within", "over"),
 }
 _CODE: Final = re.compile(r"[A-Z][A-Z0-9-]{2,40}")
 _NEEDED: Final = {"nsys": ("gpu", "nsys"), "ncu": ("gpu", "ncu"), "torch": ("gpu", "torch")}
@@ -146,7 +146,21 @@ def compare_of(top: Part, node: Node, what: str, names: Names) -> Diff | Align |
         key,
         part.share("within"),
         part.line,
+        _axis(part, names),
     )
+
+
+def _axis(part: Part, names: Names) -> str | None:
+    """The axis of repetitions, which may be none of those that tell the two cells apart."""
+    over = part.maybe("over")
+    if over is None:
+        return None
+    free = [axis for axis in names.axes if axis not in {*part.pick("from", names), *part.pick("to", names)}]
+    if over not in free:
+        raise part.fault(
+            part.node("over").line, f"'over' in {part.what}: there is no axis '{over}' besides; {unknown(over, free)}"
+        )
+    return over
 
 
 def _findings(part: Part) -> dict[str, tuple[str, ...]] | None:

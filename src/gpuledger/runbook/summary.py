@@ -16,7 +16,7 @@ from gpuledger.runbook.files import json_at
 from gpuledger.runbook.fill import filled
 from gpuledger.runbook.matrix import Cell, pairs
 from gpuledger.runbook.plan import Choices
-from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, saving_of, slowed
+from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged_by_the_middle, saving_of, slowed
 from gpuledger.runbook.state import CellRecord
 
 
@@ -122,10 +122,10 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
     comparisons = tuple(_comparison(each) for each in ran.comparisons)
     corrected = {row.cells: -row.corrected_delta_ns for row in comparisons if row.corrected_delta_ns is not None}
     savings = tuple(
-        saving_of(compare, two, documents, corrected.get(two))
+        row
         for compare in book.compares
         if isinstance(compare, Saving)
-        for two in pairs(cells, compare.before, compare.after)
+        for row in _savings(compare, cells, documents, corrected)
     )
     targets = tuple(row for target in book.targets for row in _targets(target, cells, documents, choices))
     wrong = [
@@ -149,6 +149,17 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
         ran.interrupted,
         (*ran.failures, *wrong),
     )
+
+
+def _savings(
+    compare: Saving,
+    cells: Sequence[Cell],
+    documents: Mapping[Cell, Documents],
+    corrected: Mapping[tuple[Cell, Cell], int],
+) -> list[SavingRow]:
+    two_by_two = pairs(cells, compare.before, compare.after)
+    rows = [saving_of(compare, two, documents, corrected.get(two)) for two in two_by_two]
+    return rows if compare.over is None else judged_by_the_middle(rows, compare.over)
 
 
 def hidden(name: str, text: str) -> str:
