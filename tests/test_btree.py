@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -150,6 +152,28 @@ def test_holes_among_the_rows_are_counted(tmp_path: Path) -> None:
         database.execute("DELETE FROM t WHERE rowid % 7 = 3")
         database.commit()
     assert same_as_sqlite(path) == (6, 1)
+
+
+def test_a_number_that_is_none_is_null(tmp_path: Path) -> None:
+    """SQLite stores no NaN, and takes one that it finds for NULL; other floating point is no integer."""
+    path = tmp_path / "t.sqlite"
+    make(
+        path,
+        1024,
+        0,
+        {"columns": ["INT", "TEXT", "INT"], "key": "", "rows": [(1.25, "x" * 3000, 7.75)] * 3}
+        | {"times": 1, "rowids": "next", "added": "", "deleted": False, "without": ""},
+    )
+    raw = path.read_bytes()
+    for number in (1.25, 7.75):  # one in the page itself, the other behind a text that spills
+        at = raw.index(struct.pack(">d", number))
+        raw = raw[:at] + struct.pack(">d", math.nan) + raw[at + 8 :]
+    path.write_bytes(raw)
+    with opened(path) as export:
+        found = export._decoded("t", ["c0", "c2"])
+        assert found is not None
+        assert found.bad == export._queried("t", ["c0", "c2"]).bad == {"c0": 2, "c2": 2}
+    same_as_sqlite(path)
 
 
 def test_a_log_or_a_journal_is_for_sqlite(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.activity import State, activities
 from gpuledger.analyse.busy import busy, default_window
 from gpuledger.analyse.device import Device, devices
-from gpuledger.analyse.gaps import CAUSES, TRIGGERS, histogram
+from gpuledger.analyse.gaps import TRIGGERS, histogram
 from gpuledger.analyse.host import Host, call_kind
 from gpuledger.analyse.ledger import ledger
 from gpuledger.analyse.steps import Wanted
@@ -60,7 +60,7 @@ def check_balance(device: Device) -> None:
     books = device.ledger
     assert sum(books.total().values()) == books.window_ns
     assert np.array_equal(books.books.sum(axis=1), np.diff(books.tiles_ns))
-    assert np.array_equal(books.gaps.causes_ns.sum(axis=1), books.gaps.length_ns)
+    assert np.array_equal(books.gaps.by_cause.total(), books.gaps.length_ns)
     assert sum(ns for line, ns in books.total().items() if line.startswith("compute")) == books.busy.compute_ns
     compute = sum(ns for line, ns in books.total().items() if line.startswith("compute."))
     assert compute == books.busy.compute_ns
@@ -239,7 +239,7 @@ def test_a_planted_cause_is_booked_to_its_line(
 ) -> None:
     gaps = planted(calls, kernels).ledger.gaps
     at = int(np.flatnonzero(gaps.start_ns == kernels[0][1] * US)[0])
-    booked = {cause: int(ns) // US for cause, ns in zip(CAUSES, gaps.causes_ns[at], strict=True) if ns}
+    booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([at])).items()}
     assert booked == expected
     assert TRIGGERS[gaps.trigger[at]] == trigger
     assert gaps.draining[gaps.drained_by[at]] == ("cudaStreamSynchronize" if trigger == "drained" else "")

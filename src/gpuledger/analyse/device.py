@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities, activities
 from gpuledger.analyse.busy import busy, default_window
-from gpuledger.analyse.gaps import CAUSES, TRIGGERS
+from gpuledger.analyse.gaps import TRIGGERS
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.ledger import Ledger, ledger
 from gpuledger.analyse.phases import Phases, phases
@@ -148,9 +148,7 @@ class Device:
 
     def causes_of(self, trigger: str) -> dict[str, int]:
         """The time of the steady gaps with this trigger, by cause."""
-        rows = self.gaps_of(trigger)
-        sums = {cause: int(self.ledger.gaps.causes_ns[rows, at].sum()) for at, cause in enumerate(CAUSES)}
-        return {cause: amount for cause, amount in sums.items() if amount}
+        return self.ledger.gaps.by_cause.sums(self.gaps_of(trigger))
 
 
 def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:

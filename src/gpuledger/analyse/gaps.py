@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.activity import Activities
 from gpuledger.analyse.busy import Busy
+from gpuledger.analyse.by_cause import ByCause
 from gpuledger.analyse.calls import shortened
 from gpuledger.analyse.host import Host
 from gpuledger.analyse.summary import median
@@ -77,8 +78,8 @@ class Gaps:
 
     start_ns: Ints
     end_ns: Ints
-    causes_ns: NDArray[np.int64]
-    """One row per gap, one column per cause."""
+    by_cause: ByCause
+    """One row per gap."""
     before: Ints
     """Position of the activity that ended last before the gap."""
     after: Ints
@@ -114,38 +115,30 @@ def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
     call[followed] = host.launching(found)[after[followed]]
     booking = _Booking(found, host, start, end, before, after, call)
     causes = booking.causes(start, end, np.arange(len(start)))
-    if not np.array_equal(causes.sum(axis=1), end - start):
+    if not np.array_equal(causes.total(), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")
     trigger, drained_by, draining = booking.triggers(causes)
     by_tile = _by_tile(booking, causes, cuts)
     return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, by_tile)
 
 
-def _by_tile(booking: _Booking, causes: NDArray[np.int64], cuts: Ints) -> NDArray[np.int64]:
+def _by_tile(booking: _Booking, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
     """The time of gaps by tile and cause. Most gaps lie in one tile; the others are booked again, piece by piece."""
     sums = np.zeros((len(cuts) + 1, len(CAUSES)), np.int64)
     if not len(causes):
         return sums
     tile = sweep.search(cuts, booking.start, "right")
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
-    for cause in _used(causes):
-        sums[tile[first], cause] = np.add.reduceat(causes[:, cause], first)
     crossing = np.flatnonzero(tile != sweep.search(cuts, booking.end, "left"))
-    np.subtract.at(sums, tile[crossing], causes[crossing])
     start, end, whose = cut_at(booking.start[crossing], booking.end[crossing], cuts)
-    np.add.at(sums, sweep.search(cuts, start, "right"), booking.causes(start, end, crossing[whose]))
+    piece, pieces = sweep.search(cuts, start, "right"), booking.causes(start, end, crossing[whose])
+    for cause in causes.used:
+        column = sums[:, _AT[cause]]
+        column[tile[first]] = np.add.reduceat(causes.of(cause), first)
+        np.subtract.at(column, tile[crossing], causes.of(cause)[crossing])
+    for cause in pieces.used:
+        np.add.at(sums[:, _AT[cause]], piece, pieces.of(cause))
     return sums
-
-
-def _used(causes: NDArray[np.int64]) -> list[int]:
-    """The causes that have any time."""
-    return [cause for cause in range(causes.shape[1]) if causes[:, cause].any()]
-
-
-def _largest(causes: NDArray[np.int64]) -> Positions:
-    """For each gap the cause with the most time, the first of several."""
-    used = np.array(_used(causes), np.intp)
-    return used[causes[:, used].argmax(axis=1)] if len(used) else np.zeros(len(causes), np.intp)
 
 
 def _starting_at(mine: Activities, end: Ints) -> Ints:
@@ -193,12 +186,14 @@ class _Booking:
     def _to(self, mask: NDArray[np.bool_], cause: str) -> None:
         self.whole[mask & (self.whole < 0)] = _AT[cause]
 
-    def causes(self, start: Ints, end: Ints, gap: Positions) -> NDArray[np.int64]:
+    def causes(self, start: Ints, end: Ints, gap: Positions) -> ByCause:
         """Book pieces [start, end) of gaps."""
-        books = np.zeros((len(start), len(CAUSES)), np.int64, order="F")  # most causes have no time: their columns stay
+        books = ByCause(len(start), CAUSES)
         cause = self.whole[gap]
-        booked = np.flatnonzero(cause >= 0)
-        books[booked, cause[booked]] = (end - start)[booked]
+        for each in distinct(cause).tolist():
+            if each >= 0:
+                rows = np.flatnonzero(cause == each)
+                books.add(CAUSES[each], rows, end[rows] - start[rows])
         self._host_was_late(books, np.flatnonzero(cause < 0), start, end, gap)
         return books
 
@@ -237,7 +232,7 @@ class _Booking:
         other: NDArray[np.bool_] = (earlier >= 0) & (earlier != self._of_next(self.found.pid))
         return other
 
-    def _host_was_late(self, books: NDArray[np.int64], late: Positions, start: Ints, end: Ints, gap: Positions) -> None:
+    def _host_was_late(self, books: ByCause, late: Positions, start: Ints, end: Ints, gap: Positions) -> None:
         """L had not returned when the gap began: split at L's start and end, and before L by what its thread did."""
         if not len(late):
             return
@@ -245,18 +240,22 @@ class _Booking:
         call = self.call[gap]
         launch_start, launch_end = self.host.calls["start_ns"][call], self.host.calls["end_ns"][call]
         waits = self.end[gap] - launch_end > LAUNCH_LATENCY_NS
-        after = np.where(waits, _AT["device_wait"], _AT["launch_latency"])
-        books[late, after] += end - np.clip(launch_end, start, end)
-        inside = np.where(self._loads_code(gap), _AT["load"], _AT["launch"])
-        books[late, inside] += np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
+        after_ns = end - np.clip(launch_end, start, end)
+        inside_ns = np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
+        for cause, mask, amount in (
+            ("device_wait", waits, after_ns),
+            ("launch_latency", ~waits, after_ns),
+            ("load", loads := self._loads_code(gap), inside_ns),
+            ("launch", ~loads, inside_ns),
+        ):
+            books.add(cause, late[mask], amount[mask])
         threads = self.host.thread_of_call[call]
         for number in distinct(threads).tolist():
             mine = threads == number
             before = np.clip(launch_start[mine], start[mine], end[mine])
             rows = late[mine]
             for label, amount in self.host.thread(number).split(start[mine], before).items():
-                if amount.any():
-                    books[rows, _AT[label]] += amount
+                books.add(label, rows, amount)
 
     def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
         """Whether L is its kernel's first launch in the process, and far slower than that API's usual call."""
@@ -276,15 +275,15 @@ class _Booking:
         np.minimum.at(first, number, found.start_ns[rows])
         return first[number[np.searchsorted(rows, of)]]
 
-    def triggers(self, causes: NDArray[np.int64]) -> tuple[Positions, Positions, tuple[str, ...]]:
+    def triggers(self, causes: ByCause) -> tuple[Positions, Positions, tuple[str, ...]]:
         """What set each gap off, first match wins; and for those drained, by which call."""
         length = self.end - self.start
-        largest = _largest(causes)
-        loading = (causes[:, _AT["load"]] > 0) & (2 * (causes[:, _AT["load"]] + causes[:, _AT["host_code"]]) > length)
-        behind = 2 * sum((causes[:, _AT[cause]] for cause in _BEHIND), np.zeros_like(length)) > length
+        largest = causes.largest()
+        loading = (causes.of("load") > 0) & (2 * causes.total("load", "host_code") > length)
+        behind = 2 * causes.total(*_BEHIND) > length
         drained, names = self._drained_by(behind)
         by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
-            2 * causes[:, _AT["host_code"]] > length  # a wait may have come first, but this is what took long
+            2 * causes.of("host_code") > length  # a wait may have come first, but this is what took long
         )
         kinds: list[Any] = [_AT["load"], largest, TRIGGERS.index("drained"), TRIGGERS.index("behind")]
         trigger: Positions = np.select([loading, by_itself, drained > 0, behind], kinds, largest)

@@ -96,7 +96,7 @@ def in_a_row(
 
 def _gaps(trace: Trace, device: Device, track: int) -> Records:
     gaps, name = device.ledger.gaps, np.append(device.found.name, -1)
-    causes = {f"{cause}_ns": Column((gaps.causes_ns[:, at],), absent=0) for at, cause in enumerate(CAUSES)}
+    causes = {f"{cause}_ns": Column((gaps.by_cause.of(cause),), absent=0) for cause in CAUSES}
     drained = np.where(gaps.drained_by > 0, gaps.drained_by, -1)
     texts = trace.strings.texts
     arguments = (
@@ -106,7 +106,7 @@ def _gaps(trace: Trace, device: Device, track: int) -> Records:
         text_argument("before", texts, name[gaps.before]),
         text_argument("after", texts, name[gaps.after]),
     )
-    return in_a_row(track, gaps.start_ns, gaps.end_ns, CAUSES, gaps.causes_ns.argmax(axis=1), "idle", arguments)
+    return in_a_row(track, gaps.start_ns, gaps.end_ns, CAUSES, gaps.by_cause.largest(), "idle", arguments)
 
 
 def _steps(device: Device, track: int) -> Records:

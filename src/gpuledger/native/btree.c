@@ -276,7 +276,12 @@ static int next_value(const struct record *record, struct header *header, uint64
     return varint(&header->at, header->end, type) && body_bytes(*type, size) && *size <= record->size - header->body;
 }
 
-static int is_integer(uint64_t type) { return type != 0 && type != 7 && type < 12; }
+#define REAL 7
+
+static int is_integer(uint64_t type) { return type != 0 && type != REAL && type < 12; }
+
+/* Whether a floating-point number is none. SQLite stores no such thing, and takes one that it finds for NULL. */
+static int is_nan(const uint8_t *at) { return (big64(at) & INT64_MAX) > 0x7ff0000000000000u; }
 
 /* One call: what it reads, what it does with each record, and where that goes. */
 struct task {
@@ -324,7 +329,7 @@ static enum btree_status whole_header(
     return open_header(record, *payload, out->body, out) && out->end ? BTREE_OK : BTREE_DAMAGED;
 }
 
-/* How much of a record's beginning holds all wanted integers. */
+/* How much of a record's beginning holds all wanted numbers. */
 static enum btree_status prefix_bytes(
     const struct record *record, struct header header, const struct btree_wanted *wanted, uint64_t *need) {
     *need = header.body;
@@ -334,7 +339,7 @@ static enum btree_status prefix_bytes(
         if (!next_value(record, &header, &type, &size)) return BTREE_DAMAGED;
         header.body += size;
         if (column == wanted->columns[which]) {
-            if (is_integer(type)) *need = header.body;
+            if (is_integer(type) || type == REAL) *need = header.body;
             which++;
         }
     }
@@ -461,8 +466,9 @@ static enum btree_status take_integers(struct task *task, const struct record *r
                 if (header.body + size > have) return BTREE_DAMAGED;
                 task->out[which][row] = integer(payload + header.body, type);
             } else {
+                if (type == REAL && header.body + size > have) return BTREE_DAMAGED;
                 task->out[which][row] = INT64_MIN;
-                task->bad[which] += type != 0;
+                task->bad[which] += type != 0 && !(type == REAL && is_nan(payload + header.body));
             }
             which++;
         }

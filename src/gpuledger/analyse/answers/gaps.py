@@ -29,13 +29,11 @@ def _percent(part: int, whole: int) -> float | None:
 
 def _by_cause(device: Device) -> Sheet:
     gaps = device.ledger.gaps
-    sums = dict(zip(CAUSES, gaps.causes_ns.sum(axis=0).tolist(), strict=True))
+    sums = gaps.by_cause.sums()
     total = sum(sums.values())
     columns = (Column("cause", "Cause", Digits.TEXT), Column("time_ns", "Time (ns)", _NS), _SHARE)
     rows: list[tuple[Cell, ...]] = [
-        (cause, time, _percent(time, total))
-        for cause, time in sorted(sums.items(), key=lambda e: (-e[1], e[0]))
-        if time
+        (cause, time, _percent(time, total)) for cause, time in sorted(sums.items(), key=lambda e: (-e[1], e[0]))
     ]
     return Sheet("gaps_by_cause", "Idle time by cause", columns, (*rows, ("total", total, _percent(total, total))))
 
@@ -84,8 +82,9 @@ def _longest(trace: Trace, device: Device) -> Sheet:
         return trace.strings.text(int(found.name[activity])) if activity >= 0 else None
 
     rows = []
+    largest = gaps.by_cause.largest()
     for at in np.argsort(-gaps.length_ns, kind="stable")[:LONGEST].tolist():
-        largest = int(gaps.causes_ns[at].argmax())
+        cause = CAUSES[largest[at]]
         trigger = TRIGGERS[gaps.trigger[at]]
         if gaps.drained_by[at]:
             trigger = f"{trigger} by {gaps.draining[gaps.drained_by[at]]}"
@@ -94,6 +93,6 @@ def _longest(trace: Trace, device: Device) -> Sheet:
         call = int(gaps.call[at])
         where = " > ".join(ranges_around(trace, device.host.calls, call))
         owner = int(device.host.calls["tid"][call]) if call >= 0 else None
-        largest_ns = int(gaps.causes_ns[at, largest])
-        rows.append((length, start, trigger, CAUSES[largest], largest_ns, ends[0], where, owner, ends[1]))
+        largest_ns = int(gaps.by_cause.of(cause)[at])
+        rows.append((length, start, trigger, cause, largest_ns, ends[0], where, owner, ends[1]))
     return Sheet("gaps_longest", f"The {LONGEST} longest gaps", columns, tuple(rows))
