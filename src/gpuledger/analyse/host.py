@@ -143,10 +143,12 @@ class Host:
         if id(found) not in self._launching:
             call = launching_call(found.pid, found.gathered("correlation"), self.calls, self._places)
             self._launching[id(found)] = (found, call)  # held, so that no other gets its id
+            self.__dict__.pop("_places", None)  # as large as a column, and hardly asked for again
         return self._launching[id(found)][1]
 
     @cached_property
     def _places(self) -> Places | None:
+        """Where each call lies by its id."""
         return places_of(self.calls)
 
     @cached_property
