@@ -219,6 +219,22 @@ def test_a_full_disk_leaves_no_half_file(decode: Path) -> None:
     assert "Traceback" not in ran.stderr.decode()
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not list threads")
+@pytest.mark.parametrize("own", [None, "2"])
+def test_a_verb_starts_no_threads_that_it_never_uses_and_hands_nothing_on(own: str | None) -> None:
+    """numpy would start one on each core; a program that we start later must not find our setting."""
+    code = (
+        "import os; from gpuledger.cli.main import verb_named; verb_named('report'); import numpy; "
+        "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
+    )
+    env = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    env |= {} if own is None else {"OPENBLAS_NUM_THREADS": own}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    threads, left = ran.stdout.split()
+    assert left == str(own)
+    assert own is not None or threads == "1"
+
+
 def test_a_closed_pipe_is_no_error(decode: Path) -> None:
     command = f"{sys.executable} -m gpuledger stats {decode} --format=csv --report=nvtx_kern_sum | head -1"
     ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, check=False)

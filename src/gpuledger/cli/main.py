@@ -7,6 +7,8 @@ import importlib
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
 import click
@@ -42,10 +44,27 @@ VERBS = {
 """Each verb with the first line of its help; a test keeps the two the same."""
 
 
+@contextmanager
+def _one_thread_of_numpy() -> Iterator[None]:
+    """Keep numpy from starting a thread on each core for products of matrices, which we make none of.
+
+    They spin before they sleep: on 16 cores for longer than a report takes. What we start later is not to inherit it.
+    """
+    if "OPENBLAS_NUM_THREADS" in os.environ:
+        yield
+        return
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+
+
 def verb_named(name: str) -> click.Command:
     """A verb, loaded from `gpuledger.cli.VERB`; a dash in its name is an underscore there."""
     name = name.replace("-", "_")
-    command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.{name}"), name)
+    with _one_thread_of_numpy():
+        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.{name}"), name)
     gc.freeze()  # what was imported stays: no cycles are looked for in it
     gc.enable()
     return command
