@@ -13,7 +13,7 @@ import lzma
 import sqlite3
 import struct
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -115,8 +115,8 @@ class _OneThread:
     def __exit__(self, *_: object) -> None:
         return
 
-    def map(self, function: Callable[[int], object], places: range) -> Iterator[object]:
-        return map(function, places)
+    def map(self, function: Callable[..., object], *columns: Iterable[object]) -> Iterator[object]:
+        return map(function, *columns)
 
     def shutdown(self, *, cancel_futures: bool) -> None:
         del cancel_futures
