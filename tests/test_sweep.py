@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gpuledger.model import columns, order, sweep
+from gpuledger.model import columns, sweep
 from gpuledger.model.spans import parents
 
 _sweep = pytest.importorskip("gpuledger.native._sweep", reason="the passes were not compiled")
@@ -36,7 +36,6 @@ def both(function: Callable[[], Any]) -> tuple[Any, Any]:
     """What a pass gives when it is compiled, however few the rows, and what it gives in numpy."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "_FEW", 0)
-        patch.setattr(order, "_FEW", 0)
         compiled = function()
         patch.setenv("GPULEDGER_NATIVE", "0")
         return compiled, function()
@@ -207,7 +206,7 @@ def test_records_in_order(of: list[list[tuple[int, int, int]]], nearly: bool) ->
     """By start, then what decides, then as they come; whether parts are nearly sorted or not at all."""
     chosen = [sorted(part, key=lambda each: each[0] // 3) if nearly else part for part in of]
     given_parts = [tuple(ints([each[at] for each in part]) for at in range(3)) for part in chosen]
-    which, start, end = same(lambda: order.in_order(given_parts))  # type: ignore[arg-type]
+    which, start, end = same(lambda: sweep.in_order(given_parts))  # type: ignore[arg-type]
     rows = [row for part in chosen for row in part]
     assert which.tolist() == sorted(range(len(rows)), key=lambda row: (rows[row][0], rows[row][2], row))
     assert [(start[at], end[at]) for at in range(len(rows))] == [rows[row][:2] for row in which.tolist()]
@@ -222,7 +221,7 @@ def test_many_records_in_order(how: str) -> None:
         how, np.concatenate([np.sort(part) for part in np.array_split(start, 7)])
     )
     tie = random.integers(0, 3, len(start))
-    which, found, _ = order.in_order(
+    which, found, _ = sweep.in_order(
         [(start[:9000], start[:9000], tie[:9000]), (start[9000:], start[9000:], tie[9000:])]
     )
     np.testing.assert_array_equal(which, np.lexsort((tie, start)))

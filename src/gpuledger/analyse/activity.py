@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from gpuledger.model.columns import at, equal, one_after_another, same
 from gpuledger.model.families import COMMUNICATION, family
 from gpuledger.model.keys import Positions
-from gpuledger.model.order import in_order
 from gpuledger.model.spans import Ints
 from gpuledger.model.strings import NO_TEXT, Codes
+from gpuledger.model.sweep import in_order
 from gpuledger.model.tables import Rows, Table
 from gpuledger.model.trace import Trace
 

@@ -26,7 +26,9 @@ class ByCause:
     def add(self, cause: str, rows: Positions, amount: Ints) -> None:
         """Book an amount to each of these rows, none of which is named twice."""
         if amount.any():
-            self._columns.setdefault(cause, np.zeros(self._rows, np.int64))[rows] += amount
+            if cause not in self._columns:
+                self._columns[cause] = np.zeros(self._rows, np.int64)
+            self._columns[cause][rows] += amount
 
     def of(self, cause: str) -> Ints:
         """The time of each row that is booked to one cause."""

@@ -222,17 +222,16 @@ def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: b
 
 def _outermost(ranges: Rows, calls: Rows) -> Positions:
     """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start."""
-    found: Positions | None = None
-    for process in distinct(ranges["pid"]).tolist():
-        rows = np.flatnonzero(ranges["pid"] == process)
-        own = equal(calls["pid"], process)
+    processes = distinct(ranges["pid"]).tolist()
+    if len(processes) == 1 and equal(calls["pid"], processes[0]).all():
+        return sweep.enclosing((ranges["start_ns"], ranges["end_ns"]), calls["start_ns"], calls["end_ns"])
+    found = np.full(len(calls), -1)
+    for process in processes:
+        rows, own = np.flatnonzero(ranges["pid"] == process), equal(calls["pid"], process)
         start, end = at(calls["start_ns"], own), at(calls["end_ns"], own)
         first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
-        if len(rows) == len(ranges) and len(first) == len(calls):
-            return first
-        found = np.full(len(calls), -1) if found is None else found
         found[own] = np.append(rows, -1)[first]
-    return np.full(len(calls), -1) if found is None else found
+    return found
 
 
 def _covers(mine: Activities, member: NDArray[np.intp]) -> bool:

@@ -7,6 +7,7 @@ the package was installed without a compiler, or with GPULEDGER_NATIVE=0, numpy 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -350,6 +351,21 @@ def look_up(keys: Ints, table: NDArray[np.int32], least: int) -> Ints:
     found = np.full(len(keys), -1, np.int64)
     found[inside] = table[keys[inside] - least] - 1
     return found
+
+
+def in_order(parts: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[NDArray[np.signedinteger], Ints, Ints]:
+    """Records (start, end, tie) of several tables by start, then tie, then as they come: which they are, start, end.
+
+    A profiler writes down what begins as it begins, so tables are nearly sorted, and records move but a little.
+    """
+    count = sum(len(start) for start, _, _ in parts)
+    if count < 2**31 - 1 and _pays(*(start for start, _, _ in parts)):
+        (start, end), order = _room(count), np.empty(count, np.int32)
+        native.in_order(*(_column(each) for part in parts for each in part), start, end, order)
+        return order, start, end
+    start, end, tie = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    position = np.lexsort((tie, start))
+    return position, start[position], end[position]
 
 
 def last_to_end(end: Ints) -> Ints:

@@ -31,8 +31,10 @@ def within_bounds(times: Ints) -> Ints:
 def refuse_endless(name: str, tables: Mapping[Table, Rows]) -> None:
     """Refuses a profile whose durations sum to more than 64 bits hold: every total of them would be wrong."""
     for table, rows in tables.items():
-        bounds = [int(of(rows[each])) for each in ("start_ns", "end_ns") for of in (np.min, np.max) if len(rows)]
-        if len(rows) * (max(bounds, default=0) - min(bounds, default=0)) < LARGEST:
+        if not len(rows):
+            continue
+        bounds = [int(of(rows[each])) for each in ("start_ns", "end_ns") for of in (np.min, np.max)]
+        if len(rows) * (max(bounds) - min(bounds)) < LARGEST:
             continue
         length = rows.duration_ns
         longest = max(int(length.max(initial=0)), -int(length.min(initial=0)))
