@@ -9,8 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/decode.sqlite
 
-WORKLOAD_TESTS := $(patsubst %,tests/test_%.py,zoo zoo_llm window timer bench ranks moe ep decode serve longctx transport \
-	barrier mock capture_torch runbook_shipped)
+WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runbook/test_runbook_shipped.py tests/core/test_window.py
 
 .PHONY: demo test test-workloads docs bench bench-quick clean
 

@@ -4,9 +4,9 @@ from setuptools import Extension, setup
 
 
 def _part(name: str, *sources: str, headers: tuple[str, ...]) -> Extension:
-    folder = "src/gpuledger/native"
+    folder = "src/gpuledger/trace/native"
     return Extension(
-        f"gpuledger.native.{name}",
+        f"gpuledger.trace.native.{name}",
         sources=[f"{folder}/{each}" for each in sources],
         depends=[f"{folder}/{each}" for each in headers],
         extra_compile_args=["-O3", "-std=c11"],

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
+from gpuledger.analyse.nvidia.reports import REPORTS
 from gpuledger.analyse.sheet import Digits
-from gpuledger.analyse.stats import REPORTS
 from gpuledger.cli.main import VERBS, cli, verb_named
-from gpuledger.model.health import NotMeasured
-from gpuledger.model.strings import Strings
-from gpuledger.model.tables import Table
-from gpuledger.model.trace import Origin, Trace
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Origin, Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
 
 REFERENCE = Path(__file__).parent / "reference"
 HELP_WIDTH = 78

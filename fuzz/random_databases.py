@@ -26,8 +26,8 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.limits import DEFAULT_LIMITS
+from gpuledger.read.nsys.sqlite import SqliteExport, open_sqlite
 from gpuledger.read.source import look_at
-from gpuledger.read.sqlite import SqliteExport, open_sqlite
 
 PAGE_SIZES: Final = (512, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 TYPES: Final = (

@@ -24,21 +24,22 @@ from typing import Any, Final
 import mutations
 from mutations import Change, as_bytes, sometimes
 
-from gpuledger.analyse.steps import Wanted
+from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
+from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.model.families import family
-from gpuledger.model.tables import Table
-from gpuledger.model.trace import Trace
-from gpuledger.read import btree, open_trace
-from gpuledger.read.ncu import open_kernels
-from gpuledger.read.ncu_blocks import MAGIC, _fields, walk
-from gpuledger.read.nsys_tables import runs_in
+from gpuledger.read import open_trace
+from gpuledger.read.ncu.blocks import MAGIC, _fields, walk
+from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.read.nsys import btree
 from gpuledger.read.source import look_at
+from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.report import build_report
 from gpuledger.runbook.files import shipped, shipped_text
 from gpuledger.runbook.matrix import cells_of
 from gpuledger.runbook.read import runbook_of
+from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Table
 
 CAPTURES: Final = Path(__file__).parent.parent / "captures"
 ROWS: Final = 4

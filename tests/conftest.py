@@ -1,38 +1,21 @@
-"""Fixtures: the bundled captures unpacked, and the command as a user runs it."""
+"""Fixtures: the bundled captures unpacked."""
 
 from __future__ import annotations
 
 import lzma
-import os
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from gpuledger.model.profiled import KernelReport
-from gpuledger.read.ncu import open_kernels
+from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.trace.kernel_report import KernelReport
+from support.command import CAPTURES, ROOT
 
 settings.register_profile("no deadline", deadline=None)  # how long an example takes says more about the machine
 settings.load_profile("no deadline")
-
-ROOT = Path(__file__).parent.parent
-CAPTURES = ROOT / "captures" / "nsys"
-NAMES = (
-    "attn",
-    "decode",
-    "graph",
-    "moe_batched_gemm",
-    "moe_loop",
-    "one_nccl",
-    "two_gloo",
-    "zoo_graph",
-    "zoo_node",
-)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,26 +62,3 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def layer(layer_report: Path) -> KernelReport:
     """The same, read."""
     return open_kernels([layer_report])
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What one call of the command did."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
-def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
-    """Run the command as a user does: a process of its own."""
-    clean = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "GPULEDGER_DEBUG")}
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuledger", *arguments],
-        capture_output=True,
-        cwd=cwd,
-        env=clean | {"PYTHONWARNINGS": "error"} | environment,
-        check=False,
-        timeout=120,
-    )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     )
     from gpuledger.findings.finding import Finding
     from gpuledger.limits import Limits
-    from gpuledger.model.health import Note, NotMeasured, Severity
-    from gpuledger.model.profiled import KernelReport
-    from gpuledger.model.tables import Rows, Table
-    from gpuledger.model.trace import Origin, Trace
     from gpuledger.read import open_trace
-    from gpuledger.read.ncu import open_kernels
+    from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.report import Report, build_report
+    from gpuledger.trace.health import Note, NotMeasured, Severity
+    from gpuledger.trace.kernel_report import KernelReport
+    from gpuledger.trace.model import Origin, Trace
+    from gpuledger.trace.tables import Rows, Table
 
 _HOMES = {
     "GpuledgerError": "errors",
@@ -43,16 +43,16 @@ _HOMES = {
     "UnreadableProfile": "errors",
     "Finding": "findings.finding",
     "Limits": "limits",
-    "Note": "model.health",
-    "NotMeasured": "model.health",
-    "Severity": "model.health",
-    "KernelReport": "model.profiled",
-    "Rows": "model.tables",
-    "Table": "model.tables",
-    "Origin": "model.trace",
-    "Trace": "model.trace",
+    "Note": "trace.health",
+    "NotMeasured": "trace.health",
+    "Severity": "trace.health",
+    "KernelReport": "trace.kernel_report",
+    "Rows": "trace.tables",
+    "Table": "trace.tables",
+    "Origin": "trace.model",
+    "Trace": "trace.model",
     "open_trace": "read",
-    "open_kernels": "read.ncu",
+    "open_kernels": "read.ncu.reader",
     "compare": "comparison",
     "Report": "report",
     "build_report": "report",
@@ -98,7 +98,7 @@ def __getattr__(name: str) -> object:
 
 def _drawn(report: Report) -> str:
     """A report as a notebook shows it. Here, as this module alone may know both reports and how they are shown."""
-    from gpuledger.render.html.notebook import notebook_html
+    from gpuledger.present.html.notebook import notebook_html
 
     return notebook_html(report)
 

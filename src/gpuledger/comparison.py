@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.device import analysed
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.compare import compare as compare_sides
-from gpuledger.analyse.diff.of_trace import busiest, side_of
-from gpuledger.analyse.diff.side import Side
-from gpuledger.analyse.steps import Wanted
-from gpuledger.model.trace import Trace
+from gpuledger.analyse.diff.from_trace import busiest, side_of
+from gpuledger.analyse.diff.run_side import Side
+from gpuledger.ledger.device import analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.model import Trace
 
 
 def compare(before: Trace, after: Trace, wanted: Wanted | None = None, *, anyway: bool = False) -> Diff:

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from gpuledger.analyse.device import Device, analysed
-from gpuledger.analyse.phases import PHASES
-from gpuledger.analyse.steps import Wanted
-from gpuledger.analyse.variation import variation
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
-from gpuledger.model.health import Note, NotMeasured
-from gpuledger.model.spans import Span
-from gpuledger.model.tables import Table
-from gpuledger.model.trace import Trace
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.phases import PHASES
+from gpuledger.ledger.step_variation import variation
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.health import Note, NotMeasured
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Span
+from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.join import Joined, Match
-    from gpuledger.model.profiled import KernelReport
+    from gpuledger.analyse.kernels.timeline_match import Joined, Match
+    from gpuledger.trace.kernel_report import KernelReport
 
 _NEVER_READ: Final = {
     Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
@@ -102,9 +102,9 @@ def build_report(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport
     made = analysed(trace, name, wanted)
     if profiled is None:
         return Report(name, trace, made[0].ledger.window, made, findings(trace, made))
-    from gpuledger.analyse.join import joined
-    from gpuledger.analyse.judged import judged
-    from gpuledger.analyse.overview import overview
+    from gpuledger.analyse.kernels.judgement import judged
+    from gpuledger.analyse.kernels.step_kernels import overview
+    from gpuledger.analyse.kernels.timeline_match import joined
 
     launches = [judged(each) for each in profiled.launches]
     kernels = {device.gpu: joined(overview(trace, device, wanted.scope_pattern), launches) for device in made}
@@ -171,7 +171,7 @@ def finding_dict(found: Finding) -> dict[str, Any]:
 
 def _joined(found: Joined, device: Device) -> dict[str, Any]:
     """Every kernel of the step with its match, in the order of execution."""
-    from gpuledger.analyse.join import LEVELS
+    from gpuledger.analyse.kernels.timeline_match import LEVELS
 
     return {
         "device": device.gpu,

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exports import call, kernel, push
 from hostile import containers, databases, files, jsons, meanings, reports
 from hostile.containers import packed, tarred, zipped
 from hostile.databases import KERNELS, changed, damaged, put
@@ -22,6 +21,7 @@ from hostile.files import JSON, KERNEL, Make, at, holding, named
 from hostile.jsons import events, swapped, text
 from hostile.meanings import FAR, kernels, nsys, torch
 from hostile.reports import DRAM, DURATION, HEAD, LONG, RAW, UNITS, metric, page, raw, row
+from support.exports import call, kernel, push
 
 
 @dataclass(frozen=True, slots=True)

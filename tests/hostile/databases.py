@@ -9,9 +9,9 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from exports import PID, call, insert, kernel, minimal
 from hostile.files import Make, export
-from random_export import SCHEMA
+from support.exports import PID, call, insert, kernel, minimal
+from support.random_export import SCHEMA
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 Change = Callable[[sqlite3.Connection], object]

@@ -7,9 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from exports import PID, call, insert, kernel, minimal, push
 from hostile.files import CALL, EVENTS, KERNEL, KERNEL_ARGS, Make, holding
-from random_export import HOST
+from support.exports import PID, call, insert, kernel, minimal, push
+from support.random_export import HOST
 
 FAR = 2**63 - 1
 

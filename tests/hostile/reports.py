@@ -8,8 +8,8 @@ import struct
 from functools import cache
 from pathlib import Path
 
-from conftest import ROOT
 from hostile.files import Make, holding
+from support.command import ROOT
 
 HEAD = '"ID","Process ID","Process Name","Kernel Name","Context","Stream","Device","CC"'
 DURATION = "gpu__time_duration.sum"

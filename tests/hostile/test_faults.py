@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import GpuledgerError, Table, open_trace
-from gpuledger.model.health import Severity
+from gpuledger.trace.health import Severity
 from hostile.databases import many_rows
 from hostile.files import JSON, export, trace
 from hostile.forked import server

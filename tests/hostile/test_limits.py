@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT, gpuledger
-from exports import kernel, minimal
 from gpuledger import Limits, Table, UnreadableProfile, open_trace
 from gpuledger.cli.main import VERBS
-from gpuledger.read.exact import nanoseconds
-from gpuledger.read.times import LARGEST
+from gpuledger.read.plausible_times import LARGEST
+from gpuledger.read.torch.exact_ns import nanoseconds
 from hostile.containers import bomb
 from hostile.databases import many_rows
 from hostile.files import trace
 from hostile.forked import server
 from hostile.jsons import op_args
 from hostile.reports import raw, row
+from support.command import ROOT, gpuledger
+from support.exports import kernel, minimal
 
 PAGE = ROOT / "docs" / "concepts" / "security.md"
 

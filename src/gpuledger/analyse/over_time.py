@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.timeline import bin_edges
-from gpuledger.model.keys import group
-from gpuledger.model.spans import Ints, covered
-from gpuledger.model.tables import Rows, Table
-from gpuledger.model.trace import Trace
+from gpuledger.analyse.activity_bins import bin_edges
+from gpuledger.ledger.device import Device
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, covered
+from gpuledger.trace.tables import Rows, Table
 
 ON_THE_DEVICE = ("Device", "Device Static", "Managed")
 """Kinds of memory that lie on the GPU, in NVIDIA's words."""

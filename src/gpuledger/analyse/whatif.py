@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.gaps import TRIGGERS
-from gpuledger.analyse.ranges import calls_in_ranges, spans_of_time
 from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.gaps import TRIGGERS
+from gpuledger.ledger.ranges import calls_in_ranges, spans_of_time
 from gpuledger.messages import say
-from gpuledger.model.trace import Trace
+from gpuledger.trace.model import Trace
 
 
 @dataclass(frozen=True, slots=True)

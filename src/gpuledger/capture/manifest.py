@@ -18,9 +18,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from gpuledger.capture.machine import Machine
-from gpuledger.capture.surroundings import Commit, without_secrets
+from gpuledger.capture.environment import Commit, without_secrets
 from gpuledger.errors import OutputRefused
+from gpuledger.system.machine import Machine
 
 SCHEMA: Final = "gpuledger.capture/1"
 ENDING: Final = ".capture.json"

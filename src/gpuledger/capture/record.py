@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture import manifest as manifests
-from gpuledger.capture.interruption import Interruption
-from gpuledger.capture.machine import machine
+from gpuledger.capture.empty_report import NOT_STARTED, Attempt, why_nothing
+from gpuledger.capture.environment import commit_of, environment
 from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, Recorded, utc
-from gpuledger.capture.nothing import NOT_STARTED, Attempt, why_nothing
-from gpuledger.capture.nsys import Start, export_beside
+from gpuledger.capture.nsys.command import Start, export_beside
 from gpuledger.capture.outputs import EXPORT, Place, prepared
 from gpuledger.capture.remote import Remote
-from gpuledger.capture.run import Ended, Ran, attended
-from gpuledger.capture.surroundings import commit_of, environment
-from gpuledger.capture.tools import find_nsys, version_of
 from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.system.interruption import Interruption
+from gpuledger.system.machine import machine
+from gpuledger.system.processes import Ended, Ran, attended
+from gpuledger.system.tools import find_nsys, version_of
 
 INTERRUPTED_CODE: Final = 130
 _EXPORT_S: Final = 3600.0

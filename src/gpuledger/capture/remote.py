@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.interruption import Interruption
-from gpuledger.capture.run import Ran, fetched, run
 from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.system.interruption import Interruption
+from gpuledger.system.processes import Ran, fetched, run
 
 _SECONDS: Final = 60.0
 _START: Final = (

@@ -64,7 +64,7 @@ def verb_named(name: str) -> click.Command:
     """A verb, loaded from `gpuledger.cli.VERB`; a dash in its name is an underscore there."""
     name = name.replace("-", "_")
     with _one_thread_of_numpy():
-        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.{name}"), name)
+        command: click.Command = getattr(importlib.import_module(f"gpuledger.cli.verbs.{name}"), name)
     gc.freeze()  # what was imported stays: no cycles are looked for in it
     gc.enable()
     return command
@@ -224,7 +224,7 @@ def _unexpected(error: Exception) -> GpuledgerError:
 
 def sentence(error: GpuledgerError) -> str:
     """An error for stderr: the claim, what was found set under it, and the hint after an empty line."""
-    from gpuledger.render.plain import visible
+    from gpuledger.present.safe_text import visible
 
     lines = [f"error: {visible(error.claim)}"]
     lines += [f"       {visible(line)}" for line in error.found.splitlines()]

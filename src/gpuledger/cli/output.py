@@ -17,9 +17,9 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.kept_memory import keep_freed_memory
-from gpuledger.cli.replacing import refuse_existing, replacing
 from gpuledger.errors import MissingPackage
+from gpuledger.system.atomic_files import refuse_existing, replacing
+from gpuledger.system.kept_memory import keep_freed_memory
 
 FORMATS = ("text", "md", "csv", "json")
 PAGE = "html"
@@ -124,7 +124,7 @@ def need(package: str, what: str) -> None:
 
 def asked() -> str:
     """The command that is running, to be run again: options as they were given, folders left out of names of files."""
-    from gpuledger.render.shell import shell_lines
+    from gpuledger.present.shell import shell_lines
 
     context = click.get_current_context()
     argv = ["gpuledger", context.command.name or ""]
@@ -202,8 +202,8 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         scope: str | None,
         **options: object,
     ) -> None:
-        from gpuledger.analyse.steps import Wanted
         from gpuledger.config import user_families
+        from gpuledger.ledger.steps import Wanted
 
         for option, pattern in (("--step-range", step_range), ("--step-kernel", step_kernel), ("--range", scope)):
             try:

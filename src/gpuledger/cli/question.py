@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.device import Device
 from gpuledger.analyse.sheet import Sheet
-from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.model.trace import Trace
+from gpuledger.present.sheets import sheets
 from gpuledger.read import open_trace
-from gpuledger.render.sheets import sheets
 from gpuledger.report import build_report
+from gpuledger.trace.model import Trace
 
 
 def question(answer: Callable[[Trace, Device], list[Sheet]]) -> click.Command:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuledger.analyse.device import analysed
 from gpuledger.analyse.diff.baseline import from_document, is_baseline
-from gpuledger.analyse.diff.of_tables import side_of_tables
-from gpuledger.analyse.diff.of_trace import busiest, side_of
-from gpuledger.analyse.diff.side import Side, pooled
-from gpuledger.analyse.steps import Wanted
+from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.diff.from_trace import busiest, side_of
+from gpuledger.analyse.diff.run_side import Side, pooled
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.fleet.profiles import job_profiles
+from gpuledger.ledger.device import analysed
+from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read import open_trace, reader_of
-from gpuledger.read.export import Progress
-from gpuledger.read.nsys_tables import open_summaries
+from gpuledger.read.nsys.container import Progress
 from gpuledger.read.source import look_at, opened
+from gpuledger.read.stats_text.tables import open_summaries
 from gpuledger.units import bytes_text
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuledger.analyse.steps import Wanted
 from gpuledger.cli.progress import progress
 from gpuledger.errors import UnreadableProfile
 from gpuledger.export.compose import earliest_ns, job_notes, scene, sections
 from gpuledger.export.timeline import Numbers, Section
 from gpuledger.fleet.profiles import Failed, Profile, job_profiles
 from gpuledger.fleet.run import Fleet, fleet
+from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.model.health import Note, Severity
 from gpuledger.read import open_trace
-from gpuledger.read.export import Progress
+from gpuledger.read.nsys.container import Progress
+from gpuledger.trace.health import Note, Severity
 from gpuledger.units import count_text
 
 _DAY_NS = 86_400_000_000_000

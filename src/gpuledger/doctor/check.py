@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.machine import Machine
-from gpuledger.capture.run import Ran
-from gpuledger.capture.tools import version_in
 from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed
+from gpuledger.system.machine import Machine
+from gpuledger.system.processes import Ran
+from gpuledger.system.tools import version_in
 
 SECONDS: Final = 20.0
 """What a tool may take for a question about itself."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.machine import Machine
 from gpuledger.doctor.check import Check, Outcome, Patient, Verdict, not_checked
 from gpuledger.doctor.gpu import clocks, environment, gpu, other_profilers, sharing
 from gpuledger.doctor.ncu import counters, ncu
@@ -19,6 +18,7 @@ from gpuledger.doctor.nsys import export, nsys, profile, sampling
 from gpuledger.doctor.place import container, disk, packages, python, torch
 from gpuledger.doctor.trial import trial
 from gpuledger.errors import GpuledgerError
+from gpuledger.system.machine import Machine
 
 CHECKS: Final[Mapping[str, Callable[[Patient], Outcome]]] = {
     "Python": python,

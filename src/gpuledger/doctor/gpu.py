@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.capture.machine import Gpu
-from gpuledger.capture.run import Ran
 from gpuledger.doctor.check import (
     NO_GPU,
     NOT_RUN,
@@ -18,6 +16,8 @@ from gpuledger.doctor.check import (
     warning,
 )
 from gpuledger.errors import ToolFailed
+from gpuledger.system.machine import Gpu
+from gpuledger.system.processes import Ran
 
 _SMI_SECONDS: Final = 30.0
 _ELSEWHERE: Final = "record on a machine with a GPU, copy the export here, and look at it here"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.run import Ran
 from gpuledger.doctor.check import (
     NO_GPU,
     NOT_RUN,
@@ -21,6 +20,7 @@ from gpuledger.doctor.check import (
     warning,
 )
 from gpuledger.errors import ToolFailed
+from gpuledger.system.processes import Ran
 
 _SITE: Final = "https://developer.nvidia.com/nsight-systems"
 _EXPORT_SECONDS: Final = 30.0

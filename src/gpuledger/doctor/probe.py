@@ -20,9 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.machine import Machine, machine
-from gpuledger.capture.run import Ran, run
-from gpuledger.capture.tools import find_importer, find_ncu, find_nsys
+from gpuledger.system.machine import Machine, machine
+from gpuledger.system.processes import Ran, run
+from gpuledger.system.tools import find_importer, find_ncu, find_nsys
 
 _MOST_BYTES: Final = 1 << 16
 """Of a file in /proc or /sys; they are all shorter."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.run import Ran
 from gpuledger.doctor.check import (
     NO_GPU,
     Outcome,
@@ -26,6 +25,7 @@ from gpuledger.doctor.check import (
 )
 from gpuledger.doctor.nsys import NO_NSYS
 from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.system.processes import Ran
 
 SECONDS: Final = 60.0
 """For each of the three: the program plain, the program under nsys, the export."""

@@ -12,10 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.gaps import CAUSES, TRIGGERS
 from gpuledger.analyse.over_time import busy_share, memory_events, queue_depth
-from gpuledger.analyse.phases import PHASES
 from gpuledger.export.timeline import (
     Argument,
     Column,
@@ -27,8 +24,11 @@ from gpuledger.export.timeline import (
     by_name,
     text_argument,
 )
-from gpuledger.model.spans import Ints
-from gpuledger.model.trace import Trace
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.gaps import CAUSES, TRIGGERS
+from gpuledger.ledger.phases import PHASES
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
 
 BINS: Final = 1000
 """Parts of the window for which the share of busy time is told."""

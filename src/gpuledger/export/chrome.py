@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.export.timeline import Levels, Records, Section, Track, TrackKind
-from gpuledger.model.spans import Ints
+from gpuledger.trace.spans import Ints
 
 CHUNK: Final = 16_384
 _HEAD: Final = '{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"traceEvents":[\n'

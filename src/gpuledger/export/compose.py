@@ -12,21 +12,21 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.calls import CUDA_LAYERS, cuda_calls
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.launches import launching_call
-from gpuledger.analyse.ranges import innermost, spans_of_time
-from gpuledger.analyse.steps import Wanted
 from gpuledger.export.book_tracks import book_side
 from gpuledger.export.gpu_tracks import GpuRows, gpu_groups, gpu_side
 from gpuledger.export.host_tracks import Arrows, HostRows, host_side
 from gpuledger.export.marks import finding_mark, marked, note_mark
 from gpuledger.export.timeline import Levels, Numbers, Section, Track, TrackKind
-from gpuledger.model.health import Note, Severity
-from gpuledger.model.spans import Ints, Span
-from gpuledger.model.tables import NOT_RECORDED, Rows, Table
-from gpuledger.model.trace import Trace
+from gpuledger.ledger.calls import CUDA_LAYERS, cuda_calls
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.launches import launching_call
+from gpuledger.ledger.ranges import innermost, spans_of_time
+from gpuledger.ledger.steps import Wanted
 from gpuledger.report import Report, build_report
+from gpuledger.trace.health import Note, Severity
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Span
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 ON_HOST: Final = (Table.RANGES, Table.CALLS, Table.OVERHEADS)

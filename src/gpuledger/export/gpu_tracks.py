@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.catalog.kernel_families import family
+from gpuledger.catalog.kernel_names import label
 from gpuledger.export.host_tracks import backwards
 from gpuledger.export.lanes import side_by_side
 from gpuledger.export.timeline import Argument, Column, Numbers, Records, Track, TrackKind, shown
-from gpuledger.model.families import family
-from gpuledger.model.keys import group
-from gpuledger.model.names import label
-from gpuledger.model.spans import Ints
-from gpuledger.model.tables import NOT_RECORDED, Rows
-from gpuledger.model.trace import Trace, os_pid
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Trace, os_pid
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import NOT_RECORDED, Rows
 
 _CATEGORIES = ("kernel", "copy", "memset", "graph")
 FIRST_STREAM = 100

@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.calls import shortened
 from gpuledger.export.lanes import nested
 from gpuledger.export.timeline import (
     LONGEST_TITLE,
@@ -25,10 +24,11 @@ from gpuledger.export.timeline import (
     TrackKind,
     shown,
 )
-from gpuledger.model.keys import group
-from gpuledger.model.spans import Ints
-from gpuledger.model.tables import Rows
-from gpuledger.model.trace import Trace, os_pid
+from gpuledger.ledger.calls import shortened
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Trace, os_pid
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import Rows
 
 _STACKED, _STARTED, _PROFILER = range(3)
 _UNDER: Final = {

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.keys import Positions
-from gpuledger.model.spans import Ints, furthest
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints, furthest
 
 FEW_LANES: Final = 8
 """So many lanes are tried one after the other, and may nest; from there on records lie side by side, which is quicker

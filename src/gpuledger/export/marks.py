@@ -12,14 +12,14 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.variation import variation
 from gpuledger.export.book_tracks import FINDINGS, in_a_row
 from gpuledger.export.timeline import Argument, Column, Numbers, Records, Track, TrackKind, text_argument
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import DEVICE_CAUSES, HOST_CAUSES
-from gpuledger.model.health import Note
-from gpuledger.model.spans import Spans
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.step_variation import variation
+from gpuledger.trace.health import Note
+from gpuledger.trace.spans import Spans
 from gpuledger.units import time_text
 
 _TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -33,7 +33,7 @@ from gpuledger.export.wire import (
     varints,
     where,
 )
-from gpuledger.model.spans import Ints
+from gpuledger.trace.spans import Ints
 
 CHUNK: Final = 32_768
 """So many events, arrows included, are encoded together."""

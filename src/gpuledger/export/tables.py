@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuledger.errors import MissingPackage
-from gpuledger.model.tables import Table
-from gpuledger.model.trace import Trace
+from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Table
 
 ENDING = ".parquet"
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.spans import Ints
-from gpuledger.model.tables import NOT_RECORDED
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import NOT_RECORDED
 
 LONGEST_TITLE: Final = 500
 """A longer title is cut; the whole text is then an argument."""

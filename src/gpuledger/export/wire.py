@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.spans import Ints
+from gpuledger.trace.spans import Ints
 
 VARINT: Final = 0
 FIXED64: Final = 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuledger.analyse.device import Device
 from gpuledger.findings.finding import WORTH_TELLING, Finding
+from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.model.trace import Trace
+from gpuledger.trace.model import Trace
 from gpuledger.units import count_text, share_text
 
 

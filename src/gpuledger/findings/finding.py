@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.device import Device
+from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.units import count_text, time_text
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpuledger.analyse.device import Device
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step
+from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.model.health import NotMeasured
-from gpuledger.model.names import cut_label, label
+from gpuledger.trace.health import NotMeasured
 from gpuledger.units import share_text
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.join import Joined, Match
+    from gpuledger.analyse.kernels.timeline_match import Joined, Match
 
 MOST_KERNELS: Final = 3
 """So many kernels are told, each as a finding of its own."""

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.answers.job import gate, slowest_step_ns
-from gpuledger.analyse.job import Job
+from gpuledger.analyse.ranks.job import Job
 from gpuledger.findings.finding import WORTH_TELLING, Finding
-from gpuledger.model.health import NotMeasured
-from gpuledger.model.tables import NOT_RECORDED
+from gpuledger.present.views.ranks import gate, slowest_step_ns
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.tables import NOT_RECORDED
 from gpuledger.units import count_text, share_text, time_text
 
 PROMPT_NS: Final = 50_000

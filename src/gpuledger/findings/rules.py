@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from gpuledger.analyse.activity import State
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.ranges import ranges_around
-from gpuledger.analyse.sites import costliest_call, sites
+from gpuledger.analyse.call_sites import costliest_call, sites
 from gpuledger.analyse.whatif import hide
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.capture import about_the_capture
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
 from gpuledger.findings.headroom import about_the_kernels
-from gpuledger.findings.lines import CAUSES
+from gpuledger.findings.line_names import CAUSES
 from gpuledger.findings.work import about_the_work, pageable_loss_ns
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import joined, say
-from gpuledger.model.keys import Positions
-from gpuledger.model.names import cut_label, label
-from gpuledger.model.spans import Ints
-from gpuledger.model.trace import Trace
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.join import Joined
+    from gpuledger.analyse.kernels.timeline_match import Joined
 
 BLOCKED_SHARE: Final = 0.1
 """A host that waits for this share of its time is blocked by the device, not busy."""

@@ -8,17 +8,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.calls import shortened
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.variation import variation
+from gpuledger.catalog.host_links import link_bytes_per_s
+from gpuledger.catalog.kernel_names import label
 from gpuledger.findings.finding import WORTH_TELLING, Finding, finding, per_step, times_each
-from gpuledger.findings.lines import line_name
+from gpuledger.findings.line_names import line_name
+from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import joined, say
-from gpuledger.model.columns import distinct, equal
-from gpuledger.model.device import link_bytes_per_s
-from gpuledger.model.names import label
-from gpuledger.model.tables import Rows, Table
-from gpuledger.model.trace import Trace
+from gpuledger.trace.columns import distinct, equal
+from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Rows, Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 TINY_NS: Final = 5_000

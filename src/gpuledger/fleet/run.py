@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
 
-from gpuledger.analyse.job import Job, job
-from gpuledger.analyse.rank import RankSummary, rank_summary
-from gpuledger.analyse.steps import Wanted
+from gpuledger.analyse.ranks.job import Job, job
+from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.errors import NothingRecorded, ToolFailed
 from gpuledger.fleet import workers
 from gpuledger.fleet.profiles import Failed, Profile, failure, job_profiles, memory_bytes, natural
+from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.model.tables import Table
 from gpuledger.read import open_trace
+from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
 NEEDED: Final = {

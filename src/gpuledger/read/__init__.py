@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.model.tables import Table
-from gpuledger.model.trace import Trace
-from gpuledger.read.export import Progress, Wanted
-from gpuledger.read.keeping import may_be_kept
-from gpuledger.read.nsys import read_export
+from gpuledger.read.cache.policy import may_be_kept
+from gpuledger.read.nsys.container import Progress, Wanted
+from gpuledger.read.nsys.reader import read_export
+from gpuledger.read.nsys.sqlite import MAGIC, open_sqlite
 from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
-from gpuledger.read.sqlite import MAGIC, open_sqlite
+from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Table
 
 
 class Reader(Protocol):
@@ -45,16 +45,16 @@ class SqliteReader:
 def _readers() -> Iterator[Reader]:
     """All formats, each imported when those before it did not know a file: most files are of the first."""
     yield SqliteReader()
-    from gpuledger.read.arrow import ArrowReader
+    from gpuledger.read.nsys.arrow import ArrowReader
 
     yield ArrowReader()
-    from gpuledger.read.report import ReportReader
+    from gpuledger.read.nsys.rep_file import ReportReader
 
     yield ReportReader()
     from gpuledger.read.archive import ArchiveReader
 
     yield ArchiveReader()
-    from gpuledger.read.torch import TorchReader
+    from gpuledger.read.torch.reader import TorchReader
 
     yield TorchReader()
 
@@ -96,7 +96,7 @@ def open_trace(
         read = partial(reader.read, found, wanted, limits, progress)
     if not (cache and may_be_kept(found)):
         return read()
-    from gpuledger.read.cache import through_cache
+    from gpuledger.read.cache.cache import through_cache
 
     return through_cache(found, member, wanted, limits, read)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.model.trace import Trace
-from gpuledger.read.export import Progress, Wanted
+from gpuledger.read.nsys.container import Progress, Wanted
 from gpuledger.read.source import SEPARATOR, Source
 from gpuledger.read.stream import is_archive, members, unpacked
-from gpuledger.read.torch import looks_like_json, read_torch
+from gpuledger.read.torch.reader import looks_like_json, read_torch
+from gpuledger.trace.model import Trace
 
 
 def traces_in(source: Source, limits: Limits) -> list[str]:

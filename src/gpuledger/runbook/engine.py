@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuledger.capture.interruption import Interruption
-from gpuledger.capture.run import Patience, logged
-from gpuledger.capture.surroundings import without_secrets
+from gpuledger.capture.environment import without_secrets
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.runbook import state as states
 from gpuledger.runbook.book import Runbook
@@ -34,6 +32,8 @@ from gpuledger.runbook.plan import (
     prelude_of,
 )
 from gpuledger.runbook.state import CellRecord, State, StepRecord, is_kept
+from gpuledger.system.interruption import Interruption
+from gpuledger.system.processes import Patience, logged
 from gpuledger.units import time_text
 
 TARGET_MISSED = 3

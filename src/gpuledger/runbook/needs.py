@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Final
 
-from gpuledger.capture.machine import machine
-from gpuledger.capture.tools import find_ncu, find_nsys
+from gpuledger.system.machine import machine
+from gpuledger.system.tools import find_ncu, find_nsys
 
 
 def _gpu() -> str:

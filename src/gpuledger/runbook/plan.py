@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.surroundings import looks_secret
+from gpuledger.capture.environment import looks_secret
 from gpuledger.runbook.book import Align, Bench, Capture, Command, Diff, Report, Runbook, Step
 from gpuledger.runbook.fill import all_filled, filled
 from gpuledger.runbook.matrix import Cell, pairs, profiles_of

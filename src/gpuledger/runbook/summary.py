@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuledger.capture.surroundings import WITHHELD, looks_secret
+from gpuledger.capture.environment import WITHHELD, looks_secret
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import state as states
 from gpuledger.runbook.book import Diff, Runbook, Saving, Target

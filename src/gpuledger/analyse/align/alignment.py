@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 
 from gpuledger.analyse.align.checks import checks
-from gpuledger.analyse.align.compared import Compared, compared
-from gpuledger.analyse.align.known import Known
+from gpuledger.analyse.align.known_differences import Known
+from gpuledger.analyse.align.operation_side import Side
+from gpuledger.analyse.align.remarks import notes
 from gpuledger.analyse.align.remedies import with_remedies
-from gpuledger.analyse.align.side import Side
-from gpuledger.analyse.align.story import notes
+from gpuledger.analyse.align.side_by_side import Compared, compared
 from gpuledger.analyse.align.verdicts import FAIL, KNOWN, LATENCY, NOT_MEASURED, WARN, Check, Tier, overall
 
 

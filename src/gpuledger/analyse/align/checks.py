@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from gpuledger.analyse.align.compared import Compared, Row, by_name, called, repeats, shape_text
 from gpuledger.analyse.align.forward import Kernel
-from gpuledger.analyse.align.known import Known
+from gpuledger.analyse.align.known_differences import Known
 from gpuledger.analyse.align.latency import latency
+from gpuledger.analyse.align.operation_side import Side
 from gpuledger.analyse.align.sequence import INSERTED, MISSING
-from gpuledger.analyse.align.side import Side
+from gpuledger.analyse.align.side_by_side import Compared, Row, by_name, called, repeats, shape_text
 from gpuledger.analyse.align.verdicts import (
     COUNTS,
     EXTRA_KERNELS,
@@ -33,7 +33,7 @@ from gpuledger.analyse.align.verdicts import (
     sifted,
     verdict_of,
 )
-from gpuledger.model.likeness import EXACT, FAMILY, FUNCTION, NONE
+from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE
 from gpuledger.units import count_text, share_text
 
 MAIN_SHARE: Final = 0.9

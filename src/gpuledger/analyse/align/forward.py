@@ -12,14 +12,14 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.device import Device
-from gpuledger.model.families import COMMUNICATION, family
-from gpuledger.model.keys import Positions
-from gpuledger.model.names import parse
-from gpuledger.model.profiled import Dim3
-from gpuledger.model.spans import Ints, furthest, shares_in_order
-from gpuledger.model.tables import NOT_RECORDED, Table
-from gpuledger.model.trace import Trace
+from gpuledger.catalog.kernel_families import COMMUNICATION, family
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.ledger.device import Device
+from gpuledger.trace.kernel_report import Dim3
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, furthest, shares_in_order
+from gpuledger.trace.tables import NOT_RECORDED, Table
 
 
 @lru_cache(maxsize=65536)

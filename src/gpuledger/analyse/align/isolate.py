@@ -14,20 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.activity import State
 from gpuledger.analyse.align.forward import Kernel, triple
 from gpuledger.analyse.align.occurrences import occurrences, searched
-from gpuledger.analyse.device import Device
-from gpuledger.analyse.places import repeated
-from gpuledger.analyse.ranges import spans_of_time, thread
+from gpuledger.analyse.launch_places import repeated
+from gpuledger.catalog.kernel_names import label
+from gpuledger.catalog.name_likeness import LEVELS, NONE, likeness
 from gpuledger.errors import NothingRecorded
-from gpuledger.model.keys import Positions, group
-from gpuledger.model.likeness import LEVELS, NONE, likeness
-from gpuledger.model.names import label
-from gpuledger.model.spans import pairs_inside
-from gpuledger.model.strings import NO_TEXT
-from gpuledger.model.tables import Rows, Table
-from gpuledger.model.trace import Trace, thread_number
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import spans_of_time, thread
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace, thread_number
+from gpuledger.trace.spans import pairs_inside
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import Rows, Table
 from gpuledger.units import count_text
 
 FEWEST_IN_A_STEP = 3

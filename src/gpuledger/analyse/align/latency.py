@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.analyse.align.compared import Compared, Row, called
-from gpuledger.analyse.align.known import Known
+from gpuledger.analyse.align.known_differences import Known
+from gpuledger.analyse.align.side_by_side import Compared, Row, called
 from gpuledger.analyse.align.verdicts import (
     LATENCY,
     NOT_MEASURED,

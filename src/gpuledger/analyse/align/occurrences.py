@@ -16,8 +16,8 @@ import numpy as np
 
 from gpuledger.analyse.align.forward import Kernel
 from gpuledger.analyse.align.sequence import GAP, SAME_SHAPE, points, with_gaps
-from gpuledger.model.keys import Positions
-from gpuledger.model.spans import Ints
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints
 
 TOLL: Final = 0.5
 """A stretch counts if it has more than this part of the points that the sequence itself would have."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from gpuledger.analyse.align.compared import Compared
 from gpuledger.analyse.align.sequence import INSERTED
+from gpuledger.analyse.align.side_by_side import Compared
 from gpuledger.analyse.align.verdicts import (
     EXTRA_KERNELS,
     FAIL,
@@ -18,7 +18,7 @@ from gpuledger.analyse.align.verdicts import (
     WARN,
     Check,
 )
-from gpuledger.model.likeness import EXACT, NONE
+from gpuledger.catalog.name_likeness import EXACT, NONE
 
 _OTHER_KERNEL: Final = (
     "The mock calls another implementation, or the model fuses what the mock runs apart: build the mock from the "

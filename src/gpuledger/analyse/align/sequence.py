@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.align.forward import Kernel
+from gpuledger.catalog.kernel_families import OTHER, family
+from gpuledger.catalog.kernel_names import label, parse
+from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE, carries, likeness, untiled
 from gpuledger.errors import GpuledgerError
-from gpuledger.model.families import OTHER, family
-from gpuledger.model.likeness import EXACT, FAMILY, FUNCTION, NONE, carries, likeness, untiled
-from gpuledger.model.names import label, parse
-from gpuledger.model.spans import Ints, furthest
+from gpuledger.trace.spans import Ints, furthest
 from gpuledger.units import count_text
 
 INSERTED, MISSING = "inserted", "missing"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.align.known import Difference, Known
+from gpuledger.analyse.align.known_differences import Difference, Known
 
 PASS, KNOWN, WARN, FAIL, NOT_MEASURED = "PASS", "KNOWN", "WARN", "FAIL", "NOT MEASURED"
 """KNOWN: all that was found is accepted. NOT_MEASURED: neither passed nor failed."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuledger.analyse.diff.side import WHOLES, Side
+from gpuledger.analyse.diff.run_side import WHOLES, Side
 from gpuledger.errors import UnreadableProfile
 
 SCHEMA: Final = "gpuledger.baseline/1"

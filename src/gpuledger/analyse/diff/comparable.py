@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.diff.pairs import Pair
-from gpuledger.analyse.diff.side import KERNEL_TIME, STEP, Kernel, Side
+from gpuledger.analyse.diff.kernel_pairs import Pair
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, Kernel, Side
 from gpuledger.errors import GpuledgerError
 from gpuledger.units import count_text, share_text
 

@@ -12,13 +12,13 @@ from typing import Final
 
 from gpuledger.analyse.diff.comparable import Overlap, check_kinds, overlap, remarks, unlike
 from gpuledger.analyse.diff.controls import Controls, controls, host_idle_ns
+from gpuledger.analyse.diff.kernel_pairs import paired
 from gpuledger.analyse.diff.noise import FEWEST_STEPS, NO_CHANGE, Interval, median_interval, verdict
-from gpuledger.analyse.diff.pairs import paired
 from gpuledger.analyse.diff.parts import UNLIKE, Change, Part, changes, parts
 from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
-from gpuledger.analyse.diff.side import KERNEL_TIME, STEP, Side
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, Side
 from gpuledger.errors import GpuledgerError
-from gpuledger.model.health import NotMeasured
+from gpuledger.trace.health import NotMeasured
 from gpuledger.units import time_text
 
 ALIKE: Final = 0.01

@@ -17,9 +17,9 @@ from typing import Final
 
 from gpuledger.analyse.diff.noise import Interval, mean_interval
 from gpuledger.analyse.diff.range_pairs import RangePair
-from gpuledger.analyse.diff.side import KERNEL_TIME, Range, Side
-from gpuledger.analyse.gaps import HOST_PACED
-from gpuledger.model.health import NotMeasured
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, Range, Side
+from gpuledger.ledger.gaps import HOST_PACED
+from gpuledger.trace.health import NotMeasured
 
 MOST_WAITING: Final = 0.5
 """A range in which the host waits for more than this share of the time says little about the host."""

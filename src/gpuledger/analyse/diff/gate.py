@@ -17,9 +17,9 @@ from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
-from gpuledger.analyse.diff.side import KERNEL_TIME, Side
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, Side
 from gpuledger.errors import NothingRecorded
-from gpuledger.model.health import NotMeasured
+from gpuledger.trace.health import NotMeasured
 
 TIME, COUNT, SIZE = "time", "count", "size"
 

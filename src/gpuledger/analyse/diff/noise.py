@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.model.health import NotMeasured
-from gpuledger.model.spans import Ints
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.spans import Ints
 
 RESAMPLES: Final = 10_000
 SEED: Final = 20_251_114

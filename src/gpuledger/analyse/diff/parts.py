@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuledger.analyse.diff.pairs import ABOUT_AS_OFTEN, SAME_SHAPE, Pair
-from gpuledger.analyse.diff.side import Kernel, Side
+from gpuledger.analyse.diff.kernel_pairs import ABOUT_AS_OFTEN, SAME_SHAPE, Pair
+from gpuledger.analyse.diff.run_side import Kernel, Side
 
 CALLS, PER_CALL, MIX, OTHER_COMPUTE = COMPUTE_PARTS = ("calls", "time per call", "mix", "other compute")
 UNLIKE = "unlike steps"

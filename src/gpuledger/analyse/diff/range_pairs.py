@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpuledger.analyse.diff.side import Range, added_ranges
-from gpuledger.model.likeness import normalised
+from gpuledger.analyse.diff.run_side import Range, added_ranges
+from gpuledger.catalog.name_likeness import normalised
 
 NAME, NUMBERS, RENAMED, NEW, VANISHED = RANGE_LEVELS = ("name", "numbers", "renamed", "new", "vanished")
 

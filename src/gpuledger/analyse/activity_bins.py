@@ -1,0 +1,100 @@
+"""A window over time, in a fixed number of bins: how busy each stream was.
+
+However long the trace, the answers have the same size, so that a picture of them has too. Bins are of equal length, to
+a nanosecond; what a bin holds sums exactly to what the window holds. How long launched work waited is here as well, in
+buckets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.device import Device
+from gpuledger.messages import say
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import group
+from gpuledger.trace.spans import Ints, Span, covered, union
+
+BINS: Final = 240
+MOST_STREAMS: Final = 24
+"""So many streams are told apart, those with the most work first."""
+
+DELAYS: Final = (
+    ("during the call", 0),
+    ("0-2 us", 2_000),
+    ("2-5 us", 5_000),
+    ("5-10 us", 10_000),
+    ("10-100 us", 100_000),
+    ("0.1-1 ms", 1_000_000),
+    ("over 1 ms", None),
+)
+"""How long launched work waited, each bucket up to but not including its bound."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamUse:
+    """One stream's busy time in each bin."""
+
+    gpu: int
+    pid: int
+    stream: int
+    busy_ns: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Use:
+    """The streams of a window: those with the most work, in the order of GPU, process and number."""
+
+    edges_ns: Ints
+    streams: tuple[StreamUse, ...]
+    left_out: int
+    """How many more there are."""
+
+
+def bin_edges(window: Span, bins: int = BINS) -> Ints:
+    """Where bins begin and end: one more than there are bins, and no more bins than nanoseconds."""
+    count = max(min(bins, window.end_ns - window.start_ns), 1)
+    length = window.end_ns - window.start_ns
+    return window.start_ns + np.arange(count + 1, dtype=np.int64) * length // count
+
+
+def stream_use(found: Activities, window: Span, bins: int = BINS) -> Use:
+    """How busy each stream was: what overlaps on one stream counts once."""
+    edges = bin_edges(window, bins)
+    first, number = group(found.gpu, found.pid, found.stream)
+    start, end = (np.clip(each, window.start_ns, window.end_ns) for each in (found.start_ns, found.end_ns))
+    work = np.zeros(len(first), np.int64)
+    np.add.at(work, number, end - start)
+    busiest = [at for at in np.argsort(-work, kind="stable").tolist() if work[at]]
+    streams = []
+    for at in sorted(busiest[:MOST_STREAMS]):  # groups are numbered in the order of their keys
+        mine = np.flatnonzero(number == at)
+        busy = covered(union(start[mine], end[mine]), edges[:-1], edges[1:])
+        gpu, pid, stream = (int(each[first[at]]) for each in (found.gpu, found.pid, found.stream))
+        streams.append(StreamUse(gpu, pid, stream, busy))
+    return Use(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
+
+
+def launch_delays(device: Device) -> Ints:
+    """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
+    before the call returned."""
+    found = device.found
+    here = found.on(device.gpu)
+    here = here[device.begins_steady(found.start_ns[here])]
+    call = device.host.launching(found)[here]
+    delay: Ints = found.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
+    return delay
+
+
+def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:
+    """How many launches of the steady stretch waited how long, by bucket."""
+    delay = launch_delays(device)
+    if not len(delay):
+        return NotMeasured(say("no launch call is in the profile"))
+    bounds = [bound for _, bound in DELAYS if bound is not None]
+    counts = np.bincount(np.searchsorted(bounds, delay, side="right"), minlength=len(DELAYS)).tolist()
+    return tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))

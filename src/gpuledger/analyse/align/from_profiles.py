@@ -1,0 +1,58 @@
+"""A profile in, the forwards of the operation out: of a mock those of its busiest GPU, of a model those of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuledger.analyse.align.alignment import Isolation
+from gpuledger.analyse.align.forward import Forwards, Kernel, gathered
+from gpuledger.analyse.align.isolate import Found, by_pattern, by_range, by_sequence, by_steps
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.model import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The forwards on each GPU that runs the operation, and what is to be said about how they were found."""
+
+    forwards: tuple[Forwards, ...]
+    notes: tuple[str, ...]
+
+
+def of_mock(trace: Trace, profile: str, wanted: Wanted, mock_range: str | None) -> Ranks:
+    """A forward of the mock is a step of it, or a range that matches."""
+    devices = analysed(trace, profile, wanted)
+    busiest = max(devices, key=lambda device: device.compute_ns)
+    found = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
+    several = (f"{profile}: {len(devices)} GPUs at work; GPU {busiest.gpu}, the busiest, is the mock",)
+    notes = (*found.notes, *(several if len(devices) > 1 else ()))
+    return Ranks((gathered(trace, busiest, profile, found.at, found.of),), notes)
+
+
+def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, mock: Sequence[Kernel]) -> Ranks:
+    """The operation on every GPU of the model; a GPU that does not run it is left out if another one does."""
+    forwards: list[Forwards] = []
+    notes: list[str] = []
+    refused: list[NothingRecorded] = []
+    for device in analysed(trace, profile, wanted):
+        try:
+            found = _isolated(trace, device, profile, isolation, mock)
+        except NothingRecorded as error:
+            refused.append(error)
+            continue
+        forwards.append(gathered(trace, device, profile, found.at, found.of))
+        notes += found.notes
+    if not forwards:
+        raise refused[0]
+    return Ranks(tuple(forwards), tuple(dict.fromkeys(notes)))
+
+
+def _isolated(trace: Trace, device: Device, profile: str, isolation: Isolation, mock: Sequence[Kernel]) -> Found:
+    if isolation.expression is None:
+        return by_sequence(trace, device, profile, mock)
+    if isolation.by == "range":
+        return by_range(trace, device, profile, isolation.expression)
+    return by_pattern(trace, device, profile, isolation.expression, mock)

@@ -1,0 +1,130 @@
+"""A side from NVIDIA's cuda_gpu_kern_sum, where only that was kept: names, calls and mean times per forward.
+
+Order, launch shapes, graphs and single forwards cannot be told from it, and its means include the warm-up. How many
+forwards it holds follows from the calls of the main kernels, or is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Final
+
+from gpuledger.analyse.align.alignment import Isolation
+from gpuledger.analyse.align.checks import main_names
+from gpuledger.analyse.align.forward import Kernel
+from gpuledger.analyse.align.operation_side import Side
+from gpuledger.catalog.kernel_names import label, parse
+from gpuledger.catalog.name_likeness import EXACT, FUNCTION, likeness
+from gpuledger.errors import NothingRecorded
+from gpuledger.trace.printed_tables import Summaries, SummaryRow
+from gpuledger.units import count_text
+
+REPORT: Final = "cuda_gpu_kern_sum"
+"""The table that is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromTable:
+    """A side, what is to be said of it, and whether all kernels that could belong to it are in it."""
+
+    side: Side
+    notes: tuple[str, ...]
+    whole: bool = True
+
+
+def mock_from_table(run: Summaries, forwards: int | None) -> FromTable:
+    """The mock: every kernel of the table."""
+    rows = _rows(run)
+    count = forwards or _common_divisor(rows)
+    side, notes = _side(run.name, rows, count)
+    how = "given" if forwards else "by the greatest common divisor of the main kernels' calls"
+    return FromTable(side, (f"{run.name}: {_forwards(count)} ({how}); means of the whole profile", *notes))
+
+
+def model_from_table(run: Summaries, isolation: Isolation, mock: Side, forwards: int | None) -> FromTable:
+    """The operation in the model: kernels that match the pattern, or that are like the mock's."""
+    rows = _rows(run)
+    if isolation.by == "range":
+        raise NothingRecorded(
+            f"{run.name}: {REPORT} does not say what ran in which range",
+            hint="use --pattern=REGEX, or give the profile itself instead of its tables",
+        )
+    chosen = _chosen(rows, isolation, mock.kernels)
+    if not chosen:
+        names = ", ".join(label(row.name) for row in rows[:5])
+        what = f"matches '{isolation.expression}'" if isolation.expression else "is like one of the mock's"
+        raise NothingRecorded(f"{run.name}: no kernel {what}", found=f"its longest kernels: {names}")
+    whole = isolation.expression is not None or len(chosen) == len(rows)
+    count = forwards or _by_the_mock(chosen, mock)
+    how = "given" if forwards else "by the calls of the mock's longest kernel"
+    side, notes = _side(run.name, chosen, count)
+    said = f"{run.name}: {_forwards(count)} ({how}); means of the whole profile"
+    return FromTable(side, (said, *notes), whole)
+
+
+def _rows(run: Summaries) -> list[SummaryRow]:
+    table = run.tables.get(REPORT)
+    rows = [row for row in table.rows if row.count > 0 and row.total_ns is not None] if table is not None else []
+    if not rows:
+        held = ", ".join(run.tables) or "no table"
+        raise NothingRecorded(
+            f"{run.name}: no kernels in {REPORT}",
+            found=f"it holds {held}",
+            hint=f"print it with `nsys stats --report={REPORT} --format=csv`",
+        )
+    return rows
+
+
+def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[Side, tuple[str, ...]]:
+    kernels, rare = [], []
+    for row in rows:
+        calls = round(row.count / forwards)
+        if calls < 1:
+            rare.append(row)
+            continue
+        kernels += [Kernel(row.name, round((row.total_ns or 0) / row.count))] * calls
+    notes = []
+    if rare:
+        shown = ", ".join(f"{label(row.name)} ({count_text(row.count)})" for row in rare[:3])
+        more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
+        notes.append(f"{name}: left out, as they run in fewer than half of the forwards: {shown}{more}")
+    if not kernels:
+        raise NothingRecorded(f"{name}: no kernel runs in each of {count_text(forwards)} forwards")
+    side = Side(name, "", tuple(kernels), forwards, compared=forwards, alike=forwards, ordered=False)
+    return side, tuple(notes)
+
+
+def _common_divisor(rows: Sequence[SummaryRow]) -> int:
+    """Of the calls of the main kernels: others may be initialisation."""
+    main = main_names([Kernel(row.name, row.total_ns or 0) for row in rows])
+    return gcd(*(row.count for row in rows if parse(row.name).bare in main))
+
+
+def _by_the_mock(rows: Sequence[SummaryRow], mock: Side) -> int:
+    """So many that the mock's longest kernel with a like in the model is called as often in each."""
+    times: dict[str, list[int]] = {}
+    for kernel in mock.kernels:
+        times.setdefault(kernel.name, []).append(kernel.time_ns)
+    for name in sorted(times, key=lambda each: -sum(times[each])):
+        for wanted in (EXACT, FUNCTION):
+            like = [row.count for row in rows if likeness(name, row.name) == wanted]
+            if like:
+                return max(round(sum(like) / len(times[name])), 1)
+    return gcd(*(row.count for row in rows))
+
+
+def _chosen(rows: Sequence[SummaryRow], isolation: Isolation, mock: Sequence[Kernel]) -> list[SummaryRow]:
+    """Rows that match the pattern; else those called as the mock's kernels are, or nearly so where none is."""
+    if isolation.pattern is not None:
+        return [row for row in rows if isolation.pattern.search(row.name)]
+    wanted: set[str] = set()
+    for name in {each.name for each in mock}:
+        alike = {how: {row.name for row in rows if likeness(name, row.name) == how} for how in (EXACT, FUNCTION)}
+        wanted |= alike[EXACT] or alike[FUNCTION]
+    return [row for row in rows if row.name in wanted]
+
+
+def _forwards(count: int) -> str:
+    return f"{count_text(count)} forward{'' if count == 1 else 's'}"

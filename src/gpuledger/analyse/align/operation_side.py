@@ -1,0 +1,218 @@
+"""One side of an alignment: the forwards of an operation in, the one that stands for them out.
+
+The first forward is left out where there are others: it may pay for what the others find ready. Forwards that run
+different kernels are different operations to compare with, so one sequence of kernels is chosen, and of its forwards
+the one with the median GPU time. Of several ranks, each forward counts where it computes the longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.align.forward import Forwards, Kernel
+from gpuledger.analyse.align.sequence import similarity
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints
+
+LONG_GAP_NS: Final = 1_000_000
+"""A gap inside a forward that is longer is no mere path to the next launch: a plan is made, a module loaded."""
+
+FEWEST_WAITS: Final = 3
+"""In fewer forwards, standing still is an accident."""
+
+RARE: Final = 0.1
+"""A sequence of kernels that fewer of the forwards run is not chosen to stand for them."""
+
+QUARTER: Final = 4
+"""Drift compares the last quarter of the steps with the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Where forwards of a side stand still: before one kernel, for long."""
+
+    kernel: str
+    gap_ns: int
+    """The middle one of the long gaps."""
+    forwards: int
+    """In so many of the forwards compared."""
+    opens_step: bool
+    """Whether each of them is the first forward of its step, and steps have others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side, as far as checks need it: the forward that stands for all, and how the others spread around it."""
+
+    profile: str
+    gpu_name: str
+    kernels: tuple[Kernel, ...]
+    forwards: int
+    """All in the steady steps."""
+    steps: int = 0
+    found_by: str = ""
+    compared: int = 1
+    """Those that were candidates: without the first, and of several ranks one each."""
+    alike: int = 1
+    """Of them, those with the sequence of kernels that was chosen."""
+    ranks: int = 1
+    elapsed_ns: int | None = None
+    """From a forward's first start to its last end, the median."""
+    spread_ns: tuple[int, int] | None = None
+    """The 10th and the 90th percentile of GPU time."""
+    drift_share: float | None = None
+    """How much longer forwards of the last quarter of steps take than those of the first."""
+    wait: Wait | None = None
+    ordered: bool = True
+    """Whether `kernels` are in the order in which they ran."""
+
+    @property
+    def gpu_ns(self) -> int:
+        return sum(kernel.time_ns for kernel in self.kernels)
+
+    @property
+    def per_step(self) -> float:
+        return self.forwards / self.steps if self.steps else float(self.forwards)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One forward of one rank."""
+
+    forwards: Forwards
+    number: int
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self.forwards.kernels(self.number)
+
+    @property
+    def gpu_ns(self) -> int:
+        return int(self.forwards.gpu_ns[self.number])
+
+    @property
+    def elapsed_ns(self) -> int:
+        return int(self.forwards.elapsed_ns[self.number])
+
+    @property
+    def gaps_ns(self) -> Ints:
+        """How long nothing of it ran before each of its kernels."""
+        first = self.forwards.first
+        return self.forwards.gap_ns[first[self.number] : first[self.number + 1]]
+
+    @property
+    def step(self) -> int:
+        return int(self.forwards.step[self.number])
+
+    @property
+    def place(self) -> int:
+        """Which of its step's forwards it is."""
+        return int(self.forwards.place[self.number])
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The forwards that may stand for a side."""
+
+    ranks: tuple[Forwards, ...]
+    rank: Positions
+    number: Positions
+
+    @staticmethod
+    def among(ranks: Sequence[Forwards]) -> Candidates:
+        """All but the first; of several ranks, for each forward the one that computes the longest.
+
+        The others wait for it in the next collective, so its time is the operation's, and it waits the least itself.
+        """
+        longest = max(len(each) for each in ranks)
+        compute = np.full((len(ranks), longest), -1, np.int64)
+        for at, each in enumerate(ranks):
+            compute[at, : len(each)] = each.compute_ns
+        number = np.arange(1 if longest > 1 else 0, longest)
+        return Candidates(tuple(ranks), compute.argmax(axis=0)[number], number)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self.entry, range(len(self)))
+
+    def entry(self, at: int) -> Entry:
+        return Entry(self.ranks[int(self.rank[at])], int(self.number[at]))
+
+    def variants(self) -> dict[tuple[str, ...], list[int]]:
+        """The different sequences of kernels, each with the positions of its forwards, the most common first."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for at, entry in enumerate(self):
+            found.setdefault(entry.forwards.sequence(entry.number), []).append(at)
+        return dict(sorted(found.items(), key=lambda each: -len(each[1])))
+
+    def median(self, chosen: Sequence[int]) -> Entry:
+        """Of the forwards at these positions the one with the middle GPU time, the earlier of two middle ones."""
+        by_time = sorted(chosen, key=lambda at: (self.entry(at).gpu_ns, at))
+        return self.entry(by_time[(len(by_time) - 1) // 2])
+
+
+def side(ranks: Sequence[Forwards], mock: Sequence[Kernel] | None = None) -> Side:
+    """The side that these forwards make, one entry per rank; of the model's, the sequence nearest to the mock's."""
+    among = Candidates.among(ranks)
+    variants = among.variants()
+    usual = [each for each in variants.values() if len(each) >= RARE * len(among)]
+    if not usual:  # each forward is different, as where experts run in a loop: none is usual
+        chosen = list(range(len(among)))
+    elif mock is None:
+        chosen = usual[0]
+    else:
+        chosen = max(usual, key=lambda each: similarity(mock, among.entry(each[0]).kernels))  # the first of equal ones
+    median = among.median(chosen)
+    times = np.array([among.entry(at).gpu_ns for at in chosen], np.int64)
+    low, high = np.percentile(times, (10, 90)).astype(np.int64).tolist()
+    whole = ranks[0] if len(ranks) == 1 else max(ranks, key=len)
+    return Side(
+        profile=median.forwards.profile,
+        gpu_name=median.forwards.gpu_name,
+        kernels=median.kernels,
+        forwards=len(whole),
+        steps=len(np.unique(whole.step)) if whole.found_by else 0,
+        found_by=whole.found_by,
+        compared=len(among),
+        alike=len(chosen) if usual else 1,
+        ranks=len(ranks),
+        elapsed_ns=int(np.median([among.entry(at).elapsed_ns for at in chosen])),
+        spread_ns=(low, high),
+        drift_share=_drift(among, chosen, times),
+        wait=_wait(among, chosen) if usual else None,
+    )
+
+
+def _drift(among: Candidates, chosen: Sequence[int], times: Ints) -> float | None:
+    """How much the median GPU time changes from the first quarter of the steps to the last; None for few steps."""
+    step = np.array([among.entry(at).step for at in chosen], np.int64)
+    distinct = np.unique(step)
+    some = len(distinct) // QUARTER
+    if some < 2:
+        return None
+    early, late = (float(np.median(times[np.isin(step, which)])) for which in (distinct[:some], distinct[-some:]))
+    return late / early - 1 if early else None
+
+
+def _wait(among: Candidates, chosen: Sequence[int]) -> Wait | None:
+    """The kernel before which the most forwards stand still for long."""
+    gaps = np.array([among.entry(at).gaps_ns for at in chosen], np.int64)
+    long = gaps > LONG_GAP_NS
+    where = int(long.sum(axis=0).argmax())
+    waiting = np.flatnonzero(long[:, where])
+    if len(waiting) < FEWEST_WAITS:
+        return None
+    entries = [among.entry(chosen[at]) for at in waiting.tolist()]
+    first = entries[0]
+    return Wait(
+        kernel=first.kernels[where].name,
+        gap_ns=int(np.median(gaps[waiting, where])),
+        forwards=len(waiting),
+        opens_step=all(not each.place for each in entries) and any(among.entry(at).place for at in chosen),
+    )

@@ -1,0 +1,140 @@
+"""Whether a profile holds what its capture was asked for: a trace and the wishes in, one verdict per wish out.
+
+A capture that lacks something looks like any other until a question about it comes up, so it is asked right away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import Table
+from gpuledger.units import count_text, time_text
+
+PASS: Final = "PASS"  # noqa: S105 - a verdict
+MISSING: Final = "MISSING"
+WARN: Final = "WARN"
+
+_TOLERANCE_SHARE: Final = 0.2
+_TOLERANCE_NS: Final = 1_000_000_000
+_LIBRARIES: Final = ("cublas", "cudnn")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was to be recorded."""
+
+    traces: tuple[str, ...] = ("cuda",)
+    """In nsys's words."""
+    nodes: bool = False
+    """Whether each kernel inside a CUDA graph was to be seen."""
+    memory: bool = False
+    ranged: bool = False
+    """Whether recording was to begin with a profiler range."""
+    duration_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One wish, and whether it came true."""
+
+    name: str
+    verdict: str
+    found: str
+    advice: str = ""
+
+
+def captured(trace: Trace, asked: Asked) -> tuple[Check, ...]:
+    """Every wish with its verdict."""
+    checks = [_work(trace, asked)]
+    if "nvtx" in asked.traces:
+        checks.append(_ranges(trace))
+    if "osrt" in asked.traces:
+        checks.append(
+            _layer(
+                trace,
+                "os",
+                "OS calls",
+                "the program made none that wait while it was recorded, or it is linked statically",
+            )
+        )
+    checks += [
+        _layer(trace, each, f"{each} calls", f"the program called {each} not at all while it was recorded")
+        for each in _LIBRARIES
+        if each in asked.traces
+    ]
+    checks += _graphs(trace, asked)
+    if asked.memory:
+        checks.append(_memory(trace))
+    if asked.duration_ns is not None:
+        checks.append(_length(trace, asked.duration_ns))
+    return tuple(checks)
+
+
+def _work(trace: Trace, asked: Asked) -> Check:
+    kernels, graphs = len(trace[Table.KERNELS]), len(trace[Table.GRAPHS])
+    if kernels or graphs:
+        gpus = len(np.unique(np.concatenate([trace[table]["gpu"] for table in (Table.KERNELS, Table.GRAPHS)])))
+        ran = f"{count_text(kernels)} kernels" + (f", {count_text(graphs)} whole graphs" if graphs else "")
+        return Check("GPU work", PASS, f"{ran} on {gpus} GPU{'s' if gpus != 1 else ''}")
+    advice = (
+        "does the program use the GPU, and in a process that the command starts? `gpuledger doctor` tries a capture"
+    )
+    if asked.ranged:
+        advice = "launch work between cudaProfilerStart and cudaProfilerStop, and synchronise before the latter"
+    return Check("GPU work", MISSING, "no kernel was recorded", advice)
+
+
+def _ranges(trace: Trace) -> Check:
+    count = len(trace[Table.RANGES])
+    if count:
+        return Check("ranges", PASS, f"{count_text(count)} ranges and marks")
+    advice = "mark the steps: `with gpuledger.window('step'):`, or torch.cuda.nvtx.range('step')"
+    return Check("ranges", MISSING, "the program set no NVTX range", advice)
+
+
+def _layer(trace: Trace, layer: str, name: str, why: str) -> Check:
+    calls = trace[Table.CALLS]
+    code = calls.strings.code(layer)
+    count = int((calls["layer"] == code).sum()) if code != NO_TEXT else 0
+    if count:
+        return Check(name, PASS, f"{count_text(count)} calls")
+    return Check(name, MISSING, "none was recorded", why)
+
+
+def _graphs(trace: Trace, asked: Asked) -> list[Check]:
+    whole = len(trace[Table.GRAPHS])
+    nodes = int((trace[Table.KERNELS]["graph_node"] > 0).sum())
+    if whole:
+        advice = "" if asked.nodes else "record with --preset=graph to see the kernels inside"
+        verdict = MISSING if asked.nodes else WARN
+        return [Check("graph nodes", verdict, f"{count_text(whole)} CUDA graphs were recorded whole", advice)]
+    if asked.nodes:
+        found = f"{count_text(nodes)} kernels ran in CUDA graphs" if nodes else "no CUDA graph ran"
+        return [Check("graph nodes", PASS, found)]
+    return []
+
+
+def _memory(trace: Trace) -> Check:
+    count = len(trace[Table.ALLOCS])
+    if count:
+        return Check("memory", PASS, f"{count_text(count)} allocations and releases")
+    advice = "a caching allocator asks for memory in the first steps only: record those too, with --preset=memory alone"
+    return Check("memory", MISSING, "no allocation was recorded", advice)
+
+
+def _length(trace: Trace, asked_ns: int) -> Check:
+    span = trace.span
+    if isinstance(span, NotMeasured):
+        return Check("duration", MISSING, span.reason, "nothing happened in that time: was the program still loading?")
+    got = span.end_ns - span.start_ns
+    found = f"{time_text(got)} of the {time_text(asked_ns)} asked for hold events"
+    if abs(got - asked_ns) <= max(_TOLERANCE_NS, int(asked_ns * _TOLERANCE_SHARE)):
+        return Check("duration", PASS, found)
+    advice = "the program ended early, or did nothing for a part of it: keep it under load, or choose another --delay"
+    return Check("duration", MISSING if got < asked_ns else WARN, found, advice if got < asked_ns else "")

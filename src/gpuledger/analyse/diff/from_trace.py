@@ -1,0 +1,214 @@
+"""A side from a trace: the steady steps of one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this_gpu
+from gpuledger.analyse.diff.range_contents import functions_of, ranges_of
+from gpuledger.analyse.diff.run_side import NO_SHAPE, STEP, WINDOW, Call, Copied, Kernel, Launches, Side, median_of
+from gpuledger.analyse.kernels.step_kernels import overview
+from gpuledger.analyse.sheet import Sheet
+from gpuledger.catalog.kernel_families import COMMUNICATION, family
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.ledger.activity import GRAPH_FAMILY, State
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.host import call_kind
+from gpuledger.present.views.memory import memory_sheets
+from gpuledger.trace.health import Severity
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Span, shares_in_order
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import Rows, Table
+
+MOST_BY_STEP = 200
+"""Of so many kernels, and so many ranges, times are kept step by step."""
+
+WHOLE_GRAPH = "(whole CUDA graph)"
+"""What a graph is called whose kernels were not recorded."""
+
+Families = tuple[tuple[str, str], ...]
+
+
+def busiest(devices: Sequence[Device], gpu: int | None = None) -> Device:
+    """The device to compare: GPU `gpu` if it is at work, else the one that works the most."""
+    same = [device for device in devices if device.gpu == gpu]
+    return same[0] if same else max(devices, key=lambda device: (device.device_floor_ns, -device.gpu))
+
+
+def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, families: Families = ()) -> Side:
+    """One GPU's steady steps, in comparable form."""
+    edges = edges_of(device)
+    known = trace.origin.gpu(device.gpu)
+    books = device.ledger.books[device.begins_steady(device.ledger.tiles_ns[:-1])]
+    used = np.flatnonzero(books.any(axis=0))
+    compute, comm, by_step = _kernels(trace, device, edges, families)
+    stretch = host_stretch(trace, device)
+    ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
+    lengths, memory = tuple(np.diff(edges).tolist()), memory_sheets(trace, device)
+    return Side(
+        name=name,
+        tool=trace.origin.tool,
+        whole=WINDOW if device.steps is None else STEP,
+        source=None if device.steps is None else str(device.steps.source),
+        run_steps=(len(lengths),),
+        length_ns=lengths,
+        gpu=device.gpu,
+        gpu_name=None if known is None or known.name.startswith("unknown") else known.name,
+        clock_hz=None if known is None else known.clock_hz,
+        gpus={each.gpu: median_of(np.diff(edges_of(each))) for each in devices},
+        ranks=trace.origin.world_size,
+        lines=tuple(device.ledger.lines[at] for at in used.tolist()),
+        books_ns=tuple(map(tuple, books[:, used].tolist())),
+        kernels=compute,
+        comm=comm,
+        calls=None if trace.missing(Table.CALLS) else _calls(device, stretch),
+        launches=None if trace.missing(Table.CALLS) else _launches(device, edges),
+        ranges=None if ranges is None else ranges[0],
+        copies=_copies(memory[0]),
+        peak_bytes=_peak_bytes(memory[2]),
+        kernel_steps=by_step,
+        range_steps={} if ranges is None else ranges[1],
+        losses=tuple(note.sentence for note in trace.health if note.severity is Severity.LOSS),
+    )
+
+
+def edges_of(device: Device) -> Ints:
+    """Where the steady steps begin and end; where there are none, the window is one."""
+    return np.array(device.steady) if device.steps is None else device.steps.edges_ns[device.steps.warm_up :]
+
+
+def _kernels(
+    trace: Trace, device: Device, edges: Ints, families: Families
+) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...], dict[str, tuple[int, ...]]]:
+    """Compute by name, shape and place; communication by name; and both by name and step."""
+    found = device.found
+    here = found.on(device.gpu)
+    here = here[found.state[here] != State.COPY]
+    is_compute = found.state[here] == State.COMPUTE
+    time = found.end_ns[here] - found.start_ns[here]
+    own_start, own_end = shares_in_order(found.start_ns[here[is_compute]], found.end_ns[here[is_compute]])
+    time[is_compute] = np.clip(own_end, *device.steady) - np.clip(own_start, *device.steady)
+    steady = device.begins_steady(found.start_ns[here])
+    here, time, is_compute = here[steady], time[steady], is_compute[steady]
+    names, number = _named(trace, found.name[here])
+    step = np.clip(np.searchsorted(edges, found.start_ns[here], side="right") - 1, 0, len(edges) - 2)
+    by_step = _by_step(names, number, step, time, len(edges) - 1)
+    return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step
+
+
+def _named(trace: Trace, codes: Ints) -> tuple[list[str], Positions]:
+    """The distinct bare names, and for each kernel the position of its own."""
+    names: dict[str, int] = {}
+    distinct, back = np.unique(codes, return_inverse=True)
+    texts = [WHOLE_GRAPH if code == NO_TEXT else _bare(trace, code) for code in distinct.tolist()]
+    number = np.array([names.setdefault(text, len(names)) for text in texts], np.intp)
+    return list(names), number[back.reshape(-1)]
+
+
+def _bare(trace: Trace, code: int) -> str:
+    return parse(trace.strings.text(code) or "").bare
+
+
+def _by_step(
+    names: list[str], number: Positions, step: Positions, time: Ints, steps: int
+) -> dict[str, tuple[int, ...]]:
+    total = np.bincount(number, weights=time, minlength=len(names))
+    kept = np.argsort(-total, kind="stable")[:MOST_BY_STEP]
+    place = np.full(len(names), -1)
+    place[kept] = np.arange(len(kept))
+    sums = np.zeros((len(kept), steps), np.int64)
+    chosen = place[number] >= 0
+    np.add.at(sums, (place[number[chosen]], step[chosen]), time[chosen])
+    return {names[at]: tuple(row) for at, row in zip(kept.tolist(), sums.tolist(), strict=True)}
+
+
+def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families: Families) -> tuple[Kernel, ...]:
+    sums: dict[object, Kernel] = {}
+    for entry in overview(trace, device).entries:
+        key = (entry.bare, entry.grid, entry.block, entry.place)
+        held = sums.get(key)
+        calls, spent = (held.calls, held.time_ns) if held else (0, 0)
+        sums[key] = Kernel(
+            entry.name,
+            entry.bare,
+            entry.grid,
+            entry.block,
+            entry.place,
+            family(entry.name, families),
+            calls + entry.calls,
+            spent + entry.time_ns,
+        )
+    whole = device.found.name[here] == NO_TEXT
+    if whole.any():
+        calls, spent = int(whole.sum()), int(time[whole].sum())
+        graph = Kernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, calls, spent)
+        sums[WHOLE_GRAPH] = graph
+    return tuple(sums.values())
+
+
+def _comm(trace: Trace, device: Device, here: Positions) -> tuple[Kernel, ...]:
+    """Communication kernels by name, with how long they ran: exposed or not."""
+    found = device.found
+    length = found.end_ns[here] - found.start_ns[here]
+    codes, number = np.unique(found.name[here], return_inverse=True)
+    time = np.zeros(len(codes), np.int64)
+    np.add.at(time, number.reshape(-1), length)
+    calls = np.bincount(number.reshape(-1), minlength=len(codes))
+    sums: dict[str, Kernel] = {}
+    for code, count, spent in zip(codes.tolist(), calls.tolist(), time.tolist(), strict=True):
+        bare = _bare(trace, code)
+        held = sums.get(bare)
+        before = (held.calls, held.time_ns) if held else (0, 0)
+        name = trace.strings.text(code) or ""
+        sums[bare] = Kernel(name, bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, before[0] + count, before[1] + spent)
+    return tuple(sums.values())
+
+
+def _calls(device: Device, stretch: Span) -> tuple[Call, ...]:
+    """The steady steps' CUDA calls by function, of the processes that use this GPU; most time first."""
+    every = device.host.calls
+    return by_function(every.where(begins_in(stretch, every) & of_this_gpu(device, every)))
+
+
+def by_function(calls: Rows) -> tuple[Call, ...]:
+    """Calls by function, the most time first."""
+    names, number = functions_of(calls)
+    count = np.bincount(number, minlength=len(names)).tolist()
+    time = np.zeros(len(names), np.int64)
+    np.add.at(time, number, calls.duration_ns)
+    made = [Call(name, call_kind(name), n, ns) for name, n, ns in zip(names, count, time.tolist(), strict=True) if n]
+    return tuple(sorted(made, key=lambda call: (-call.time_ns, call.name)))
+
+
+def _launches(device: Device, edges: Ints) -> Launches:
+    """The launch calls of each step: a call belongs to the step in which the first thing that it launched ran."""
+    found, host = device.found, device.host
+    here = found.on(device.gpu)
+    here = here[device.begins_steady(found.start_ns[here])]
+    call = host.launching(found)[here]
+    is_launch = call >= 0
+    is_launch[is_launch] = host.kinds[call[is_launch]] == host.kind_names.index("launch")
+    made, first = np.unique(call[is_launch], return_index=True)
+    step = np.searchsorted(edges, found.start_ns[here[is_launch][first]], side="right") - 1
+    counts = np.bincount(np.clip(step, 0, len(edges) - 2), minlength=len(edges) - 1)
+    return Launches(tuple(counts.tolist()), by_function(host.calls.at(made)))
+
+
+def _copies(sheet: Sheet) -> tuple[Copied, ...]:
+    sums: dict[str, list[int]] = {}
+    for kind, source, target, count, _, size, time, _ in sheet.rows:
+        way = f"{kind}, {source} to {target}" if source and target else str(kind or "unknown")
+        held = sums.setdefault(way, [0, 0, 0])
+        for at, amount in enumerate((count, size, time)):
+            held[at] += amount if isinstance(amount, int) else 0
+    return tuple(Copied(way, *held) for way, held in sums.items())
+
+
+def _peak_bytes(sheet: Sheet) -> int | None:
+    in_use = dict(row for row in sheet.rows if len(row) == 2)
+    peak = in_use.get("peak")
+    return peak if isinstance(peak, int) else None

@@ -1,0 +1,124 @@
+"""Which kernel of one side is which of the other: kernels in, pairs out, each with how sure it is.
+
+Levels, the surest first. What a level pairs is taken out before the next one looks. Kernels that a level cannot tell
+apart (one name with several shapes, say) are paired together, all of one side with all of the other.
+
+- `place`: the same name, launch shape and place in the program
+- `shape`: the same name and launch shape
+- `name`: the same name
+- `function`: the same function with other template arguments or another tile
+- `family`: the same kind of work at the same position of the step, and about as often
+- `new`, `vanished`: on one side alone
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpuledger.analyse.diff.run_side import NO_SHAPE, Kernel
+from gpuledger.catalog.kernel_families import OTHER
+from gpuledger.catalog.kernel_names import label
+from gpuledger.catalog.name_likeness import untiled
+
+LEVELS: Final = ("place", "shape", "name", "function", "family", "new", "vanished")
+
+SAME_SHAPE: Final = LEVELS[:2]
+"""The levels at which launch shapes are known to be the same; those of tables are not known."""
+
+ABOUT_AS_OFTEN: Final = 2
+"""Kernels of one family are the same one only if neither comes more than so many times as often as the other."""
+
+MOST_ALIGNED: Final = 2_000
+"""Longer sequences of kernels that found no partner are not aligned: it would take too long, and mean too little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Kernels of both sides that stand for each other; one side is empty for new and vanished ones."""
+
+    level: str
+    before: tuple[Kernel, ...]
+    after: tuple[Kernel, ...]
+
+    @property
+    def first(self) -> Kernel:
+        """The kernel that the pair is called after: the one with the most time, of the newer side if it has any."""
+        return max(self.after or self.before, key=lambda kernel: kernel.time_ns)
+
+
+_Key = Callable[[Kernel], object]
+
+
+def _function(kernel: Kernel) -> object:
+    """What a kernel does, template arguments aside: for a generic one, what is called in it."""
+    short, _, inner = label(kernel.name).partition("…")
+    return (untiled(kernel.name) or short, inner, kernel.family)
+
+
+_BY_LEVEL: Final[tuple[tuple[str, _Key], ...]] = (
+    ("place", lambda kernel: (kernel.bare, kernel.grid, kernel.block, kernel.place)),
+    ("shape", lambda kernel: (kernel.bare, kernel.grid, kernel.block)),
+    ("name", lambda kernel: kernel.bare),
+    ("function", _function),
+    ("function", lambda kernel: (untiled(kernel.name), kernel.family)),
+)
+
+
+def paired(
+    before: Sequence[Kernel], after: Sequence[Kernel], steps_before: int = 1, steps_after: int = 1
+) -> tuple[Pair, ...]:
+    """Every kernel of both sides in exactly one pair, in the order of LEVELS."""
+    left, right = list(before), list(after)
+    pairs: list[Pair] = []
+    for level, key in _BY_LEVEL:
+        found, left, right = _with_equal(level, key, left, right)
+        pairs += found
+    found, left, right = _in_position(left, right, steps_before, steps_after)
+    pairs += found
+    pairs += [Pair("new", (), (kernel,)) for kernel in right]
+    return (*pairs, *(Pair("vanished", (kernel,), ()) for kernel in left))
+
+
+def _with_equal(
+    level: str, key: _Key, left: list[Kernel], right: list[Kernel]
+) -> tuple[list[Pair], list[Kernel], list[Kernel]]:
+    """Pairs of those with equal keys, and who is left of either side."""
+    if not left or not right:
+        return [], left, right
+    groups: tuple[dict[object, list[Kernel]], dict[object, list[Kernel]]] = ({}, {})
+    for side, held in zip((left, right), groups, strict=True):
+        for kernel in side:
+            # a shape that is not known is the same as none
+            unknown = level in SAME_SHAPE and kernel.grid == NO_SHAPE
+            held.setdefault((id(kernel),) if unknown else key(kernel), []).append(kernel)
+    both = [each for each in groups[0] if each in groups[1]]
+    pairs = [Pair(level, tuple(groups[0].pop(each)), tuple(groups[1].pop(each))) for each in both]
+    remaining = [[kernel for kernels in held.values() for kernel in kernels] for held in groups]
+    return pairs, remaining[0], remaining[1]
+
+
+def _in_position(
+    left: list[Kernel], right: list[Kernel], steps_left: int, steps_right: int
+) -> tuple[list[Pair], list[Kernel], list[Kernel]]:
+    """Pairs of kernels of one family where the two sequences of families match, and who is left."""
+    if not left or not right or max(len(left), len(right)) > MOST_ALIGNED:
+        return [], left, right
+    families, others = ([kernel.family for kernel in side] for side in (left, right))
+    matcher = difflib.SequenceMatcher(None, families, others, autojunk=False)
+    pairs, taken_left, taken_right = [], set(), set()
+    for block in matcher.get_matching_blocks():
+        for offset in range(block.size):
+            one, other = block.a + offset, block.b + offset
+            often = (left[one].calls / steps_left, right[other].calls / steps_right)
+            if left[one].family != OTHER and max(often) <= ABOUT_AS_OFTEN * min(often):
+                pairs.append(Pair("family", (left[one],), (right[other],)))
+                taken_left.add(one)
+                taken_right.add(other)
+    return (
+        pairs,
+        [kernel for at, kernel in enumerate(left) if at not in taken_left],
+        [kernel for at, kernel in enumerate(right) if at not in taken_right],
+    )

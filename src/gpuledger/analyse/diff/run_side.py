@@ -1,0 +1,286 @@
+"""One side of a comparison: what a run, or several of the same, say per step, in a form that can be compared and saved.
+
+Sums are over all steps of the side, so that they stay whole numbers; divide by `steps` for one step. Books and lengths
+are kept step by step, because that is where the noise shows. Where a profile has no steps its window is the one step;
+tables of `nsys stats` have not even that, and their whole is the time of the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import GpuledgerError
+from gpuledger.trace.kernel_report import Dim3
+from gpuledger.trace.spans import Ints
+
+STEP, WINDOW, KERNEL_TIME = WHOLES = ("step", "window", "kernel time")
+"""What the difference is a difference of."""
+
+NO_SHAPE: Final[Dim3] = (0, 0, 0)
+"""Stands for a grid or block that is not known, or that there is none of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Like kernels: of one name, launch shape and place in the program."""
+
+    name: str
+    bare: str
+    grid: Dim3
+    block: Dim3
+    place: tuple[str, ...]
+    family: str
+    calls: int
+    time_ns: int
+    """Of compute kernels their own time, which sums to compute; of others how long they ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The calls of one CUDA function on the host."""
+
+    name: str
+    kind: str
+    """One of `host.CALL_KINDS`."""
+    calls: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The ranges of one name, ids left out. None: not known, as from a table."""
+
+    name: str
+    instances: int
+    host_ns: int
+    gpu_ns: int | None = None
+    """Of the work launched inside, ranges below included."""
+    wait_ns: int | None = None
+    """Host time in calls that wait for the device."""
+    inside: tuple[str, ...] = ()
+    """The ranges around it, by name."""
+    calls: dict[str, int] | None = None
+    """Calls made inside, by function."""
+    work: dict[str, int] | None = None
+    """Kernels and copies launched inside, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The copies of one kind, or the memsets."""
+
+    kind: str
+    count: int
+    bytes: int | None
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """The calls that launched the steps' kernels."""
+
+    per_step: tuple[int, ...]
+    functions: tuple[Call, ...]
+    """The same calls by function; a graph launch is none of a kernel."""
+
+    @property
+    def calls(self) -> int:
+        return sum(self.per_step)
+
+    @property
+    def time_ns(self) -> int:
+        return sum(function.time_ns for function in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """All that is compared. None: the profile does not say."""
+
+    name: str
+    tool: str
+    whole: str
+    """One of WHOLES."""
+    source: str | None
+    """In words: what the steps were found by."""
+    run_steps: tuple[int, ...]
+    """How many steps each run has; `length_ns` holds them run by run."""
+    length_ns: tuple[int, ...]
+    gpu: int = 0
+    gpu_name: str | None = None
+    clock_hz: int | None = None
+    gpus: dict[int, int] = field(default_factory=dict)
+    """The usual step of every GPU at work."""
+    ranks: int | None = None
+    lines: tuple[str, ...] = ()
+    books_ns: tuple[tuple[int, ...], ...] = ()
+    """One row per step, one column per line; a row sums to the step's length."""
+    kernels: tuple[Kernel, ...] = ()
+    """Compute, in the order in which each kernel first runs."""
+    comm: tuple[Kernel, ...] = ()
+    calls: tuple[Call, ...] | None = None
+    launches: Launches | None = None
+    ranges: tuple[Range, ...] | None = None
+    copies: tuple[Copied, ...] = ()
+    peak_bytes: int | None = None
+    """The most device memory in use."""
+    kernel_steps: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Time by bare name and step, of the kernels with the most time."""
+    range_steps: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Host time by range and step, of the ranges with the most time."""
+    losses: tuple[str, ...] = ()
+    """What was lost on reading, in sentences without a full stop."""
+
+    @property
+    def steps(self) -> int:
+        return len(self.length_ns)
+
+    @property
+    def median_ns(self) -> int:
+        """The usual step, as `steps` and `report` give it."""
+        return median_of(np.array(self.length_ns, np.int64))
+
+    @property
+    def mean_ns(self) -> float:
+        return sum(self.length_ns) / self.steps
+
+    @property
+    def runs(self) -> list[Ints]:
+        """The lengths of each run's steps."""
+        return np.split(np.array(self.length_ns, np.int64), np.cumsum(self.run_steps)[:-1])
+
+    def line_steps(self, belongs: Callable[[str], bool]) -> NDArray[np.int64]:
+        """For each step the time of the lines that belong."""
+        chosen = [at for at, line in enumerate(self.lines) if belongs(line)]
+        books = np.array(self.books_ns, np.int64).reshape(self.steps, len(self.lines))
+        total: NDArray[np.int64] = books[:, chosen].sum(axis=1)
+        return total
+
+    def line_mean_ns(self, line: str) -> float:
+        """One line, per step."""
+        if line not in self.lines:
+            return 0.0
+        at = self.lines.index(line)
+        return sum(row[at] for row in self.books_ns) / self.steps
+
+
+def median_of(length_ns: Ints) -> int:
+    """The usual length."""
+    return int(np.percentile(length_ns, 50, method="nearest"))
+
+
+def pooled(sides: Sequence[Side], name: str) -> Side:
+    """Several runs of the same as one side."""
+    first = sides[0]
+    if len(sides) == 1:
+        return first
+    for key, what in (("whole", "steps"), ("gpu_name", "the GPU")):
+        if len({getattr(side, key) for side in sides}) > 1:
+            found = "\n".join(f"{side.name}: {getattr(side, key)}" for side in sides[:6])
+            raise GpuledgerError(f"{name}: {what} of these runs differ, so they are not runs of the same", found=found)
+    lines = tuple(dict.fromkeys(line for side in sides for line in side.lines))
+    peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
+    return replace(
+        first,
+        name=name,
+        run_steps=tuple(count for side in sides for count in side.run_steps),
+        length_ns=tuple(each for side in sides for each in side.length_ns),
+        lines=lines,
+        books_ns=tuple(row for side in sides for row in _on_lines(side, lines)),
+        kernels=_added([side.kernels for side in sides], _kernel_key, _kernel_sum),
+        comm=_added([side.comm for side in sides], _kernel_key, _kernel_sum),
+        calls=_if_all([side.calls for side in sides], lambda each: _added(each, lambda call: call.name, _call_sum)),
+        launches=_if_all([side.launches for side in sides], _launches_sum),
+        ranges=_if_all([side.ranges for side in sides], lambda each: _added(each, lambda part: part.name, _range_sum)),
+        copies=_added([side.copies for side in sides], lambda copied: copied.kind, _copied_sum),
+        peak_bytes=max(peaks) if peaks else None,
+        kernel_steps=_in_all([side.kernel_steps for side in sides]),
+        range_steps=_in_all([side.range_steps for side in sides]),
+        losses=tuple(dict.fromkeys(loss for side in sides for loss in side.losses)),
+    )
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def _added(parts: Iterable[Iterable[_T]], key: Callable[[_T], object], add: Callable[[_T, _T], _T]) -> tuple[_T, ...]:
+    """Like things together, in the order in which each first comes."""
+    found: dict[object, _T] = {}
+    for part in parts:
+        for each in part:
+            at = key(each)
+            found[at] = add(found[at], each) if at in found else each
+    return tuple(found.values())
+
+
+def _if_all(parts: Sequence[_T | None], add: Callable[[list[_T]], _R]) -> _R | None:
+    """Their sum, where every run knows its part."""
+    known = [part for part in parts if part is not None]
+    return add(known) if len(known) == len(parts) else None
+
+
+def _in_all(parts: Sequence[Mapping[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]]:
+    """Step by step, one run after the other, for what every run has."""
+    return {
+        name: tuple(each for part in parts for each in part[name])
+        for name in parts[0]
+        if all(name in part for part in parts)
+    }
+
+
+def _on_lines(side: Side, lines: Sequence[str]) -> list[tuple[int, ...]]:
+    place = {line: at for at, line in enumerate(side.lines)}
+    return [tuple(row[place[line]] if line in place else 0 for line in lines) for row in side.books_ns]
+
+
+def _kernel_key(kernel: Kernel) -> object:
+    return (kernel.bare, kernel.grid, kernel.block, kernel.place)
+
+
+def _kernel_sum(one: Kernel, other: Kernel) -> Kernel:
+    return replace(one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns)
+
+
+def _call_sum(one: Call, other: Call) -> Call:
+    return replace(one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns)
+
+
+def _launches_sum(parts: Sequence[Launches]) -> Launches:
+    functions = _added([part.functions for part in parts], lambda call: call.name, _call_sum)
+    return Launches(tuple(each for part in parts for each in part.per_step), functions)
+
+
+def _copied_sum(one: Copied, other: Copied) -> Copied:
+    size = None if one.bytes is None or other.bytes is None else one.bytes + other.bytes
+    return Copied(one.kind, one.count + other.count, size, one.time_ns + other.time_ns)
+
+
+def _range_sum(one: Range, other: Range) -> Range:
+    return added_ranges(one, other, one.name)
+
+
+def added_ranges(one: Range, other: Range, name: str) -> Range:
+    """Two kinds of range as one."""
+    return Range(
+        name,
+        one.instances + other.instances,
+        one.host_ns + other.host_ns,
+        _if_all((one.gpu_ns, other.gpu_ns), sum),
+        _if_all((one.wait_ns, other.wait_ns), sum),
+        tuple(dict.fromkeys((*one.inside, *other.inside))),
+        _if_all((one.calls, other.calls), _counted),
+        _if_all((one.work, other.work), _counted),
+    )
+
+
+def _counted(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total

@@ -1,0 +1,134 @@
+"""What is in a profile, what is not, and which questions that leaves open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuledger.ledger.calls import cuda_calls
+from gpuledger.ledger.launches import launches
+from gpuledger.messages import say
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Gpu, Process, Trace
+from gpuledger.trace.spans import Span
+from gpuledger.trace.tables import Table
+
+ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
+"""The tables that record work on a GPU."""
+
+MEANING = {
+    Table.KERNELS: "no GPU time by kernel",
+    Table.COPIES: "no copies or memsets ran, or they were not traced",
+    Table.CALLS: "launch overhead, synchronisation and the cause of GPU idle time stay unknown",
+    Table.RANGES: "nothing can be told by step or layer; steps must be found from the kernels",
+    Table.ALLOCS: "peak memory and allocation churn stay unknown",
+    Table.OVERHEADS: "time that the profiler itself took is not told apart",
+}
+"""What it means for later questions when a profile lacks a table; the others leave no question open."""
+
+OS_CALLS_MISSING = say("host time blocked in the operating system cannot be told from host code")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """One GPU and what ran on it."""
+
+    index: int
+    gpu: Gpu
+    kernels: int
+    copies: int
+    graphs: int
+    streams: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """One process and what it did."""
+
+    process: Process
+    threads: int
+    calls: int
+    ranges: int
+    gpu_work: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that the profile does not hold, why, and what that means."""
+
+    what: str
+    reason: str
+    means: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The inventory of one profile."""
+
+    span: Span | NotMeasured
+    gpus: tuple[GpuUse, ...]
+    processes: tuple[ProcessUse, ...]
+    rows: tuple[tuple[str, int], ...]
+    """Rows of each of our tables that the profile holds."""
+    missing: tuple[Missing, ...]
+    launched: float | NotMeasured
+    """Share of GPU work whose launch call was recorded too."""
+
+
+def contents(trace: Trace) -> Contents:
+    """Take stock of a trace that was read whole."""
+    missing = [
+        Missing(table.value, trace.absent[table].reason, means)
+        for table, means in MEANING.items()
+        if table in trace.absent
+    ]
+    calls = trace[Table.CALLS]
+    if calls.strings.code("os") not in calls.codes("layer"):
+        missing.append(Missing("OS calls", "no OS calls were recorded (looked for OSRT_API)", OS_CALLS_MISSING))
+    return Contents(
+        span=trace.span,
+        gpus=tuple(_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)),
+        processes=tuple(_process_use(trace, process) for process in trace.origin.processes),
+        rows=tuple((table.value, len(rows)) for table, rows in trace.tables.items()),
+        missing=tuple(missing),
+        launched=_launched(trace),
+    )
+
+
+def _gpu_use(trace: Trace, index: int, gpu: Gpu) -> GpuUse:
+    here = {table: trace[table].where(trace[table]["gpu"] == index) for table in ON_GPU}
+    streams = {key for rows in here.values() for key in _distinct(rows["pid"], rows["context"], rows["stream"])}
+    return GpuUse(
+        index,
+        gpu,
+        kernels=len(here[Table.KERNELS]),
+        copies=len(here[Table.COPIES]),
+        graphs=len(here[Table.GRAPHS]),
+        streams=len(streams),
+        processes=len({pid for pid, _, _ in streams}),
+    )
+
+
+def _process_use(trace: Trace, process: Process) -> ProcessUse:
+    calls, ranges = (trace[table].where(trace[table]["pid"] == process.pid) for table in (Table.CALLS, Table.RANGES))
+    threads = {key for rows in (calls, ranges) for key in _distinct(rows["tid"])}
+    work = sum(int((trace[table]["pid"] == process.pid).sum()) for table in ON_GPU)
+    return ProcessUse(process, len(threads), len(calls), len(ranges), work)
+
+
+def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple[int, ...]]:
+    """The different rows of these columns."""
+    first, _ = group(*columns)
+    return set(zip(*(column[first].tolist() for column in columns), strict=True))
+
+
+def _launched(trace: Trace) -> float | NotMeasured:
+    calls = cuda_calls(trace)
+    total = sum(len(trace[table]) for table in ON_GPU)
+    if not total:
+        return NotMeasured("no GPU work was recorded")
+    found = sum(len(np.unique(launches(trace[table], calls)[0])) for table in ON_GPU)
+    return found / total

@@ -1,0 +1,55 @@
+"""What to try for each limit that a verdict names, and what NVIDIA's own rules add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpuledger.analyse.kernels.verdict import Verdict
+from gpuledger.messages import say
+from gpuledger.trace.kernel_report import Advice, Profiled
+from gpuledger.units import share_text
+
+MOST_RULES: Final = 3
+"""So many of NVIDIA's rules are passed on: those about the whole kernel that promise the most."""
+
+ADVICE: Final[Mapping[str, str]] = {
+    "DRAM": say("only fewer bytes make it faster: fuse it with its neighbours, use a smaller type, read nothing twice"),
+    "L2": say("let less go through L2: larger tiles, blocks ordered so that neighbours share data, TMA multicast"),
+    "L1": say("relieve shared memory: wider accesses, no bank conflicts, more reuse in registers"),
+    "tensor": say("it is near what tensor cores can do: only a smaller type, sparsity or less work make it faster"),
+    "fp64": say("use FP32, or tensor cores, where the accuracy allows"),
+    "fma": say("use tensor cores, or packed half precision, where the accuracy allows"),
+    "alu": say("spend fewer integer instructions: simpler indexing, wider loads, more elements per thread"),
+    "fp16": say("use tensor cores where the shapes allow"),
+    "special functions": say("replace exponentials, divisions and roots by cheaper approximations"),
+    "load/store": say("move more bytes per instruction: vectorised loads and stores, coalesced accesses"),
+    "uniform": say("move work from uniform instructions into vector ones"),
+    "texture": say("replace texture accesses by plain loads"),
+    "issue": say("spend fewer instructions on each element: wider loads, packed arithmetic, more elements per thread"),
+    "sm": say("collect the section ComputeWorkloadAnalysis: it says which pipeline is busy"),
+    "too few blocks": say("give it more parallel work: split the reduction, batch calls, or run other work beside it"),
+    "tail": say("choose a tile or a grid that makes full waves, or a persistent kernel"),
+    "occupancy": say("use fewer registers or less shared memory per block, or keep more loads in flight per warp"),
+    "uneven": say("spread the work evenly: smaller tiles, or tiles handed out while it runs"),
+    "short": say("fuse it with its neighbours: most of so short a kernel is starting and ending"),
+    "stalls": say("keep more loads in flight: prefetch, asynchronous copies, more work per thread"),
+    "unexplained": say("collect the sections Occupancy, LaunchStats and WarpStateStats"),
+    "unmeasured": say("collect the section SpeedOfLight"),
+}
+"""By `Verdict.limiter`."""
+
+
+def advice(launch: Profiled, found: Verdict) -> tuple[str, ...]:
+    """What to try: ours first, then what NVIDIA's rules say, marked as theirs."""
+    promising = (each for each in launch.advice if each.speedup_share)
+    rules = sorted(promising, key=lambda each: (each.scope != "global", -(each.speedup_share or 0.0), each.rule))
+    return (ADVICE[found.limiter], *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
+
+
+def _of_nvidia(rule: Advice) -> str:
+    title = f"{rule.rule}: {rule.title}" if rule.title else rule.rule
+    share = share_text(rule.speedup_share or 0.0)
+    if rule.scope == "local":
+        return say("NVIDIA: {title} (estimate: {share} of the part it is about)", title=title, share=share)
+    return say("NVIDIA: {title} (estimate: {share} of the kernel's time)", title=title, share=share)

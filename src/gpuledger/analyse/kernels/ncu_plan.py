@@ -1,0 +1,213 @@
+"""Which kernels are worth Nsight Compute: one GPU's steady steps in, the kernels to profile and how to pick them out.
+
+Launches of one kernel with the same grid and block, from the same place in the program and of about the same length,
+are alike, and one stands for all. Those with the most time are taken until they hold the share of kernel time that was
+asked for. Communication is never taken: ncu runs a launch
+again and again, and the other ranks take part once, so that it would wait for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.kernels.ncu_picks import Launches, Pick, picks
+from gpuledger.analyse.kernels.step_kernels import by_size
+from gpuledger.analyse.launch_places import Places, places
+from gpuledger.catalog.kernel_names import KernelName, parse
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.device import Device
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import Rows, Table
+
+COMMUNICATION: Final = "communication: replayed alone, it would wait for the other ranks for ever"
+NAMELESS: Final = "its name cannot be typed, so ncu cannot be told to take it"
+LITTLE: Final = "little time: the share that was asked for is reached without it"
+
+LONGEST_NAME: Final = 2000
+"""Longer than any compiler's; an operating system takes no argument of any length."""
+
+_NOT_NVIDIA: Final = re.compile(r"\bAMD\b|Instinct|Radeon|\bgfx\d|\bMI\d{2,3}", re.IGNORECASE)
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Launches that are alike: one kernel, one grid, one block, one place."""
+
+    name: str
+    """In the spelling that all profilers share, parameters left out."""
+    function: str
+    """The bare name, by which ncu selects."""
+    grid: Triple
+    block: Triple
+    place: tuple[str, ...]
+    """Where in the program: the NVTX ranges, numbers left out; or where in a layer."""
+    count: int
+    """Launches in the steady steps."""
+    ns: int
+    """Their time."""
+    left_out: str | None
+    """Why it is not profiled; None: it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to profile of one GPU. Times and counts are of the steady steps together."""
+
+    gpu: int
+    steps: int
+    steady_ns: int
+    kernels: tuple[Kernel, ...]
+    """All, longest first."""
+    picks: tuple[Pick, ...]
+    in_graphs: bool
+    """Whether kernels to profile ran as nodes of CUDA graphs."""
+    whole_graphs_ns: int
+    """Time in graphs that were traced whole, whose kernels are not known."""
+
+    @property
+    def covered(self) -> tuple[Kernel, ...]:
+        return tuple(kernel for kernel in self.kernels if kernel.left_out is None)
+
+    @property
+    def kernel_ns(self) -> int:
+        return sum(kernel.ns for kernel in self.kernels)
+
+    @property
+    def coverage_share(self) -> float:
+        """How much of the time of kernels that can be replayed is in those to profile."""
+        possible = sum(kernel.ns for kernel in self.kernels if kernel.left_out in (None, LITTLE))
+        return sum(kernel.ns for kernel in self.covered) / possible if possible else 0.0
+
+
+def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> Plan:
+    """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each."""
+    _must_be_nvidia(trace, device)
+    every = trace[Table.KERNELS]
+    here = np.flatnonzero(every["gpu"] == device.gpu)
+    here = here[np.argsort(every["start_ns"][here], kind="stable")]
+    rows, where = every.at(here), _places(trace, device, len(every))
+    names = {code: parse(trace.strings.text(code) or "") for code in np.unique(rows.codes("name")).tolist()}
+    launches = _launches(rows, names, where.of[here], device)
+    communicating = np.unique(device.found.name[device.found.state == State.COMM])
+    kernels = _kernels(rows, names, launches, communicating, [where.names[at] for at in where.of[here].tolist()])
+    whole_graphs_ns = device.line_ns.get("compute.graph", 0)
+    if not kernels:
+        raise _nothing(device, whole_graphs_ns)
+    chosen = _chosen(kernels, coverage)
+    wanted = [number for number, kernel in chosen.items() if kernel.left_out is None]
+    return Plan(
+        device.gpu,
+        device.step_count,
+        device.steady_ns,
+        tuple(chosen.values()),
+        picks(launches, wanted, together=together),
+        bool((np.isin(launches.alike, wanted) & (rows["graph_node"] >= 0)).any()),
+        whole_graphs_ns,
+    )
+
+
+def _places(trace: Trace, device: Device, count: int) -> Places:
+    """The place of each row of the table of kernels; of none outside the steady steps."""
+    found = device.found
+    kernels = np.flatnonzero((found.gpu == device.gpu) & np.isin(found.state, (State.COMPUTE, State.COMM)))
+    steady = kernels[device.begins_steady(found.start_ns[kernels]) & (found.name[kernels] != NO_TEXT)]
+    known = places(trace, device, steady)
+    of = np.full(count, len(known.names))
+    of[found.row[steady]] = known.of
+    return replace(known, of=of, names=(*known.names, ()))
+
+
+def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Device) -> Launches:
+    """What ncu would see, in the order of time."""
+    functions = {text: at for at, text in enumerate(sorted({name.short for name in names.values()}))}
+    canonical = {text: at for at, text in enumerate(sorted({name.canonical for name in names.values()}))}
+    codes, code = np.unique(rows.codes("name"), return_inverse=True)
+    function = np.array([functions[names[each].short] for each in codes.tolist()], np.int64)[code]
+    kernel = np.array([canonical[names[each].canonical] for each in codes.tolist()], np.int64)[code]
+    shape = (*rows["grid"].T, *rows["block"].T)
+    steady = device.begins_steady(rows["start_ns"])
+    _, alike = group(kernel, *shape, place)
+    time = np.maximum(rows.duration_ns, 0)
+    sized = by_size(alike[steady], time[steady], device.step_count)
+    alike[steady] = sized
+    shared = rows["smem_static_bytes"] + rows["smem_dynamic_bytes"]
+    _, counted = group(rows["pid"], function, *shape, shared)
+    return Launches(tuple(functions), function, alike, counted, steady, time)
+
+
+def _kernels(
+    rows: Rows,
+    names: dict[int, KernelName],
+    launches: Launches,
+    communicating: Ints,
+    place: Sequence[tuple[str, ...]],
+) -> dict[int, Kernel]:
+    """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
+    steady = np.flatnonzero(launches.steady)
+    first, number = group(launches.alike[steady])
+    total = np.zeros(len(first), np.int64)
+    np.add.at(total, number, launches.ns[steady])
+    counts = np.bincount(number, minlength=len(first)).tolist()
+    found = {}
+    for row, count, ns in zip(steady[first].tolist(), counts, total.tolist(), strict=True):
+        code = int(rows.codes("name")[row])
+        name = names[code]
+        impossible = COMMUNICATION if code in communicating else None if _typeable(name.short) else NAMELESS
+        grid, block = (_triple(rows, column, row) for column in ("grid", "block"))
+        found[int(launches.alike[row])] = Kernel(
+            name.canonical, name.short, grid, block, place[row], count, ns, impossible
+        )
+    return dict(sorted(found.items(), key=lambda each: (-each[1].ns, each[1].name, each[1].grid, each[1].block)))
+
+
+def _typeable(function: str) -> bool:
+    return 0 < len(function) <= LONGEST_NAME and function.isprintable()
+
+
+def _triple(rows: Rows, column: str, row: int) -> Triple:
+    x, y, z = rows[column][row].tolist()
+    return x, y, z
+
+
+def _chosen(kernels: dict[int, Kernel], coverage: float) -> dict[int, Kernel]:
+    """The same kernels; those past the coverage are left out."""
+    needed = coverage * sum(kernel.ns for kernel in kernels.values() if kernel.left_out is None)
+    held, chosen = 0, {}
+    for number, kernel in kernels.items():
+        if kernel.left_out is None and held >= needed:
+            chosen[number] = replace(kernel, left_out=LITTLE)
+            continue
+        chosen[number] = kernel
+        held += kernel.ns if kernel.left_out is None else 0
+    return chosen
+
+
+def _must_be_nvidia(trace: Trace, device: Device) -> None:
+    known = trace.origin.gpu(device.gpu)
+    if known is not None and _NOT_NVIDIA.search(known.name):
+        raise NothingRecorded(
+            f"Nsight Compute profiles NVIDIA GPUs only; this ran on {known.name}",
+            hint="rocprof-compute does for AMD what ncu does for NVIDIA; gpuledger does not read its results",
+        )
+
+
+def _nothing(device: Device, whole_graphs_ns: int) -> NothingRecorded:
+    claim = f"no kernel ran on GPU {device.gpu} in the steady steps"
+    if not whole_graphs_ns:
+        return NothingRecorded(claim, hint="`gpuledger info` says what there is")
+    return NothingRecorded(
+        claim,
+        found="its work is in CUDA graphs that were traced whole: which kernels ran in them is not known",
+        hint="record again with `nsys profile --cuda-graph-trace=node`",
+    )

@@ -1,0 +1,243 @@
+"""What limits a kernel, and how far it is from the nearest roof: figures in, a verdict with its reasons out.
+
+A unit that is busy for most of its peak limits the kernel: a level of memory, or a pipeline. Where none is, the kernel
+waits: for more blocks, for its last wave, for warps, for its own start. All limits that decide stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpuledger.analyse.kernels.figures import Figures, figures
+from gpuledger.catalog import ncu_metrics as m
+from gpuledger.messages import Message, say
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.kernel_report import Profiled
+from gpuledger.units import count_text, share_text, three_figures, time_text
+
+BUSY: Final = 0.6
+"""From this share of its peak on, a unit is what limits a kernel. NVIDIA's own rules draw the line there too."""
+
+ALIKE: Final = 0.1
+"""Compute and memory that differ by less than this limit a kernel together; the verdict is compute's then, as caches
+and shared memory are busy because they feed it."""
+
+FULL: Final = 0.9
+"""A grid of this many waves or more fills the device; a persistent kernel has a little under one."""
+
+TAIL: Final = 0.2
+"""A last wave that leaves this share of the multiprocessors' time unused is worth naming."""
+
+LOW_OCCUPANCY: Final = 0.35
+"""Fewer warps than this share of the possible rarely hide memory latency."""
+
+UNEVEN: Final = 0.8
+"""Multiprocessors that work this share of the busiest one's time, or less, are unevenly loaded."""
+
+REACHABLE: Final = 0.9
+"""How much of a peak a kernel can sustain: the best GEMMs and copies seen reach 89 to 92 % of theirs."""
+
+SHORT_NS: Final = 10_000
+"""A kernel this short spends much of its time starting and ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What limits a kernel. `because` holds the figures that decided, the first one the most."""
+
+    bound: str
+    """memory, compute, latency, or unknown."""
+    limiter: str
+    """Which memory, which pipeline, or what it waits for: a key of `advice.ADVICE`."""
+    roof_share: float | NotMeasured
+    """How much of the nearest roof is used."""
+    because: tuple[str, ...]
+
+    @property
+    def headroom(self) -> float | NotMeasured:
+        """What share of the time would go if the kernel reached as much of its nearest roof as can be reached."""
+        if isinstance(self.roof_share, NotMeasured):
+            return self.roof_share
+        return min(max(1 - self.roof_share / REACHABLE, 0.0), 1.0)
+
+
+def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
+    """What limits one launch."""
+    found = figures(launch) if found is None else found
+    memory = _measured({"DRAM": "dram_share", "L2": "l2_share", "L1": "l1_share"}, found)
+    compute = dict(found.pipes)
+    whole = found.share("sm_share")
+    if not isinstance(whole, NotMeasured) and whole > max(compute.values(), default=0.0) + 0.005:
+        # where no single pipeline is as busy it is the rate of instructions; without pipelines it may be any unit
+        compute["issue" if found.pipes else "sm"] = whole
+    if not memory and not compute:
+        why = NotMeasured("neither compute nor memory throughput was collected")
+        return Verdict("unknown", "unmeasured", why, (say("neither compute nor memory throughput was collected"),))
+    level, of_memory = _largest(memory)
+    if "DRAM" in memory and memory["DRAM"] >= of_memory - ALIKE:
+        level = "DRAM"  # what comes from DRAM passes the caches, and makes them as busy
+    pipe, of_compute = _largest(compute)
+    nearest = max(of_memory, of_compute)
+    if nearest < BUSY and not (level and pipe):
+        said = _one_side(say("compute"), of_compute) if pipe else _one_side(say("memory"), of_memory)
+        return Verdict("unknown", "unmeasured", NotMeasured(str(said)), (said,))
+    if nearest < BUSY:
+        reasons = _latency(launch, found)
+        low = say(
+            "compute reaches {compute} and memory {memory} of their peaks",
+            compute=share_text(of_compute),
+            memory=share_text(of_memory),
+        )
+        return Verdict("latency", reasons[0][0], nearest, (*(text for _, text in reasons), low))
+    if pipe and of_compute >= of_memory - ALIKE:
+        beside = (_percent_of(level, memory[level]),) if level and memory[level] >= BUSY else ()
+        return Verdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
+    return Verdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(found)))
+
+
+def _measured(keys: Mapping[str, str], found: Figures) -> dict[str, float]:
+    return {name: value for name, key in keys.items() if not isinstance(value := found.share(key), NotMeasured)}
+
+
+def _largest(shares: Mapping[str, float]) -> tuple[str, float]:
+    return max(shares.items(), key=lambda each: each[1]) if shares else ("", 0.0)
+
+
+def _one_side(known: str, share: float) -> Message:
+    return say("only {known} is known, {share} of its peak", known=known, share=share_text(share))
+
+
+def _percent_of(name: str, share: float) -> str:
+    return say("{unit} works at {share} of its peak", unit=UNITS[name], share=share_text(share))
+
+
+def _misses(found: Figures) -> tuple[str, ...]:
+    hit = found.share("l2_hit_share")
+    if isinstance(hit, NotMeasured) or hit > 1:
+        return ()
+    return (say("L2 hit rate {share}: data that is read once cannot hit", share=share_text(hit)),)
+
+
+UNITS: Final[Mapping[str, str]] = {
+    "DRAM": say("DRAM"),
+    "L2": say("the L2 cache"),
+    "L1": say("L1 and shared memory"),
+    "tensor": say("the tensor pipeline"),
+    "fp64": say("the FP64 pipeline"),
+    "fma": say("the FMA pipeline"),
+    "alu": say("the integer and logic pipeline"),
+    "fp16": say("the FP16 pipeline"),
+    "special functions": say("the pipeline of special functions"),
+    "load/store": say("the load/store pipeline"),
+    "uniform": say("the uniform pipeline"),
+    "texture": say("the texture pipeline"),
+    "issue": say("the issue of instructions"),
+    "sm": say("the busiest unit of the multiprocessors"),
+}
+"""What a unit is called in a sentence."""
+
+
+def _latency(launch: Profiled, found: Figures) -> list[tuple[str, str]]:
+    """What a kernel waits for that keeps no unit busy, the weightiest reason first; never empty."""
+    reasons = [*_too_few(launch, found), *_tail(found), *_few_warps(launch, found), *_uneven(launch)]
+    if not isinstance(found.duration_ns, NotMeasured) and found.duration_ns < SHORT_NS:
+        reasons.append(("short", say("it runs {time} only", time=time_text(found.duration_ns))))
+    stall, _ = _largest(found.stalls)
+    if stall:
+        waits = three_figures(found.stalls[stall])
+        text = say("of each instruction's wait, {cycles} cycles are {reason}", cycles=waits, reason=_stall_name(stall))
+        reasons.append(("stalls", text))
+    return reasons or [("unexplained", say("nothing that was collected says what it waits for"))]
+
+
+def _too_few(launch: Profiled, found: Figures) -> list[tuple[str, str]]:
+    blocks = None if launch.grid is None else launch.grid[0] * launch.grid[1] * launch.grid[2]
+    processors = launch.metric(*m.SM_COUNT)
+    if blocks is not None and not isinstance(processors, NotMeasured) and blocks < FULL * processors:
+        text = say(
+            "{blocks} blocks for {processors} multiprocessors",
+            blocks=count_text(blocks),
+            processors=count_text(int(processors)),
+        )
+        return [("too few blocks", text)]
+    if not isinstance(found.waves, NotMeasured) and found.waves < FULL:
+        return [("too few blocks", say("the grid fills the GPU {waves} times", waves=three_figures(found.waves)))]
+    return []
+
+
+def _tail(found: Figures) -> list[tuple[str, str]]:
+    if isinstance(found.waves, NotMeasured) or found.waves <= 1:
+        return []
+    whole = -int(-found.waves // 1)
+    lost = 1 - found.waves / whole
+    if lost < TAIL:
+        return []
+    text = say(
+        "{waves} waves take as long as {whole}: {share} of the multiprocessors' time is lost in the last one",
+        waves=three_figures(found.waves),
+        whole=count_text(whole),
+        share=share_text(lost),
+    )
+    return [("tail", text)]
+
+
+def _few_warps(launch: Profiled, found: Figures) -> list[tuple[str, str]]:
+    achieved, allowed = found.share("occupancy_share"), found.share("occupancy_limit_share")
+    if isinstance(achieved, NotMeasured) or achieved >= LOW_OCCUPANCY:
+        return []
+    if isinstance(allowed, NotMeasured) or allowed >= 2 * achieved:
+        return [("occupancy", say("occupancy is {share} only", share=share_text(achieved)))]
+    limits = {
+        name: value for name, key in m.BLOCK_LIMITS.items() if not isinstance(value := launch.metric(key), NotMeasured)
+    }
+    by = min(limits, key=lambda name: limits[name]) if limits else ""
+    text = say(
+        "occupancy is {share}; {resource} allow no more than {allowed}",
+        share=share_text(achieved),
+        resource=RESOURCES.get(by, say("its resources")),
+        allowed=share_text(allowed),
+    )
+    return [("occupancy", text)]
+
+
+RESOURCES: Final[Mapping[str, str]] = {
+    "registers": say("its registers"),
+    "shared memory": say("its blocks' shared memory"),
+    "warps": say("its blocks' size"),
+    "blocks": say("the blocks that fit on a multiprocessor"),
+    "barriers": say("its barriers"),
+}
+
+
+def _uneven(launch: Profiled) -> list[tuple[str, str]]:
+    mean, most = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ACTIVE_MOST)
+    if isinstance(mean, NotMeasured) or isinstance(most, NotMeasured) or not most or mean > UNEVEN * most:
+        return []
+    text = say("multiprocessors work {share} of the busiest one's time on average", share=share_text(mean / most))
+    return [("uneven", text)]
+
+
+STALLS: Final[Mapping[str, str]] = {
+    "long_scoreboard": say("for data from L1, L2 or DRAM"),
+    "short_scoreboard": say("for data from shared memory"),
+    "barrier": say("at a barrier of the block"),
+    "membar": say("at a memory barrier"),
+    "math_pipe_throttle": say("for a busy pipeline"),
+    "mio_throttle": say("for a full queue of memory instructions"),
+    "lg_throttle": say("for a full queue of global memory instructions"),
+    "tex_throttle": say("for a full queue of texture instructions"),
+    "wait": say("for a fixed latency"),
+    "no_instruction": say("for instructions to be fetched"),
+    "branch_resolving": say("for a branch to be resolved"),
+    "dispatch_stall": say("for the dispatcher"),
+    "drain": say("for stores to drain at the end"),
+    "imc_miss": say("for constants"),
+    "sleeping": say("asleep"),
+    "gmma": say("for the tensor cores"),
+}
+
+
+def _stall_name(reason: str) -> str:
+    return STALLS.get(reason, reason.replace("_", " "))

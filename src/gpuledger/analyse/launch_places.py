@@ -1,0 +1,143 @@
+"""Where in the program each GPU activity was launched: the NVTX ranges around its launch, equal layers as one.
+
+`layer0 > mlp` and `layer7 > mlp` are one place, `layer# > mlp`. Where no range tells layers apart, the sequence of
+kernels may: a stretch that repeats inside every step is a layer, and a place is a position in it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.name_likeness import normalised
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, thread
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, parents
+
+FEWEST_LAYERS: Final = 3
+"""A stretch that repeats less often is no layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The place of each activity that was asked about."""
+
+    of: Ints
+    """For each activity a position in `names`."""
+    names: tuple[tuple[str, ...], ...]
+    """Ranges from the outermost in, numbers replaced by #; or one text that says where in a layer."""
+    layers: int
+    """How many equal layers there are; 0 where none were found."""
+    layered: tuple[bool, ...]
+    """For each name whether it lies in a layer."""
+
+
+def places(trace: Trace, device: Device, chosen: Positions) -> Places:
+    """Where these activities, positions in `device.found`, were launched."""
+    found = _by_range(trace, device, chosen)
+    return found if found.layers else _by_sequence(device, chosen, found)
+
+
+def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: str) -> NDArray[np.bool_]:
+    """Which of these activities were launched inside a range that matches, on the range's own thread."""
+    ranges, wanted = spans_of_time(trace), re.compile(pattern)
+    matching = ranges.where(trace.strings.each(ranges.codes("name"), lambda name: bool(wanted.search(name))) > 0)
+    call = device.host.launching(device.found)[chosen]
+    launched = np.flatnonzero(call >= 0)
+    _, inner = calls_in_ranges(matching, device.host.calls.at(call[launched]))
+    inside = np.zeros(len(chosen), np.bool_)
+    inside[launched[inner]] = True
+    return inside
+
+
+def _by_range(trace: Trace, device: Device, chosen: Positions) -> Places:
+    ranges = spans_of_time(trace)
+    call = device.host.launching(device.found)[chosen]
+    launched = call >= 0
+    inner = np.full(len(chosen), -1, np.intp)
+    inner[launched] = innermost(ranges, device.host.calls.at(call[launched]))
+    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)).tolist()
+    texts = ranges.texts("name")
+    paths: dict[int, tuple[str, ...]] = {-1: ()}
+
+    def path(at: int) -> tuple[str, ...]:
+        chain = []
+        while at not in paths:
+            chain.append(at)
+            at = above[at]
+        for each in reversed(chain):
+            paths[each] = (*paths[above[each]], texts[each] or "?")
+        return paths[chain[0] if chain else at]
+
+    distinct, number = np.unique(inner, return_inverse=True)
+    real = [path(at) for at in distinct.tolist()]
+    general = [tuple(normalised(name) for name in each) for each in real]
+    names = sorted(set(general))
+    of = np.array([names.index(each) for each in general], np.int64)[number.reshape(-1)]
+    depth, layers = _layer_depth(real)
+    layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layers[0] for name in names)
+    return Places(of, tuple(names), layers[1], layered)
+
+
+def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, tuple[str, int]]:
+    """At which depth ranges are numbered through, and what they are called and how many there are; -1 for none."""
+    kinds: dict[tuple[int, str], set[str]] = {}
+    for path in paths:
+        for depth, name in enumerate(path):
+            if normalised(name) != name:
+                kinds.setdefault((depth, normalised(name)), set()).add(name)
+    numbered = {key: len(names) for key, names in kinds.items() if len(names) >= FEWEST_LAYERS}
+    if not numbered:
+        return -1, ("", 0)
+    depth, name = max(numbered, key=lambda key: (-key[0], numbered[key]))
+    return depth, (name, numbered[depth, name])
+
+
+def _by_sequence(device: Device, chosen: Positions, without: Places) -> Places:
+    """Layers by what repeats inside the steps, where every step is the same sequence of kernels."""
+    if device.steps is None:
+        return without
+    step = np.searchsorted(device.steps.edges_ns, device.found.start_ns[chosen], side="right") - 1
+    counts = np.bincount(step[step >= 0])
+    usual = int(np.median(counts[counts > 0])) if counts.any() else 0
+    first = {int(each): int(at) for each, at in zip(*np.unique(step, return_index=True), strict=True)}
+    model_step = next((each for each, count in enumerate(counts.tolist()) if count == usual), None)
+    if model_step is None or usual < FEWEST_LAYERS:
+        return without
+    names = device.found.name[chosen]
+    model = names[first[model_step] : first[model_step] + usual]
+    repeats = repeated(model)
+    if repeats is None:
+        return without
+    start, period, count = repeats
+    slot = np.full(usual, -1)
+    slot[start : start + period * count] = np.arange(period * count) % period
+    of = np.zeros(len(chosen), np.int64)
+    for each, at in first.items():
+        if each >= 0 and np.array_equal(names[at : at + usual], model) and counts[each] == usual:
+            of[at : at + usual] = slot + 1
+    places_in_layer = tuple((f"#{at + 1}",) for at in range(period))
+    return Places(of, ((), *places_in_layer), count, (False, *(True for _ in range(period))))
+
+
+def repeated(names: NDArray[np.signedinteger]) -> tuple[int, int, int] | None:
+    """The stretch of a sequence that repeats the most of it: where it begins, its length, how often it comes."""
+    best: tuple[int, int, int] | None = None
+    for period in range(2, len(names) // FEWEST_LAYERS + 1):
+        same = np.concatenate((names[period:] == names[:-period], [False]))
+        begins = np.flatnonzero(same & np.concatenate(([True], ~same[:-1])))
+        ends = np.flatnonzero(~same & np.concatenate(([False], same[:-1])))
+        lengths = ends - begins
+        if not len(lengths):
+            continue
+        longest = int(lengths.argmax())
+        count = int(lengths[longest]) // period + 1
+        if count >= FEWEST_LAYERS and (best is None or count * period > best[1] * best[2]):
+            best = (int(begins[longest]), period, count)
+    return best

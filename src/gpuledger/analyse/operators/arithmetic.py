@@ -1,0 +1,375 @@
+"""How much arithmetic operators did, from the shapes that were recorded, and how fast: FLOPs, TFLOP/s, MFU.
+
+Counted are matrix products, convolutions and attention; a multiplication with an addition is two operations. Of nested
+operators the innermost that can be counted counts. Not recorded are: whether attention is causal, and a convolution's
+stride and padding. Attention is counted in full, and a convolution for the output that its backward pass shows, else
+for one as large as its input: both are upper bounds and are marked so.
+
+MFU is the time that the counted work would take at the GPU's dense peak, each type at its own, over the time it took.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import zip_longest
+from math import prod
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from gpuledger.analyse.operators.operators import Ops
+from gpuledger.catalog.gpu_peaks import peak_flops, peaks_of
+from gpuledger.ledger.device import Device
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Gpu, Trace
+
+Shape = tuple[int, ...]
+
+TYPE_NAMES: Final[Mapping[str, str]] = {
+    "c10::BFloat16": "bf16",
+    "c10::Half": "fp16",
+    "float": "fp32",
+    "double": "fp64",
+    "signed char": "int8",
+    "c10::Float8_e4m3fn": "fp8",
+    "c10::Float8_e4m3fnuz": "fp8",
+    "c10::Float8_e5m2": "fp8",
+    "c10::Float8_e5m2fnuz": "fp8",
+}
+"""torch's names of types, in the words of `peaks`."""
+
+UNDECIDED: Final = "fp32 or tf32"
+_TF32: Final = re.compile(r"tf32|xf32|s1688", re.IGNORECASE)
+_FP32: Final = re.compile(r"sgemm|ffma|simt|_f32f32_f32f32_|gemv|_SB_|_S_B|dot_kernel", re.IGNORECASE)
+"""What kernels that multiply `float` are called; a name with neither decides nothing."""
+
+_MATRIX_FAMILIES: Final = ("gemm", "attention", "convolution", "moe")
+
+
+class Inputs(NamedTuple):
+    """An operator's inputs: a shape for each, () for what is no tensor or has no dimension; a type for each."""
+
+    shapes: tuple[Shape, ...]
+    types: tuple[str, ...]
+
+    def kind(self, at: int) -> str | None:
+        """The type of one input in the words of `peaks`; torch's own for another; None where it was not recorded."""
+        name = self.types[at] if at < len(self.types) else ""
+        return TYPE_NAMES.get(name, name) or None
+
+
+class Count(NamedTuple):
+    """The operations of one execution."""
+
+    flops: int
+    kind: str | None
+    """The type of what is multiplied; None: not recorded."""
+    is_bound: bool = False
+    """At most so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the operators of one name and inputs did in the steady stretch."""
+
+    name: str
+    inputs: str
+    count: int
+    flops: int
+    device_ns: int
+    """Of the kernels that the operator itself launched; where there are none, of those launched inside it."""
+    kind: str | None
+    is_bound: bool
+    peak: float | NotMeasured
+    """The GPU's operations per second in this type."""
+
+    @property
+    def flops_per_s(self) -> float | None:
+        return self.flops * 1e9 / self.device_ns if self.device_ns else None
+
+    @property
+    def peak_share(self) -> float | None:
+        rate = self.flops_per_s
+        return None if rate is None or isinstance(self.peak, NotMeasured) else rate / self.peak
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """All counted work of one GPU's steady stretch."""
+
+    work: tuple[Work, ...]
+    """The longest first."""
+    steady_ns: int
+    matrix_ns: int
+    """GPU time of all kernels that look like matrix products, convolutions, attention or experts."""
+    counted_ns: int
+    """Of it, the part inside counted operators: the coverage of MFU."""
+    gpu: str
+
+    @property
+    def flops(self) -> int:
+        return sum(each.flops for each in self.work)
+
+    @property
+    def is_bound(self) -> bool:
+        return any(each.is_bound for each in self.work)
+
+    @property
+    def mfu(self) -> float | NotMeasured:
+        """The share of the steady stretch that the counted work would need at peak."""
+        if not self.work:
+            return NotMeasured("no matrix product with recorded shapes was launched; graphs are not counted")
+        known = [(each.flops, each.peak) for each in self.work if not isinstance(each.peak, NotMeasured)]
+        if not known:
+            return next(each.peak for each in self.work if isinstance(each.peak, NotMeasured))
+        return sum(flops / peak for flops, peak in known) * 1e9 / self.steady_ns
+
+    @property
+    def without_peak_share(self) -> float | None:
+        """The share of the counted operations that is not in MFU, as the peak of their type is not known."""
+        missing = sum(each.flops for each in self.work if isinstance(each.peak, NotMeasured))
+        return missing / self.flops if self.flops else None
+
+    @property
+    def coverage(self) -> float | None:
+        return self.counted_ns / self.matrix_ns if self.matrix_ns else None
+
+
+def work_done(trace: Trace, device: Device, found: Ops) -> WorkDone:
+    """Count the work of the operators in `found`."""
+    rows = found.nest.rows
+    first, number = group(rows.codes("name"), rows.codes("inputs"))
+    named = list(zip(*(rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs")), strict=True))
+    outputs = _outputs(named)
+    counts = [_count(name or "", given, outputs) for name, given in named]
+    can_count = np.array([count is not None for count in counts], np.bool_)[number] & (found.whole_ns > 0)
+    inside = found.nest.summed_up(can_count.astype(np.int64)) - can_count
+    chosen = can_count & (inside == 0)
+    spent = np.where(found.own_ns > 0, found.own_ns, found.whole_ns)
+    times, spent_ns = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
+    np.add.at(times, number[chosen], 1)
+    np.add.at(spent_ns, number[chosen], spent[chosen])
+    gpu = trace.origin.gpu(device.gpu) or Gpu("GPU, not described")
+    # the number of the counted operator around each activity, -1 for none
+    around = np.append(found.nest.handed_down(np.where(chosen, number, -1)), -1)[found.innermost]
+    singles = _singles(trace, device, found, gpu, around)
+    made = []
+    for at in np.flatnonzero(times).tolist():
+        if (count := counts[at]) is not None:
+            kind = singles.get(at, UNDECIDED) if count.kind == "fp32" else count.kind
+            peak = peak_flops(gpu, kind) if kind else NotMeasured("the type of the inputs was not recorded")
+            name, given = (text or "" for text in named[at])
+            amounts = int(times[at]), int(times[at]) * count.flops, int(spent_ns[at])
+            made.append(Work(name, given, *amounts, kind, count.is_bound, peak))
+    made.sort(key=lambda each: (-each.device_ns, -each.flops, each.name, each.inputs))
+    activities = device.found
+    matrix = [at for at, name in enumerate(activities.families) if name in _MATRIX_FAMILIES]
+    is_matrix = np.isin(activities.family[found.activity], matrix)
+    length = (activities.end_ns - activities.start_ns)[found.activity]
+    whole, counted = int(length[is_matrix].sum()), int(length[is_matrix & (around >= 0)].sum())
+    return WorkDone(tuple(made), device.steady_ns, whole, counted, gpu.name)
+
+
+def _singles(trace: Trace, device: Device, found: Ops, gpu: Gpu, around: Positions) -> dict[int, str]:
+    """Whether products of `float` ran in fp32 or in tf32: the kernels' names say it, or the GPU knows only one."""
+    peaks = peaks_of(gpu)
+    only_fp32 = not isinstance(peaks, NotMeasured) and "tf32" not in peaks.tera
+    inside = np.flatnonzero(around >= 0)
+    names = device.found.name[found.activity[inside]]
+    told = {code: _told(trace.strings.text(code) or "", only_fp32) for code in np.unique(names).tolist()}
+    first, _ = group(around[inside], names)
+    seen: dict[int, set[str]] = {}
+    for number, code in zip(around[inside[first]].tolist(), names[first].tolist(), strict=True):
+        seen.setdefault(number, set()).update(told[code])
+    return {number: kinds.pop() for number, kinds in seen.items() if len(kinds) == 1}
+
+
+def _told(kernel: str, only_fp32: bool) -> tuple[str, ...]:
+    """What a kernel's name says of how `float` is multiplied, if anything."""
+    if not only_fp32 and _TF32.search(kernel):
+        return ("tf32",)
+    return ("fp32",) if only_fp32 or _FP32.search(kernel) else ()
+
+
+@lru_cache(maxsize=65536)
+def parse_inputs(text: str | None) -> Inputs | None:
+    """What the profile says of an operator's inputs: the shapes' JSON and the types', one after the other."""
+    decoder = json.JSONDecoder()
+    found: list[object] = [] if text is None or not text.startswith("\n") else [[]]
+    rest = (text or "").strip()
+    try:
+        while rest:
+            value, end = decoder.raw_decode(rest)
+            found.append(value)
+            rest = rest[end:].lstrip()
+    except (ValueError, RecursionError):
+        return None
+    lists = [each for each in (*found, [], [])[:2] if isinstance(each, list)]
+    if not found or len(lists) < 2:
+        return None
+    return Inputs(tuple(map(_shape, lists[0])), tuple(each if isinstance(each, str) else "" for each in lists[1]))
+
+
+def _shape(given: object) -> Shape:
+    if not isinstance(given, list) or not all(isinstance(each, int) and 0 <= each < 2**40 for each in given):
+        return ()
+    return tuple(given)
+
+
+def _product(rows: Shape, columns: Shape) -> int | None:
+    """Operations of [..., m, k] times [..., k, n]; None where they do not go together."""
+    if not rows or not columns:
+        return None
+    (m, k), (inner, n) = (1, *rows)[-2:], columns[-2:] if len(columns) > 1 else (*columns, 1)
+    pairs = list(zip_longest(reversed(rows[:-2]), reversed(columns[:-2]), fillvalue=1))
+    if k != inner or any(a != b and 1 not in (a, b) for a, b in pairs):
+        return None
+    return 2 * prod(b if a == 1 else a for a, b in pairs) * m * k * n
+
+
+def _matmul(given: Inputs, at: int = 0) -> Count | None:
+    flops = _product(*given.shapes[at : at + 2]) if len(given.shapes) >= at + 2 else None
+    return None if flops is None else Count(flops, given.kind(at))
+
+
+def _grouped(given: Inputs) -> Count | None:
+    """Rows of one matrix, each times the one of several that it is assigned to."""
+    if len(given.shapes) < 2 or [len(each) for each in given.shapes[:2]] != [2, 3]:
+        return _matmul(given)
+    flops = _product(given.shapes[0], given.shapes[1][1:])
+    return None if flops is None else Count(flops, given.kind(0))
+
+
+def _linear(given: Inputs) -> Count | None:
+    if len(given.shapes) < 2 or len(given.shapes[1]) != 2 or not given.shapes[0]:
+        return None
+    inner = given.shapes[0][-1]
+    flops = 2 * prod(given.shapes[0]) * given.shapes[1][0]
+    return Count(flops, given.kind(0)) if inner == given.shapes[1][1] else None
+
+
+def _attention(given: Inputs, heads_at: int, *, backward: bool = False) -> Count | None:
+    """Queries, keys and values of four dimensions, the heads in dimension `heads_at`; backward after the gradient.
+
+    Forward is two matrix products, one over the keys' width and one over the values'. Backward has to make the scores
+    again, so that it is three over the keys' width and two over the values'.
+    """
+    shapes = given.shapes[1:4] if backward else given.shapes[:3]
+    if len(shapes) < 3 or any(len(each) != 4 for each in shapes):
+        return None
+    query, key, value = shapes
+    length_at = 3 - heads_at
+    if query[0] != key[0] or key[:3] != value[:3] or query[3] != key[3]:
+        return None
+    scores = query[0] * query[heads_at] * query[length_at] * key[length_at]
+    width = 3 * query[3] + 2 * value[3] if backward else query[3] + value[3]
+    return Count(2 * scores * width, given.kind(int(backward)), is_bound=True)
+
+
+def _convolution(given: Inputs, outputs: Outputs) -> Count | None:
+    if len(given.shapes) < 2 or len(given.shapes[0]) < 3 or len(given.shapes[0]) != len(given.shapes[1]):
+        return None
+    images, weight = given.shapes[:2]
+    seen = outputs.get((images, weight), set())
+    output = next(iter(seen)) if len(seen) == 1 else images
+    flops = 2 * images[0] * prod(output[2:]) * prod(weight)
+    return Count(flops, given.kind(0), is_bound=len(seen) != 1)
+
+
+def _convolution_back(given: Inputs, order: tuple[int, int, int]) -> Count | None:
+    """Gradients of both images and weights, as many operations as forward each; one of them may not be wanted."""
+    if len(given.shapes) < 3:
+        return None
+    gradient, images, weight = (given.shapes[at] for at in order)
+    if len(gradient) < 3 or not len(gradient) == len(images) == len(weight):
+        return None
+    return Count(2 * 2 * prod(gradient) * prod(weight[1:]), given.kind(order[0]), is_bound=True)
+
+
+Outputs = Mapping[tuple[Shape, Shape], set[Shape]]
+"""Output shapes of convolutions, by the shapes of images and weights."""
+
+_CONV_BACK: Final = {
+    "aten::convolution_backward": (0, 1, 2),
+    "aten::cudnn_convolution_backward": (1, 0, 2),
+    "aten::miopen_convolution_backward": (1, 0, 2),
+}
+"""Where gradient, images and weights are among the inputs."""
+
+_CONV: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "cudnn_convolution", "miopen_convolution"),
+        *("cudnn_convolution_relu", "cudnn_convolution_add_relu", "_conv_depthwise2d", "conv_depthwise3d"),
+    )
+)
+
+COUNTERS: Final[Mapping[str, Callable[[Inputs], Count | None]]] = {
+    **{f"aten::{name}": _matmul for name in ("mm", "bmm", "matmul", "_scaled_mm", "_int_mm")},
+    **{f"aten::{name}": lambda given: _matmul(given, 1) for name in ("addmm", "baddbmm", "_addmm_activation")},
+    **{f"aten::{name}": _grouped for name in ("_grouped_mm", "_scaled_grouped_mm")},
+    "aten::linear": _linear,
+    **{
+        f"aten::{name}": lambda given: _attention(given, 1)
+        for name in (
+            "scaled_dot_product_attention",
+            "_scaled_dot_product_flash_attention",
+            "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_cudnn_attention",
+            "_scaled_dot_product_fused_attention_overrideable",
+            "_cudnn_attention_forward",
+        )
+    },
+    **{
+        name: lambda given: _attention(given, 2)
+        for name in (
+            "aten::_flash_attention_forward",
+            "aten::_efficient_attention_forward",
+            "flash_attn::_flash_attn_forward",
+        )
+    },
+    **{
+        f"aten::_{name}_backward": lambda given: _attention(given, 1, backward=True)
+        for name in (
+            "scaled_dot_product_flash_attention",
+            "scaled_dot_product_efficient_attention",
+            "scaled_dot_product_cudnn_attention",
+            "cudnn_attention",
+        )
+    },
+    **{
+        f"aten::_{name}_backward": lambda given: _attention(given, 2, backward=True)
+        for name in ("flash_attention", "efficient_attention")
+    },
+}
+"""What counts an operator's work, by its name; convolutions apart."""
+
+
+def _count(name: str, text: str | None, outputs: Outputs) -> Count | None:
+    if name not in COUNTERS and name not in _CONV and name not in _CONV_BACK:
+        return None
+    given = parse_inputs(text)
+    if given is None:
+        return None
+    if name in _CONV:
+        found = _convolution(given, outputs)
+    elif name in _CONV_BACK:
+        found = _convolution_back(given, _CONV_BACK[name])
+    else:
+        found = COUNTERS[name](given)
+    return None if found is None or not found.flops or (found.kind or "").startswith("c10::complex") else found
+
+
+def _outputs(named: Sequence[tuple[str | None, str | None]]) -> Outputs:
+    """What backward passes show of the convolutions' outputs."""
+    found: dict[tuple[Shape, Shape], set[Shape]] = {}
+    for name, text in named:
+        if name in _CONV_BACK and (given := parse_inputs(text)) is not None and len(given.shapes) > 2:
+            gradient, images, weight = (given.shapes[at] for at in _CONV_BACK[name])
+            found.setdefault((images, weight), set()).add(gradient)
+    return found

@@ -1,0 +1,279 @@
+"""Operators: what each launched on one GPU, and what it cost on the host.
+
+GPU work belongs to the innermost operator, and to the innermost annotation of the user, that its launch call lies in on
+the same thread; autograd's operators run on threads of their own. Of a graph, all work belongs to what is around its
+launch; `graph_names` says more. `self` is what has an operator as its innermost one, `total` includes the operators
+inside; where operators of one name nest, the name's total counts the outermost.
+
+All figures are of the steady stretch: GPU work that begins in it, and the operators that launched such work. Operators
+that launched nothing count with the operator around them, or if they begin in the stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.ledger.activity import GRAPH_FAMILY, State
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import innermost, thread
+from gpuledger.ledger.steps import PROFILER_STEP
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, depths, parents, shares_in_order
+from gpuledger.trace.strings import NO_TEXT, Codes
+from gpuledger.trace.tables import Rows, Table
+
+Flags = NDArray[np.bool_]
+
+OPERATOR, ANNOTATION = "op", "push_pop"
+_LONGEST_PATH: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nest:
+    """Ranges of one kind, and which encloses which: `parent` holds positions in `rows`, -1 for the outermost."""
+
+    rows: Rows
+    parent: Positions
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def levels(self) -> Iterator[Positions]:
+        """Positions level by level, the outermost first."""
+        level = depths(self.parent)
+        order = np.argsort(level, kind="stable")
+        yield from np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
+
+    def summed_up(self, own: NDArray[Any]) -> NDArray[Any]:
+        """Each row's own amounts with those of all that it encloses."""
+        whole = own.copy()
+        for here in reversed(list(self.levels())):
+            inside = here[self.parent[here] >= 0]
+            np.add.at(whole, self.parent[inside], whole[inside])
+        return whole
+
+    def outermost(self) -> Positions:
+        """For each row the outermost one around it."""
+        found = np.arange(len(self))
+        for here in self.levels():
+            inside = here[self.parent[here] >= 0]
+            found[inside] = found[self.parent[inside]]
+        return found
+
+    def handed_down(self, values: Positions) -> Positions:
+        """Each row's value, or where that is -1 the value of the nearest row around it that has one."""
+        found = values.copy()
+        for here in self.levels():
+            lacking = here[(found[here] < 0) & (self.parent[here] >= 0)]
+            found[lacking] = found[self.parent[lacking]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OpGroup:
+    """The operators of one name, or of one name and inputs."""
+
+    name: str
+    inputs: str | None
+    """As recorded; None where it was not, and for groups by name."""
+    count: int
+    host_ns: int
+    host_self_ns: int
+    device_ns: int
+    device_self_ns: int
+    kernels: int
+    """Kernels launched inside, those of graphs included."""
+    launches: int
+    """Calls inside that launched GPU work, a graph being one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ops:
+    """One GPU's work by operator."""
+
+    by_name: tuple[OpGroup, ...]
+    by_inputs: tuple[OpGroup, ...]
+    """Both by GPU time of their own, the longest first."""
+    device_ns: int
+    """GPU time in all, durations added up."""
+    attributed_ns: int
+    """Of it, what an operator launched."""
+    annotated_ns: int
+    """Of it, what was launched inside an annotation of the user; torch's marks of steps are none."""
+    annotations: int
+    """How many such annotations the trace holds."""
+    nest: Nest
+    """Every operator of the trace."""
+    counted: Flags
+    """Which operators are in the figures."""
+    own_ns: Ints
+    """GPU time launched with an operator as the innermost one."""
+    whole_ns: Ints
+    """GPU time launched anywhere inside an operator."""
+    activity: Positions
+    """The GPU's activities of the stretch, as positions in the device's `found`."""
+    innermost: Positions
+    """For each of them its operator as a position in `nest`; -1 for none."""
+
+    @property
+    def attributed_share(self) -> float | NotMeasured:
+        """Coverage of all figures by operator."""
+        return self._share(self.attributed_ns) if len(self.nest) else NotMeasured("no operators were recorded")
+
+    @property
+    def annotated_share(self) -> float | NotMeasured:
+        return self._share(self.annotated_ns) if self.annotations else NotMeasured("no annotations were recorded")
+
+    def _share(self, part_ns: int) -> float | NotMeasured:
+        return part_ns / self.device_ns if self.device_ns else NotMeasured("nothing ran on the GPU")
+
+
+def nest(trace: Trace, kind: str) -> Nest:
+    """The trace's ranges of one kind."""
+    ranges = trace[Table.RANGES]
+    code = trace.strings.code(kind)
+    mine = np.flatnonzero(ranges.codes("kind") == code) if code != NO_TEXT else np.empty(0, np.intp)
+    place = np.full(len(ranges) + 1, -1, np.intp)  # the last one is for -1
+    place[mine] = np.arange(len(mine))
+    return Nest(ranges.at(mine), place[ranges["parent"][mine]])
+
+
+def ops(trace: Trace, device: Device) -> Ops:
+    """The operators of the steady stretch and their work on one GPU."""
+    operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
+    found, host = device.found, device.host
+    launching = host.launching(found)
+    used = np.unique(launching[launching >= 0])
+    calls = host.calls.at(used)
+    around = np.full((2, len(host.calls) + 1), -1, np.intp)  # the last column is for work without a call
+    around[0, used] = innermost(operators.rows, calls)
+    around[1, used] = innermost(annotations.rows, calls)
+    here = found.on(device.gpu)
+    here = here[device.begins_steady(found.start_ns[here])]
+    length = found.end_ns[here] - found.start_ns[here]
+    operator = around[0, launching[here]]
+    annotation_path = Paths(annotations).of_row
+    annotated = annotation_path[around[1, launching[here]]] >= 0
+    is_kernel = (found.state[here] != State.COPY) & (found.family[here] != found.families.index(GRAPH_FAMILY))
+    launched = around[0, np.unique(launching[here][launching[here] >= 0])]
+    # GPU time, kernels, launches, activities of the stretch, activities at all; the last row is for work in no operator
+    own = np.zeros((len(operators) + 1, 5), np.int64)
+    np.add.at(own[:, 0], operator, length)
+    np.add.at(own[:, 1], operator, is_kernel)
+    np.add.at(own[:, 2], launched, 1)
+    np.add.at(own[:, 3], operator, 1)
+    np.add.at(own[:, 4], around[0, launching], 1)
+    own = own[:-1]
+    whole = operators.summed_up(own)
+    # 1 or 0 where an operator's work says so, else as the nearest one around it
+    by_work = operators.handed_down(np.where(whole[:, 4] > 0, whole[:, 3] > 0, -1))
+    counted = np.where(by_work >= 0, by_work > 0, device.begins_steady(operators.rows["start_ns"]))
+    named = operators.rows.codes("name")
+    return Ops(
+        by_name=_grouped(operators, (named,), counted, own, whole),
+        by_inputs=_grouped(operators, (named, operators.rows.codes("inputs")), counted, own, whole),
+        device_ns=int(length.sum()),
+        attributed_ns=int(length[operator >= 0].sum()),
+        annotated_ns=int(length[annotated].sum()),
+        annotations=int((annotation_path >= 0).sum()),
+        nest=operators,
+        counted=counted,
+        own_ns=own[:, 0],
+        whole_ns=whole[:, 0],
+        activity=here,
+        innermost=operator,
+    )
+
+
+def _grouped(
+    operators: Nest, keys: tuple[Codes, ...], counted: Flags, own: NDArray[np.int64], whole: NDArray[np.int64]
+) -> tuple[OpGroup, ...]:
+    """Sums over the counted operators with equal keys."""
+    rows = operators.rows
+    first, number = group(*keys)
+    # an operator inside another one of its group is in that one's totals already
+    _, on_thread = group(number, thread(rows))
+    top = counted & (parents(rows["start_ns"], rows["end_ns"], on_thread) < 0)
+
+    def summed(values: Ints, chosen: Flags) -> list[int]:
+        total = np.zeros(len(first), np.int64)
+        np.add.at(total, number[chosen], values[chosen])
+        amounts: list[int] = total.tolist()
+        return amounts
+
+    host_ns = np.maximum(rows.duration_ns, 0)
+    columns = (
+        summed(np.ones(len(rows), np.int64), counted),
+        summed(host_ns, top),
+        summed(_host_self(operators, host_ns), counted),
+        summed(whole[:, 0], top),
+        summed(own[:, 0], counted),
+        summed(whole[:, 1], top),
+        summed(whole[:, 2], top),
+    )
+    names, *inputs = (rows.strings.decode(key[first]) for key in keys)
+    given = inputs[0] if inputs else [None] * len(first)
+    made = [
+        OpGroup(name or "?", each, *amounts)
+        for name, each, *amounts in zip(names, given, *columns, strict=True)
+        if amounts[0]
+    ]
+    return tuple(sorted(made, key=_rank))
+
+
+def _rank(each: OpGroup) -> tuple[int, int, int, str, str]:
+    return (-each.device_self_ns, -each.device_ns, -each.host_self_ns, each.name, each.inputs or "")
+
+
+def _host_self(operators: Nest, host_ns: Ints) -> Ints:
+    """Time of each operator outside the operators in it; those that overlap each other count once."""
+    start, parent = operators.rows["start_ns"], operators.parent
+    child = np.flatnonzero(parent >= 0)
+    # operators one after the other on a line, so that children of one cannot touch those of another
+    place = np.cumsum(host_ns) - host_ns
+    begin = place[parent[child]] + start[child] - start[parent[child]]
+    order = np.argsort(begin, kind="stable")
+    child, begin = child[order], begin[order]
+    own_start, own_end = shares_in_order(begin, begin + host_ns[child])
+    inside = np.zeros(len(host_ns), np.int64)
+    np.add.at(inside, parent[child], own_end - own_start)
+    return host_ns - inside
+
+
+class Paths:
+    """The names from the outermost range of a nest down to each row; marks of steps are left out."""
+
+    def __init__(self, ranges: Nest) -> None:
+        self._strings = ranges.rows.strings
+        self._steps = [
+            code
+            for code in np.unique(ranges.rows.codes("name")).tolist()
+            if PROFILER_STEP.match(self._strings.text(code) or "")
+        ]
+        names = ranges.rows.codes("name")
+        is_step = np.isin(names, self._steps)
+        self.of_row: Final = np.full(len(ranges) + 1, -1, np.intp)
+        """For each row the number of its path; -1 for none, also at the end, for row -1."""
+        self._above: list[int] = []
+        self._name: list[int] = []
+        for here in ranges.levels():
+            above = self.of_row[ranges.parent[here]]
+            first, number = group(above, names[here])
+            self.of_row[here] = np.where(is_step[here], above, len(self._name) + number)
+            self._above += above[first].tolist()
+            self._name += names[here][first].tolist()
+
+    def names(self, path: int) -> tuple[str, ...]:
+        """The names of one path, the outermost first; of a very long one the innermost."""
+        found: list[str] = []
+        while path >= 0 and len(found) < _LONGEST_PATH:
+            found.append(self._strings.text(self._name[path]) or "?")
+            path = self._above[path]
+        return tuple(reversed(found))

@@ -1,0 +1,93 @@
+"""What a run depended on besides its command: environment variables, the commit, secrets that must not be written down.
+
+Of the environment only the names of a list are kept, and those that the user adds. What looks like a secret is never
+kept, whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpuledger.errors import ToolFailed
+from gpuledger.system.processes import run
+
+KEPT: Final = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER"),
+    *("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_CACHE_DISABLE"),
+    *("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "NVIDIA_TF32_OVERRIDE", "CUDNN_*"),
+    *("NCCL_*", "GLOO_SOCKET_IFNAME", "NVSHMEM_*", "UCX_*"),
+    *("TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TRITON_*"),
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
+    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_NTASKS"),
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TOKENIZERS_PARALLELISM"),
+    *("VLLM_ATTENTION_BACKEND", "VLLM_USE_V1", "SGLANG_*", "XLA_FLAGS", "JAX_PLATFORMS"),
+)
+"""Names of variables that change what a GPU does; a star stands for any letters."""
+
+WITHHELD: Final = "(withheld)"
+_SECRET_NAME: Final = re.compile(
+    r"TOKEN(?!IZERS)|(?<![A-Z])KEYS?(?![A-Z])|APIKEY|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH", re.I
+)
+_HIDDEN_WORDS: Final = (
+    r"[\w-]*(?:api|access|auth|secret|private|hf|hub)[-_]?(?:key|token)[\w-]*|[\w-]*(?:password|passwd|secret|credential)"
+    r"[\w-]*|token|bearer"
+)
+_SECRET_FLAG: Final = re.compile(rf"--?(?:{_HIDDEN_WORDS})", re.I)
+_SECRET_SETTING: Final = re.compile(
+    rf"(?P<name>--?(?:{_HIDDEN_WORDS})|\b[A-Za-z0-9_]*(?:_TOKEN|_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?))="
+    r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|]+)"
+)
+_GIT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The state of a folder that git knows."""
+
+    commit: str
+    is_dirty: bool
+    """Whether files differ from it."""
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of this name may hold something that nobody else should read."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def environment(variables: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that may be kept, by name; the values of secrets are withheld."""
+    wanted = (*KEPT, *more)
+    kept = {name: value for name, value in variables.items() if any(fnmatch.fnmatchcase(name, each) for each in wanted)}
+    return {name: WITHHELD if looks_secret(name) else value for name, value in sorted(kept.items())}
+
+
+def without_secrets(argv: Sequence[str]) -> list[str]:
+    """A command as it may be written down: what follows `--api-key`, `HF_TOKEN=` and the like is withheld."""
+    shown: list[str] = []
+    hide = False
+    for word in argv:
+        if hide and not word.startswith("-"):
+            shown.append(WITHHELD)
+        else:
+            shown.append(_SECRET_SETTING.sub(rf"\g<name>={WITHHELD}", word))
+        hide = _SECRET_FLAG.fullmatch(word) is not None
+    return shown
+
+
+def commit_of(folder: Path) -> Commit | None:
+    """The commit that a folder is at; None where git or a repository is missing."""
+    try:
+        head = run(["git", "-C", folder, "rev-parse", "--verify", "HEAD"], seconds=_GIT_S)
+        if head.exit_code != 0:
+            return None
+        changes = run(["git", "-C", folder, "status", "--porcelain"], seconds=_GIT_S)
+    except ToolFailed:
+        return None  # it is a remark about the run, not a condition of it
+    if not re.fullmatch(r"[0-9a-f]{40,64}", head.last_line):
+        return None
+    return Commit(head.last_line, changes.exit_code == 0 and bool(changes.output.strip()))

@@ -1,0 +1,1 @@
+"""Recording with Nsight Compute."""

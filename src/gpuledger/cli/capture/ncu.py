@@ -1,0 +1,115 @@
+"""`gpuledger capture ncu`: what single kernels do."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from gpuledger.capture.ncu.command import ENDING, SETS, Choice, Measure, ncu_flags
+from gpuledger.capture.ncu.metric_names import checked
+from gpuledger.capture.outputs import place_for
+from gpuledger.capture.record import Recording, recorded
+from gpuledger.capture.remote import remote
+from gpuledger.capture.window import opens_window
+from gpuledger.cli.capture.options import (
+    COMMAND_FIRST,
+    Manner,
+    called_as,
+    capture_options,
+    check_program,
+    needed,
+    printed,
+    tell,
+    warn,
+    word_for,
+)
+from gpuledger.system.tools import find_ncu
+
+
+def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
+    return value
+
+
+@click.command(context_settings=COMMAND_FIRST)
+@click.option("--kernel", metavar="REGEX", callback=_regex, help="Only kernels whose function's name matches.")
+@click.option("--launch-skip", type=click.IntRange(0), metavar="N", help="Let so many matching launches pass first.")
+@click.option("--launch-count", type=click.IntRange(1), metavar="N", help="Profile so many launches.")
+@click.option(
+    "--set",
+    "set_",
+    type=click.Choice(list(SETS)),
+    default="verdict",
+    help="What to measure. Default: what verdicts need.",
+)
+@click.option("--metrics", metavar="NAME[,NAME...]", help="Measure these instead of a set; names are checked.")
+@click.option("--via", metavar="PREFIX", help="Run it elsewhere: 'ssh HOST' or 'kubectl exec POD --'; copied back.")
+@capture_options
+def ncu(
+    kernel: str | None,
+    launch_skip: int | None,
+    launch_count: int | None,
+    set_: str,
+    metrics: str | None,
+    via: str | None,
+    manner: Manner,
+    command: tuple[str, ...],
+) -> None:
+    """Profile single kernels of COMMAND with Nsight Compute, and say what limits each.
+
+    Every launch that is profiled is replayed several times, so choose few: `gpuledger ncu-plan PROFILE` says which,
+    from a timeline. If COMMAND has --cuda-profiler, only what runs while its window is open is profiled. The set
+    `verdict` holds what verdicts need; full, roofline and basic are ncu's own.
+
+    \b
+    Examples:
+      gpuledger capture ncu --kernel=rms_norm_kernel --launch-count=5 -- ./bench
+      gpuledger capture ncu --kernel=mlp --set=roofline -o mlp -- python bench.py
+      gpuledger capture ncu --metrics=dram__bytes.sum --dry-run -- ./bench
+    """
+    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
+    place = place_for(manner.name, command, "ncu", force=manner.force)
+    there = remote(via) if via is not None else None
+    output = f"{there.folder}/report" if there else str(place.base)
+    choice = Choice(kernel, launch_skip, launch_count, windowed=opens_window(command))
+    flags = ncu_flags(choice, measure, output.replace("%", "%%"), run_by_us=True)
+    found = None if there else find_ncu()
+    if launch_count is None:
+        passes = measure.cost.passes
+        what = "every launch" if kernel is None else f"every launch of {kernel}"
+        warn(
+            [
+                f"{what} is replayed {passes} times and takes {measure.cost.seconds:g} s more: programs run 100 times "
+                "slower, or worse; add --launch-count=N" + ("" if kernel else " and --kernel=REGEX")
+            ]
+        )
+    options = tuple(flag for flag, _ in flags)
+    if manner.only_prints:
+        shown = (word_for("ncu", found), *options, *command)
+        notes = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
+        printed(manner, flags, (there.started(shown) if there else shown,), notes)
+        return
+    executable = None if there else needed("ncu", found)
+    if not there:
+        check_program(command[0])
+    outcome = recorded(
+        Recording(
+            tool="ncu",
+            executable=executable,
+            argv=(str(executable or "ncu"), *options, *command),
+            command=command,
+            place=place,
+            remote=there,
+            variables=manner.variables,
+            called_as=called_as(),
+        ),
+        tell,
+    )
+
+    from gpuledger.cli.capture.end import ended
+
+    ended(outcome, None, no_report=manner.no_report)

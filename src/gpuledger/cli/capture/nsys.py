@@ -1,0 +1,177 @@
+"""`gpuledger capture nsys`: a timeline of any program."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gpuledger.capture.launchers import launched
+from gpuledger.capture.nsys.command import export_command
+from gpuledger.capture.nsys.plan import Wishes, completed, doubts, flags_for, nsys_command
+from gpuledger.capture.nsys.presets import PRESETS, Flag, value_of
+from gpuledger.capture.nsys.session import launch_command, session_name
+from gpuledger.capture.outputs import EXPORT, Place, place_for
+from gpuledger.capture.record import INTERRUPTED_CODE, Recording, recorded
+from gpuledger.capture.remote import Remote, remote
+from gpuledger.cli.capture.options import (
+    COMMAND_FIRST,
+    Manner,
+    called_as,
+    capture_options,
+    check_program,
+    needed,
+    printed,
+    tell,
+    warn,
+    word_for,
+)
+from gpuledger.errors import GpuledgerError
+from gpuledger.system.tools import find_nsys
+
+
+def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for each in given for name in each.split(",")))
+    for name in names:
+        if name not in PRESETS:
+            raise click.BadParameter(f"{name!r} is no preset. There are: {', '.join(PRESETS)}.")
+    return names
+
+
+@click.command(context_settings=COMMAND_FIRST)
+@click.option(
+    "--preset",
+    "presets",
+    multiple=True,
+    callback=_presets,
+    metavar="NAME[,NAME...]",
+    help="What to record; see above. Default: steady if COMMAND has --cuda-profiler, else launch.",
+)
+@click.option("--trace", metavar="A,B,C", help="What nsys traces, in its words, e.g. cuda,nvtx,osrt,cublas.")
+@click.option("--delay", type=click.FloatRange(0, 1e6), metavar="S", help="Begin so many seconds after the start.")
+@click.option(
+    "--duration", type=click.FloatRange(0, 1e6, min_open=True), metavar="S", help="Record so long, then end COMMAND."
+)
+@click.option("--set", "settings", multiple=True, metavar="FLAG=VALUE", help="Any other flag of `nsys profile`.")
+@click.option("--via", metavar="PREFIX", help="Run it elsewhere: 'ssh HOST' or 'kubectl exec POD --'; copied back.")
+@click.option("--session", metavar="NAME", help="Only start COMMAND, to be recorded with `gpuledger capture start`.")
+@click.option("--rank-variable", metavar="NAME", help="For multi: the variable that holds the rank. Default: known.")
+@capture_options
+def nsys(
+    presets: tuple[str, ...],
+    trace: str | None,
+    delay: float | None,
+    duration: float | None,
+    settings: tuple[str, ...],
+    via: str | None,
+    session: str | None,
+    rank_variable: str | None,
+    manner: Manner,
+    command: tuple[str, ...],
+) -> None:
+    """Record a timeline of COMMAND with Nsight Systems.
+
+    COMMAND's input, output and errors are yours; the report follows on stdout when it has ended. Warnings come before
+    it starts: what would record loading, lose ranges, or write gigabytes.
+
+    \b
+    Presets, which may be joined (steady,graph):
+      launch   a short program, whole, every launch
+      steady   between cudaProfilerStart and cudaProfilerStop only
+      decode   decoding: cuBLAS calls, memory, kernels in CUDA graphs
+      server   after --delay for --duration, or pieces with --session
+      multi    one report per rank, behind torchrun, mpirun or srun
+      memory   every allocation and release
+      graph    the kernels inside CUDA graphs
+
+    \b
+    Examples:
+      gpuledger capture nsys -o run -- python bench.py --cuda-profiler
+      gpuledger capture nsys --preset=multi -- torchrun --nproc-per-node=8 x.py
+      gpuledger capture nsys --via='kubectl exec POD --' -- python bench.py
+      gpuledger capture nsys --preset=steady,graph --dry-run -- python bench.py
+    """
+    name = session_name(session) if session is not None else None
+    wishes = completed(Wishes(presets, trace, delay, duration, settings, rank_variable, name), command)
+    if name is not None:
+        _launched(name, wishes, manner, command, via)
+    else:
+        _profiled(wishes, manner, command, remote(via) if via is not None else None)
+
+
+def _profiled(wishes: Wishes, manner: Manner, command: tuple[str, ...], there: Remote | None) -> None:
+    """Record a program from here to its end, or print how that would be done."""
+    place = place_for(manner.name, command, "nsys", force=manner.force)
+    found = None if there else find_nsys()
+    output = f"{there.folder}/report" if there else str(place.base)
+    word = "nsys" if there else word_for("nsys", found)
+    flags, argv = nsys_command(word, output, wishes, command)
+    warn(doubts(wishes, flags, command, place.folder))
+    if manner.only_prints:
+        _printed(manner, flags, argv, place, there)
+        return
+    executable = None if there else needed("nsys", found)
+    if not there:
+        check_program(command[0])
+    recording = Recording(
+        tool="nsys",
+        executable=executable,
+        argv=nsys_command(str(executable or "nsys"), output, wishes, command)[1],
+        command=command,
+        place=place,
+        presets=wishes.presets,
+        remote=there,
+        ranged=value_of(flags, "capture-range") == "cudaProfilerApi",
+        delay=wishes.delay,
+        duration=wishes.duration,
+        variables=manner.variables,
+        called_as=called_as(),
+    )
+    outcome = recorded(recording, tell)
+
+    from gpuledger.cli.capture.end import asked_of, ended
+
+    ended(outcome, asked_of(flags, wishes.duration), no_report=manner.no_report)
+
+
+def _printed(
+    manner: Manner, flags: tuple[Flag, ...], argv: tuple[str, ...], place: Place, there: Remote | None
+) -> None:
+    if there is not None:
+        note = f"then copied back to {place.folder.absolute()}, and exported"
+        printed(manner, _reasons(flags), (there.started(argv),), [note])
+    elif argv[1] != "profile":  # nsys stands behind the launcher
+        printed(manner, _reasons(flags), (argv,), ["then the report of each rank is exported"])
+    else:
+        export = export_command(argv[0], f"{place.base}{place.ending}", f"{place.base}{EXPORT}")
+        printed(manner, _reasons(flags), (argv, export))
+
+
+def _reasons(flags: tuple[Flag, ...]) -> list[tuple[str, str]]:
+    return [(flag.argument, flag.why) for flag in flags]
+
+
+def _launched(name: str, wishes: Wishes, manner: Manner, command: tuple[str, ...], via: str | None) -> None:
+    """Start a server that is ready to be recorded, and stay with it until it ends."""
+    from gpuledger.system.interruption import Interruption
+    from gpuledger.system.processes import attended
+
+    if via is not None:
+        raise GpuledgerError(
+            "--session with --via: a session is reached only on its own machine", hint="run gpuledger there"
+        )
+    if launched(command) is not None and "multi" in wishes.presets:
+        raise GpuledgerError("--session records all ranks into one report: take --preset=multi out")
+    found = find_nsys()
+    flags = flags_for(wishes)
+    warn(doubts(wishes, flags, command, None))
+    if manner.only_prints:
+        printed(manner, _reasons(flags), (launch_command(word_for("nsys", found), name, flags, command),))
+        sys.exit(0)
+    executable: Path = needed("nsys", found)
+    check_program(command[0])
+    tell(f"session {name}: record a piece with `gpuledger capture start {name} -o NAME --duration=10`")
+    with Interruption() as interruption:
+        done = attended(launch_command(str(executable), name, flags, command), interruption)
+    sys.exit(INTERRUPTED_CODE if done.interrupted else done.exit_code)

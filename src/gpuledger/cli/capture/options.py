@@ -1,0 +1,136 @@
+"""What all captures share: their options, what is printed instead of running, and how a run is brought to its end."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from gpuledger.cli.output import Output
+from gpuledger.errors import GpuledgerError, MissingPackage
+
+COMMAND_FIRST = {"allow_interspersed_args": False}
+"""Options end where COMMAND begins, also without `--` before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to capture, whatever is captured."""
+
+    name: str | None
+    force: bool
+    dry_run: bool
+    explain: bool
+    no_report: bool
+    variables: tuple[str, ...]
+
+    @property
+    def only_prints(self) -> bool:
+        return self.dry_run or self.explain
+
+
+def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """COMMAND, and the options that every capture has, handed to the verb as `command` and `manner`."""
+
+    @functools.wraps(verb)
+    def with_manner(
+        *arguments: object,
+        name: str | None,
+        force: bool,
+        dry_run: bool,
+        explain: bool,
+        no_report: bool,
+        variables: tuple[str, ...],
+        command: tuple[str, ...],
+        **options: object,
+    ) -> None:
+        manner = Manner(name, force, dry_run, explain, no_report, variables)
+        verb(*arguments, manner=manner, command=a_program(command), **options)
+
+    options = (
+        click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
+        click.option("-o", "--output", "name", metavar="NAME", help="Name of the profile. Default: by COMMAND."),
+        click.option("--force", is_flag=True, help="Overwrite an earlier capture of that name."),
+        click.option("--dry-run", is_flag=True, help="Print what would be run, and run nothing."),
+        click.option("--explain", is_flag=True, help="Print each flag with its reason, and run nothing."),
+        click.option("--no-report", is_flag=True, help="Record and check only."),
+        click.option(
+            "--env", "variables", multiple=True, metavar="NAME", help="Also note this variable in the manifest."
+        ),
+    )
+    for option in reversed(options):
+        with_manner = option(with_manner)
+    return with_manner
+
+
+def a_program(command: tuple[str, ...]) -> tuple[str, ...]:
+    """COMMAND, which must be a program."""
+    if not command or not command[0]:
+        raise click.UsageError("no COMMAND to record. Write it behind `--`.", click.get_current_context(silent=True))
+    if command[0].startswith("-"):
+        raise click.UsageError(f"no such option: {command[0]}. COMMAND comes last, behind `--`.")
+    return command
+
+
+def check_program(program: str) -> None:
+    """Refuse what cannot be started, before a tool turns that into many lines."""
+    if shutil.which(program) is not None:
+        return
+    if Path(program).is_file():
+        raise GpuledgerError(f"{program}: cannot be executed", hint=f"is it a script? e.g. `-- python {program}`")
+    raise GpuledgerError(f"{program}: no such program")
+
+
+def word_for(name: str, found: Path | None) -> str:
+    """How to call a tool in a command for people: by its name where that works, else by its path."""
+    return name if found is None or shutil.which(name) else str(found)
+
+
+def needed(name: str, found: Path | None) -> Path:
+    """The tool, or one sentence about where it can be had."""
+    if found is None:
+        product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
+        hint = f"install {product} (it comes with the CUDA toolkit), or record elsewhere with --via='ssh HOST'"
+        raise MissingPackage(f"{name} was not found, on the PATH or where NVIDIA installs it", hint=hint)
+    return found
+
+
+def warn(sentences: Sequence[str]) -> None:
+    """What may go wrong, before it does."""
+    from gpuledger.present.safe_text import visible
+
+    for sentence in sentences:
+        click.echo(f"warning: {visible(sentence)}", err=True)
+
+
+def tell(sentence: str) -> None:
+    """What happens, while it does."""
+    click.echo(sentence, err=True)
+
+
+def called_as() -> tuple[str, ...]:
+    """Our own command line."""
+    return ("gpuledger", *sys.argv[1:])
+
+
+def printed(
+    manner: Manner, reasons: Sequence[tuple[str, str]], commands: Sequence[Sequence[str]], notes: Sequence[str] = ()
+) -> None:
+    """What would be run, for --dry-run, and why, for --explain."""
+    from gpuledger.present.safe_text import visible
+    from gpuledger.present.shell import shell_lines
+    from gpuledger.present.views.capture import reasons_text
+
+    width = Output("text", None, force=False, quiet=False).width
+    if manner.explain:
+        click.echo(reasons_text(reasons, width), nl=False)
+    if manner.dry_run:
+        for argv in commands:
+            click.echo("\n".join(shell_lines(list(argv), width)))
+        for note in notes:
+            click.echo(f"# {visible(note)}")

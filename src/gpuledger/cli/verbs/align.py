@@ -1,0 +1,247 @@
+"""`gpuledger align`: does a mock run what the model runs?"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
+from gpuledger.analyse.align.forward import Forwards
+from gpuledger.analyse.align.from_profiles import of_mock, of_model
+from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
+from gpuledger.analyse.align.known_differences import Known, known
+from gpuledger.analyse.align.operation_side import Side, side
+from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import Output, asked, cache_option, page_options
+from gpuledger.cli.progress import progress
+from gpuledger.cli.sides import told_apart
+from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.fleet.profiles import Profile, job_profiles
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.present.views.align import align_csv, align_json, align_junit, align_markdown, align_text
+from gpuledger.read import open_trace, reader_of
+from gpuledger.read.nsys.container import Progress
+from gpuledger.read.source import look_at, opened
+from gpuledger.read.stats_text.tables import looks_like_tables, open_summaries
+from gpuledger.trace.health import Note
+from gpuledger.trace.model import Trace
+
+GATE = 3
+"""The exit code where --gate was given and a check fails."""
+
+_TABLES = (".csv", ".txt", ".md", ".log")
+_PROFILES = (".sqlite", ".nsys-rep", ".json", ".json.gz")
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_COUNT = click.IntRange(min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A side as it was read: what isolating it had to say, what was lost, and whether it holds all that belongs."""
+
+    side: Side
+    remarks: tuple[str, ...]
+    health: tuple[Note, ...]
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How profiles are read: what that may cost, and who is told of it."""
+
+    limits: Limits
+    tell: Progress
+
+    def trace(self, path: str) -> Trace:
+        return open_trace(path, limits=self.limits, progress=self.tell)
+
+
+def _pattern_option(name: str, variable: str, *, said: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option that takes a regular expression."""
+    return click.option(name, variable, metavar="REGEX", callback=_expression, help=said)
+
+
+def _expression(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
+    return value
+
+
+@click.command()
+@click.argument("mock")
+@click.argument("e2e", nargs=-1, required=True)
+@_pattern_option("--range", "range_", said="The operation is what ranges that match launch.")
+@_pattern_option("--pattern", "pattern", said="The operation is the kernels whose names match.")
+@click.option("--auto", is_flag=True, help="Look for the mock's sequence of kernels. The default.")
+@_pattern_option("--mock-range", "mock_range", said="A forward of the mock is a range that matches. Default: a step.")
+@_pattern_option("--step-range", "step_range", said="Steps of the model are ranges that match. Default: found.")
+@_pattern_option("--step-kernel", "step_kernel", said="A step of the model ends with each kernel that matches.")
+@click.option(
+    "--tier",
+    type=click.Choice(list(TIERS)),
+    default="mock",
+    help="How close latencies must be: a mock within 10 % (the default), or the same module within 1 %.",
+)
+@click.option("--known", "known_file", type=_FILE, metavar="FILE", help="TOML with differences to accept.")
+@click.option("--forwards-mock", type=_COUNT, metavar="N", help="Forwards in the mock's tables. Default: found.")
+@click.option("--forwards-e2e", type=_COUNT, metavar="N", help="Forwards in the model's tables. Default: found.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the checks as JUnit XML too.")
+@click.option("--gate", is_flag=True, help="Exit with 3 if a check fails.")
+@cache_option
+@limit_option
+@page_options
+def align(
+    mock: str,
+    e2e: tuple[str, ...],
+    range_: str | None,
+    pattern: str | None,
+    auto: bool,
+    mock_range: str | None,
+    step_range: str | None,
+    step_kernel: str | None,
+    tier: str,
+    known_file: Path | None,
+    forwards_mock: int | None,
+    forwards_e2e: int | None,
+    junit: Path | None,
+    gate: bool,
+    limits: Limits,
+    output: Output,
+) -> None:
+    """Say whether MOCK, one operation alone, runs what it runs in the model of E2E, and as fast.
+
+    Finds the operation in the profile of the whole model, lays one forward of each side by side, and asks seven
+    questions: kernel names, calls per forward, missing kernels, extra kernels, latency, CUDA graphs, launch shape.
+    Each passes, warns or fails with its figures, and says what to do. Only steady steps count; the first forward is
+    left out, and the one with the median GPU time stands for the others.
+
+    E2E may be several profiles, a folder or a glob, one per rank: each forward counts where it computes the longest.
+    Both sides may also be what `nsys stats --report=cuda_gpu_kern_sum` printed; what that cannot tell is not measured.
+
+    \b
+    Examples:
+      gpuledger align attn.sqlite model.sqlite --range=attention
+      gpuledger align attn.sqlite model.sqlite --pattern='flash|fmha'
+      gpuledger align attn.json.gz ranks/ --known=known.toml --gate
+      gpuledger align mock.csv model.csv --forwards-mock=20 --forwards-e2e=160
+    """
+    isolation = _isolation(range_, pattern, auto=auto)
+    accepted = Known() if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
+    if junit is not None and junit.exists() and not output.force:
+        raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
+    with progress(quiet=output.quiet) as tell:
+        reading = _Reading(limits, tell)
+        ours = _mock(mock, mock_range, forwards_mock, reading)
+        theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
+    one, other = ours.side, theirs.side
+    if one.profile == other.profile:
+        names = told_apart(mock, e2e[0])
+        one, other = replace(one, profile=names[0]), replace(other, profile=names[1])
+    made = alignment(
+        one,
+        other,
+        isolation,
+        TIERS[tier],
+        accepted,
+        remarks=(*ours.remarks, *theirs.remarks),
+        whole=theirs.whole,
+    )
+    output.write(_in_format(made, (*ours.health, *theirs.health), output))
+    if junit is not None:
+        Output("junit", junit, output.force, output.quiet).write(align_junit(made))
+    if gate and made.verdict == FAIL:
+        sys.exit(GATE)
+
+
+def _isolation(range_: str | None, pattern: str | None, *, auto: bool) -> Isolation:
+    if sum((range_ is not None, pattern is not None, auto)) > 1:
+        raise click.UsageError("--range, --pattern and --auto are three ways to find the operation: give one.")
+    if range_ is not None:
+        return Isolation("range", range_)
+    return Isolation("auto") if pattern is None else Isolation("pattern", pattern)
+
+
+def _toml(path: Path) -> dict[str, object]:
+    with opened(look_at(path)) as file:
+        content = file.read()
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise GpuledgerError(f"{path.name}: cannot be read as TOML", found=str(error)) from None
+
+
+def _mock(path: str, mock_range: str | None, forwards: int | None, reading: _Reading) -> _Read:
+    if _is_table(path):
+        run = open_summaries(path, limits=reading.limits)
+        made = mock_from_table(run, forwards)
+        return _Read(made.side, made.notes, run.health)
+    trace = reading.trace(path)
+    found = of_mock(trace, Path(path).name, Wanted(), mock_range)
+    return _Read(side(found.forwards), found.notes, trace.health)
+
+
+def _model(
+    given: Sequence[str], wanted: Wanted, isolation: Isolation, mock: Side, forwards: int | None, reading: _Reading
+) -> _Read:
+    if len(given) == 1 and _is_table(given[0]):
+        run = open_summaries(given[0], limits=reading.limits)
+        made = model_from_table(run, isolation, mock, forwards)
+        return _Read(made.side, made.notes, run.health, made.whole)
+    if not mock.ordered and isolation.by == "auto":
+        raise GpuledgerError(
+            "the mock's table has no order, so its sequence cannot be looked for",
+            hint="--range=REGEX or --pattern=REGEX says where the operation is",
+        )
+    ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
+    for profile in _profiles(given, reading.limits):
+        trace = reading.trace(profile.address)
+        found = of_model(trace, profile.name, wanted, isolation, mock.kernels)
+        ranks += found.forwards
+        remarks |= dict.fromkeys(found.notes)
+        health += trace.health
+    return _Read(side(ranks, mock.kernels), tuple(remarks), tuple(dict.fromkeys(health)))
+
+
+def _profiles(given: Sequence[str], limits: Limits) -> list[Profile]:
+    found, broken = job_profiles(given, limits)
+    if broken:
+        raise GpuledgerError(f"{broken[0].name}: {broken[0].sentence}")
+    return found
+
+
+def _is_table(path: str) -> bool:
+    """Whether this is output of `nsys stats` rather than a profile; `FILE::2` is its second run."""
+    bare, separator, run = path.rpartition("::")
+    source = look_at(Path(bare if separator and run.isdecimal() else path))
+    if reader_of(source) is not None:
+        return False
+    if not source.head:
+        profiles = any(name.endswith(_PROFILES) for name in source.files)
+        return not profiles and any(name.endswith("_sum.csv") for name in source.files)
+    return looks_like_tables(source.head) or source.path.suffix.lower() in _TABLES
+
+
+def _in_format(made: Alignment, health: tuple[Note, ...], output: Output) -> str:
+    match output.format:
+        case "html":
+            from gpuledger.present.html.align import align_html
+
+            return align_html(made, health, asked(), version("gpuledger"))
+        case "json":
+            return align_json(made, health)
+        case "csv":
+            return align_csv(made)
+        case "md":
+            return align_markdown(made, health)
+    return align_text(made, health, output.width)

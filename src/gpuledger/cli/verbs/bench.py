@@ -1,0 +1,92 @@
+"""`gpuledger bench`: the programs to profile, each with its own options."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from gpuledger.cli.output import Output, output_options
+from gpuledger.errors import MissingPackage
+from gpuledger.present.views.bench import bench_csv, bench_json, bench_markdown, bench_text
+
+BENCHES = {
+    "moe": "An MoE layer on one device: experts in a loop, as one padded GEMM, or grouped.",
+    "ep": "The same layer with its experts spread over ranks: dispatch, compute, combine.",
+    "decode": "A decoder-only model: time to the first token, time per token; eager, graph, compiled.",
+    "serve": "Prefill and decode of a node at a fixed point, in lockstep over ranks, against targets.",
+    "transport": "Dispatch and combine between ranks without a model: times, bytes, bandwidth.",
+    "barrier": "Barriers between ranks: phase against tag, launched against replayed from a graph.",
+    "longctx": "A prompt of 128,000 tokens in chunks: does it hold, does it stall, does it slow down?",
+    "mock": "One part of the decoder alone: its attention, its MLP or a layer, on the model's own input.",
+}
+"""Each with what it is; the modules have the same names."""
+
+
+class _Bench(click.Command):
+    """Lists the workloads in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Workloads"):
+            formatter.write_dl(list(BENCHES.items()))
+        super().format_options(ctx, formatter)
+
+
+@click.command(
+    cls=_Bench,
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    epilog="`gpuledger bench NAME --help` tells the options of one.",
+)
+@click.argument("name", metavar="NAME", required=False)
+@click.argument("arguments", metavar="[OPTIONS OF NAME]...", nargs=-1, type=click.UNPROCESSED)
+@output_options
+@click.pass_context
+def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], output: Output) -> None:
+    """Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier.
+
+    Each checks what it computes against an independent answer, marks its parts with NVTX ranges, runs on a GPU or, at a
+    small size, on a CPU, and says where it is on stderr. With --cuda-profiler it opens the window that
+    `gpuledger capture nsys --preset=steady` records. Needs torch.
+
+    \b
+    Examples:
+      gpuledger bench moe --mode=grouped --num-experts=256 --experts-per-token=8
+      gpuledger bench ep --world-size=2 --backend=gloo
+      gpuledger bench decode --graph -o decode.json
+      gpuledger capture nsys -- gpuledger bench moe --mode=loop --cuda-profiler
+
+    The exit code is 3 where a target was missed.
+    """
+    if name is None or name in ("-h", "--help"):
+        click.echo(context.get_help())
+        return
+    if name not in BENCHES:
+        raise click.UsageError(f"no workload {name!r}. There are: {', '.join(BENCHES)}.")
+    result = _result(name, arguments)
+    if result is None:  # another rank tells
+        return
+    match output.format:
+        case "json":
+            output.write(bench_json(result))
+        case "csv":
+            output.write(bench_csv(result))
+        case "md":
+            output.write(bench_markdown(result))
+        case _:
+            output.write(bench_text(result, output.width))
+    if result.get("verdict") == "FAIL":
+        sys.exit(3)
+
+
+def _result(name: str, arguments: tuple[str, ...]) -> dict[str, Any] | None:
+    try:
+        module = importlib.import_module(f"gpuledger.workloads.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "gpuledger":
+            raise
+        hint = "install it with `pip install 'gpuledger[workloads]'`"
+        raise MissingPackage(f"bench {name}: needs the package {error.name}", hint=hint) from None
+    result: dict[str, Any] | None = module.run(module.parser().parse_args(arguments))
+    return result

@@ -1,0 +1,180 @@
+"""`gpuledger diff`: did the change help, by how much, and why; and may it be merged."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.diff.baseline import to_document
+from gpuledger.analyse.diff.compare import Diff, compare
+from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, Gate, outcome, parse_gate
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import Output, asked, page_options, step_options
+from gpuledger.cli.progress import progress
+from gpuledger.cli.sides import Sides, told_apart
+from gpuledger.errors import OutputRefused
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.present.views.diff.document import Compared, diff_csv, diff_markdown, diff_text, verdict_text
+from gpuledger.present.views.diff.json import diff_json
+from gpuledger.present.views.diff.tables import gate_result, gate_values
+from gpuledger.present.writers.json import document
+from gpuledger.present.writers.junit import Case, junit_xml
+
+TRIPPED = 3
+"""The exit code where a gate tripped."""
+
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[Gate, ...]:
+    try:
+        return tuple(parse_gate(text) for text in values)
+    except BadExpression as error:
+        raise click.BadParameter(f"{error}\n\n{GRAMMAR}") from None
+
+
+def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
+    return value
+
+
+@click.command()
+@click.argument("before")
+@click.argument("after", required=False)
+@click.option(
+    "--fail-on",
+    "gates",
+    multiple=True,
+    metavar="GATE",
+    callback=_gates,
+    help="Exit with 3 if this holds, e.g. 'step>2%', 'launches>0', 'kernel:flash>5%'; may be given several times.",
+)
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the gates and the verdict as JUnit XML.")
+@click.option("--github", is_flag=True, help=f"Append the result as Markdown to ${_SUMMARY}, where that is set.")
+@click.option(
+    "--save-baseline", "baseline", type=_FILE, metavar="FILE", help="Save BEFORE alone, to compare with later."
+)
+@click.option(
+    "--control",
+    metavar="REGEX",
+    callback=_regex,
+    help="Ranges whose code did not change. Default: found by their calls.",
+)
+@click.option(
+    "--anyway", is_flag=True, help="Compare even if the two are unlike: another GPU, other kernels, no steps."
+)
+@step_options
+@limit_option
+@page_options
+def diff(
+    before: str,
+    after: str | None,
+    gates: tuple[Gate, ...],
+    junit: Path | None,
+    github: bool,
+    baseline: Path | None,
+    control: str | None,
+    anyway: bool,
+    wanted: Wanted,
+    limits: Limits,
+    output: Output,
+) -> None:
+    """Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.
+
+    Each is a profile, a folder or glob of several runs of the same, a baseline saved with --save-baseline, or tables
+    that `nsys stats` printed. The difference of the usual step is split into parts that sum to it: number of kernel
+    calls, time per call, other kernels, exposed communication and copies, idle time by cause. Steps are resampled for
+    an interval; a difference inside the noise is called no change.
+
+    \b
+    Gates (--fail-on) are WHAT[:REGEX]>LIMIT:
+      WHAT   step, compute, comm, copy, idle[:CAUSE], family:REGEX,
+             kernel:REGEX, range:REGEX, call:REGEX (time);
+             launches (a count); copied, memory (bytes)
+      LIMIT  a number with %, ns, us, ms, s, B, kB, MB or GB behind it
+    A time trips only if its change is also outside the noise.
+
+    \b
+    Examples:
+      gpuledger diff before.sqlite after.sqlite
+      gpuledger diff 'before/*.sqlite' 'after/*.sqlite' -o diff.html
+      gpuledger diff run.sqlite --save-baseline=base.json
+      gpuledger diff base.json run.sqlite --fail-on='step>2%' --junit=diff.xml
+    """
+    if (after is None) == (baseline is None):
+        raise click.UsageError("give BEFORE and AFTER, or one profile with --save-baseline=FILE.")
+    if baseline is not None and (gates or junit or github):
+        raise click.UsageError("a baseline alone is compared with nothing: give gates when you compare with it.")
+    for target in (junit, baseline):
+        if target is not None and target.exists() and not output.force:
+            raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
+    with progress(quiet=output.quiet) as tell:
+        sides = Sides(wanted, tell, limits)
+        one = sides.read(before)
+        other = None if after is None else sides.read(after)
+    if other is None:
+        Output("json", baseline, output.force, output.quiet).write(document(to_document(one)))
+        return
+    if one.name == other.name and after is not None:
+        names = told_apart(before, after)
+        one, other = replace(one, name=names[0]), replace(other, name=names[1])
+    found = compare(one, other, anyway=anyway, control=control)
+    compared = Compared(found, tuple(outcome(gate, found) for gate in gates))
+    if junit is not None:
+        Output("xml", junit, output.force, output.quiet).write(_junit(compared))
+    if github:
+        _summarise(compared, output)
+    tripped = [f"tripped: {each.gate.text} ({gate_values(each)})" for each in compared.outcomes if each.tripped]
+    output.write(_drawn(compared, output), tripped)
+    if tripped:
+        sys.exit(TRIPPED)
+
+
+def _drawn(compared: Compared, output: Output) -> str:
+    match output.format:
+        case "html":
+            from gpuledger.present.html.diff import diff_html
+
+            return diff_html(compared, asked(), version("gpuledger"))
+        case "json":
+            return diff_json(compared)
+        case "csv":
+            return diff_csv(compared)
+        case "md":
+            return diff_markdown(compared)
+        case _:
+            return diff_text(compared, output.width)
+
+
+def _junit(compared: Compared) -> str:
+    """A case per gate, and one for the verdict, which fails nothing by itself."""
+    found: Diff = compared.diff
+    cases = [Case("verdict", verdict_text(found))]
+    for each in compared.outcomes:
+        said = f"{each.gate.text}: {gate_values(each)}, {gate_result(each)}"
+        cases.append(Case(each.gate.text, said, said if each.tripped else ""))
+    return junit_xml(f"gpuledger diff {found.before.name} {found.after.name}", cases)
+
+
+def _summarise(compared: Compared, output: Output) -> None:
+    target = os.environ.get(_SUMMARY)
+    if not target:
+        if not output.quiet:
+            click.echo(f"note: ${_SUMMARY} is not set, so there is no summary to append to", err=True)
+        return
+    try:
+        with Path(target).open("ab") as file:  # other steps may have written there too, so it is never replaced
+            file.write(f"{diff_markdown(compared)}\n".encode(errors="backslashreplace"))
+    except OSError as error:
+        raise OutputRefused(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None

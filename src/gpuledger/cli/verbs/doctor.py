@@ -1,0 +1,89 @@
+"""`gpuledger doctor`: can profiles be recorded here."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from gpuledger.cli.output import Output, output_options
+from gpuledger.doctor.check import Handed, Patient, Written
+from gpuledger.doctor.checks import diagnosed
+from gpuledger.doctor.probe import here
+from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markdown, doctor_text
+from gpuledger.read import open_trace
+from gpuledger.read.nsys.rep_file import ReportReader
+from gpuledger.read.source import look_at
+from gpuledger.trace.tables import Table
+from gpuledger.workloads import trial_launches, trial_torch
+
+
+def _written(profile: Path) -> Written:
+    """Who wrote a profile. A report of nsys is not opened: that would need the nsys that is to be judged."""
+    if ReportReader().recognises(look_at(profile)):
+        return Written(profile.name, ReportReader.name, None)
+    origin = open_trace(profile, only=()).origin
+    return Written(profile.name, origin.tool, origin.tool_version)
+
+
+def _kernels_in(export: Path) -> int:
+    return len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS])
+
+
+@contextlib.contextmanager
+def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Says on a terminal which check is made. At once, not after a second: it is the slow one that must be named."""
+    waiting = sys.stderr.isatty() and not quiet
+
+    def tell(name: str) -> None:
+        if waiting:
+            click.echo(f"\r\x1b[Kchecking {name}", err=True, nl=False)
+
+    try:
+        yield tell
+    finally:
+        if waiting:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+@click.command()
+@click.argument("profile", type=click.Path(path_type=Path), required=False)
+@click.option("--quick", is_flag=True, help="No trial captures: only look, start nothing on the GPU.")
+@output_options
+def doctor(profile: Path | None, quick: bool, output: Output) -> None:
+    """Say whether profiles can be recorded here, and how to mend what is in the way.
+
+    Looks at the GPUs and their driver, nsys, ncu and torch, who may read the GPU's counters, containers, other
+    profilers, disks, and the packages that open further verbs. Where a GPU and nsys are here, it records, exports and
+    reads a tiny program, and measures what tracing adds to a CUDA call. With PROFILE, it also says whether the nsys
+    here is as new as the one that wrote it.
+
+    Each check ends in ok, warning, problem or not checked, and what can be mended comes with its commands. Nothing is
+    changed or installed. The exit code is 0 where nsys or torch can record and nothing is a problem, else 1.
+
+    \b
+    Examples:
+      gpuledger doctor
+      gpuledger doctor --quick
+      gpuledger doctor run.sqlite
+      gpuledger doctor --format=json | jq -r '.checks[].commands[]'
+    """
+    written = None if profile is None else _written(profile)
+    handed = Handed(Path(trial_launches.__file__), Path(trial_torch.__file__), _kernels_in)
+    patient = Patient(here(), handed, is_quick=quick, written=written)
+    with _told(quiet=output.quiet) as tell:
+        found = diagnosed(patient, tell)
+    match output.format:
+        case "json":
+            output.write(doctor_json(found))
+        case "csv":
+            output.write(doctor_csv(found))
+        case "md":
+            output.write(doctor_markdown(found))
+        case _:
+            output.write(doctor_text(found, output.width))
+    if not found.is_ready:
+        sys.exit(1)

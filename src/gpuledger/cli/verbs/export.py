@@ -1,0 +1,100 @@
+"""`gpuledger export`: a timeline for other viewers, or the tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import step_options
+from gpuledger.cli.progress import progress
+from gpuledger.cli.timeline import timeline
+from gpuledger.export.endings import Form, form_of, packed
+from gpuledger.export.tables import parquet_names, write_tables
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.read import open_trace
+from gpuledger.system.atomic_files import refuse_existing, replacing, replacing_in
+from gpuledger.units import bytes_text
+
+
+@click.command()
+@click.argument("given", metavar="PROFILE...", nargs=-1, required=True)
+@click.option("-o", "--output", "path", required=True, metavar="FILE", help="What to write; its ending is the format.")
+@click.option("--force", is_flag=True, help="Overwrite the output if it is there.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of several profiles, read so many at once; 0: one after another. Default: as cores and memory allow.",
+)
+@step_options
+@limit_option
+@click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only errors.")
+def export(
+    given: tuple[str, ...],
+    path: str,
+    force: bool,
+    workers: int | None,
+    wanted: Wanted,
+    limits: Limits,
+    quiet: bool,
+) -> None:
+    """Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.
+
+    A timeline ends in .pftrace (for Perfetto; .gz makes it smaller) or .json (for Chrome, VS Code and others). It holds
+    processes, threads, ranges and calls; a track per GPU stream, with arrows from the launches; idle gaps by cause,
+    steps, counters, and the findings as marks. Several profiles are ranks of a job: their clocks are aligned.
+    Tables go into a folder that ends in .parquet or /, one file each.
+
+    \b
+    Examples:
+      gpuledger export run.sqlite -o run.pftrace
+      gpuledger export run.sqlite -o run.pftrace.gz --time=0.5s:1.5s
+      gpuledger export traces/ -o job.pftrace
+      gpuledger export trace.json.gz -o tables.parquet
+    """
+    target = Path(path)
+    form = None if target.is_dir() else form_of(path)
+    if form is None:
+        if len(given) > 1 or wanted.time_ns or wanted.scope_pattern or wanted.device is not None:
+            raise click.UsageError("tables are written whole, of one profile: no --time, --range or --device.")
+        _tables(given[0], target, limits, force=force, quiet=quiet)
+        return
+    if target.exists() and not force:
+        raise refuse_existing(target)
+    remarks = write_timeline(given, target, form, wanted, limits, force=force, workers=workers, quiet=quiet)
+    for line in () if quiet else (*remarks, f"Wrote {path}: {bytes_text(target.stat().st_size)}"):
+        click.echo(line, err=True)
+
+
+def write_timeline(
+    given: tuple[str, ...],
+    target: Path,
+    form: Form,
+    wanted: Wanted,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    force: bool = False,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> tuple[str, ...]:
+    """Write it, whole or not at all; gives what is to be said beside it."""
+    made = timeline(given, wanted, limits, workers=workers, quiet=quiet)
+    base = made.first_ns if form.chrome else min(made.first_ns, 0)
+    chunks = form.writer(base).write(made.sections)
+    with replacing(target, force=force) as file:
+        for chunk in packed(chunks) if form.packed else chunks:
+            file.write(chunk)
+    return made.remarks
+
+
+def _tables(profile: str, folder: Path, limits: Limits, *, force: bool, quiet: bool) -> None:
+    with progress(quiet=quiet) as tell:
+        trace = open_trace(profile, limits=limits, progress=tell)
+    with replacing_in(folder, parquet_names(), force=force) as beside:
+        names = [each.name for each in write_tables(trace, beside)]
+    if not quiet:
+        click.echo(f"Wrote {folder}{os.sep}: {', '.join(names)}", err=True)

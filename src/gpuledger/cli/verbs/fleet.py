@@ -1,0 +1,133 @@
+"""`gpuledger fleet`: all profiles of a job at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import Output, asked, page_options, step_options
+from gpuledger.cli.progress import progress
+from gpuledger.findings.job import job_findings
+from gpuledger.fleet.profiles import described
+from gpuledger.fleet.run import Fleet
+from gpuledger.fleet.run import fleet as analysed
+from gpuledger.fleet.workers import are_possible
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.present.views.fleet import Map, Merged, fleet_csv, fleet_json, fleet_markdown, fleet_text
+from gpuledger.present.views.lateness import Lateness, lateness, lateness_sheet, straggler_sheet
+from gpuledger.present.views.ranks import job_sheets, slowest_step_ns
+from gpuledger.read.nsys.container import Progress
+from gpuledger.trace.health import NotMeasured
+from gpuledger.units import count_text, time_text
+
+_BAR = 20
+_ONE_AFTER_ANOTHER = "note: read one after another; `pip install 'gpuledger[fleet]'` (Dask) reads several at once"
+
+
+@click.command()
+@click.argument("given", metavar="DIR|GLOB...", nargs=-1, required=True)
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="A running Dask cluster, e.g. tcp://node1:8786. Default: local workers."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Local workers; 0: none, one profile after another. Default: as cores and memory allow.",
+)
+@step_options
+@limit_option
+@page_options
+def fleet(
+    given: tuple[str, ...],
+    scheduler: str | None,
+    workers: int | None,
+    wanted: Wanted,
+    limits: Limits,
+    output: Output,
+) -> None:
+    """Analyse all profiles of a job in parallel, and print one report: who waits for whom.
+
+    Reads every profile in the folders, globs and archives given, on Dask workers, and puts ranks together by the rank
+    that is recorded in each. Collectives are matched across ranks: which rank is late, what the others wait, what the
+    transfer takes. A profile that fails is named, and the rest goes on.
+
+    \b
+    Examples:
+      gpuledger fleet traces/
+      gpuledger fleet 'traces/**/*.json.gz' --workers=4 -o job.html
+      gpuledger fleet traces/ --scheduler=tcp://node1:8786
+    """
+    if scheduler and workers is not None:
+        raise click.UsageError("--workers is for local workers; a cluster at --scheduler has its own.")
+    with progress(quiet=output.quiet) as tell:
+        made = analysed(given, wanted, scheduler=scheduler, count=workers, limits=limits, tell=_drawn(tell))
+    late = lateness(made.job)
+    alone = scheduler is None and workers is None and made.profiles > 1 and not are_possible()
+    remarks = [_ONE_AFTER_ANOTHER] if alone else []
+    merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
+    match output.format:
+        case "html":
+            from gpuledger.present.html.fleet import fleet_html
+
+            output.write(fleet_html(merged, asked(), version("gpuledger")), remarks)
+        case "json":
+            output.write(fleet_json(merged), remarks)
+        case "csv":
+            table = None if isinstance(late, NotMeasured) else lateness_sheet(late)
+            output.write(fleet_csv(merged, table), [*remarks, *(f"{name}: {why}" for name, why in merged.failed)])
+        case "md":
+            output.write(fleet_markdown(merged), remarks)
+        case _:
+            output.write(fleet_text(merged, output.width), remarks)
+
+
+def _drawn(tell: Progress) -> Callable[[int, int], None]:
+    """Progress in profiles, as a bar on the line that readers use for rows."""
+
+    def draw(done: int, total: int) -> None:
+        full = _BAR * done // total if total else 0
+        bar = "█" * full + "·" * (_BAR - full)
+        tell(f"{bar} {count_text(done)} of {count_text(total)} profiles" if total else "the folder", 0)
+
+    return draw
+
+
+def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
+    job = made.job
+    drawn = None if isinstance(late, NotMeasured) else Map(late.what, late.ranks, late.steps, late.late_ns)
+    return Merged(
+        name=name,
+        headline=_headline(made),
+        profiles=made.profiles,
+        failed=tuple((each.name, each.sentence) for each in made.failed),
+        ranks=len(job.ranks),
+        world_size=None if isinstance(job.world_size, NotMeasured) else job.world_size,
+        tables=(straggler_sheet(job, late), *job_sheets(job)),
+        map=drawn,
+        findings=job_findings(job),
+        compared=any(part.counted for part in job.parts),
+        notes=job.notes,
+    )
+
+
+def _headline(made: Fleet) -> str:
+    """What was read, in a line."""
+    job = made.job
+    ranks = count_text(len(job.ranks))
+    world = "" if isinstance(job.world_size, NotMeasured) else f" of {count_text(job.world_size)}"
+    parts = [
+        described(made.profiles, len(made.failed)),
+        f"{ranks}{world} rank{'s' if world or len(job.ranks) != 1 else ''}",
+    ]
+    parts += sorted({rank.gpu_name for rank in job.ranks if rank.gpu_name})[:3]
+    slowest = slowest_step_ns(job)
+    if not isinstance(slowest, NotMeasured):
+        steps = f"{count_text(job.steps)} steps" if job.steps > 1 else "a step"
+        parts.append(f"{steps} of {time_text(slowest)} on the slowest rank")
+    return " · ".join(parts)

@@ -1,0 +1,49 @@
+"""`gpuledger info`: what is in a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.inventory import contents
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import Output, output_options, profile_argument
+from gpuledger.cli.progress import progress
+from gpuledger.limits import Limits
+from gpuledger.present.views.info import info_csv, info_json, info_markdown, info_text
+from gpuledger.read import open_trace
+
+
+@click.command()
+@profile_argument
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also the profile's own tables, the command line, host and environment."
+)
+@limit_option
+@output_options
+def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
+    """Say what is in PROFILE, what is missing, and what that means.
+
+    Prints the tool and its version, GPUs, processes, the time span, the rows of every table, and the profile's
+    health: what was lost, and what nsys itself warned about. Command lines and environment variables only with
+    --verbose.
+
+    \b
+    Examples:
+      gpuledger info run.sqlite
+      gpuledger info run.sqlite --format=json | jq .tables
+      gpuledger info run_pqtdir
+    """
+    with progress(quiet=output.quiet) as tell:
+        trace = open_trace(profile, limits=limits, progress=tell)
+    found = contents(trace)
+    match output.format:
+        case "json":
+            output.write(info_json(profile.name, trace, found, verbose=verbose))
+        case "csv":
+            output.write(info_csv(trace, found))
+        case "md":
+            output.write(info_markdown(profile.name, trace, found, verbose=verbose))
+        case _:
+            output.write(info_text(str(profile), trace, found, output.width, verbose=verbose))

@@ -1,0 +1,24 @@
+"""`gpuledger launches`: what launching costs."""
+
+from __future__ import annotations
+
+from gpuledger.analyse.sheet import Sheet
+from gpuledger.cli.question import question
+from gpuledger.ledger.device import Device
+from gpuledger.present.views.launches import launches_sheets
+from gpuledger.trace.model import Trace
+
+
+@question
+def launches(trace: Trace, device: Device) -> list[Sheet]:
+    """Say what launching costs in PROFILE: calls, time, queue, how far the host runs ahead.
+
+    Counts every launch call of CUDA and HIP, graphs included, per step. The queue is the time from a launch
+    call's return to the kernel's start: long means that the host runs ahead, which is what one wants.
+
+    \b
+    Examples:
+      gpuledger launches run.sqlite
+      gpuledger launches run.sqlite --format=json
+    """
+    return launches_sheets(trace, device)

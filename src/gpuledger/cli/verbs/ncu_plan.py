@@ -1,0 +1,101 @@
+"""`gpuledger ncu-plan`: what to give to Nsight Compute."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.inventory import contents
+from gpuledger.analyse.kernels.ncu_plan import plan
+from gpuledger.capture.ncu.command import ENDING, SETS, Measure, ncu_command
+from gpuledger.capture.ncu.metric_names import checked
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import Output, output_options, profile_argument, step_options
+from gpuledger.cli.progress import progress
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.present.views.info import headline
+from gpuledger.present.views.ncu_plan import Proposal, plan_csv, plan_json, plan_markdown, plan_text
+from gpuledger.read import open_trace
+from gpuledger.report import build_report
+
+
+@click.command()
+@profile_argument
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--set",
+    "set_",
+    type=click.Choice(list(SETS)),
+    default="verdict",
+    help="What to measure: what verdicts need (the default), or one of ncu's own sets.",
+)
+@click.option("--metrics", metavar="NAME[,NAME...]", help="Measure these instead of a set; names are checked.")
+@click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.95,
+    metavar="SHARE",
+    help="How much of the kernel time to profile, 0 to 1. Default: 0.95.",
+)
+@step_options
+@limit_option
+@output_options
+def ncu_plan(
+    profile: Path,
+    command: tuple[str, ...],
+    set_: str,
+    metrics: str | None,
+    coverage: float,
+    wanted: Wanted,
+    limits: Limits,
+    output: Output,
+) -> None:
+    """Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.
+
+    Launches of one kernel with the same grid and block from the same place in the program are alike: one of each is
+    profiled, from the steady steps of the GPU that the report shows first, the kernels with the most time first.
+    Communication is left out. Nothing is run: the commands are for you to paste. Without COMMAND a placeholder stands
+    for it.
+
+    \b
+    Examples:
+      gpuledger ncu-plan run.sqlite -- python train.py --steps=30
+      gpuledger ncu-plan run.sqlite --set=roofline --coverage=0.8
+      gpuledger ncu-plan trace.json.gz --metrics=dram__bytes.sum --format=json
+    """
+    measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
+    with progress(quiet=output.quiet) as tell:
+        trace = open_trace(profile, limits=limits, progress=tell)
+    found = plan(trace, build_report(trace, profile.name, wanted).main_device, coverage)
+    exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.picks) + 1)]
+    made = Proposal(
+        profile=str(profile),
+        name=profile.name,
+        headline=headline(trace, contents(trace)),
+        plan=found,
+        commands=tuple(
+            ncu_command(pick.functions, pick.skip, pick.count, measure, export, command)
+            for pick, export in zip(found.picks, exports, strict=True)
+        ),
+        reports=tuple(f"{export}{ENDING}" for export in exports),
+        passes=measure.cost.passes,
+        seconds=sum(measure.seconds(pick.launches, pick.ns) for pick in found.picks),
+        notes=trace.health,
+    )
+    match output.format:
+        case "json":
+            output.write(plan_json(made))
+        case "csv":
+            output.write(plan_csv(made))
+        case "md":
+            output.write(plan_markdown(made))
+        case _:
+            output.write(plan_text(made, output.width))
+
+
+def _stem(profile: Path) -> str:
+    """The profile's name without its endings, trace.json.gz -> trace; ncu would read a % in it as a variable."""
+    return re.sub(r"[^\w.-]", "_", Path(profile.name.removesuffix(".gz")).stem)

@@ -1,0 +1,23 @@
+"""`gpuledger overlap`: what hides under what."""
+
+from __future__ import annotations
+
+from gpuledger.analyse.sheet import Sheet
+from gpuledger.cli.question import question
+from gpuledger.ledger.device import Device
+from gpuledger.present.views.overlap import overlap_sheets
+from gpuledger.trace.model import Trace
+
+
+@question
+def overlap(trace: Trace, device: Device) -> list[Sheet]:  # noqa: ARG001  all questions take the trace
+    """Say how compute, communication and copies overlap in PROFILE, and what stays exposed.
+
+    Exposed is what runs while nothing more important does: communication without compute, copies without either.
+
+    \b
+    Examples:
+      gpuledger overlap run.sqlite
+      gpuledger overlap run.sqlite --format=json
+    """
+    return overlap_sheets(device)

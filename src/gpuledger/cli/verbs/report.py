@@ -1,0 +1,123 @@
+"""`gpuledger report`: the main job. How a report is shown is imported when it is known which way that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import (
+    Output,
+    asked,
+    language_option,
+    need,
+    page_options,
+    profile_argument,
+    step_options,
+)
+from gpuledger.cli.progress import progress
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.read import open_trace
+from gpuledger.report import Report, build_report, columns_for
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.inventory import Contents
+    from gpuledger.read.nsys.container import Progress
+    from gpuledger.trace.kernel_report import KernelReport
+
+
+@click.command()
+@profile_argument
+@click.option(
+    "--ncu",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A report of Nsight Compute (.ncu-rep or CSV) of the same program; may be given several times.",
+)
+@click.option("--charts", is_flag=True, help="With a Markdown file: write its pictures beside it, as PNG.")
+@step_options
+@language_option
+@limit_option
+@page_options
+def report(
+    profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, language: str, limits: Limits, output: Output
+) -> None:
+    """Say where the time in PROFILE went, and what to do about it.
+
+    Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and copies,
+    and idle time by cause. The lines sum to the window. Then says what to change, ranked by what it would save.
+    With reports of Nsight Compute (--ncu), also says what limits each kernel of the step, and what fixing it would buy.
+
+    \b
+    Examples:
+      gpuledger report run.sqlite
+      gpuledger report run.sqlite --step-range=decode
+      gpuledger report run.sqlite -o report.html
+      gpuledger report run.sqlite -o report.md --charts
+      gpuledger report run.sqlite --lang=zh
+      gpuledger report run.sqlite --ncu=layer.ncu-rep
+    """
+    if charts and (output.format != "md" or output.path is None):
+        raise click.UsageError(
+            "--charts goes with a Markdown file, e.g. -o report.md; a page (-o report.html) has them."
+        )
+    if charts:
+        need("vl_convert", "a picture")
+    with progress(quiet=output.quiet) as tell:
+        trace = open_trace(profile, only=columns_for(profiled=bool(ncu)), limits=limits, progress=tell)
+        profiled = _profiled(ncu, limits, tell) if ncu else None
+    made = build_report(trace, profile.name, wanted, profiled)
+    match output.format:
+        case "json":
+            from gpuledger.present.writers.json import document
+
+            output.write(document(made.to_dict()))
+        case "csv":
+            from gpuledger.present.views.books import ledger_sheet
+            from gpuledger.present.writers.csv import sheet_csv
+
+            output.write("\n".join(sheet_csv(ledger_sheet(device)) for device in made.devices))
+        case _:
+            from gpuledger.analyse.inventory import contents
+
+            _write(made, contents(trace), language, output, charts=charts)
+
+
+def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:
+    from gpuledger.read.ncu.reader import open_kernels
+
+    return open_kernels(files, limits=limits, progress=tell)
+
+
+def _write(made: Report, about: Contents, language: str, output: Output, *, charts: bool) -> None:
+    """For people."""
+    from importlib.metadata import version
+
+    from gpuledger.present.views.info import headline
+    from gpuledger.present.views.report import report_markdown, report_text
+
+    match output.format:
+        case "html":
+            from gpuledger.present.html.report import report_html
+
+            output.write(report_html(made, about, language, asked(), version("gpuledger")))
+        case "md":
+            pictures = _written(made, about, language, output) if charts else []
+            output.write(report_markdown(made, headline(made.trace, about), language, pictures))
+        case _:
+            output.write(report_text(made, headline(made.trace, about), output.width, language))
+
+
+def _written(made: Report, about: Contents, language: str, output: Output) -> list[tuple[str, str]]:
+    """Write the pictures beside the document: all of them, or none if one is there already. Titles and names."""
+    from gpuledger.present.charts.png import png
+    from gpuledger.present.html.pictures import report_pictures
+
+    found = [(each.picture, output.beside(each.ending)) for each in report_pictures(made, about, language)]
+    for picture, path in found:
+        output.write_bytes(path, png(picture))
+    return [(picture.title, path.name) for picture, path in found]

@@ -1,0 +1,227 @@
+"""`gpuledger run`: a whole matrix of benchmarks, captures and comparisons with one command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuledger.cli.output import FORMATS, Output
+from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.present.safe_text import visible
+from gpuledger.present.views.runbook import (
+    commands_text,
+    folder_line,
+    listing,
+    listing_text,
+    summary_csv,
+    summary_markdown,
+    summary_text,
+)
+from gpuledger.present.views.runbook_json import summary_json
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document, sheet_json
+from gpuledger.present.writers.markdown import sheet_markdown
+from gpuledger.runbook.book import Runbook
+from gpuledger.runbook.engine import Engine, all_needs
+from gpuledger.runbook.files import is_free, locked, made, runbook_text, shipped, shipped_text, written
+from gpuledger.runbook.matrix import Cell, cells_of
+from gpuledger.runbook.needs import missing
+from gpuledger.runbook.nodes import unknown
+from gpuledger.runbook.plan import Choices, cell_needs, comparisons_of, environment_of, jobs_of, prelude_of
+from gpuledger.runbook.read import runbook_of
+from gpuledger.runbook.state import FINISHED, state_of
+from gpuledger.runbook.summary import Summary, summed_up
+from gpuledger.system.interruption import Interruption
+
+INTERRUPTED = 130
+
+
+def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for value in values:
+        name, sign, text = value.partition("=")
+        if not name or not sign:
+            raise click.BadParameter(f"{value!r}: expected NAME=VALUE")
+        found.append((name, text))
+    return tuple(found)
+
+
+@click.command()
+@click.argument("runbook", required=False)
+@click.option("--list", "list_", is_flag=True, help="List the runbooks that come with gpuledger, and their questions.")
+@click.option("--size", metavar="SIZE", help="One of the runbook's sizes. Default: real where a GPU is, else small.")
+@click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="Set a variable.")
+@click.option(
+    "--cell", "picked", multiple=True, metavar="AXIS=VALUE", callback=_pairs, help="Only cells with this value."
+)
+@click.option("--dry-run", is_flag=True, help="Print every command of every cell; run nothing.")
+@click.option("--keep-going", is_flag=True, help="Where a cell fails, go on with the next.")
+@click.option("--again", is_flag=True, help="Run finished cells again too.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to print. Default: text.")
+@click.option(
+    "-o", "--output", "folder", type=click.Path(path_type=Path), help="The folder to work in. Default: runs/NAME."
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the result and errors.")
+def run(
+    runbook: str | None,
+    list_: bool,
+    size: str | None,
+    set_: tuple[tuple[str, str], ...],
+    picked: tuple[tuple[str, str], ...],
+    dry_run: bool,
+    keep_going: bool,
+    again: bool,
+    format_: str,
+    folder: Path | None,
+    quiet: bool,
+) -> None:
+    """Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells.
+
+    RUNBOOK is a YAML file, or the name of one that comes with gpuledger. For every cell of its matrix it runs the
+    steps in order, each with its log in the cell's folder, then compares cells, holds predicted savings against
+    measured ones, and checks targets. What cannot be done here, as there is no GPU or no nsys, is skipped and said.
+
+    Finished cells are kept: the same command goes on after an interruption, and runs again only what changed.
+
+    \b
+    Examples:
+      gpuledger run --list
+      gpuledger run moe-launches --dry-run
+      gpuledger run moe-launches --size=small --set iters=5
+      gpuledger run matrix.yaml --cell mode=grouped --again -o runs/tuesday
+
+    Exit codes: 0 done, 1 a step failed, 3 a target was missed, 130 interrupted.
+    """
+    if runbook is None or list_:
+        _list(Output(format_, None, force=False, quiet=quiet))
+        return
+    book, here = _found(runbook)
+    lacking = missing(all_needs(book) if book.sizes == {} else ("gpu", *all_needs(book)))
+    choices = Choices(
+        chosen := _size(book, size, lacking),
+        _variables(book, chosen, set_),
+        (folder or Path("runs") / book.name).absolute(),
+        here.absolute(),
+        sys.executable,
+    )
+    every = cells_of(book)
+    cells = _cells(book, every, picked)
+    if dry_run:
+        sys.stdout.write(_commands(book, cells, choices, chosen_all=len(cells) == len(every)))
+        return
+    if not is_free(choices.folder):
+        raise OutputRefused(f"{choices.folder}: is there already, and no run's", hint="choose another with --output")
+
+    def tell(line: str) -> None:
+        if not quiet:
+            click.echo(visible(line), err=True)
+
+    if size is None and book.sizes:
+        tell(f"size {chosen}" + (f", as {lacking['gpu']}" if "gpu" in lacking and chosen == "small" else ""))
+    made(choices.folder)
+    with locked(choices.folder), Interruption() as interruption:
+        state = state_of(choices.folder, book.name)
+        ran = Engine(book, choices, lacking, version("gpuledger"), tell).run(
+            cells, state, interruption, every=every, again=again, keep_going=keep_going
+        )
+        summary = summed_up(book, choices, every, ran, lacking)
+        written(choices.folder / "summary.md", summary_markdown(summary))
+        written(choices.folder / "summary.json", summary_json(summary))
+    _end(summary, Output(format_, None, force=False, quiet=quiet))
+
+
+def _end(summary: Summary, output: Output) -> None:
+    if summary.interrupted:
+        kept = sum(row.record.state == FINISHED for row in summary.cells)
+        click.echo(f"interrupted; {kept} of {len(summary.cells)} cells are kept: the same command goes on", err=True)
+        sys.exit(INTERRUPTED)
+    output.write(
+        _drawn(summary, output), [folder_line(summary.choices), *(f"missed: {each}" for each in summary.misses)]
+    )
+    if summary.failures:
+        raise summary.failures[0]
+    if summary.exit_code:
+        sys.exit(summary.exit_code)
+
+
+def _drawn(summary: Summary, output: Output) -> str:
+    match output.format:
+        case "json":
+            return summary_json(summary)
+        case "csv":
+            return summary_csv(summary)
+        case "md":
+            return summary_markdown(summary)
+        case _:
+            return summary_text(summary, output.width)
+
+
+def _list(output: Output) -> None:
+    books = [runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped()]
+    sheet = listing(books)
+    match output.format:
+        case "json":
+            rows: Any = sheet_json("runbooks", sheet)["rows"]
+            output.write(document({"schema": "gpuledger.runbooks/1", "runbooks": rows}))
+        case "csv":
+            output.write(sheet_csv(sheet))
+        case "md":
+            output.write(sheet_markdown(sheet))
+        case _:
+            output.write(listing_text(books, output.width))
+
+
+def _found(runbook: str) -> tuple[Runbook, Path]:
+    """The runbook, and the folder that it lies in."""
+    path = Path(runbook)
+    if runbook in shipped() and not path.is_file():
+        return runbook_of(shipped_text(runbook), f"{runbook}.yaml"), Path.cwd()
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return runbook_of(runbook_text(path), str(path)), path.parent
+    hint = "give the path of a .yaml file, or one of the names of `gpuledger run --list`"
+    raise GpuledgerError(f"no runbook '{runbook}'; {unknown(runbook, shipped())}", hint=hint)
+
+
+def _size(book: Runbook, asked: str | None, lacking: dict[str, str]) -> str:
+    if asked is not None and asked not in book.sizes:
+        raise click.BadParameter(f"'{asked}': {unknown(asked, list(book.sizes))}", param_hint="--size")
+    if asked is not None or not book.sizes:
+        return asked or ""
+    usual = "small" if "gpu" in lacking else "real"
+    return usual if usual in book.sizes else next(iter(book.sizes))
+
+
+def _variables(book: Runbook, size: str, given: Sequence[tuple[str, str]]) -> dict[str, str]:
+    for name, _ in given:
+        if name not in book.variables:
+            raise click.BadParameter(f"'{name}': {unknown(name, list(book.variables))}", param_hint="--set")
+    return dict(book.variables) | dict(book.sizes.get(size, {})) | dict(given)
+
+
+def _cells(book: Runbook, every: Sequence[Cell], picked: Sequence[tuple[str, str]]) -> list[Cell]:
+    axes = {axis.name: axis.values for axis in book.axes}
+    pick: dict[str, tuple[str, ...]] = {}
+    for name, value in picked:
+        if name not in axes:
+            raise click.BadParameter(f"'{name}': {unknown(name, list(axes))}", param_hint="--cell")
+        if value not in axes[name]:
+            raise click.BadParameter(f"'{name}={value}': {unknown(value, axes[name])}", param_hint="--cell")
+        pick[name] = (*pick.get(name, ()), value)
+    cells = [cell for cell in every if cell.is_in(pick)]
+    if not cells:
+        raise click.BadParameter("the runbook excludes all of these cells", param_hint="--cell")
+    return cells
+
+
+def _commands(book: Runbook, cells: Sequence[Cell], choices: Choices, *, chosen_all: bool) -> str:
+    planned = [
+        (cell, cell_needs(book, cell), environment_of(book, cell, choices), jobs_of(book, cell, choices))
+        for cell in cells
+    ]
+    compared = [each.job for each in comparisons_of(book, cells, choices)] if chosen_all else []
+    return commands_text(book, prelude_of(book, choices), planned, compared)

@@ -1,0 +1,171 @@
+"""Everything that ran on a GPU in one table: kernels, copies, memsets and whole-graph records.
+
+An activity is of one state: `compute` (a compute kernel, or a graph traced whole), `comm` (a communication kernel) or
+`copy`. Rows that end before or when they begin occupied no time and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.kernel_families import COMMUNICATION, family
+from gpuledger.trace.columns import at, equal, one_after_another, same
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import NO_TEXT, Codes
+from gpuledger.trace.sweep import in_order
+from gpuledger.trace.tables import Rows, Table
+
+GRAPH_FAMILY = "graph"
+"""The family of graphs traced whole: which kernels ran inside is not known."""
+
+
+class State(IntEnum):
+    """What a device is doing, the first match wins."""
+
+    COMPUTE = 0
+    COMM = 1
+    COPY = 2
+    IDLE = 3
+
+
+class Activities:
+    """Columns of equal length, sorted by start, then stream.
+
+    Those that every analysis needs are there; the others are gathered from the tables when first asked for.
+    """
+
+    def __init__(self, tables: Sequence[Rows], times: _Times, families: tuple[str, ...], own: _Own) -> None:
+        self._tables, self._times, self._own = tables, times, own
+        self._of_gpu: dict[int, Activities] = {}
+        self.families: Final = families
+        self.start_ns: Final = times.start_ns
+        self.end_ns: Final = times.end_ns
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def gathered(self, column: str) -> NDArray[Any]:
+        """A column of the tables, in our order, to look at once."""
+        return at(one_after_another([rows[column] for rows in self._tables]), self._times.order)
+
+    @cached_property
+    def gpu(self) -> NDArray[np.int32]:
+        return self.gathered("gpu")
+
+    @cached_property
+    def stream(self) -> Ints:
+        return self.gathered("stream")
+
+    @cached_property
+    def pid(self) -> Ints:
+        return self.gathered("pid")
+
+    @cached_property
+    def correlation(self) -> Ints:
+        return self.gathered("correlation")
+
+    @property
+    def state(self) -> NDArray[np.int8]:
+        return self._own.state
+
+    @property
+    def family(self) -> NDArray[np.int16]:
+        """Position in `families`; -1 for copies."""
+        return self._own.family
+
+    @property
+    def name(self) -> Codes:
+        """Code of the kernel's name or the copy's kind; NO_TEXT for graphs."""
+        return self._own.name
+
+    @property
+    def graph_node(self) -> Ints:
+        return self._own.graph_node
+
+    @cached_property
+    def row(self) -> Ints:
+        """Position in the table that it came from."""
+        return at(np.concatenate([np.arange(len(rows)) for rows in self._tables]), self._times.order)
+
+    def on(self, gpu: int) -> Positions:
+        """Positions of the activities of one GPU."""
+        return np.flatnonzero(self.gpu == gpu)
+
+    def of(self, gpu: int) -> Activities:
+        """The activities of one GPU alone."""
+        if gpu not in self._of_gpu:
+            mine = equal(self.gpu, gpu)
+            alone = self if mine.all() else self._where(mine)
+            self._of_gpu[gpu] = alone
+        return self._of_gpu[gpu]
+
+    def _where(self, mask: NDArray[np.bool_]) -> Activities:
+        return Activities(self._tables, self._times.at(mask), self.families, self._own.at(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """Columns that the tables do not have as they are."""
+
+    state: NDArray[np.int8]
+    family: NDArray[np.int16]
+    name: Codes
+    graph_node: Ints
+
+    def at(self, positions: NDArray[Any]) -> _Own:
+        return _Own(*(at(each, positions) for each in (self.state, self.family, self.name, self.graph_node)))
+
+
+def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activities:
+    """Gather them from the tables; `extra` are families of the user's own, (family, pattern)."""
+    kernels, copies, graphs = tables = tuple(trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
+    families, kernel_family = _families(trace, extra)
+    is_comm = kernel_family == families.index(COMMUNICATION)
+    whole = families.index(GRAPH_FAMILY)
+    state = (
+        is_comm.astype(np.int8),  # State.COMM where it is one, else State.COMPUTE
+        same(State.COPY, len(copies), np.int8),
+        same(State.COMPUTE, len(graphs), np.int8),
+    )
+    family_at = (kernel_family, same(-1, len(copies), np.int16), same(whole, len(graphs), np.int16))
+    name = (kernels.codes("name"), copies.codes("kind"), same(NO_TEXT, len(graphs), np.int32))
+    node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
+    times = _in_order(tables)
+    own = _Own(*map(one_after_another, (state, family_at, name, node))).at(times.order)
+    return Activities(tables, times, families, own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When each began and ended, and which row of the tables, taken one after another, it is."""
+
+    order: NDArray[np.signedinteger]
+    start_ns: Ints
+    end_ns: Ints
+
+    def at(self, positions: NDArray[Any]) -> _Times:
+        return _Times(self.order[positions], self.start_ns[positions], self.end_ns[positions])
+
+
+def _in_order(tables: Sequence[Rows]) -> _Times:
+    """The rows that took time, by start, then stream."""
+    found = _Times(*in_order([(rows["start_ns"], rows["end_ns"], rows["stream"]) for rows in tables]))
+    is_real = found.end_ns > found.start_ns
+    return found if is_real.all() else found.at(is_real)
+
+
+def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
+    """The families that occur, and for each kernel the position of its own."""
+    codes = trace[Table.KERNELS].codes("name")
+    found: dict[str, int] = {COMMUNICATION: 0, GRAPH_FAMILY: 1}
+    numbers = trace.strings.each(codes, lambda name: found.setdefault(family(name, extra), len(found)), np.int16)
+    return tuple(found), numbers

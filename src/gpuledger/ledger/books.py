@@ -1,0 +1,74 @@
+"""The books: every nanosecond of a device's window on exactly one line, for the whole window and for each step of it.
+
+Lines are `compute.FAMILY`, `comm`, `copy` and `idle.CAUSE`. They are disjoint and sum to the window, in integer
+nanoseconds; the program checks that on every run and stops if they do not.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import BooksDoNotBalance
+from gpuledger.ledger.activity import Activities, State
+from gpuledger.ledger.busy import Busy, busy
+from gpuledger.ledger.gaps import CAUSES, Gaps, gaps
+from gpuledger.ledger.host import Host
+from gpuledger.trace import sweep
+from gpuledger.trace.columns import distinct
+from gpuledger.trace.spans import Ints, Span, covered
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One device's books. Tiles are consecutive parts of the window; `books` has a row per tile, a column per line."""
+
+    gpu: int
+    window: Span
+    lines: tuple[str, ...]
+    tiles_ns: Ints
+    """Where tiles begin and end: one more than there are tiles."""
+    books: NDArray[np.int64]
+    busy: Busy
+    gaps: Gaps
+
+    @property
+    def window_ns(self) -> int:
+        return self.window.end_ns - self.window.start_ns
+
+    def total(self) -> dict[str, int]:
+        """The whole window by line, lines without time left out."""
+        sums = self.books.sum(axis=0).tolist()
+        return {line: amount for line, amount in zip(self.lines, sums, strict=True) if amount}
+
+
+def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints, work: Busy | None = None) -> Ledger:
+    """Book one device's window, cut at the sorted instants `cuts`; `work` is what `busy` gives, if it is known."""
+    inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
+    tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
+    work = work or busy(found, gpu, window)
+    with ThreadPoolExecutor(1) as beside:
+        computed = beside.submit(_compute, found, work, tiles)
+        idle = gaps(found, host, work, inside)
+        compute = computed.result()
+    exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)
+    books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
+    lines = (*(f"compute.{name}" for name in found.families), "comm", "copy", *(f"idle.{cause}" for cause in CAUSES))
+    if not np.array_equal(books.sum(axis=1), np.diff(tiles)):
+        off = int(np.abs(books.sum(axis=1) - np.diff(tiles)).sum())
+        raise BooksDoNotBalance(
+            f"the ledger of GPU {gpu} is off by {off} ns",
+            found=f"{len(found)} activities, {len(idle)} gaps, {len(tiles) - 1} tiles",
+            hint="this is a bug in gpuledger; please report it with the output of `gpuledger info`",
+        )
+    return Ledger(gpu, window, lines, tiles, books, work, idle)
+
+
+def _compute(found: Activities, work: Busy, tiles: Ints) -> NDArray[np.int64]:
+    """Compute time by tile and family: an instant belongs to the kernel that started first."""
+    mine = found.of(work.gpu)
+    family = np.where(mine.state == State.COMPUTE, mine.family, np.int16(-1))
+    return sweep.tiles(mine.start_ns, mine.end_ns, family, tiles, len(found.families))

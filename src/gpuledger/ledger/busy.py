@@ -1,0 +1,54 @@
+"""How long each GPU worked: activities in, a partition of the window out.
+
+At every instant a device is in one state: compute, else communication, else copy, else idle. So `comm` and `copy` are
+the exposed part; what hides under compute is given beside them. Streams and processes that overlap count once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.host import Host
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.spans import Span, Spans, total
+from gpuledger.trace.sweep import states
+from gpuledger.trace.tables import Table
+
+NEEDS = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
+"""One of them at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """One GPU's window, split by state. The sets are disjoint; compute is what they leave of the window."""
+
+    gpu: int
+    window: Span
+    compute_ns: int
+    comm: Spans
+    copy: Spans
+    idle: Spans
+    hidden_comm_ns: int
+    """Communication that ran while something computed."""
+    hidden_copy_ns: int
+    """Copies that ran while something computed or communicated."""
+
+
+def default_window(host: Host, found: Activities) -> Span | NotMeasured:
+    """From the launch call of the first GPU activity to the end of the last one, the same for all devices."""
+    if not len(found):
+        return NotMeasured("no GPU work was recorded")
+    call = host.launching(found)[found.start_ns == found.start_ns[0]]
+    began = host.calls["start_ns"][call[call >= 0]]
+    start = min(int(found.start_ns[0]), *began.tolist()) if len(began) else int(found.start_ns[0])
+    return Span(start, int(found.end_ns.max()))
+
+
+def busy(found: Activities, gpu: int, window: Span) -> Busy:
+    """What one GPU did in `window`."""
+    mine = found.of(gpu)
+    found_out = states(mine.start_ns, mine.end_ns, mine.state, window)
+    comm, copy, idle = (Spans(*each) for each in found_out.spans)
+    compute_ns = window.end_ns - window.start_ns - total(comm) - total(copy) - total(idle)
+    return Busy(gpu, window, compute_ns, comm, copy, idle, *found_out.hidden)

@@ -1,0 +1,199 @@
+"""One device's figures per step: the ledger, the triggers, and how much the host does itself. The findings' input.
+
+With steps, figures are those of the steady ones together, so that lines still sum. Without, the window is one step.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.activity import Activities, activities
+from gpuledger.ledger.books import Ledger, ledger
+from gpuledger.ledger.busy import busy, default_window
+from gpuledger.ledger.gaps import TRIGGERS
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.phases import Phases, phases
+from gpuledger.ledger.steps import Steps, Wanted, narrowed, steps
+from gpuledger.trace.columns import distinct, equal
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Span, covered
+from gpuledger.trace.statistics import summarise
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU's books, steps and triggers."""
+
+    found: Activities
+    host: Host
+    ledger: Ledger
+    steps: Steps | None
+    phases: Phases
+    """Prefill or decode: of the steps, or of the window where there are none."""
+
+    @property
+    def gpu(self) -> int:
+        return self.ledger.gpu
+
+    @cached_property
+    def steady(self) -> Span:
+        """The stretch that counts: the steps without warm-up, or the whole window."""
+        if self.steps is None:
+            return self.ledger.window
+        edges = self.steps.edges_ns
+        return Span(int(edges[self.steps.warm_up]), int(edges[-1]))
+
+    def begins_steady(self, start_ns: Ints) -> NDArray[np.bool_]:
+        """Which of these begin in the steady stretch."""
+        inside: NDArray[np.bool_] = (start_ns >= self.steady.start_ns) & (start_ns < self.steady.end_ns)
+        return inside
+
+    @property
+    def step_count(self) -> int:
+        return 1 if self.steps is None else len(self.steps) - self.steps.warm_up
+
+    @cached_property
+    def line_ns(self) -> dict[str, int]:
+        """Time of each line in the steady stretch; sums to it."""
+        start = self.ledger.tiles_ns[:-1]
+        inside = self.begins_steady(start)
+        sums = self.ledger.books[inside].sum(axis=0).tolist()
+        return {line: amount for line, amount in zip(self.ledger.lines, sums, strict=True) if amount}
+
+    @property
+    def steady_ns(self) -> int:
+        return self.steady.end_ns - self.steady.start_ns
+
+    @cached_property
+    def steady_gaps(self) -> NDArray[np.bool_]:
+        """Which gaps begin in the steady stretch."""
+        start = self.ledger.gaps.start_ns
+        return self.begins_steady(start)
+
+    @cached_property
+    def steady_calls(self) -> NDArray[np.bool_]:
+        """Which CUDA calls begin in the steady stretch."""
+        return self.begins_steady(self.host.calls["start_ns"])
+
+    @property
+    def steady_launches(self) -> NDArray[np.intp]:
+        """The calls that launched what ran in the steady stretch: the host may have made them long before."""
+        steady = self.begins_steady(self.found.start_ns) & equal(self.found.gpu, self.gpu)
+        launched = np.zeros(len(self.host.calls) + 1, np.bool_)  # the last is for what no call launched
+        launched[self.host.launching(self.found)[steady]] = True
+        launched = launched[:-1]
+        return np.flatnonzero(launched & (self.host.kinds == self.host.kind_names.index("launch")))
+
+    @cached_property
+    def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """For each (trigger, draining call) the time and number of its gaps in the steady stretch, longest first."""
+        gaps = self.ledger.gaps
+        trigger, call = gaps.trigger[self.steady_gaps], gaps.drained_by[self.steady_gaps]
+        first, number = group(trigger, call)
+        times = summarise(gaps.length_ns[self.steady_gaps], number)
+        found = {
+            (TRIGGERS[trigger[at]], gaps.draining[call[at]]): (each.total, each.count)
+            for at, each in zip(first.tolist(), times, strict=True)
+        }
+        return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
+
+    @cached_property
+    def compute_ns(self) -> int:
+        """Compute in the steady stretch."""
+        return sum(amount for line, amount in self.line_ns.items() if line.startswith("compute"))
+
+    @cached_property
+    def device_floor_ns(self) -> int:
+        """The least that the steady stretch could take with an ideal host: busy, turnaround and time inside graphs."""
+        kept = ("compute", "comm", "copy", "idle.turnaround", "idle.graph")
+        return sum(amount for line, amount in self.line_ns.items() if line.startswith(kept))
+
+    @cached_property
+    def main_thread(self) -> int | None:
+        """The thread that makes the most CUDA calls in the steady stretch; None where there are none."""
+        threads = self.host.thread_of_call[self.steady_calls]
+        if not len(threads):
+            return None
+        return int(np.bincount(threads).argmax())
+
+    @cached_property
+    def host_floor_ns(self) -> int:
+        """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
+        if self.main_thread is None:
+            return 0
+        waits = self.host.thread(self.main_thread).spans("sync")
+        blocked = int(covered(waits, np.array([self.steady.start_ns]), np.array([self.steady.end_ns]))[0])
+        return self.steady_ns - blocked
+
+    @cached_property
+    def host_floor_without_waits_ns(self) -> int:
+        """The same if nothing waited: what leads up to a wait goes with it, the program's own code stays."""
+        if self.main_thread is None:
+            return 0
+        start, end = (np.clip(each, *self.steady) for each in self.host.waits(self.main_thread))
+        spent = self.host.thread(self.main_thread).split(start, end)
+        return self.steady_ns - int((end - start - spent["host_code"]).sum())
+
+    def gaps_of(self, trigger: str) -> NDArray[np.intp]:
+        """Positions of the steady gaps with this trigger."""
+        return np.flatnonzero(self.steady_gaps & (self.ledger.gaps.trigger == TRIGGERS.index(trigger)))
+
+    def causes_of(self, trigger: str) -> dict[str, int]:
+        """The time of the steady gaps with this trigger, by cause."""
+        return self.ledger.gaps.by_cause.sums(self.gaps_of(trigger))
+
+
+def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
+    """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
+    host = Host(trace)
+    with ThreadPoolExecutor(1) as beside:  # what is known of the host does not wait for what is known of the device
+        ready = beside.submit(host.prepare)
+        found = activities(trace, wanted.families)
+        window = default_window(host, found)
+        ready.result()
+    if isinstance(window, NotMeasured):
+        origin = trace.origin
+        version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
+        raise NothingRecorded(
+            f"{name}: {window.reason}",
+            found=f"{origin.tool} {version}, schema {schema}",
+            hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
+        )
+    return devices(trace, found, host, window, wanted)
+
+
+def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:
+    """Every GPU that did anything in the window."""
+    window = narrowed(trace, found, host, window, wanted)
+    gpus = distinct(found.gpu).tolist()
+    if wanted.device is not None and wanted.device not in gpus:
+        raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
+    made = []
+    for gpu in gpus if wanted.device is None else [wanted.device]:
+        with ThreadPoolExecutor(1) as beside:
+            work = beside.submit(busy, found, gpu, window)
+            cut = _within(steps(trace, found, host, gpu, wanted), window)
+            edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
+            told = beside.submit(phases, trace, found, host, gpu, np.array(window) if cut is None else edges)
+            books = ledger(found, host, gpu, window, edges, work.result())
+            made.append(Device(found, host, books, cut, told.result()))
+    return tuple(made)
+
+
+def _within(cut: Steps | None, window: Span) -> Steps | None:
+    """The steps, as far as they lie in the window.
+
+    A step's first launch may lie before it: the window begins with the launch of the first activity.
+    """
+    edges = np.empty(0, np.int64) if cut is None else distinct(np.clip(cut.edges_ns, *window))
+    if cut is None or len(edges) < 2:
+        return None
+    return replace(cut, edges_ns=edges, warm_up=min(cut.warm_up, max(len(edges) - 2, 0)))

@@ -1,0 +1,355 @@
+"""Why a GPU was idle: gaps in, causes out, and for each gap what set it off.
+
+A gap is a stretch of the window in which nothing ran on the device. Its time is booked to causes, clipped to the gap,
+and they sum to it. Time says where the host was; the trigger says what to fix.
+
+Let A be the activity that ends the gap and L its launch call. If L had returned when the gap began, the device itself
+is the reason (`graph`, `context_switch`, `turnaround`, `device_wait`). If not, the host was late: after L
+`launch_latency`, inside it `launch` or `load`, before it whatever L's thread was doing (see `host`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import BooksDoNotBalance
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.busy import Busy
+from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.time_by_cause import ByCause
+from gpuledger.trace import sweep
+from gpuledger.trace.columns import at, distinct, equal, is_same
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.spans import Ints, cut_at
+from gpuledger.trace.statistics import median
+from gpuledger.trace.tables import Rows
+
+LAUNCH_LATENCY_NS: Final = 10_000
+"""From a launch call's return to the kernel's start, and from one kernel to the next queued one: longer is a wait."""
+
+SLOW_FIRST_LAUNCH: Final = 20
+"""A kernel's first launch that takes this many times the median of its API loads code: lazy loading shows only so."""
+
+LAUNCHES_TO_GET_AHEAD: Final = 8
+"""Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
+
+HOST_PACED: Final = (
+    "sync",
+    "host_code",
+    "dispatch",
+    "launch",
+    "launch_latency",
+    "load",
+    "alloc",
+    "copy_call",
+    "call",
+    "os",
+)
+"""Causes of idle time that grow as the host slows down."""
+
+CAUSES: Final = (
+    *HOST_PACED,
+    "wait_thread",
+    "profiler",
+    "turnaround",
+    "device_wait",
+    "context_switch",
+    "graph",
+    "unattributed",
+    "tail",
+)
+_AT: Final = {cause: at for at, cause in enumerate(CAUSES)}
+
+TRIGGERS: Final = (*CAUSES, "behind", "drained")
+"""What can set a gap off: one of the causes, a host that cannot keep up, or a wait that let the queue run dry."""
+
+_LARGEST_WINS: Final = ("alloc", "os", "wait_thread", "profiler")
+_BEHIND: Final = ("dispatch", "launch", "call", "launch_latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The gaps of one GPU, in order of time. Columns of equal length; -1 where there is none."""
+
+    start_ns: Ints
+    end_ns: Ints
+    by_cause: ByCause
+    """One row per gap."""
+    before: Ints
+    """Position of the activity that ended last before the gap."""
+    after: Ints
+    """Position of the activity that ends the gap."""
+    call: Ints
+    """Position of its launch call among the CUDA calls."""
+    trigger: Positions
+    """What set each gap off, as a position in TRIGGERS."""
+    drained_by: Positions
+    """The blocking call that let the queue run dry, as a position in `draining`; 0, the empty name, where none did."""
+    draining: tuple[str, ...]
+    by_tile_ns: NDArray[np.int64]
+    """The same time for each tile of the window, which instants that somebody asked for bound; a column per cause."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def length_ns(self) -> Ints:
+        return self.end_ns - self.start_ns
+
+
+def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
+    """The gaps of one GPU with their causes, also by the tiles between the instants `cuts`."""
+    start, end = work.idle.start_ns, work.idle.end_ns
+    mine = found.of(work.gpu)
+    after, before = _starting_at(mine, end), _ending_last(mine, start)
+    if mine is not found:
+        here = np.append(found.on(work.gpu), -1)
+        after, before = here[after], here[before]
+    call = np.full(len(start), -1, np.intp)
+    followed = after >= 0
+    call[followed] = host.launching(found)[after[followed]]
+    booking = _Booking(found, host, start, end, before, after, call)
+    causes = booking.causes(start, end, np.arange(len(start)))
+    if not np.array_equal(causes.total(), end - start):
+        raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")
+    trigger, drained_by, draining = booking.triggers(causes)
+    by_tile = _by_tile(booking, causes, cuts)
+    return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, by_tile)
+
+
+def _by_tile(booking: _Booking, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
+    """The time of gaps by tile and cause. Most gaps lie in one tile; the others are booked again, piece by piece."""
+    sums = np.zeros((len(cuts) + 1, len(CAUSES)), np.int64)
+    if not len(causes):
+        return sums
+    tile = sweep.search(cuts, booking.start, "right")
+    first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
+    crossing = np.flatnonzero(tile != sweep.search(cuts, booking.end, "left"))
+    start, end, whose = cut_at(booking.start[crossing], booking.end[crossing], cuts)
+    piece, pieces = sweep.search(cuts, start, "right"), booking.causes(start, end, crossing[whose])
+    for cause in causes.used:
+        column = sums[:, _AT[cause]]
+        column[tile[first]] = np.add.reduceat(causes.of(cause), first)
+        np.subtract.at(column, tile[crossing], causes.of(cause)[crossing])
+    for cause in pieces.used:
+        np.add.at(sums[:, _AT[cause]], piece, pieces.of(cause))
+    return sums
+
+
+def _starting_at(mine: Activities, end: Ints) -> Ints:
+    """The first activity that starts when a gap ends; -1 for the gap at the window's end."""
+    at = sweep.search(mine.start_ns, end)
+    inside = np.minimum(at, len(mine) - 1)
+    return np.where((at < len(mine)) & (mine.start_ns[inside] == end), inside, -1)
+
+
+def _ending_last(mine: Activities, start: Ints) -> Ints:
+    """An activity that ended when a gap began; -1 for the gap at the window's start.
+
+    All that began before a gap have ended by then, so it is the last to end of those.
+    """
+    at = sweep.search(mine.start_ns, start) - 1
+    return np.where(at >= 0, sweep.last_to_end(mine.end_ns)[np.maximum(at, 0)], -1)
+
+
+class _Booking:
+    """Books time to causes. What a gap's time is due to is decided for the whole gap, then booked piece by piece."""
+
+    def __init__(
+        self, found: Activities, host: Host, start: Ints, end: Ints, before: Ints, after: Ints, call: Ints
+    ) -> None:
+        self.found, self.host = found, host
+        self.start, self.end, self.before, self.after, self.call = start, end, before, after, call
+        self.whole = np.full(len(start), -1, np.intp)
+        self._decide()
+
+    def _decide(self) -> None:
+        """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
+        has_call = self.call >= 0
+        self._to(self.after < 0, "tail")
+        early = ~has_call & (self.whole < 0)
+        if early.any():
+            early &= self._launched_before_capture()
+        self._to(~has_call & ~early, "unattributed")
+        self._to(self._inside_graph(), "graph")
+        returned = np.where(has_call, _at_or_0(self.host.calls["end_ns"], self.call), 0)
+        ahead = early | (has_call & (returned <= self.start))
+        self._to(ahead & self._other_process(), "context_switch")
+        self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), "turnaround")
+        self._to(ahead, "device_wait")
+
+    def _to(self, mask: NDArray[np.bool_], cause: str) -> None:
+        self.whole[mask & (self.whole < 0)] = _AT[cause]
+
+    def causes(self, start: Ints, end: Ints, gap: Positions) -> ByCause:
+        """Book pieces [start, end) of gaps."""
+        books = ByCause(len(start), CAUSES)
+        cause = self.whole[gap]
+        for each in distinct(cause).tolist():
+            if each >= 0:
+                rows = np.flatnonzero(cause == each)
+                books.add(CAUSES[each], rows, end[rows] - start[rows])
+        self._host_was_late(books, np.flatnonzero(cause < 0), start, end, gap)
+        return books
+
+    def _launched_before_capture(self) -> NDArray[np.bool_]:
+        """The activity's id is lower than any that its process recorded a call for."""
+        calls = self.host.calls
+        pid, correlation = self._of_next(self.found.pid), self._of_next(self.found.correlation)
+        limit = np.full(len(pid), -1)
+        for process in distinct(calls["pid"]).tolist():
+            ids = at(calls["correlation"], equal(calls["pid"], process))
+            if ids.max(initial=-1) >= 0:
+                limit[pid == process] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
+        return (correlation >= 0) & (correlation < limit)
+
+    def _of_next(self, column: Ints) -> Ints:
+        return np.where(self.after >= 0, column[np.maximum(self.after, 0)], -1)
+
+    def _inside_graph(self) -> NDArray[np.bool_]:
+        """The activity is a node of a graph of which another node had begun before the gap."""
+        if is_same(self.found.graph_node) and self.found.graph_node[0] < 0:
+            return np.zeros(len(self.start), np.bool_)
+        nodes = np.flatnonzero((self.found.graph_node >= 0) & (self.found.correlation >= 0))
+        if not len(nodes):
+            return np.zeros(len(self.start), np.bool_)
+        _, number = group(self.found.pid[nodes], self.found.correlation[nodes])
+        began = np.full(int(number.max()) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(began, number, self.found.start_ns[nodes])
+        by_activity = np.full(len(self.found), np.iinfo(np.int64).max)
+        by_activity[nodes] = began[number]
+        began_of_next = np.append(by_activity, np.iinfo(np.int64).max)[self.after]
+        earlier: NDArray[np.bool_] = began_of_next < self.start
+        return earlier
+
+    def _other_process(self) -> NDArray[np.bool_]:
+        earlier = np.where(self.before >= 0, self.found.pid[np.maximum(self.before, 0)], -1)
+        other: NDArray[np.bool_] = (earlier >= 0) & (earlier != self._of_next(self.found.pid))
+        return other
+
+    def _host_was_late(self, books: ByCause, late: Positions, start: Ints, end: Ints, gap: Positions) -> None:
+        """L had not returned when the gap began: split at L's start and end, and before L by what its thread did."""
+        if not len(late):
+            return
+        start, end, gap = start[late], end[late], gap[late]
+        call = self.call[gap]
+        launch_start, launch_end = self.host.calls["start_ns"][call], self.host.calls["end_ns"][call]
+        waits = self.end[gap] - launch_end > LAUNCH_LATENCY_NS
+        after_ns = end - np.clip(launch_end, start, end)
+        inside_ns = np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
+        for cause, mask, amount in (
+            ("device_wait", waits, after_ns),
+            ("launch_latency", ~waits, after_ns),
+            ("load", loads := self._loads_code(gap), inside_ns),
+            ("launch", ~loads, inside_ns),
+        ):
+            books.add(cause, late[mask], amount[mask])
+        threads = self.host.thread_of_call[call]
+        for number in distinct(threads).tolist():
+            mine = threads == number
+            before = np.clip(launch_start[mine], start[mine], end[mine])
+            rows = late[mine]
+            for label, amount in self.host.thread(number).split(start[mine], before).items():
+                books.add(label, rows, amount)
+
+    def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
+        """Whether L is its kernel's first launch in the process, and far slower than that API's usual call."""
+        calls, call = self.host.calls, self.call[gap]
+        took = calls["end_ns"][call] - calls["start_ns"][call]
+        loads: NDArray[np.bool_] = took > SLOW_FIRST_LAUNCH * _usual_ns(calls, call)
+        slow = self.after[gap[loads]]
+        loads[loads] = self.found.start_ns[slow] == self._first_start(slow)
+        return loads
+
+    def _first_start(self, of: Positions) -> Ints:
+        """When the first activity with the process and the name of each of these began."""
+        found = self.found
+        rows = np.flatnonzero(np.isin(found.name, distinct(found.name[of])))
+        _, number = group(found.pid[rows], found.name[rows])
+        first = np.full(int(number.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(first, number, found.start_ns[rows])
+        return first[number[np.searchsorted(rows, of)]]
+
+    def triggers(self, causes: ByCause) -> tuple[Positions, Positions, tuple[str, ...]]:
+        """What set each gap off, first match wins; and for those drained, by which call."""
+        length = self.end - self.start
+        largest = causes.largest()
+        loading = (causes.of("load") > 0) & (2 * causes.total("load", "host_code") > length)
+        behind = 2 * causes.total(*_BEHIND) > length
+        drained, names = self._drained_by(behind)
+        by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
+            2 * causes.of("host_code") > length  # a wait may have come first, but this is what took long
+        )
+        kinds: list[Any] = [_AT["load"], largest, TRIGGERS.index("drained"), TRIGGERS.index("behind")]
+        trigger: Positions = np.select([loading, by_itself, drained > 0, behind], kinds, largest)
+        return trigger, np.where(trigger == TRIGGERS.index("drained"), drained, 0), names
+
+    def _drained_by(self, behind: NDArray[np.bool_]) -> tuple[Positions, tuple[str, ...]]:
+        """L's thread's last blocking call before L, if it returned at or after the gap's beginning.
+
+        Or if it returned a few launches before L: a host that is `behind` then had no chance yet to get ahead.
+        """
+        calls, blocking = self.host.calls, self.host.blocking
+        codes = distinct(calls.codes("name")[blocking])
+        names = ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
+        found = np.zeros(len(self.start), np.intp)
+        by_thread = self.host.thread_of_call[blocking]
+        late = np.flatnonzero(self.whole < 0)
+        threads = self.host.thread_of_call[self.call[late]]
+        for number in distinct(threads).tolist():
+            mine = late[threads == number]
+            waits = blocking[by_thread == number]
+            waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
+            last = sweep.search(calls["end_ns"][waits], calls["start_ns"][self.call[mine]], "right") - 1
+            mine, last = mine[last >= 0], last[last >= 0]
+            returned = calls["end_ns"][waits[last]]
+            launched = self.host.launch_times(number)
+            since = sweep.search(launched, calls["start_ns"][self.call[mine]]) - sweep.search(launched, returned)
+            inside = (returned >= self.start[mine]) | (behind[mine] & (since <= LAUNCHES_TO_GET_AHEAD))
+            found[mine[inside]] = np.searchsorted(codes, calls.codes("name")[waits[last[inside]]]) + 1
+        return found, names
+
+
+def _at_or_0(values: Ints, positions: Positions) -> Ints:
+    """The values at these positions; anything where a position is -1."""
+    return values[positions] if len(values) else np.zeros(len(positions), np.int64)
+
+
+def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
+    """For each wanted call the median duration of all calls of its name; infinite where none of those is slow."""
+    names, took = calls.codes("name"), calls.duration_ns
+    medians = np.zeros(int(names.max(initial=-1)) + 2)  # the last one is for NO_TEXT
+    for code in distinct(names[wanted]).tolist():
+        alike = names == code
+        longest = took[wanted[names[wanted] == code]].max()
+        short = np.count_nonzero(alike & (took < longest // SLOW_FIRST_LAUNCH))
+        # mostly fewer than half are so short that the longest could count as slow; then how long is usual is no matter
+        is_usual = 2 * short < np.count_nonzero(alike)
+        medians[code] = np.inf if is_usual else median(took[alike])
+    return medians[names[wanted]]
+
+
+BUCKETS: Final = (
+    ("under 1 us", 1_000),
+    ("1-5 us", 5_000),
+    ("5-10 us", 10_000),
+    ("10-50 us", 50_000),
+    ("50-100 us", 100_000),
+    ("0.1-1 ms", 1_000_000),
+    ("over 1 ms", None),
+)
+"""Lengths of gaps, each bucket up to but not including its bound."""
+
+
+def histogram(found: Gaps) -> tuple[tuple[str, int, int], ...]:
+    """For each bucket its name, how many gaps fall into it, and their time."""
+    bounds = [bound for _, bound in BUCKETS if bound is not None]
+    bucket = np.searchsorted(bounds, found.length_ns, side="right")
+    counts = np.bincount(bucket, minlength=len(BUCKETS)).tolist()
+    times = [int(found.length_ns[bucket == at].sum()) for at in range(len(BUCKETS))]
+    return tuple((name, counts[at], times[at]) for at, (name, _) in enumerate(BUCKETS))

@@ -1,0 +1,117 @@
+"""NVTX ranges and torch annotations on the host: their names, their threads, and which calls lie in them.
+
+Work belongs to a range through its launch call, which must lie wholly within the range on the same thread. It belongs
+to every range around the call, not just the innermost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.trace.columns import by_row
+from gpuledger.trace.keys import Positions, group, search
+from gpuledger.trace.model import Trace, thread_number
+from gpuledger.trace.spans import Ints, pairs_inside
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+_MOST_PAIRS: Final = 20_000_000
+"""So many pairs of ranges and calls are held at a time."""
+
+
+_STYLES = {"push_pop": "PushPop", "start_end": "StartEnd"}
+
+
+@dataclass(frozen=True, slots=True)
+class RangeName:
+    """What a range is called in NVIDIA's tables, and how it was made."""
+
+    text: str
+    style: str
+
+
+def spans_of_time(trace: Trace) -> Rows:
+    """The ranges that are ranges: push/pop and start/end, without marks."""
+    ranges = trace[Table.RANGES]
+    return ranges.where(np.isin(ranges.codes("kind"), [ranges.strings.code(kind) for kind in _STYLES]))
+
+
+def named(ranges: Rows) -> tuple[list[RangeName], Positions]:
+    """The distinct names, and for each range the position of its own.
+
+    What has no text goes with what has an empty one.
+    """
+    empty = ranges.strings.code("")
+    name, domain = (
+        np.where(codes == NO_TEXT, empty, codes) for codes in (ranges.codes("name"), ranges.codes("domain"))
+    )
+    first, number = group(name, domain, ranges.codes("kind"))
+    parts = zip(*(ranges.strings.decode(codes[first]) for codes in (domain, name, ranges.codes("kind"))), strict=True)
+    return [RangeName(f"{prefix or ''}:{text or ''}", _STYLES[kind or ""]) for prefix, text, kind in parts], number
+
+
+def ends_known(ranges: Rows) -> bool:
+    """Whether any end was recorded; with none, an open range has no last time to be closed at."""
+    return not ranges["open"].all()
+
+
+def thread(rows: Rows) -> Ints:
+    """One number per thread."""
+    return by_row(thread_number, rows["pid"], rows["tid"])
+
+
+def innermost(ranges: Rows, calls: Rows) -> Positions:
+    """For each call the shortest range on its thread that it lies in, bounds included; -1 for none."""
+    found = np.full(len(calls), -1, np.intp)
+    start, end, owner, caller = ranges["start_ns"], ranges["end_ns"], thread(ranges), thread(calls)
+    by_start, by_end = np.lexsort((start, owner)), np.lexsort((end, owner))
+    begun = search(owner[by_start], start[by_start], caller, calls["start_ns"], side="right")
+    ended = search(owner[by_end], end[by_end], caller, calls["start_ns"], side="left")
+    part = np.cumsum(np.maximum(begun - ended, 0)) // _MOST_PAIRS  # a nest may be of any depth
+    for some in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(part)) + 1):
+        mine = calls.at(some)
+        outer, inner = pairs_inside(start, end, owner, mine["start_ns"], mine["end_ns"], caller[some])
+        longest_first = np.argsort(-ranges.duration_ns[outer], kind="stable")
+        found[some[inner[longest_first]]] = outer[longest_first]  # the shortest, written last, stands
+    return found
+
+
+def holding_calls(trace: Trace) -> Rows:
+    """The ranges that calls can lie in: those not recorded as ended by another thread.
+
+    Here NVIDIA closes an open range at the last time of any range, marks left out; where no range has an end, it
+    holds none.
+    """
+    ranges = spans_of_time(trace)
+    if not ends_known(ranges):
+        return ranges.where(~ranges["open"])
+    last = max(int(ranges["start_ns"].max()), int(ranges["end_ns"][~ranges["open"]].max()))
+    closed = ranges.replaced("end_ns", np.where(ranges["open"], last, ranges["end_ns"]))
+    return closed.where(closed["end_tid"] == NOT_RECORDED)
+
+
+def calls_in_ranges(ranges: Rows, calls: Rows) -> tuple[Positions, Positions]:
+    """All pairs (range, call) where the call lies wholly within the range on its thread, bounds included."""
+    return pairs_inside(
+        ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
+    )
+
+
+def ranges_around(trace: Trace, calls: Rows, call: int) -> list[str]:
+    """The names of the ranges that one call lies in, outermost first; none for call -1."""
+    if call < 0:
+        return []
+    ranges = trace[Table.RANGES]
+    around = (
+        ranges.codes("kind") != trace.strings.code("python")  # those are in the call's stack
+    ) & (
+        (ranges["pid"] == calls["pid"][call])
+        & (ranges["tid"] == calls["tid"][call])
+        & (ranges["start_ns"] <= calls["start_ns"][call])
+        & (ranges["end_ns"] >= calls["end_ns"][call])
+    )
+    nest = ranges.where(around)
+    return [name or "?" for name in nest.at(np.argsort(nest["start_ns"], kind="stable")).texts("name")]

@@ -1,0 +1,384 @@
+"""Steps: which launches belong together, and where that cuts the device's time.
+
+A range, a marker kernel or a graph launch only says which activities belong to step i. The step ends when the last of
+them ends, the next one begins there, and the first begins with its first launch call. So steps tile the device's time
+and their lengths sum to it. Host times of a range are never used as device times.
+
+A range counts what any thread of its process launches while it is open: autograd launches from threads of its own.
+Where several processes share a GPU, the steps are those of the process that launched the most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.name_likeness import normalised
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.ranges import spans_of_time
+from gpuledger.messages import Message, say
+from gpuledger.trace import sweep
+from gpuledger.trace.columns import at, distinct, equal
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Span, furthest
+from gpuledger.trace.statistics import median
+from gpuledger.trace.strings import Codes
+from gpuledger.trace.tables import Rows, Table
+
+PROFILER_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
+"""What torch.profiler calls the steps of its schedule."""
+
+_PROFILER: Final = say("torch's ProfilerStep")
+
+FEWEST: Final = 3
+"""Fewer repetitions than this are no steps."""
+
+COVERAGE: Final = 0.5
+"""The steps must hold this share of a device's activities to be found without being asked for."""
+
+DEEPEST: Final = 4
+"""Ranges nested deeper than this are no steps."""
+
+MOST_KINDS: Final = 50
+"""So many kinds of range are tried at each depth; a step's range is among the first."""
+
+WARM_UP_RATIO: Final = 1.25
+"""A leading step that takes this many times the median of the rest is warm-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of one GPU. `edges_ns` has one more entry than there are steps."""
+
+    gpu: int
+    source: str
+    """In words: what the steps were found by."""
+    edges_ns: Ints
+    warm_up: int
+    """How many leading steps are left out of the statistics."""
+
+    def __len__(self) -> int:
+        return len(self.edges_ns) - 1
+
+    @property
+    def length_ns(self) -> Ints:
+        return np.diff(self.edges_ns)
+
+    @property
+    def steady_ns(self) -> Ints:
+        """The lengths of the steps that count."""
+        return self.length_ns[self.warm_up :]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asks for: how steps are found (both None: find out), and kernel families of their own."""
+
+    range_pattern: str | None = None
+    kernel_pattern: str | None = None
+    families: tuple[tuple[str, str], ...] = ()
+    device: int | None = None
+    time_ns: tuple[int | None, int | None] | None = None
+    """A stretch of the window, from its start."""
+    scope_pattern: str | None = None
+    """Only from the first to the last activity launched in ranges that match."""
+
+
+def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted) -> Steps | None:
+    """The steps of one GPU, from the first source that gives any; None if nothing repeats."""
+    mine = found.of(gpu)
+    if wanted.range_pattern is not None:
+        member = _by_range(trace, mine, host, re.compile(wanted.range_pattern))
+        if member is None:
+            raise _nothing_matches(wanted.range_pattern, "range", _range_names(trace))
+        source = say("ranges matching '{pattern}'", pattern=wanted.range_pattern)
+        return _tiled(mine, host, gpu, source, member)
+    if wanted.kernel_pattern is not None:
+        member = _by_kernel(trace, mine, re.compile(wanted.kernel_pattern))
+        if member is None:
+            names = {trace.strings.text(code) or "" for code in distinct(mine.name).tolist()}
+            raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
+        source = say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
+        return _tiled(mine, host, gpu, source, member)
+    sources: tuple[tuple[Message, Callable[[], NDArray[np.intp] | None]], ...] = (
+        (_PROFILER, lambda: _by_range(trace, mine, host, PROFILER_STEP)),
+        (say("a repeated range"), lambda: _by_repeated_range(trace, mine, host)),
+        (say("graph launches"), lambda: _by_graph(mine)),
+        (say("the period of the kernel sequence"), lambda: _by_period(mine)),
+    )
+    for source, find in sources:
+        member = find()
+        fewest = 1 if source is _PROFILER else FEWEST  # one is enough where it is called a step
+        if member is not None and _covers(mine, member) and member.max() + 1 >= fewest:
+            return _tiled(mine, host, gpu, source, member)
+    return None
+
+
+def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> Span:
+    """The part of the window that the user asks for."""
+    start, end = window
+    if wanted.scope_pattern is not None:
+        pattern = re.compile(wanted.scope_pattern)
+        member = _by_range(trace, found, host, pattern, every_process=True)
+        if member is None:
+            raise _nothing_matches(wanted.scope_pattern, "range", _range_names(trace))
+        inside = np.flatnonzero(member >= 0)
+        call = host.launching(found)[inside]
+        start = min(int(found.start_ns[inside].min()), int(host.calls["start_ns"][call[call >= 0]].min()))
+        end = int(found.end_ns[inside].max())
+    if wanted.time_ns is not None:
+        first, last = wanted.time_ns
+        start, end = (
+            max(start, window.start_ns + (first or 0)),
+            min(end, window.end_ns if last is None else window.start_ns + last),
+        )
+    if end <= start:
+        raise NothingRecorded(
+            "nothing lies in that stretch of time", found=f"the window is {window.end_ns - window.start_ns} ns long"
+        )
+    return Span(max(start, window.start_ns), min(end, window.end_ns))
+
+
+def _tiled(mine: Activities, host: Host, gpu: int, source: str, member: NDArray[np.intp]) -> Steps | None:
+    """Edges from which activity belongs to which step."""
+    count = int(member.max()) + 1
+    ends = np.full(count, np.iinfo(np.int64).min)
+    sweep.fold("most", member, mine.end_ns, ends)
+    first = np.flatnonzero(member == member.min(where=member >= 0, initial=count))
+    call = host.launching(mine)[first]
+    began = host.calls["start_ns"][call[call >= 0]]
+    start = min(int(mine.start_ns[first].min()), *began.tolist()) if len(began) else int(mine.start_ns[first].min())
+    edges = distinct(np.append(start, furthest(ends)[ends > start]))
+    if len(edges) < 2:
+        return None
+    return Steps(gpu, source, edges, _warm_up(np.diff(edges)))
+
+
+def _warm_up(lengths: Ints) -> int:
+    """How many leading steps are clearly slower than what follows; never more than half."""
+    count = 0
+    while count < len(lengths) // 2 and lengths[count] > WARM_UP_RATIO * median(lengths[count + 1 :]):
+        count += 1
+    return count
+
+
+def _range_names(trace: Trace) -> list[str]:
+    names = spans_of_time(trace).codes("name")
+    return sorted({trace.strings.text(code) or "" for code in distinct(names).tolist()})
+
+
+def _nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRecorded:
+    shown = ", ".join(candidates[:12]) or f"there are no {what}s"
+    more = f" and {len(candidates) - 12} more" if len(candidates) > 12 else ""
+    return NothingRecorded(f"no {what} matches '{pattern}'", found=f"{what}s in the profile: {shown}{more}")
+
+
+def _by_range(
+    trace: Trace,
+    mine: Activities,
+    host: Host,
+    pattern: re.Pattern[str],
+    *,
+    every_process: bool = False,
+) -> NDArray[np.intp] | None:
+    """Step i holds what was launched in the i-th range whose bare name matches."""
+    ranges = spans_of_time(trace)
+    texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
+    matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
+    chosen = ranges.where(matching[ranges.codes("name")])
+    return _launched_in(mine, host, chosen, every_process=every_process) if len(chosen) else None
+
+
+def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
+    """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
+    if not len(host.calls):
+        return None
+    if not every_process:
+        ranges = ranges.where(ranges["pid"] == _main_process(mine))
+    ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
+    call = host.launching(mine)
+    member = _outermost(ranges, host.calls)[call]
+    if call.min(initial=0) < 0:
+        member[call < 0] = -1
+    used = distinct(member)
+    used = used[used >= 0]
+    if not len(used):
+        return None
+    if len(used) == used[-1] + 1:
+        return member
+    number = np.full(len(ranges) + 1, -1)  # -1 stays -1: it is the last
+    number[used] = np.arange(len(used))
+    numbered: Positions = number[member]
+    return numbered
+
+
+def _outermost(ranges: Rows, calls: Rows) -> Positions:
+    """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start."""
+    processes = distinct(ranges["pid"]).tolist()
+    if len(processes) == 1 and equal(calls["pid"], processes[0]).all():
+        return sweep.enclosing((ranges["start_ns"], ranges["end_ns"]), calls["start_ns"], calls["end_ns"])
+    found = np.full(len(calls), -1)
+    for process in processes:
+        rows, own = np.flatnonzero(ranges["pid"] == process), equal(calls["pid"], process)
+        start, end = at(calls["start_ns"], own), at(calls["end_ns"], own)
+        first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
+        found[own] = np.append(rows, -1)[first]
+    return found
+
+
+def _covers(mine: Activities, member: NDArray[np.intp]) -> bool:
+    """Whether the steps hold most of what the main process ran on this GPU."""
+    main = equal(mine.pid, _main_process(mine))
+    inside, all_of_it = at(member, main) >= 0, np.count_nonzero(main)
+    return bool(np.count_nonzero(inside) >= COVERAGE * all_of_it)
+
+
+def _main_process(mine: Activities) -> int:
+    """The process that launched the most on this GPU."""
+    processes: list[int] = distinct(mine.pid).tolist()
+    if len(processes) == 1:
+        return processes[0]
+    return max(processes, key=lambda process: np.count_nonzero(mine.pid == process))
+
+
+def _by_repeated_range(trace: Trace, mine: Activities, host: Host) -> NDArray[np.intp] | None:
+    """The outermost kind of range that repeats and launches most of the work."""
+    ranges = trace[Table.RANGES]
+    stacked = ranges.where(ranges.codes("kind") == trace.strings.code("push_pop"))
+    for depth in range(min(int(stacked["depth"].max(initial=-1)), DEEPEST) + 1):
+        best = _most_launching(trace, mine, host, stacked.where(stacked["depth"] == depth))
+        if best is not None and _covers(mine, best):
+            return best
+    return None
+
+
+def _most_launching(trace: Trace, mine: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:
+    """Of the kinds of range that repeat, numbers in their names left out, the one that launches the most."""
+    _, kind = trace.strings.kinds(ranges.codes("name"), normalised)
+    counts = np.bincount(kind)
+    best: NDArray[np.intp] | None = None
+    for each in np.flatnonzero(counts >= FEWEST)[:MOST_KINDS].tolist():
+        member = _launched_in(mine, host, ranges.where(kind == each))
+        if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
+            best = member
+    return best
+
+
+def _by_kernel(trace: Trace, mine: Activities, pattern: re.Pattern[str]) -> NDArray[np.intp] | None:
+    """Each activity whose name matches ends a step."""
+    codes = distinct(mine.name).tolist()
+    matching = [code for code in codes if code >= 0 and pattern.search(trace.strings.text(code) or "")]
+    marks = np.isin(mine.name, matching)
+    return _ending_at(marks) if marks.any() else None
+
+
+def _ending_at(marks: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Steps that end with each marked activity; what follows the last mark is in none."""
+    member = np.cumsum(marks).astype(np.intp) - marks
+    return np.where(member < marks.sum(), member, -1)
+
+
+def _by_graph(mine: Activities) -> NDArray[np.intp] | None:
+    """One step per graph launch, or per period of the sequence of graphs launched."""
+    nodes = np.flatnonzero((mine.graph_node >= 0) & (mine.correlation >= 0))
+    whole = np.flatnonzero(mine.name < 0)
+    launched = np.union1d(nodes, whole)
+    if not len(launched):
+        return None
+    rows = launched
+    first, number = group(mine.pid[rows], mine.correlation[rows])
+    by_time = np.argsort(mine.start_ns[rows[first]], kind="stable")
+    rank = np.empty(len(first), np.intp)
+    rank[by_time] = np.arange(len(first))
+    graph = np.where(mine.graph_node[rows[first]] >= 0, mine.graph_node[rows[first]], -1)[by_time]
+    period = _period(graph)
+    if period is None:
+        return None
+    member = np.full(len(mine), -1, np.intp)
+    member[launched] = rank[number] // period
+    return member
+
+
+def _by_period(mine: Activities) -> NDArray[np.intp] | None:
+    """Steps of the kernel sequence's own period: the rarest kernel that comes at equal distances marks them."""
+    names = mine.name
+    for code in _rarest_first(names):
+        at = np.flatnonzero(names == code)
+        distances = np.diff(at)
+        usual = int(median(distances))
+        alike = distances == usual
+        covers = alike.sum() * usual >= COVERAGE * len(names)
+        if usual > 1 and covers and alike.mean() >= 0.8 and _segments_alike(names, at, usual):
+            return _layers_together(mine, _from_first_to_last(names, at, usual))
+    return None
+
+
+def _layers_together(mine: Activities, member: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Periods that are layers, made steps: those that take long at equal distances each begin one.
+
+    The kernel sequence of equal layers repeats with each layer; what only happens once a step shows in its length.
+    """
+    inside = member >= 0
+    ends = np.full(int(member.max()) + 1, np.iinfo(np.int64).min)
+    sweep.fold("most", member, mine.end_ns, ends)
+    lengths = np.diff(ends)
+    long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * median(lengths)) if len(lengths) else np.empty(0, np.intp)
+    if len(long) < FEWEST:
+        return member
+    distances = np.diff(long)
+    layers = int(median(distances))
+    if layers < 2 or (distances == layers).mean() < 0.8:
+        return member
+    first = int(long[0]) % layers
+    steps = (len(ends) - first) // layers
+    merged = (member - first) // layers
+    return np.where(inside & (merged >= 0) & (merged < steps), merged, -1)
+
+
+def _from_first_to_last(names: Codes, at: NDArray[np.intp], usual: int) -> NDArray[np.intp]:
+    """Steps from marks at equal distances: the last ends with the sequence, if what follows each mark is the same.
+
+    The first has the usual length if its kernels are the usual ones; else it begins after the first mark. What lies
+    before the first step and after the last is in none.
+    """
+    tail = names[at[-1] + 1 :]
+    if len(tail) < usual:
+        follows = [np.array_equal(names[mark + 1 : mark + 1 + len(tail)], tail) for mark in at.tolist()]
+        if np.mean(follows) >= 0.8:
+            at = at + len(tail)
+    first, model = at[0] - usual + 1, names[at[-1] - usual + 1 : at[-1] + 1]
+    if first < 0 or (names[first : at[0] + 1] == model).mean() < 0.9:
+        first, at = at[0] + 1, at[1:]
+    position = np.arange(len(names))
+    member = np.searchsorted(at, position, side="left")
+    return np.where((position >= first) & (position <= at[-1]), member, -1)
+
+
+def _rarest_first(names: Codes) -> list[int]:
+    codes, counts = np.unique(names, return_counts=True)
+    order = np.argsort(counts, kind="stable")
+    return [int(codes[at]) for at in order if counts[at] >= FEWEST and codes[at] >= 0]
+
+
+def _segments_alike(names: Codes, at: NDArray[np.intp], length: int) -> bool:
+    """Whether most stretches of the usual length before a mark hold the same kernels in the same order."""
+    ends = at[1:][np.diff(at) == length]
+    stretches = names[ends[:, None] - np.arange(length)[None, :]]
+    model = stretches[len(stretches) // 2]
+    return bool(((stretches == model).mean(axis=1) >= 0.9).mean() >= 0.8)
+
+
+def _period(sequence: Ints) -> int | None:
+    """The shortest period of a sequence that repeats at least FEWEST times; None if it has none."""
+    for period in range(1, len(sequence) // FEWEST + 1):
+        if (sequence[period:] == sequence[:-period]).mean() >= 0.95:
+            return period
+    return None

@@ -1,0 +1,1 @@
+"""Charts: numbers in, pictures out."""

@@ -1,0 +1,180 @@
+"""Charts over time: steps one after another, streams or ranks as rows of a map, memory in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.present.charts.amounts import axis, ticks
+from gpuledger.present.charts.svg import (
+    NARROW,
+    SIZE,
+    Box,
+    Boxes,
+    Dot,
+    Mark,
+    Picture,
+    Rule,
+    Trail,
+    Words,
+    is_hatched,
+    text_width,
+)
+from gpuledger.present.palette import HEAT, heat_level
+from gpuledger.trace.spans import Ints
+from gpuledger.units import bytes_text, time_text
+
+STRIP: Final = 170
+"""How tall the columns of the step strip are, in pixels."""
+
+_HEAD: Final = 22
+"""Above the columns: marks of unusual steps."""
+
+_TALL: Final = 3.0
+"""Columns are cut at so many times the usual length, so that one long step does not flatten the others."""
+
+_ROW: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the books in every step shown."""
+
+    tone: str
+    name: str
+    ns: tuple[int, ...]
+
+
+def step_strip(
+    title: str,
+    description: str,
+    lines: Sequence[Line],
+    unusual: Sequence[bool],
+    usual_ns: int,
+    numbers: tuple[str, str],
+) -> Picture:
+    """A column per step, its lines from the floor up, a dot over those that are unusual.
+
+    Idle lines must come last: they are hatched as one.
+    """
+    totals = np.array([line.ns for line in lines], np.int64).sum(axis=0)
+    count = len(totals)
+    most = float(min(int(totals.max()), _TALL * usual_ns if usual_ns else int(totals.max())) or 1)
+    wide = 1 / count
+    gap = wide * 0.12 if count <= 200 else 0.0
+    marks = axis(ticks(most, 1), most, _HEAD, STRIP, time_text)
+    floor = np.zeros(count)
+    hatched_from = np.full(count, -1.0)
+    for line in lines:
+        ns = np.array(line.ns, np.float64)
+        if is_hatched(line.tone):
+            hatched_from = np.where(hatched_from < 0, floor, hatched_from)
+        bottom, top = np.minimum(floor, most), np.minimum(floor + ns, most)
+        floor = floor + ns
+        marks.append(Boxes(line.tone, _stacks(bottom, top, most, wide, gap)))
+    if (hatched_from >= 0).any():
+        bottom, top = np.minimum(np.maximum(hatched_from, 0), most), np.minimum(floor, most)
+        marks.append(Boxes("", _stacks(bottom, top, most, wide, gap), hatched=True))
+    for at, (total, odd) in enumerate(zip(totals.tolist(), unusual, strict=True)):
+        if odd:
+            cut = total > most
+            marks.append(Dot((at + 0.5) * wide, 8, 4, "bad", hollow=not cut))
+    marks.append(Words(0, _HEAD + STRIP + SIZE + 4, numbers[0]))
+    if numbers[1]:
+        marks.append(Words(1, _HEAD + STRIP + SIZE + 4, numbers[1], anchor="end"))
+    return Picture(
+        _HEAD + STRIP + SIZE + 10, title, description, tuple(marks), tuple((line.tone, line.name) for line in lines)
+    )
+
+
+def _stacks(bottom: np.ndarray, top: np.ndarray, most: float, wide: float, gap: float) -> tuple[Box, ...]:
+    scale = STRIP / most
+    return tuple(
+        (at * wide, _HEAD + STRIP - high * scale, wide - gap, (high - low) * scale)
+        for at, (low, high) in enumerate(zip(bottom.tolist(), top.tolist(), strict=True))
+        if (high - low) * scale >= 0.01
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One row of a map."""
+
+    name: str
+    values: Ints
+    said: str
+    """What the row amounts to, in words."""
+
+
+def heat_map(
+    title: str, description: str, rows: Sequence[Row], full: Sequence[int] | int, ends: tuple[str, str], of: str = ""
+) -> Picture:
+    """A row of cells each, the darker the more; `full` is what counts as all, for a cell or for all of them.
+
+    `of` says in the legend what its shares are shares of.
+
+    Short names stand to the left of their rows, long ones above them.
+    """
+    longest = max((text_width(row.name) for row in rows), default=0.0)
+    beside = longest + 10 <= 0.2 * NARROW
+    left = (longest + 10) / NARROW if beside else 0.0
+    marks: list[Mark] = []
+    top = 0
+    for row in rows:
+        if beside:
+            marks.append(Words(0, top + SIZE + 1, row.name, "ink"))
+        else:
+            marks.append(Words(0, top + SIZE, row.name, "ink"))
+            marks.append(Words(1, top + SIZE, row.said, anchor="end", room=0.3))
+            top += _ROW + 2
+        levels = _levels(row.values, full)
+        marks += _cells(levels, left, top)
+        top += _ROW + (2 if beside else 8)
+    marks.append(Words(left, top + SIZE, ends[0]))
+    marks.append(Words(1, top + SIZE, ends[1], anchor="end"))
+    return Picture(top + SIZE + 6, title, description, tuple(marks), _heat_legend(of))
+
+
+def _levels(values: Ints, full: Sequence[int] | int) -> list[int]:
+    most = [full] * len(values) if isinstance(full, int) else list(full)
+    return [heat_level(value / whole if whole else 0.0) for value, whole in zip(values.tolist(), most, strict=True)]
+
+
+def _cells(levels: Sequence[int], left: float, top: int) -> list[Mark]:
+    """Neighbours of one level are one box."""
+    wide = (1 - left) / len(levels)
+    boxes: dict[int, list[Box]] = {}
+    start = 0
+    for at in range(1, len(levels) + 1):
+        if at == len(levels) or levels[at] != levels[start]:
+            boxes.setdefault(levels[start], []).append((left + start * wide, top, (at - start) * wide, _ROW))
+            start = at
+    return [Boxes(f"heat-{level}", tuple(some)) for level, some in sorted(boxes.items())]
+
+
+def _heat_legend(of: str) -> tuple[tuple[str, str], ...]:
+    """The tones of a map with what they stand for: nothing, then even parts of the whole."""
+    steps = len(HEAT) - 1
+    bounds = [f"{100 * (level - 1) // steps}-{100 * level // steps} %" for level in range(1, len(HEAT))]
+    bounds[-1] += f" {of}" if of else ""
+    return tuple((f"heat-{level}", text) for level, text in enumerate(("0", *bounds)))
+
+
+def memory_area(title: str, description: str, most_bytes: Ints, ends: tuple[str, str]) -> Picture:
+    """The memory in use, as an area."""
+    tall, head = 130, 16
+    peak = float(max(int(most_bytes.max()), 1))
+    marks = axis(ticks(peak, 1), peak, head, tall, bytes_text)
+    wide = 1 / len(most_bytes)
+    points = []
+    for at, value in enumerate(most_bytes.tolist()):
+        height = head + tall - max(value, 0) / peak * tall
+        points += [(at * wide, height), ((at + 1) * wide, height)]
+    marks.append(Trail("compute-attention", tuple(points), floor=head + tall))
+    marks.append(Rule(0, head + tall, 1, head + tall))
+    marks.append(Words(0, head + tall + SIZE + 4, ends[0]))
+    marks.append(Words(1, head + tall + SIZE + 4, ends[1], anchor="end"))
+    return Picture(head + tall + SIZE + 10, title, description, tuple(marks))

@@ -1,0 +1,79 @@
+"""The end of a report's page: communication, and what the numbers rest on."""
+
+from __future__ import annotations
+
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.messages import say
+from gpuledger.present.html.parts import Command, Heading, Listing, Part, Section, Text
+from gpuledger.present.html.scene import Scene
+from gpuledger.present.html.tables import table
+from gpuledger.present.views.overlap import overlap_sheets
+from gpuledger.trace.health import NotMeasured
+from gpuledger.units import share_text
+
+_MISSING = (
+    Column("what", "Not in the profile", Digits.TEXT),
+    Column("reason", "Why", Digits.TEXT),
+    Column("means", "What that means", Digits.TEXT),
+)
+_NOTES = (Column("severity", "Severity", Digits.TEXT), Column("sentence", "What was seen", Digits.TEXT))
+
+
+def communication_section(scene: Scene) -> Section:
+    """How communication and copies overlap with compute; across ranks, another page answers."""
+    tell = scene.tell
+    parts: list[Part] = [
+        table(sheet, tell, scene.room, caption=tell(say("Overlap over the whole window, GPU {gpu}", gpu=device.gpu)))
+        for device in scene.report.devices
+        for sheet in overlap_sheets(device)
+    ]
+    if not any("comm" in device.ledger.total() or device.ledger.busy.hidden_comm_ns for device in scene.report.devices):
+        parts.insert(0, Text(tell(say("No communication ran on a GPU here.")), "lead"))
+    said = say(
+        "One profile cannot say which rank the others wait for: `gpuledger fleet DIR -o job.html` puts the profiles of "
+        "all ranks together."
+    )
+    parts.append(Text(tell(said), "note"))
+    return Section("communication", tell(say("Communication and overlap")), tuple(parts), tell(say("Communication")))
+
+
+def health_section(scene: Scene, version: str) -> Section:
+    """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
+    tell, about = scene.tell, scene.about
+    notes = (*scene.report.trace.health, *scene.report.kernel_health)
+    missing = tuple((each.what, each.reason, each.means) for each in about.missing)
+    parts: list[Part] = [Listing(tell(say("Where this comes from")), _facts(scene, version))]
+    if missing:
+        sheet = Sheet("missing", "Missing", _MISSING, missing)
+        parts.append(table(sheet, tell, scene.room, caption=tell(say("Not in this profile")), name="missing"))
+    if notes:
+        sheet = Sheet("notes", "Notes", _NOTES, tuple((note.severity.value, note.sentence) for note in notes))
+        parts.append(table(sheet, tell, scene.room, caption=tell(say("Health")), name="health-notes"))
+    else:
+        parts.append(Text(tell(say("Nothing was lost on reading.")), "note"))
+    parts += [Heading(tell(say("This page again"))), Command(scene.command)]
+    return Section("health", tell(say("Health and provenance")), tuple(parts), tell(say("Health")))
+
+
+def _facts(scene: Scene, version: str) -> tuple[str, ...]:
+    origin, tell = scene.report.trace.origin, scene.tell
+    unknown = tell(say("not recorded"))
+    tool = f"{origin.tool} {origin.tool_version or unknown}"
+    facts = [
+        tell(say("profile: {profile}", profile=scene.report.name)),
+        tell(say("recorded by: {tool}, export schema {schema}", tool=tool, schema=origin.schema_version or unknown)),
+        tell(say("recorded at: {time} UTC", time=origin.started_utc or unknown)),
+        tell(
+            say(
+                "driver {driver}, CUDA {cuda}",
+                driver=origin.driver_version or unknown,
+                cuda=origin.cuda_version or unknown,
+            )
+        ),
+        tell(say("read by: gpuledger {version}", version=version)),
+    ]
+    launched = scene.about.launched
+    if not isinstance(launched, NotMeasured):
+        said = say("{share} of the GPU work has its launch call in the profile", share=share_text(launched))
+        facts.append(tell(said))
+    return tuple(facts)

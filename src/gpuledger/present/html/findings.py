@@ -1,0 +1,73 @@
+"""What to do: each finding as a card with its saving, evidence, next command, and our page about it folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gpuledger.findings.finding import Finding
+from gpuledger.messages import capitalised, say
+from gpuledger.present.html.explained import explained
+from gpuledger.present.html.parts import Card, Cards, Part, Room, Section, Tell, Text
+from gpuledger.present.html.scene import Scene
+from gpuledger.present.html.tables import cut
+from gpuledger.present.views.report import saving_words
+from gpuledger.units import share_text, time_text
+
+Share = Callable[[Finding], float | None]
+"""What a finding would save, as a share of the time; None where that is not known."""
+
+
+def findings_section(scene: Scene) -> Section:
+    """The findings of a report, the most to gain first."""
+    steady = {device.gpu: device.steady_ns for device in scene.report.devices}
+    several = len(steady) > 1
+    made = cards(scene.report.findings, scene.tell, scene.room, lambda found: _share(found, steady), several=several)
+    return section(made, scene.tell)
+
+
+def section(made: Cards, tell: Tell) -> Section:
+    """Cards under their title; a sentence where there are none."""
+    nothing = say("Nothing stands out that would make it faster; look at the kernels themselves.")
+    parts: tuple[Part, ...] = (made,) if made.cards else (Text(tell(nothing)),)
+    return Section("findings", tell(say("What to do")), parts)
+
+
+def _share(found: Finding, steady_ns: Mapping[int, int]) -> float | None:
+    whole = steady_ns.get(found.gpu)
+    return found.saving_ns / whole if whole and found.saving_ns else None
+
+
+def cards(findings: Sequence[Finding], tell: Tell, room: Room, share: Share, *, several: bool) -> Cards:
+    """Every finding; the page about a code comes with the first one that has it."""
+    seen: set[str] = set()
+    made = []
+    for found in findings:
+        told = "" if found.code in seen else explained(found.code)
+        made.append(_card(found, tell, room, share(found), told, several=several))
+        seen.add(found.code)
+    return Cards(tuple(made))
+
+
+def _card(found: Finding, tell: Tell, room: Room, share: float | None, told: str, *, several: bool) -> Card:
+    facts: list[tuple[str, str]] = []
+    low = found.saving_low_ns_per_step
+    if low is not None and found.saving_ns and low != found.saving_ns_per_step:
+        facts.append((tell(say("at least")), tell(say("{time} a step", time=time_text(low)))))
+    facts.append((tell(say("confidence")), tell(found.confidence)))
+    if several and found.gpu >= 0:
+        facts.append((tell(say("on")), tell(say("GPU {gpu}", gpu=found.gpu))))
+    if found.assumption:
+        facts.append((tell(say("if")), tell(found.assumption)))
+    return Card(
+        code=found.code,
+        claim=cut(capitalised(tell(found.claim)), room.letters, tell),
+        saving=tell(capitalised(saving_words(found))) if found.saving_ns else "",
+        share="" if share is None else share_text(share),
+        facts=tuple(facts),
+        evidence=tuple(cut(tell(each), room.letters, tell) for each in found.evidence),
+        command=found.next,
+        saving_ns=found.saving_ns,
+        saving_ns_per_step=found.saving_ns_per_step,
+        explained=told,
+        elsewhere=f"explain-{found.code}" if not told and explained(found.code) else "",
+    )

@@ -1,0 +1,111 @@
+"""A job of many ranks as a page: the verdict, what to do, who is late as a map, and the tables of text."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.messages import translated
+from gpuledger.present.charts.over_time import Row, heat_map
+from gpuledger.present.charts.svg import Picture
+from gpuledger.present.html.findings import cards, section
+from gpuledger.present.html.page import embedded, fitting
+from gpuledger.present.html.parts import Chart, Command, Listing, Page, Part, Room, Section, Text, Tile
+from gpuledger.present.html.tables import cut, table
+from gpuledger.present.views.fleet import Map, Merged, fleet_json, for_people, verdict
+from gpuledger.units import count_text, time_text
+
+MOST_ROWS: Final = 64
+MOST_COLUMNS: Final = 240
+"""Ranks and steps of the map; of more, neighbours share a cell, where the latest shows."""
+
+_NOTES: Final = (Column("severity", "Severity", Digits.TEXT), Column("sentence", "What was seen", Digits.TEXT))
+
+
+def fleet_html(merged: Merged, command: str, version: str) -> str:
+    """The page; `command` is how to make it again."""
+    content = embedded(json.loads(fleet_json(merged)))
+
+    def page(room: Room) -> Page:
+        return Page(
+            language="en",
+            title=f"{cut(merged.name, room.letters, _tell)} · gpuledger",
+            name=cut(merged.name, room.letters, _tell),
+            headline=cut(merged.headline, room.letters, _tell),
+            verdict=cut(verdict(merged), room.letters, _tell),
+            tiles=_tiles(merged),
+            sections=_sections(merged, command, room),
+            json=content,
+            version=version,
+        )
+
+    return fitting(page)
+
+
+def _tell(text: str) -> str:
+    return translated(text, "en")
+
+
+def _tiles(merged: Merged) -> tuple[Tile, ...]:
+    world = "" if merged.world_size is None else f"of {count_text(merged.world_size)}"
+    tiles = [Tile("Ranks", count_text(merged.ranks), world)]
+    tiles.append(Tile("Profiles", count_text(merged.profiles), f"{count_text(len(merged.failed))} failed"))
+    top = merged.findings[0] if merged.findings else None
+    if top is not None and top.saving_ns:
+        each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
+        tiles.append(Tile("Most to gain", time_text(each), f"a step · {top.code}"))
+    return tuple(tiles)
+
+
+def _sections(merged: Merged, command: str, room: Room) -> tuple[Section, ...]:
+    found = cards(merged.findings, _tell, room, lambda _: None, several=False)
+    made = [section(found, _tell)] if found.cards else []
+    made.append(Section("late", "Who is late, and when", _map_parts(merged)))
+    for sheet in merged.tables:
+        shown = for_people(sheet)
+        parts: tuple[Part, ...] = (Text("There is none.", "note"),)
+        if sheet.rows:
+            parts = (table(shown, _tell, room, caption=shown.title, name=sheet.name, quiet=True),)
+        made.append(Section(f"section-{sheet.name}", shown.title, parts, sheet.title))
+    made.append(Section("health", "Health and provenance", _closing(merged, command, room), "Health"))
+    return tuple(made)
+
+
+def _map_parts(merged: Merged) -> tuple[Part, ...]:
+    if merged.map is None:
+        return (Text("Not measured: neither collectives nor steps were matched across ranks.", "unknown"),)
+    most = time_text(max(int(merged.map.ns.max()), 1))
+    said = f"A row is a rank, a column a step: {merged.map.what}; the strongest colour is {most}."
+    return Text(said, "lead"), Chart(map_picture(merged.map), name="rank-map")
+
+
+def map_picture(shades: Map) -> Picture:
+    """Ranks by steps."""
+    rows = np.array_split(np.arange(len(shades.ranks)), min(len(shades.ranks), MOST_ROWS))
+    columns = np.array_split(np.arange(len(shades.steps)), min(len(shades.steps), MOST_COLUMNS))
+    largest = max(int(shades.ns.max()), 1)
+    drawn = []
+    for some in rows:
+        latest = np.array([int(shades.ns[np.ix_(some, column)].max()) for column in columns], np.int64)
+        first, last = shades.ranks[int(some[0])], shades.ranks[int(some[-1])]
+        name = first if len(some) == 1 else f"{first} - {last}"
+        drawn.append(Row(name, latest, time_text(int(latest.max()))))
+    late = sorted(drawn, key=lambda row: -int(row.values.max()))[:4]
+    said = "; ".join(f"{row.name}: up to {row.said}" for row in late)
+    ends = (f"step {shades.steps[0]}", f"step {shades.steps[-1]}")
+    return heat_map("Who is late, and when", said, drawn, largest, ends, f"of {time_text(largest)}")
+
+
+def _closing(merged: Merged, command: str, room: Room) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    if merged.failed:
+        items = tuple(cut(f"{name}: {why}.", room.letters, _tell) for name, why in merged.failed[: room.rows])
+        parts.append(Listing(f"Failed: {count_text(len(merged.failed))}", items))
+    notes = tuple((note.severity.value, note.sentence) for note in merged.notes)
+    if notes:
+        parts.append(table(Sheet("notes", "Health", _NOTES, notes), _tell, room, caption="Health", name="health-notes"))
+    parts.append(Command(command))
+    return tuple(parts)

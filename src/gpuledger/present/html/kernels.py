@@ -1,0 +1,184 @@
+"""The kernels: all of them by name with their family, and, where Nsight Compute was asked, under their roofs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gpuledger.analyse.kernels.judgement import Judged
+from gpuledger.analyse.kernels.roofs import Roofs
+from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
+from gpuledger.analyse.sheet import Cell as Value
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.catalog.kernel_families import family
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.messages import say
+from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
+from gpuledger.present.charts.svg import Picture
+from gpuledger.present.html.blocks import block_parts
+from gpuledger.present.html.parts import Cell, Chart, Part, Section, Table, Text
+from gpuledger.present.html.scene import Scene
+from gpuledger.present.html.tables import cell, table
+from gpuledger.present.palette import BOUNDS as TONES
+from gpuledger.present.palette import line_tone
+from gpuledger.present.views.kernels import BOUNDS, bound_text
+from gpuledger.present.views.report import kernel_blocks
+from gpuledger.trace.tables import Table as Recorded
+from gpuledger.units import bytes_text, count_text, share_text, time_text
+
+_FAMILY = Column("family", "Family", Digits.TEXT)
+_LEFT_OUT = ("min_ns", "stddev_ns")
+"""Columns that `gpuledger stats` has."""
+
+
+def kernels_section(scene: Scene) -> Section:
+    """Every kernel of the profile, the longest first; of very many, the rest in one row, so that the table adds up."""
+    tell = scene.tell
+    sheet = cuda_gpu_kern_sum(scene.report.trace)
+    title = tell(say("Kernels"))
+    if not sheet.rows:
+        missing = scene.report.trace.missing(Recorded.KERNELS)
+        return Section("kernels", title, (scene.unknown(missing or say("no kernel was recorded")),))
+    said = say(
+        "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where "
+        "kernels do."
+    )
+    return Section("kernels", title, (Text(tell(said), "lead"), _table(scene, sheet)))
+
+
+def _table(scene: Scene, sheet: Sheet) -> Table:
+    """Name and family first, then NVIDIA's columns but two."""
+    tell, room = scene.tell, scene.room
+    families = _families(scene)
+    columns = (sheet.columns[-1], _FAMILY, *sheet.columns[:-1])
+    rows: list[tuple[Value, ...]] = [
+        (name, families.get(str(name)) or family(str(name)), *numbers) for *numbers, name in sheet.rows
+    ]
+    made = table(
+        Sheet(sheet.name, sheet.title, columns, tuple(rows[: room.rows])),
+        tell,
+        room,
+        caption=tell(say("Kernels by name, the most time first")),
+        filters=len(rows) > 4,
+        name="kernel-table",
+        tones={"family": lambda name: line_tone("comm" if name == "communication" else f"compute.{name}")},
+        without=_LEFT_OUT,
+    )
+    return replace(made, foot=(_rest(scene, rows[room.rows :], columns),)) if len(rows) > room.rows else made
+
+
+def _rest(scene: Scene, rows: Sequence[tuple[Value, ...]], columns: Sequence[Column]) -> tuple[Cell, ...]:
+    """The kernels that the table has no room for, in one row: share, time, number and average."""
+    sums = {
+        key: sum(float(str(row[at] or 0)) for row in rows)
+        for at, key in enumerate(column.key for column in columns)
+        if key in ("time_percent", "total_ns", "instances")
+    }
+    values: dict[str, Value] = {
+        "name": scene.tell(say("{count} other kernels", count=count_text(len(rows)))),
+        "time_percent": sums["time_percent"],
+        "total_ns": int(sums["total_ns"]),
+        "instances": int(sums["instances"]),
+        "avg_ns": sums["total_ns"] / sums["instances"],
+    }
+    shown = [replace(column, shorten=None) for column in columns if column.key not in _LEFT_OUT]
+    return tuple(cell(values.get(column.key), column, scene.tell, scene.room) for column in shown)
+
+
+def _families(scene: Scene) -> dict[str, str]:
+    """The family of every kernel name, the user's own families included."""
+    found, strings = scene.device.found, scene.report.trace.strings
+    named = np.flatnonzero((found.family >= 0) & (found.name >= 0))
+    codes, first = np.unique(found.name[named], return_index=True)
+    places = found.family[named[first]].tolist()
+    return {strings.text(code) or "": found.families[at] for code, at in zip(codes.tolist(), places, strict=True)}
+
+
+def roofline_picture(scene: Scene) -> Picture | None:
+    """Every profiled launch at DRAM, and the roofs over the one that took longest; None where nothing is known."""
+    spots, roofs = _spots(scene), _roofs(scene)
+    if not spots or not any(not roof.slanted for roof in roofs):
+        return None
+    tell = scene.tell
+    said = "; ".join(spot.hint for spot in sorted(spots, key=lambda each: -each.weight)[:8])
+    across = tell(say("operations per byte of DRAM traffic"))
+    legend = tuple((TONES[bound], tell(words)) for bound, words in BOUNDS.items())
+    return roofline(tell(say("Kernels under their roofs")), said, across, spots, roofs, legend)
+
+
+def _launches(scene: Scene) -> list[tuple[Judged, int, bool]]:
+    """Launches that Nsight Compute profiled: each with the time it stands for, and whether that is in these steps."""
+    found = scene.report.kernels.get(scene.device.gpu)
+    if found is None:
+        return []
+    here = [(each.launch, each.entry.time_ns, True) for each in found.matches if each.launch and each.covered]
+    return here + [(each, each.duration_ns, False) for each in found.unused]
+
+
+def _spots(scene: Scene) -> list[Spot]:
+    given = _launches(scene)
+    totals = {inside: sum(time for _, time, where in given if where is inside) or 1 for inside in (True, False)}
+    spots = []
+    for launch, time, inside in given:
+        point = next((each for each in launch.points if each.level == "DRAM"), None)
+        if point is None or point.operations_per_byte <= 0 or point.operations_per_s <= 0:
+            continue
+        name = cut_label(label(launch.launch.name))
+        spots.append(
+            Spot(
+                name=name,
+                operations_per_byte=point.operations_per_byte,
+                operations_per_s=point.operations_per_s,
+                weight=time / totals[inside],
+                tone=TONES.get(launch.verdict.bound, "muted"),
+                hint=f"{name}: {rate_text(point.operations_per_s)}, {share_text(point.share)}, "
+                f"{scene.tell(bound_text(launch))}, {time_text(time)}",
+                hollow=not inside,
+            )
+        )
+    return spots
+
+
+def _roofs(scene: Scene) -> list[Ceiling]:
+    """DRAM, and the compute peaks of what the launches compute in, of the launch that took the most time."""
+    given = [launch for launch, _, _ in _launches(scene) if launch.points]
+    if not given:
+        return []
+    over: Roofs = max(given, key=lambda each: each.duration_ns).roofs
+    kinds = sorted({point.kind for launch in given for point in launch.points if point.kind in over.compute})
+    flat = [
+        Ceiling(f"{kind} {rate_text(over.compute[kind].per_s)}", over.compute[kind].per_s, slanted=False)
+        for kind in kinds
+    ]
+    slanted = [
+        Ceiling(f"{level} {bytes_text(round(roof.per_s))}/s", roof.per_s, slanted=True)
+        for level, roof in over.memory.items()
+        if level == "DRAM"
+    ]
+    return flat + slanted
+
+
+def roofline_section(scene: Scene) -> Section:
+    """What Nsight Compute says, where it was asked."""
+    tell = scene.tell
+    title = tell(say("Kernels in depth (Nsight Compute)"))
+    short = tell(say("Kernels in depth"))
+    blocks = kernel_blocks(scene.report)
+    if not blocks:
+        missing = say("no report of Nsight Compute was given; `gpuledger ncu-plan` says which kernels are worth one")
+        return Section("roofline", title, (scene.unknown(missing),), short)
+    parts: list[Part] = []
+    picture = roofline_picture(scene)
+    if picture is None:
+        missing = say("operations and DRAM traffic were not collected together; collect the roofline sections")
+        parts.append(scene.unknown(missing))
+    else:
+        said = say(
+            "A dot is a profiled launch, as large as its share of the time; under a roof it could be faster. Hollow "
+            "ones are of kernels that are in no steady step here."
+        )
+        parts.append(Chart(picture, tell(said), name="roofline-chart"))
+    parts += block_parts(blocks, tell, scene.room)
+    return Section("roofline", title, tuple(parts), short)

@@ -1,0 +1,129 @@
+"""Where the time went: a bar per GPU with every line of the books, and the lines as a table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpuledger.analyse.sheet import Cell as Value
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.ledger.device import Device
+from gpuledger.messages import say
+from gpuledger.present.charts.amounts import Bar, Part, stacked
+from gpuledger.present.charts.svg import Picture
+from gpuledger.present.html.parts import Chart, Section, Text
+from gpuledger.present.html.parts import Part as PagePart
+from gpuledger.present.html.scene import Scene
+from gpuledger.present.html.tables import table
+from gpuledger.present.palette import line_tone
+from gpuledger.present.views.report import ledger_title, line_words
+from gpuledger.units import share_text, time_text
+
+_ENLARGED: Final = 0.25
+"""Where a GPU works less than this share of the time, its work is also drawn over the whole width."""
+
+_KINDS: Final = ("compute", "comm", "copy", "idle")
+
+
+def ordered(lines: dict[str, int]) -> list[str]:
+    """Lines in the order that they are drawn in: compute, what is exposed, idle; within each the largest first."""
+    return sorted(lines, key=lambda line: (_KINDS.index(line.partition(".")[0]), -lines[line], line))
+
+
+def is_idle(line: str) -> bool:
+    """Whether a line is idle time, which is drawn hatched."""
+    return line.startswith("idle.")
+
+
+def ledger_picture(scene: Scene) -> Picture:
+    """A bar for every GPU, the main one first."""
+    tell, main = scene.tell, scene.device
+    others = [device for device in scene.report.devices if device is not main]
+    several = bool(others)
+    bars = [
+        _bar(scene, device, tell(say("GPU {gpu}", gpu=device.gpu)) if several else "") for device in (main, *others)
+    ]
+    work = {line: amount for line, amount in main.line_ns.items() if not is_idle(line)}
+    share = sum(work.values()) / main.steady_ns
+    if 0 < share < _ENLARGED:
+        title = say("The {share} at work, over the whole width", share=share_text(share))
+        bars.insert(1, Bar(tell(title), _parts(scene, main, work)))
+    said = "; ".join(part.hint for part in bars[0].parts)
+    return stacked(tell(say("Where the time went")), said, bars)
+
+
+def _bar(scene: Scene, device: Device, name: str) -> Bar:
+    return Bar(name, _parts(scene, device, device.line_ns))
+
+
+def _parts(scene: Scene, device: Device, lines: dict[str, int]) -> tuple[Part, ...]:
+    """The lines as shares of what they sum to; each is named with its share of the steady stretch."""
+    whole = sum(lines.values()) or 1
+    return tuple(
+        Part(
+            line_tone(line),
+            lines[line] / whole,
+            scene.tell(line_words(line)),
+            share_text(lines[line] / device.steady_ns),
+            time_text(lines[line] // device.step_count),
+            scene.tell(line_words(line, brief=True)),
+        )
+        for line in ordered(lines)
+    )
+
+
+def ledger_section(scene: Scene) -> Section:
+    """The bar, and every line of the main GPU as a table."""
+    tell, device = scene.tell, scene.device
+    parts: list[PagePart] = [
+        Chart(ledger_picture(scene), name="ledger-chart"),
+        table(
+            _sheet(device),
+            tell,
+            scene.room,
+            caption=tell(say("Lines of the books, GPU {gpu}", gpu=device.gpu)),
+            name="ledger",
+            tones={"line": lambda line: "" if line == "total" else line_tone(line)},
+        ),
+    ]
+    parts += _remarks(scene)
+    return Section("books", tell(ledger_title(device)), tuple(parts), tell(say("Where the time went")))
+
+
+def _sheet(device: Device) -> Sheet:
+    """Per step over the steady steps, and over the whole window, as the JSON has it. Both sum to their whole."""
+    window = device.ledger.total()
+    steady = device.line_ns
+    columns = [
+        Column("line", "Line", Digits.TEXT),
+        Column("step_percent", "Share (%)", Digits.TENTH),
+        Column("step_ns", "Per step (ns)", Digits.WHOLE),
+    ]
+    if device.steps is not None:
+        columns += [
+            Column("window_ns", "Whole window (ns)", Digits.WHOLE),
+            Column("window_percent", "Of the window (%)", Digits.TENTH),
+        ]
+    else:
+        columns[2] = Column("window_ns", "Whole window (ns)", Digits.WHOLE)
+    rows: list[tuple[Value, ...]] = []
+    order = ordered(steady) + [line for line in ordered(window) if line not in steady]
+    whole = device.ledger.window_ns
+    rows += [_row(device, line, steady.get(line, 0), window.get(line, 0)) for line in order]
+    rows.append(_row(device, "total", device.steady_ns, whole))
+    return Sheet("ledger", "Ledger", tuple(columns), tuple(rows))
+
+
+def _row(device: Device, line: str, steady: int, window: int) -> tuple[Value, ...]:
+    share = 100 * steady / device.steady_ns
+    if device.steps is None:
+        return line, share, window
+    return line, share, steady // device.step_count, window, 100 * window / device.ledger.window_ns
+
+
+def _remarks(scene: Scene) -> list[PagePart]:
+    unclassified = scene.device.line_ns.get("compute.other", 0)
+    if not unclassified:
+        return []
+    share = share_text(unclassified / scene.device.compute_ns)
+    said = say("{share} of compute is in kernels of no known family; name them with --families.", share=share)
+    return [Text(scene.tell(said), "note")]

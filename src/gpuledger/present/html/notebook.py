@@ -1,0 +1,62 @@
+"""A report in a notebook: the verdict, the ledger bar and the findings, as HTML without scripts or style sheets.
+
+A notebook has its own style and may be dark, so text takes the colour around it.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from gpuledger.analyse.inventory import contents
+from gpuledger.messages import capitalised
+from gpuledger.present.charts.svg import ByColour, hatch, svg
+from gpuledger.present.html.ledger import ledger_picture
+from gpuledger.present.html.parts import Room
+from gpuledger.present.html.scene import Scene
+from gpuledger.present.html.tables import cut
+from gpuledger.present.safe_text import visible
+from gpuledger.present.views.info import headline
+from gpuledger.present.views.report import ledger_title, saving_words, verdict
+from gpuledger.report import Report
+from gpuledger.units import share_text
+
+_ROOM = Room(rows=20, letters=300)
+_MOST = 5
+"""So many findings are shown."""
+
+
+class _Around(ByColour):
+    """Text in the colour of the text around it."""
+
+    def fill(self, tone: str) -> str:
+        return 'fill="currentColor"' if tone in ("ink", "muted") else super().fill(tone)
+
+
+def notebook_html(report: Report) -> str:
+    """What a notebook shows of a report."""
+    about = contents(report.trace)
+    scene = Scene(report, about, "en", _ROOM, "")
+    paint = _Around()
+    lines = [
+        f"<p><b>{_text(report.name)}</b> {_text(headline(report.trace, about))}</p>",
+        f"<p><b>{_text(verdict(report))}</b></p>",
+        f"<p>{_text(ledger_title(scene.device))}</p>",
+        f'<svg width="0" height="0" aria-hidden="true"><defs>{hatch(paint)}</defs></svg>',
+        svg(ledger_picture(scene), paint),
+    ]
+    steady = {device.gpu: device.steady_ns for device in report.devices}
+    items = []
+    for found in report.findings[:_MOST]:
+        saving = ""
+        if found.saving_ns and found.gpu in steady:
+            saving = f", {saving_words(found)} ({share_text(found.saving_ns / steady[found.gpu])})"
+        items.append(f"<li><b>{_text(found.code)}</b>{_text(saving)}: {_text(capitalised(found.claim))}.</li>")
+    if items:
+        lines.append(f"<ol>{''.join(items)}</ol>")
+    if len(report.findings) > _MOST:
+        lines.append(f"<p>{len(report.findings) - _MOST} more: <code>report.findings</code></p>")
+    return f'<div style="max-width: 60em">{"".join(lines)}</div>'
+
+
+def _text(text: str) -> str:
+    return escape(visible(cut(text, _ROOM.letters, str)))

@@ -1,0 +1,154 @@
+"""A page as one HTML file: no request to anywhere, nothing runs but our own script, whatever names are in it.
+
+Jinja escapes every value that a template prints, and control characters and direction marks are spelled out before
+that. A content security policy with the hashes of our style sheet and script forbids everything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gpuledger.messages import say, translated
+from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
+from gpuledger.present.html.parts import Page, Room
+from gpuledger.present.palette import TONES
+from gpuledger.present.safe_text import visible
+
+LARGEST: Final = 2_000_000
+"""No page has more bytes than this."""
+
+ROOMS: Final = (Room(500, 400), Room(200, 240), Room(80, 120), Room(30, 60))
+"""Tried in order until the page is small enough."""
+
+LARGEST_JSON: Final = 600_000
+"""A document with more bytes is not put into the page."""
+
+_WORDS: Final = {
+    "skip": say("Skip to the content"),
+    "sections": say("Sections"),
+    "theme": say("Light or dark"),
+    "filter": say("Filter"),
+    "copy": say("Copy"),
+    "copied": say("Copied"),
+    "explain": say("Why, how it was recognised, how to fix it"),
+    "explained_above": say("Explained above"),
+    "glance": say("At a glance"),
+    "evidence": say("Evidence"),
+}
+"""What the templates say themselves."""
+
+
+def fitting(make: Callable[[Room], Page]) -> str:
+    """The page with as much in it as fits, as HTML."""
+    text = ""
+    for room in ROOMS:
+        text = html(make(room))
+        if len(text.encode(errors="backslashreplace")) <= LARGEST:
+            break
+    return text
+
+
+def html(page: Page) -> str:
+    """The page as it is."""
+    by = say("made by gpuledger {version}; nothing in this page is loaded from elsewhere", version=page.version)
+    words = {name: translated(said, page.language) for name, said in (*_WORDS.items(), ("by", by))}
+    style, script = _source("page.css"), _source("page.js")
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
+    policy += "base-uri 'none'; form-action 'none'"
+    return (
+        _environment()
+        .get_template("page.j2")
+        .render(
+            page=page,
+            words=words,
+            policy=Markup(policy),  # noqa: S704 - ours, and quotes in it must stay
+            style=Markup(style),  # noqa: S704 - a file of the package
+            script=Markup(script),  # noqa: S704 - a file of the package
+            hatch=Markup(hatch(ByClass())),  # noqa: S704 - made of constants
+        )
+    )
+
+
+def embedded(content: dict[str, Any]) -> str:
+    """A document as text to be put into a page; without what makes it too large, which is then named in `left_out`."""
+    text = _dumped(content)
+    for key in ("kernels", "tables", "ranges", "calls"):
+        if len(text.encode()) <= LARGEST_JSON:
+            return text
+        if key in content:
+            kept = {name: value for name, value in content.items() if name != key}
+            content = kept | {"left_out": [*content.get("left_out", []), key]}
+            text = _dumped(content)
+    return text if len(text.encode()) <= LARGEST_JSON else _dumped({"left_out": ["all"]})
+
+
+def _dumped(content: dict[str, Any]) -> str:
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace").decode()
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("gpuledger.present.html", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.tests["hatched"] = is_hatched
+    made.filters["json"] = _json
+    made.filters["svg"] = _svg
+    made.filters["ours"] = Markup
+    made.filters["coded"] = _coded
+    return made
+
+
+def _shown(value: object) -> object:
+    """Every value on its way into a page: characters that hide or turn text are spelled out."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _json(text: str) -> Markup:
+    """A document inside a script element, which nothing in it can end."""
+    safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return Markup(safe)  # noqa: S704 - it holds none of the characters that mean anything
+
+
+def _svg(picture: Picture) -> Markup:
+    return Markup(svg(picture))  # noqa: S704 - `svg` escapes the texts
+
+
+def _coded(text: str) -> Markup:
+    """Text with what stands between backquotes as code."""
+    pieces = visible(text).split("`")
+    if len(pieces) % 2 == 0:
+        return Markup("{}").format(visible(text))
+    joined = Markup("")
+    for at, piece in enumerate(pieces):
+        joined += Markup("<code>{}</code>").format(piece) if at % 2 else Markup("{}").format(piece)
+    return joined
+
+
+@cache
+def _source(name: str) -> str:
+    """A style sheet or script of ours; the style sheet gets the palette."""
+    if name == "page.css":
+        return _environment().get_template(name).render(tones=TONES)
+    loader = _environment().loader
+    text: str = loader.get_source(_environment(), name)[0] if loader is not None else ""
+    return text
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

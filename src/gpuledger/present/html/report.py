@@ -1,0 +1,87 @@
+"""A report as a page: the verdict, figures at a glance, and a section per question, the most useful first."""
+
+from __future__ import annotations
+
+from gpuledger.analyse.inventory import Contents
+from gpuledger.ledger.step_variation import variation
+from gpuledger.messages import say
+from gpuledger.present.html.closing import communication_section, health_section
+from gpuledger.present.html.findings import findings_section
+from gpuledger.present.html.gaps import gaps_section
+from gpuledger.present.html.kernels import kernels_section, roofline_section
+from gpuledger.present.html.ledger import is_idle, ledger_section
+from gpuledger.present.html.over_time import launches_section, memory_section, use_section
+from gpuledger.present.html.page import embedded, fitting
+from gpuledger.present.html.parts import Page, Room, Section, Tile
+from gpuledger.present.html.ranges import ranges_section
+from gpuledger.present.html.scene import Scene
+from gpuledger.present.html.steps import steps_section
+from gpuledger.present.html.tables import cut
+from gpuledger.present.views.info import headline
+from gpuledger.present.views.report import verdict
+from gpuledger.report import Report
+from gpuledger.units import count_text, share_text, time_text
+
+
+def report_html(report: Report, about: Contents, language: str, command: str, version: str) -> str:
+    """The page; `command` is how to make it again."""
+    content = embedded(report.to_dict())
+
+    def page(room: Room) -> Page:
+        scene = Scene(report, about, language, room, command)
+        name = cut(report.name, room.letters, scene.tell)
+        return Page(
+            language=language,
+            title=f"{name} · gpuledger",
+            name=name,
+            headline=cut(scene.tell(headline(report.trace, about)), room.letters, scene.tell),
+            verdict=cut(scene.tell(verdict(report)), room.letters, scene.tell),
+            tiles=_tiles(scene),
+            sections=sections(scene, version),
+            json=content,
+            version=version,
+        )
+
+    return fitting(page)
+
+
+def sections(scene: Scene, version: str) -> tuple[Section, ...]:
+    """All sections in their order; one with nothing to show says why."""
+    return (
+        ledger_section(scene),
+        findings_section(scene),
+        steps_section(scene),
+        use_section(scene),
+        gaps_section(scene),
+        kernels_section(scene),
+        ranges_section(scene),
+        launches_section(scene),
+        memory_section(scene),
+        roofline_section(scene),
+        communication_section(scene),
+        health_section(scene, version),
+    )
+
+
+def _tiles(scene: Scene) -> tuple[Tile, ...]:
+    tell, device = scene.tell, scene.device
+    working = sum(amount for line, amount in device.line_ns.items() if not is_idle(line))
+    tiles = [
+        Tile(
+            tell(say("GPU at work")),
+            share_text(working / device.steady_ns),
+            tell(say("of {time}", time=time_text(device.steady_ns))),
+        )
+    ]
+    found = variation(device)
+    if found is not None:
+        spread = say("{low} to {high} in eight of ten", low=time_text(found.p10_ns), high=time_text(found.p90_ns))
+        tiles.append(Tile(tell(say("Median step")), time_text(found.median_ns), tell(spread)))
+        odd = say("{count} unusual", count=count_text(len(found.outliers)))
+        tiles.append(Tile(tell(say("Steps")), count_text(len(found.steps)), tell(odd)))
+    top = scene.report.findings[0] if scene.report.findings else None
+    if top is not None and top.saving_ns:
+        each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
+        share = share_text(top.saving_ns / device.steady_ns)
+        tiles.append(Tile(tell(say("Most to gain")), time_text(each), f"{share} · {top.code}"))
+    return tuple(tiles)

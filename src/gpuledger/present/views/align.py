@@ -1,0 +1,290 @@
+"""An alignment for people and programs: the verdict, the seven checks, what to do, and the kernels side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpuledger.analyse.align.alignment import Alignment
+from gpuledger.analyse.align.forward import Kernel
+from gpuledger.analyse.align.operation_side import Side
+from gpuledger.analyse.align.side_by_side import Row, shape_text
+from gpuledger.analyse.align.verdicts import FAIL, Check
+from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.catalog.kernel_names import label
+from gpuledger.catalog.name_likeness import EXACT
+from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document, health_json
+from gpuledger.present.writers.junit import Case, junit_xml
+from gpuledger.trace.health import Note, Severity
+from gpuledger.units import count_text, time_text
+
+MOST_ROWS: Final = 40
+"""So many rows of a long forward are drawn for people: those that differ first. Files for programs have all."""
+
+MOST_LINES: Final = 6
+"""So much of what a check found is said to people."""
+
+_CHECKS: Final = (
+    Column("check", "Check", Digits.TEXT),
+    Column("verdict", "Verdict", Digits.TEXT),
+    Column("mock", "Mock", Digits.TEXT),
+    Column("e2e", "Model", Digits.TEXT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the table for people: like rows together, at the place of the first."""
+
+    at: int
+    calls: int
+    row: Row
+    mock_ns: int | None
+    e2e_ns: int | None
+
+    @property
+    def alike(self) -> bool:
+        return self.row.level == EXACT and not self.row.shape_differs
+
+
+def align_text(made: Alignment, health: Sequence[Note], width: int | None) -> str:
+    """For a terminal."""
+    return blocks_text(align_blocks(made, health), width, "en")
+
+
+def align_markdown(made: Alignment, health: Sequence[Note]) -> str:
+    """For a document."""
+    return blocks_markdown(align_blocks(made, health), "en")
+
+
+def align_csv(made: Alignment) -> str:
+    """The kernels side by side."""
+    return sheet_csv(_every_row(made.found.rows))
+
+
+def align_json(made: Alignment, health: Sequence[Note]) -> str:
+    """The document gpuledger.align/1."""
+    found = made.found
+    return document(
+        {
+            "schema": "gpuledger.align/1",
+            "verdict": made.verdict,
+            "conclusion": made.conclusion,
+            "checks": [_check(each) for each in made.checks],
+            "isolated_by": {"by": made.isolation.by, "expression": made.isolation.expression},
+            "forwards": {"mock": found.mock.forwards, "e2e": found.e2e.forwards},
+            "sides": {"mock": _side(found.mock), "e2e": _side(found.e2e)},
+            "kernels": [_row(at, row) for at, row in enumerate(found.rows, 1)],
+            "notes": list(made.notes),
+            "health": health_json(health),
+        }
+    )
+
+
+def align_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
+    """The whole document: its title, the conclusion, what was compared, the checks, then the rest."""
+    found = made.found
+    blocks: list[Block] = [
+        Heading(f"{found.mock.profile} against {found.e2e.profile}", 1),
+        Paragraph(made.conclusion),
+        Paragraph(_about(made)),
+        Grid(Sheet("align_checks", "Checks", _CHECKS, tuple(_check_row(each) for each in made.checks))),
+    ]
+    blocks += [
+        Points(f"{check.title}: {check.verdict}", tuple(map(_sentence, _said(check))))
+        for check in made.checks
+        if check.evidence
+    ]
+    lines, left_out = _worth_drawing(found.rows)
+    blocks += [Heading("Kernel by kernel"), Grid(_side_by_side(lines))]
+    if left_out:
+        blocks.append(
+            Paragraph(f"{count_text(left_out)} more kinds of kernels, and single calls, are in CSV and JSON.")
+        )
+    lost = [note.sentence for note in health if note.severity is Severity.LOSS]
+    blocks.append(Points("Notes", tuple(map(_sentence, (*made.notes, *lost)))))
+    return blocks
+
+
+def _said(check: Check) -> list[str]:
+    """What a check found, some of it, and what to do."""
+    more = len(check.evidence) - MOST_LINES
+    lines = list(check.evidence[:MOST_LINES])
+    lines += [f"{count_text(more)} more of the kind"] if more > 0 else []
+    return [*lines, f"What to do: {check.remedy}"] if check.remedy else lines
+
+
+def _about(made: Alignment) -> str:
+    found = made.found
+    both = f"{_forwards(found.mock)} of the mock and {_forwards(found.e2e)} of the model"
+    gpus = " and ".join(dict.fromkeys(each for each in (found.mock.gpu_name, found.e2e.gpu_name) if each))
+    how = "isolated automatically" if made.isolation.expression is None else f"isolated by {made.isolation}"
+    return " · ".join(part for part in (how, both, gpus) if part)
+
+
+def _forwards(side: Side) -> str:
+    return f"{count_text(side.forwards)} forward{'' if side.forwards == 1 else 's'}"
+
+
+def _check_row(check: Check) -> tuple[Cell, ...]:
+    return check.title, check.verdict, check.mock, check.e2e
+
+
+def _sentence(text: str) -> str:
+    """With a full stop."""
+    return text if text.endswith(".") else f"{text}."
+
+
+def _worth_drawing(rows: Sequence[Row]) -> tuple[list[_Line], int]:
+    """Lines in order, and how many are left out: of many rows, like ones are one line, those that differ come first."""
+    single = [_Line(at, 1, row, *_times([row])) for at, row in enumerate(rows, 1)]
+    if len(rows) <= MOST_ROWS:
+        return single, 0
+    grouped: dict[object, list[Row]] = {}
+    first: dict[object, int] = {}
+    for at, row in enumerate(rows, 1):
+        key = (row.names, row.level, row.moved, row.same_shape)
+        grouped.setdefault(key, []).append(row)
+        first.setdefault(key, at)
+    lines = [_Line(first[key], len(some), some[0], *_times(some)) for key, some in grouped.items()]
+    chosen = sorted(lines, key=lambda line: (line.alike, -max(line.mock_ns or 0, line.e2e_ns or 0)))[:MOST_ROWS]
+    return sorted(chosen, key=lambda line: line.at), len(lines) - len(chosen)
+
+
+def _times(rows: Sequence[Row]) -> tuple[int | None, int | None]:
+    mock = [row.mock.time_ns for row in rows if row.mock is not None]
+    e2e = [row.e2e.time_ns for row in rows if row.e2e is not None]
+    return sum(mock) if mock else None, sum(e2e) if e2e else None
+
+
+def _side_by_side(lines: Sequence[_Line]) -> Sheet:
+    """For people: one column of names where they are the same on both sides."""
+    same = all(line.row.level == EXACT for line in lines)
+    several = any(line.calls > 1 for line in lines)
+    columns = (
+        Column("position", "#", Digits.WHOLE, detail=3),
+        *((Column("calls", "Calls", Digits.WHOLE),) if several else ()),
+        Column("mock_kernel", "Kernel" if same else "Kernel of the mock", Digits.TEXT, shorten=label),
+        Column("mock_time", "Mock" if same else "Time", Digits.FIGURE),
+        *(() if same else (Column("e2e_kernel", "of the model", Digits.TEXT, shorten=label),)),
+        Column("e2e_time", "Model" if same else "Time", Digits.FIGURE),
+        Column("ratio", "Ratio", Digits.HUNDREDTH, detail=1),
+        Column("match", "Match", Digits.TEXT),
+        Column("shape", "Shape", Digits.TEXT, detail=2),
+    )
+    rows = tuple(_drawn(line, same=same, several=several) for line in lines)
+    return Sheet("align_kernels", "Kernel by kernel", columns, rows)
+
+
+def _drawn(line: _Line, *, same: bool, several: bool) -> tuple[Cell, ...]:
+    row = line.row
+    theirs = "same" if row.level == EXACT else "" if row.e2e is None else label(row.e2e.name)
+    return (
+        line.at,
+        *((line.calls,) if several else ()),
+        "" if row.mock is None else label(row.mock.name),
+        "" if line.mock_ns is None else time_text(line.mock_ns),
+        *(() if same else (theirs,)),
+        "" if line.e2e_ns is None else time_text(line.e2e_ns),
+        line.mock_ns / line.e2e_ns if line.mock_ns is not None and line.e2e_ns else None,
+        f"{row.level}, moved" if row.moved else row.level,
+        {None: "", True: "same", False: "differs"}[row.same_shape],
+    )
+
+
+def _every_row(rows: Sequence[Row]) -> Sheet:
+    """For programs."""
+    columns = (
+        Column("position", "Position", Digits.WHOLE),
+        Column("mock_kernel", "Mock Kernel", Digits.TEXT),
+        Column("mock_ns", "Mock Time (ns)", Digits.WHOLE),
+        Column("e2e_kernel", "E2E Kernel", Digits.TEXT),
+        Column("e2e_ns", "E2E Time (ns)", Digits.WHOLE),
+        Column("ratio", "Ratio", Digits.TEXT),
+        Column("match", "Match", Digits.TEXT),
+        Column("moved", "Moved", Digits.TEXT),
+        Column("shape", "Same Shape", Digits.TEXT),
+        Column("mock_shape", "Mock Shape", Digits.TEXT),
+        Column("e2e_shape", "E2E Shape", Digits.TEXT),
+    )
+    cells = tuple(
+        (
+            at,
+            "" if row.mock is None else row.mock.name,
+            None if row.mock is None else row.mock.time_ns,
+            "" if row.e2e is None else row.e2e.name,
+            None if row.e2e is None else row.e2e.time_ns,
+            "" if row.ratio is None else f"{row.ratio:.4f}",
+            row.level,
+            "yes" if row.moved else "",
+            {None: "", True: "yes", False: "no"}[row.same_shape],
+            "" if row.mock is None or row.mock.shape is None else shape_text(row.mock.shape),
+            "" if row.e2e is None or row.e2e.shape is None else shape_text(row.e2e.shape),
+        )
+        for at, row in enumerate(rows, 1)
+    )
+    return Sheet("align_kernels", "Kernel by kernel", columns, cells)
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "check": check.check,
+        "verdict": check.verdict,
+        "figures": dict(check.figures),
+        "evidence": list(check.evidence),
+        "remedy": check.remedy,
+        "known": [{"what": each.sentence, "reason": each.difference.reason} for each in check.accepted],
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "profile": side.profile,
+        "gpu": side.gpu_name or None,
+        "steps": side.steps or None,
+        "ranks": side.ranks,
+        "compared": side.compared,
+        "alike": side.alike,
+        "gpu_ns": side.gpu_ns,
+        "elapsed_ns": side.elapsed_ns,
+        "spread_ns": None if side.spread_ns is None else list(side.spread_ns),
+    }
+
+
+def _row(at: int, row: Row) -> dict[str, Any]:
+    return {
+        "position": at,
+        "mock": None if row.mock is None else _kernel(row.mock),
+        "e2e": None if row.e2e is None else _kernel(row.e2e),
+        "ratio": row.ratio,
+        "match": row.level,
+        "moved": row.moved,
+        "same_shape": row.same_shape,
+    }
+
+
+def _kernel(kernel: Kernel) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "time_ns": kernel.time_ns,
+        "grid": None if kernel.grid is None else list(kernel.grid),
+        "block": None if kernel.block is None else list(kernel.block),
+        "stream": kernel.stream,
+        "in_graph": kernel.in_graph,
+    }
+
+
+def align_junit(made: Alignment) -> str:
+    """JUnit XML: one case per check. Only FAIL is a failure; what is not measured says so."""
+    cases = [
+        Case(
+            name=check.title,
+            said="; ".join((check.verdict, *check.evidence, *((check.remedy,) if check.remedy else ()))),
+            failure=check.evidence[0] if check.verdict == FAIL else "",
+        )
+        for check in made.checks
+    ]
+    return junit_xml(f"gpuledger align {made.found.mock.profile} {made.found.e2e.profile}", cases)

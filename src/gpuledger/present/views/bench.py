@@ -1,0 +1,161 @@
+"""What a workload measured, in each format: the flat result of `workloads/parts/program` in, text out.
+
+The ending of a name is its unit. Where X is None, X_reason says why. Lists of dictionaries are tables. The JSON
+document is gpuledger.bench/1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document
+from gpuledger.present.writers.markdown import escaped, sheet_markdown
+from gpuledger.present.writers.terminal import sheet_lines
+from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
+
+_TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
+_LONG: Final = 32
+_SHORT: Final = {"p10", "p90", "p99", "p50"}
+_NAMED: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "kv": "KV", "tflop": "TFLOP", "gb": "GB", "flop": "FLOP"}
+
+
+def bench_text(result: Mapping[str, Any], width: int | None) -> str:
+    """For a terminal: what ran, what was found, its tables."""
+    parts = [wrapped(visible(_headline(result)), width, 2)]
+    for sheet in bench_sheets(result):
+        lines, hidden = sheet_lines(sheet, width)
+        title = [] if sheet.name == "result" else [visible(sheet.title)]
+        foot = (
+            [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
+        )
+        parts.append("\n".join([*title, *lines, *foot]))
+    parts += [wrapped(visible(line), width, 2) for line in remarks(result)]
+    if "verdict" in result:
+        parts.append(f"Verdict: {visible(str(result['verdict']))}")
+    return "\n\n".join(parts) + "\n"
+
+
+def bench_markdown(result: Mapping[str, Any]) -> str:
+    """For a document."""
+    parts = [f"# {escaped(str(result['workload']))}\n\n{escaped(_headline(result))}\n"]
+    parts += [sheet_markdown(sheet) for sheet in bench_sheets(result)]
+    parts += [f"{escaped(line)}\n" for line in remarks(result)]
+    if "verdict" in result:
+        parts.append(f"**Verdict: {escaped(str(result['verdict']))}**\n")
+    return "\n".join(parts)
+
+
+def bench_csv(result: Mapping[str, Any]) -> str:
+    """A header and one row with settings and figures, so that the rows of several runs make a table."""
+    row = {"workload": result["workload"], **result["settings"], **dict(_figures(result))}
+    columns = tuple(Column(key, key, Digits.TEXT) for key in row)
+    return sheet_csv(Sheet("bench", "bench", columns, (tuple(_plain(value) for value in row.values()),)))
+
+
+def bench_json(result: Mapping[str, Any]) -> str:
+    """The document gpuledger.bench/1."""
+    return document({"schema": "gpuledger.bench/1", **result})
+
+
+def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:
+    """The figures, then each table."""
+    columns = (Column("what", "What", Digits.TEXT), Column("value", "Value", Digits.FIGURE))
+    rows = tuple((heading(key), shown) for key, shown in _shown(result) if len(shown) <= _LONG)
+    found = [Sheet("result", "Result", columns, rows)] if rows else []
+    found += [_table(key, value) for key, value in result.items() if _is_table(value)]
+    return found
+
+
+def remarks(result: Mapping[str, Any]) -> list[str]:
+    """What is too long for a table."""
+    return [f"{heading(key)}: {shown}" for key, shown in _shown(result) if len(shown) > _LONG]
+
+
+def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    reasons = {key: str(text) for key, text in result.items() if key.endswith("_reason")}
+    return [
+        (key, reasons.get(f"{key}_reason", "not measured") if value is None else figure(key, value))
+        for key, value in _figures(result)
+        if key not in reasons
+    ]
+
+
+def heading(key: str) -> str:
+    """A key for people, without its unit: ttft_cold_ms -> 'TTFT cold'; comm_share -> 'comm share'."""
+    words = key.removesuffix(_unit(key)).removesuffix("_per_s").removesuffix("_bytes").split("_")
+    named = " ".join(_NAMED.get(word, word) for word in words if word)
+    return named if words[0] in _NAMED or words[0] in _SHORT else named[:1].upper() + named[1:]
+
+
+def figure(key: str, value: object) -> str:
+    """A value with the unit that its key ends in."""
+    if value is None:
+        return "not measured"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, int | float):
+        return ", ".join(str(each) for each in value) if isinstance(value, Sequence) else str(value)
+    if key.endswith("_share"):
+        return share_text(value)
+    if key.endswith("_bytes"):
+        return bytes_text(round(value))
+    if key.endswith("_bytes_per_s"):
+        return f"{bytes_text(round(value))}/s"
+    if key.endswith("_per_s"):
+        amount = count_text(round(value)) if abs(value) >= 1000 else three_figures(value)
+        return f"{amount} / s"
+    unit = _unit(key)
+    if unit:
+        return time_text(round(value * _TIMES[unit]))
+    return count_text(value) if isinstance(value, int) else three_figures(value)
+
+
+def _unit(key: str) -> str:
+    if key.endswith("_per_s"):
+        return ""
+    return next((ending for ending in _TIMES if key.endswith(ending)), "")
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
+def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    keys = list(rows[0])
+    is_text = {each: all(isinstance(row[each], str) for row in rows) for each in keys}
+    columns = tuple(
+        Column(each, heading(each), Digits.TEXT if is_text[each] else Digits.FIGURE, detail=at if at > 2 else 0)
+        for at, each in enumerate(keys)
+    )
+    return Sheet(key, heading(key), columns, tuple(tuple(figure(each, row[each]) for each in keys) for row in rows))
+
+
+def _figures(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """All that was found but tables."""
+    apart = {"workload", "settings", "verdict"}
+    return [(key, value) for key, value in result.items() if key not in apart and not _is_table(value)]
+
+
+def _headline(result: Mapping[str, Any]) -> str:
+    settings = ", ".join(f"{key.replace('_', '-')} {_said(value)}" for key, value in _given(result["settings"]))
+    return f"{result['workload']}  {settings}"
+
+
+def _given(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(key, value) for key, value in settings.items() if value not in (None, False)]
+
+
+def _said(value: object) -> str:
+    return "yes" if value is True else str(value)
+
+
+def _plain(value: object) -> Cell:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)

@@ -1,0 +1,150 @@
+"""A comparison for people: the verdict in a sentence, why, what changed, and what to know. JSON is in `diff_json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpuledger.analyse.diff.compare import Diff
+from gpuledger.analyse.diff.controls import Controls
+from gpuledger.analyse.diff.gate import Outcome
+from gpuledger.analyse.diff.launch_calls import launch_split
+from gpuledger.analyse.diff.noise import LEAST_SHARE, NO_CHANGE, Interval
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, Side
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.present.safe_text import cut_in_the_middle
+from gpuledger.present.views.diff.figures import signed_share, signed_time, times
+from gpuledger.present.views.diff.tables import (
+    calls_sheet,
+    controls_text,
+    gates_sheet,
+    interval_of,
+    kernels_sheet,
+    launches_sheet,
+    memory_sheet,
+    parts_sheet,
+    ranges_sheet,
+)
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.trace.health import NotMeasured
+from gpuledger.units import count_text, share_text, time_text
+
+_LONGEST_NAME = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All that there is to show of a comparison."""
+
+    diff: Diff
+    outcomes: tuple[Outcome, ...] = ()
+
+
+def diff_text(compared: Compared, width: int | None) -> str:
+    """For a terminal."""
+    return blocks_text(diff_blocks(compared), width, "en")
+
+
+def diff_markdown(compared: Compared) -> str:
+    """For a document."""
+    return blocks_markdown(diff_blocks(compared), "en")
+
+
+def diff_csv(compared: Compared) -> str:
+    """The parts."""
+    columns = (Column("part", "Part", Digits.TEXT), Column("ns", "Change (ns)", Digits.WHOLE))
+    rows = tuple((part.name, part.ns) for part in compared.diff.parts)
+    return sheet_csv(Sheet("diff_parts", "Parts", columns, (*rows, ("total", compared.diff.delta_ns))))
+
+
+def verdict_text(found: Diff) -> str:
+    """One sentence."""
+    before, after = found.before.median_ns, found.after.median_ns
+    if found.verdict is None:
+        change = signed_share(found.share)
+        return f"Kernel time {times(before, after)} a run ({change}). Sums do not say how long a step takes: no verdict"
+    unit = "a step" if found.before.whole == STEP else "in all"
+    went = f"{time_text(before)} -> {time_text(after)} {unit}"
+    if found.verdict != NO_CHANGE:
+        ratio = before / after if after and before >= 2 * after else 0.0
+        much = share_text(abs(found.share))
+        factor = f", {ratio:.1f} x" if ratio else ""
+        return f"{much} {found.verdict}: {went}{factor} ({_sure(found)})"
+    if isinstance(found.interval, Interval) and not found.interval.holds_zero:
+        why = f"less than {share_text(LEAST_SHARE)}, {_sure(found)}"
+    elif isinstance(found.interval, Interval):
+        why = f"{_sure(found)}, which holds 0"
+    else:
+        why = _sure(found)
+    return f"No change: {went}, {signed_share(found.share)} ({why})"
+
+
+def _sure(found: Diff) -> str:
+    if isinstance(found.interval, NotMeasured):
+        return f"no interval: {found.interval.reason}"
+    return interval_of(found.interval.low_ns, found.interval.high_ns)
+
+
+HOST_ALONE: Final = (
+    "Careful: both sides run the same kernels as often; only the host's pace differs. One run of each cannot tell a "
+    "change of the program from a machine that was busier: give a folder of runs for each side."
+)
+
+
+def diff_blocks(compared: Compared) -> list[Block]:
+    """The whole document."""
+    found = compared.diff
+    blocks: list[Block] = [Heading(verdict_text(found) + ".", 1)]
+    if found.is_host_alone:
+        blocks.append(Paragraph(HOST_ALONE))
+    blocks += [Points("Compared", (f"before: {_about(found.before)}", f"after: {_about(found.after)}"))]
+    if compared.outcomes:
+        blocks += [Heading("Gates"), Grid(gates_sheet(compared.outcomes))]
+    if any(part.ns for part in found.parts):
+        whole = {STEP: "a step, ", KERNEL_TIME: "kernel time, "}.get(found.before.whole, "")
+        blocks += [Heading(f"Why ({whole}parts sum to the difference)"), Grid(parts_sheet(found))]
+    else:
+        blocks.append(Paragraph("Every part of the difference is 0."))
+    if isinstance(found.controls, Controls):
+        blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
+    blocks += _launches(found)
+    per = ", a step" if found.before.whole == STEP else ""
+    for title, sheet in (
+        (f"Kernels that changed most{per}", kernels_sheet(found)),
+        (f"CUDA calls that changed most, on the host{per}", calls_sheet(found)),
+        (f"Ranges that changed most{per}", ranges_sheet(found)),
+        (f"Memory{per}", memory_sheet(found)),
+    ):
+        if sheet.rows:
+            blocks += [Heading(title), Grid(sheet)]
+    if found.notes:
+        blocks.append(Points("Notes", found.notes))
+    return blocks
+
+
+def _about(side: Side) -> str:
+    """One side in a line."""
+    runs = f"{count_text(len(side.run_steps))} runs, " if len(side.run_steps) > 1 else ""
+    name = cut_in_the_middle(side.name, _LONGEST_NAME)
+    if side.whole == KERNEL_TIME:
+        return f"{name}, tables of nsys stats"
+    gpu = side.gpu_name or "unknown GPU"
+    if len(side.gpus) > 1:
+        gpu = f"GPU {side.gpu} of {len(side.gpus)}, {gpu}"
+    if side.whole == STEP:
+        return f"{name}, {gpu}, {runs}{count_text(side.steps)} steps by {side.source}"
+    return f"{name}, {gpu}, {runs}the whole window, as no steps were found"
+
+
+def _launches(found: Diff) -> list[Block]:
+    sheet = launches_sheet(found.before, found.after)
+    if sheet is None:
+        return []
+    blocks: list[Block] = [Heading("Launches"), Grid(sheet)]
+    split = launch_split(found.before, found.after)
+    if split is not None and any(split):
+        number, cost = split
+        said = f"Time in launch calls: {signed_time(number + cost)}, of it {signed_time(number)} by number and kind of "
+        blocks.append(Paragraph(f"{said}call, {signed_time(cost)} by what one takes."))
+    return blocks

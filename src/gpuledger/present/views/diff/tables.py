@@ -1,0 +1,318 @@
+"""The tables of a comparison: why (the parts), launches, kernels, calls, ranges, memory, gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from gpuledger.analyse.diff.compare import Diff
+from gpuledger.analyse.diff.controls import Controls
+from gpuledger.analyse.diff.gate import COUNT, TIME, Outcome
+from gpuledger.analyse.diff.parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, Change
+from gpuledger.analyse.diff.range_pairs import RangePair
+from gpuledger.analyse.diff.run_side import Call, Copied, Side
+from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.catalog.kernel_names import label
+from gpuledger.present.views.diff.figures import (
+    bar,
+    change_share,
+    count_of,
+    counts,
+    interval_text,
+    signed_share,
+    signed_time,
+    sizes,
+    times,
+)
+from gpuledger.units import bytes_text, time_text
+
+MOST_KERNELS: Final = 10
+MOST_CALLS: Final = 8
+MOST_RANGES: Final = 10
+_ROOM: Final = 8
+"""Columns of a bar on each side of its axis."""
+
+_LITTLE: Final = 0.0005
+"""Rows of tables are left out if they changed by less than this share of the step."""
+
+_NAMES: Final = {"comm": "exposed communication", "copy": "exposed copies"}
+
+
+def part_name(part: str) -> str:
+    """How people call a part."""
+    return _NAMES.get(part, part.replace("idle.", "idle: ").replace("_", " "))
+
+
+def parts_sheet(found: Diff) -> Sheet:
+    """The parts as a waterfall, largest first, and their sum."""
+    largest = max((abs(part.ns) for part in found.parts), default=0)
+    left, right = any(part.ns < 0 for part in found.parts), any(part.ns > 0 for part in found.parts)
+    rows: list[tuple[Cell, ...]] = []
+    for part in sorted(found.parts, key=lambda each: -abs(each.ns)):
+        if part.ns:
+            drawn = bar(part.ns, largest, _ROOM, left=left, right=right)
+            rows.append((part_name(part.name), signed_time(part.ns), drawn, _what_changed(found, part.name)))
+    rows.append(("total", signed_time(found.delta_ns), "", times(found.before.median_ns, found.after.median_ns)))
+    columns = (
+        Column("part", "Part", Digits.TEXT),
+        Column("change", "Change", Digits.FIGURE),
+        Column("bar", "", Digits.TEXT, detail=2),
+        Column("what", "What changed", Digits.TEXT, detail=1),
+    )
+    return Sheet("diff_parts", "Why", columns, tuple(rows))
+
+
+def _what_changed(found: Diff, part: str) -> str:
+    before, after = found.before, found.after
+    if part in (CALLS, MIX):
+        chosen = [change for change in found.changes if bool(change.by_mix_ns) == (part == MIX)]
+        numbers = [sum(change.calls[at] for change in chosen) for at in (0, 1)]
+        levels = [change.pair.level for change in chosen]
+        marks = [
+            f", {levels.count(level)} {word}"
+            for level, word in (("new", "new"), ("vanished", "gone"))
+            if level in levels
+        ]
+        return f"{counts(numbers[0], numbers[1])} kernels{''.join(marks)}"
+    if part == PER_CALL:
+        most = max(found.changes, key=lambda change: abs(change.by_time_ns))
+        short, _, inner = label(most.pair.first.name).partition("…")
+        return f"most in {inner or short}"
+    if part == OTHER_COMPUTE:
+        return "begun before the steps"
+    if part == UNLIKE:
+        away = [side.mean_ns - side.median_ns for side in (before, after)]
+        return f"skew {times(*away)}"
+    return times(before.line_mean_ns(part), after.line_mean_ns(part))
+
+
+def launches_sheet(before: Side, after: Side) -> Sheet | None:
+    """Number, time and cost of launches told apart; None where launch calls are not recorded."""
+    if before.launches is None or after.launches is None:
+        return None
+    sides = [(side.launches, side.steps) for side in (before, after) if side.launches is not None]
+    n = [launches.calls / steps for launches, steps in sides]
+    t = [launches.time_ns / steps for launches, steps in sides]
+    each = [launches.time_ns / launches.calls if launches.calls else 0.0 for launches, _ in sides]
+    columns = (
+        Column("figure", "", Digits.TEXT),
+        Column("before", "Before", Digits.FIGURE),
+        Column("after", "After", Digits.FIGURE),
+        Column("change", "Change", Digits.FIGURE),
+    )
+    per = "" if before.whole != "step" else " a step"
+    rows = (
+        (f"calls{per}", count_of(n[0]), count_of(n[1]), signed_share(change_share(*n))),
+        (f"time in them{per}", *(time_text(round(ns)) for ns in t), signed_share(change_share(*t))),
+        ("time of one", *(time_text(round(ns)) for ns in each), signed_share(change_share(*each))),
+    )
+    return Sheet("diff_launches", "Launches", columns, rows)
+
+
+def kernels_sheet(found: Diff) -> Sheet:
+    """The kernels that changed the most."""
+    changed = _largest((*found.changes, *found.comm), lambda change: change.delta_ns, found, MOST_KERNELS)
+    columns = (
+        Column("kernel", "Kernel", Digits.TEXT, shorten=label),
+        Column("match", "Match", Digits.TEXT, detail=1),
+        Column("calls", "Calls", Digits.FIGURE),
+        Column("each", "Time of one", Digits.FIGURE),
+        Column("change", "Change", Digits.FIGURE),
+    )
+    rows = tuple(_kernel(change) for change in changed)
+    return Sheet("diff_kernels", "Kernels", columns, rows)
+
+
+def _kernel(change: Change) -> tuple[Cell, ...]:
+    moved = change.ns[1] - change.ns[0]
+    return (
+        change.pair.first.name,
+        change.pair.level,
+        counts(*change.calls),
+        times(*change.each_ns),
+        signed_time(moved),
+    )
+
+
+def calls_sheet(found: Diff) -> Sheet:
+    """The CUDA functions that changed the most on the host."""
+    rows = []
+    for name, one, other in _largest(calls_paired(found), lambda row: row[2][1] - row[1][1], found, MOST_CALLS):
+        each = [ns / count if count else 0.0 for count, ns in (one, other)]
+        change = signed_time(other[1] - one[1])
+        rows.append(
+            (name, counts(one[0], other[0]), times(*each), change, signed_share(change_share(one[1], other[1])))
+        )
+    columns = (
+        Column("function", "CUDA call", Digits.TEXT),
+        Column("calls", "Calls", Digits.FIGURE),
+        Column("each", "Time of one", Digits.FIGURE, detail=1),
+        Column("change", "Time", Digits.FIGURE),
+        Column("share", "Change", Digits.FIGURE),
+    )
+    return Sheet("diff_calls", "CUDA calls", columns, tuple(rows))
+
+
+_T = TypeVar("_T")
+
+Counted = tuple[str, tuple[float, float], tuple[float, float]]
+"""A name, and calls and time per step before and after."""
+
+
+def calls_paired(found: Diff) -> list[Counted]:
+    """CUDA functions on either side, the most time first."""
+    sides: list[dict[str, Call]] = [
+        {call.name: call for call in side.calls or ()} for side in (found.before, found.after)
+    ]
+    rows = []
+    for name in dict.fromkeys((*sides[0], *sides[1])):
+        held = [calls.get(name) for calls in sides]
+        numbers = [
+            (call.calls / side.steps, call.time_ns / side.steps) if call is not None else (0.0, 0.0)
+            for call, side in zip(held, (found.before, found.after), strict=True)
+        ]
+        rows.append((name, numbers[0], numbers[1]))
+    return sorted(rows, key=lambda row: (-max(row[1][1], row[2][1]), row[0]))
+
+
+def ranges_sheet(found: Diff) -> Sheet:
+    """The ranges that changed the most on the host; corrected by the controls where there are any."""
+    guards = found.controls if isinstance(found.controls, Controls) else None
+    corrects = guards is not None and not guards.is_noise
+
+    def row(pair: RangePair) -> tuple[Cell, ...]:
+        host = range_host_ns(found, pair)
+        share = change_share(*host)
+        corrected = signed_share((1 + share) / guards.ratio - 1) if guards is not None and guards.corrects(pair) else ""
+        role = "control" if guards is not None and pair.name in guards.names else pair.level
+        gpu = [_gpu_ns(found, pair, at) for at in (0, 1)]
+        on_gpu = "" if gpu[0] is None or gpu[1] is None else times(gpu[0], gpu[1])
+        return (pair.name, role, times(*host), signed_share(share), corrected, on_gpu)
+
+    chosen = _largest(
+        found.ranges, lambda pair: range_host_ns(found, pair)[1] - range_host_ns(found, pair)[0], found, MOST_RANGES
+    )
+    columns = (
+        Column("range", "Range", Digits.TEXT),
+        Column("match", "Match", Digits.TEXT, detail=2),
+        Column("host", "Host time", Digits.FIGURE),
+        Column("share", "Change", Digits.FIGURE),
+        *([Column("corrected", "Corrected", Digits.FIGURE, detail=1)] if corrects else []),
+        Column("gpu", "GPU time", Digits.FIGURE, detail=3),
+    )
+    rows = tuple(row(pair) if corrects else (*row(pair)[:4], row(pair)[5]) for pair in chosen)
+    return Sheet("diff_ranges", "Ranges", columns, rows)
+
+
+def range_host_ns(found: Diff, pair: RangePair) -> tuple[float, float]:
+    """Host time per step, before and after."""
+    old = 0.0 if pair.before is None else pair.before.host_ns / found.before.steps
+    new = 0.0 if pair.after is None else pair.after.host_ns / found.after.steps
+    return old, new
+
+
+def _gpu_ns(found: Diff, pair: RangePair, at: int) -> float | None:
+    held, side = ((pair.before, found.before), (pair.after, found.after))[at]
+    if held is None:
+        return 0.0
+    return None if held.gpu_ns is None else held.gpu_ns / side.steps
+
+
+def memory_sheet(found: Diff) -> Sheet:
+    """Copies by kind, allocation calls, and the most memory in use."""
+    columns = (
+        Column("memory", "Memory", Digits.TEXT),
+        Column("count", "Number", Digits.FIGURE),
+        Column("bytes", "Bytes", Digits.FIGURE),
+        Column("time", "Time", Digits.FIGURE, detail=1),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for kind, one, other in copies_paired(found):
+        if (one[0], one[1]) != (other[0], other[1]):
+            size = "" if one[1] is None or other[1] is None else sizes(one[1], other[1])
+            rows.append((kind, counts(one[0], other[0]), size, times(one[2], other[2])))
+    for name, old, new in calls_paired(found):
+        kinds = {call.name: call.kind for side in (found.before, found.after) for call in side.calls or ()}
+        if kinds[name] == "alloc" and old[0] != new[0]:
+            rows.append((name, counts(old[0], new[0]), "", times(old[1], new[1])))
+    peaks = (found.before.peak_bytes, found.after.peak_bytes)
+    if peaks[0] is not None and peaks[1] is not None and peaks[0] != peaks[1]:
+        rows.append(("most in use", "", sizes(peaks[0], peaks[1]), ""))
+    return Sheet("diff_memory", "Memory", columns, tuple(rows))
+
+
+CopiedPerStep = tuple[float, float | None, float]
+
+
+def copies_paired(found: Diff) -> list[tuple[str, CopiedPerStep, CopiedPerStep]]:
+    """Number, bytes and time per step of each kind of copy, before and after."""
+    sides: list[dict[str, Copied]] = [{each.kind: each for each in side.copies} for side in (found.before, found.after)]
+
+    def numbers(at: int, kind: str) -> CopiedPerStep:
+        steps = (found.before, found.after)[at].steps
+        held = sides[at].get(kind)
+        if held is None:
+            return (0.0, 0.0, 0.0)
+        return (held.count / steps, None if held.bytes is None else held.bytes / steps, held.time_ns / steps)
+
+    return [(kind, numbers(0, kind), numbers(1, kind)) for kind in dict.fromkeys((*sides[0], *sides[1]))]
+
+
+def gates_sheet(outcomes: Sequence[Outcome]) -> Sheet:
+    """Each gate with its figures and what became of it."""
+    columns = (
+        Column("gate", "Gate", Digits.TEXT),
+        Column("values", "Before -> after", Digits.FIGURE),
+        Column("change", "Change", Digits.FIGURE),
+        Column("result", "Result", Digits.TEXT),
+    )
+    rows = tuple((each.gate.text, gate_values(each), signed_share(each.share), gate_result(each)) for each in outcomes)
+    return Sheet("diff_gates", "Gates", columns, rows)
+
+
+def gate_values(outcome: Outcome) -> str:
+    """Before and after, in the gate's unit."""
+    if outcome.gate.measures == TIME:
+        return times(outcome.before, outcome.after)
+    if outcome.gate.measures == COUNT:
+        return counts(outcome.before, outcome.after)
+    return f"{bytes_text(round(outcome.before))} -> {bytes_text(round(outcome.after))}"
+
+
+def gate_result(outcome: Outcome) -> str:
+    """In a word or two."""
+    if outcome.tripped:
+        return "TRIPPED"
+    return "passed: may be noise" if outcome.in_noise else "passed"
+
+
+def controls_text(guards: Controls, delta_ns: int) -> str:
+    """What the controls say, in sentences."""
+    names = ", ".join(guards.names[:6]) + (f" and {len(guards.names) - 6} more" if len(guards.names) > 6 else "")
+    why = (
+        "did not change"
+        if guards.known
+        else "have the same name and number on both sides, and are taken to be unchanged"
+    )
+    said = f"Controls: {names} {why}; their host time went {times(guards.before_ns, guards.after_ns)} "
+    said += f"({signed_share(guards.ratio - 1)})"
+    if guards.is_noise:
+        return f"{said}, which may be noise: no correction."
+    how = "slower" if guards.ratio > 1 else "faster"
+    said = f"{said}, so the host itself was {how}."
+    if guards.corrected_delta_ns is None:
+        return f"{said} Corrected changes of ranges are beside the raw ones."
+    corrected = f"{signed_time(delta_ns)} becomes {signed_time(guards.corrected_delta_ns)}"
+    return f"{said} With idle time that the host causes scaled to the speed before, {corrected}."
+
+
+def interval_of(low_ns: float, high_ns: float) -> str:
+    """An interval in words."""
+    return f"95 % interval {interval_text(low_ns, high_ns)}"
+
+
+def _largest(rows: Sequence[_T], moved: Callable[[_T], float], found: Diff, most: int) -> list[_T]:
+    """The rows that changed the most, those that hardly did left out."""
+    least = _LITTLE * min(found.before.median_ns, found.after.median_ns)
+    chosen = sorted(rows, key=lambda row: -abs(moved(row)))
+    return [row for row in chosen if abs(moved(row)) > least][:most]

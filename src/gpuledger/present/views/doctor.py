@@ -1,0 +1,196 @@
+"""Whether profiles can be recorded here, check by check and with what to do, in each format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.present.safe_text import columns, visible
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document
+from gpuledger.present.writers.markdown import escaped, table_markdown
+
+if TYPE_CHECKING:
+    from gpuledger.doctor.check import Check
+    from gpuledger.doctor.checks import Diagnosis
+    from gpuledger.system.machine import Machine
+
+_MARKS: Final = {"ok": "✓", "warning": "!", "problem": "✗", "not checked": "-"}
+_WORDS: Final = max(map(len, _MARKS))
+_NARROW: Final = 72
+"""Columns under which sentences go below a check's name, not beside it."""
+
+_LEAST_ROOM: Final = 8
+_IN_ORDER: Final = ("problem", "warning")
+
+
+def doctor_text(found: Diagnosis, width: int | None) -> str:
+    """For a terminal: one block per check, then what to do."""
+    blocks = _blocks(found)
+    names = max(len(name) for _, name, _ in blocks)
+    lines = [*_lines(_headline(found), width), ""]
+    for word, name, sentences in blocks:
+        lines += _block_lines(f"{_MARKS[word]} {word:<{_WORDS}}  {name:<{names}}  ", sentences, width)
+    to_mend = _to_mend(found)
+    lines += ["", "What to do"] if to_mend else []
+    for number, check in enumerate(to_mend, 1):
+        lines += _lines(f"{check.name}: {check.outcome.fix}", width, f"{number:>3}. ")
+        for command in check.outcome.commands:
+            lines += _lines(command, width, " " * 9, then=" " * 11)
+    return "\n".join(lines) + "\n"
+
+
+def _blocks(found: Diagnosis) -> list[tuple[str, str, list[str]]]:
+    """Word, name and sentences of each check; those left open for one and the same reason are told together."""
+    blocks = []
+    for check in found.checks:
+        outcome = check.outcome
+        if outcome.verdict.value != "not checked" or outcome.means:
+            sentences = [each for each in (outcome.found, outcome.means) if each]
+            blocks.append((outcome.verdict.value, check.name, sentences))
+            continue
+        alike = [each.name for each in found.checks if each.outcome == outcome]
+        if len(alike) == 1:
+            blocks.append((outcome.verdict.value, check.name, [outcome.found]))
+        elif check.name == alike[0]:
+            blocks.append((outcome.verdict.value, f"{len(alike)} checks", [f"{outcome.found}: {', '.join(alike)}"]))
+    return blocks
+
+
+def _block_lines(head: str, sentences: list[str], width: int | None) -> list[str]:
+    """The mark, the word and the name, then what was found and what it means: beside them, or below where narrow."""
+    lines = []
+    if width is not None and width < _NARROW:
+        lines = [head.rstrip()]
+        head = " " * 4
+    for at, sentence in enumerate(sentences):
+        lines += _lines(sentence, width, head if at == 0 else " " * len(head))
+    return lines
+
+
+def _lines(text: str, width: int | None, first: str = "", then: str | None = None) -> list[str]:
+    """A text after `first`, in lines of at most `width`; a word that is longer, such as a path, is cut."""
+    margin = " " * len(first) if then is None else then
+    if width is None:
+        return [first + visible(text)]
+    room = max(width - max(len(first), len(margin)), _LEAST_ROOM)
+    lines = [""]
+    for piece in (piece for word in visible(text).split() for piece in _pieces(word, room)):
+        if columns(lines[-1]) + 1 + columns(piece) <= room:
+            lines[-1] = f"{lines[-1]} {piece}".strip()
+        else:
+            lines.append(piece)
+    return [(first if at == 0 else margin) + line for at, line in enumerate(each for each in lines if each)]
+
+
+def _pieces(word: str, room: int) -> list[str]:
+    """A word, in as many pieces as it takes."""
+    pieces = [""]
+    for letter in word:
+        if columns(pieces[-1] + letter) > room:
+            pieces.append("")
+        pieces[-1] += letter
+    return pieces
+
+
+def _headline(found: Diagnosis) -> str:
+    problems, warnings = (_counted(found, word) for word in _IN_ORDER)
+    besides = ", ".join(each for each in (problems, warnings) if each)
+    if not found.records_with:
+        return f"Profiles cannot be recorded here: {besides or 'nothing to record with'}."
+    ways = " and with ".join(found.records_with)
+    return f"Profiles can be recorded here, with {ways}{f'; {besides}' if besides else ''}."
+
+
+def _counted(found: Diagnosis, word: str) -> str:
+    count = sum(check.outcome.verdict.value == word for check in found.checks)
+    return f"{count} {word}{'s' * (count > 1)}" if count else ""
+
+
+def _to_mend(found: Diagnosis) -> list[Check]:
+    """The checks with something to do, problems first."""
+    return [
+        check
+        for word in _IN_ORDER
+        for check in found.checks
+        if check.outcome.verdict.value == word and check.outcome.fix
+    ]
+
+
+def doctor_markdown(found: Diagnosis) -> str:
+    """For a document."""
+    parts = [f"# gpuledger doctor\n\n{escaped(_headline(found))}\n", table_markdown(_sheet(found, with_fixes=False))]
+    to_mend = _to_mend(found)
+    if to_mend:
+        parts.append("## What to do\n")
+    for number, check in enumerate(to_mend, 1):
+        commands = "".join(f"       {visible(command)}\n" for command in check.outcome.commands)
+        text = f"{number}. {escaped(check.name)}: {escaped(check.outcome.fix)}\n"
+        parts.append(f"{text}\n{commands}" if commands else text)
+    return "\n".join(parts)
+
+
+def doctor_csv(found: Diagnosis) -> str:
+    """One row per check."""
+    return sheet_csv(_sheet(found, with_fixes=True))
+
+
+def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
+    keys = ("check", "verdict", "found", "means", *(("fix", "commands") if with_fixes else ()))
+    rows = []
+    for check in found.checks:
+        outcome = check.outcome
+        fixes = (outcome.fix, "; ".join(outcome.commands)) if with_fixes else ()
+        cells = (check.name, outcome.verdict.value, outcome.found, outcome.means, *fixes)
+        rows.append(tuple(visible(cell) for cell in cells))  # tools' own words are in it
+    headings = tuple(Column(key, key if with_fixes else key.capitalize(), Digits.TEXT) for key in keys)
+    return Sheet("doctor", "Checks", headings, tuple(rows))
+
+
+def doctor_json(found: Diagnosis) -> str:
+    """The document gpuledger.doctor/1."""
+    cost = found.tracing_ns_per_call
+    return document(
+        {
+            "schema": "gpuledger.doctor/1",
+            "ready": found.is_ready,
+            "records_with": list(found.records_with),
+            "tracing_ns_per_call": None if cost is None else round(cost, 3),
+            "checks": [_check_json(check) for check in found.checks],
+            "tools": [
+                {"name": tool.name, "path": None if tool.path is None else str(tool.path), "version": tool.version}
+                for tool in found.tools
+            ],
+            "machine": _machine_json(found.machine),
+        }
+    )
+
+
+def _check_json(check: Check) -> dict[str, Any]:
+    outcome = check.outcome
+    return {
+        "name": check.name,
+        "verdict": outcome.verdict.value,
+        "found": outcome.found,
+        "means": outcome.means or None,
+        "fix": outcome.fix or None,
+        "commands": list(outcome.commands),
+    }
+
+
+def _machine_json(machine: Machine) -> dict[str, Any]:
+    gpus = [
+        {
+            "index": gpu.index,
+            "name": gpu.name,
+            "memory_bytes": gpu.memory_bytes,
+            "sm_mhz": gpu.sm_mhz,
+            "highest_sm_mhz": gpu.highest_sm_mhz,
+            "power_limit_mw": gpu.power_limit_mw,
+            "split": gpu.is_split,
+            "compute_mode": gpu.compute_mode,
+            "throttled_by": list(gpu.throttled_by),
+        }
+        for gpu in machine.gpus
+    ]
+    return {"driver": machine.driver, "cuda": machine.cuda, "gpus": gpus, "no_gpu_because": machine.reason or None}

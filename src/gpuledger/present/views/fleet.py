@@ -1,0 +1,235 @@
+"""A job of many ranks: the verdict, what to do, who is late as a map of shades, tables, and what is not known.
+
+Hundreds of ranks do not fit a screen: neighbours share a row of the map, where the latest of them shows, and tables
+keep their worst rows. CSV and JSON have all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from gpuledger.analyse.sheet import Cell, Sheet
+from gpuledger.findings.finding import Finding
+from gpuledger.present.safe_text import cut_in_the_middle, visible, wrapped
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document, health_json, sheet_json
+from gpuledger.present.writers.markdown import escaped, sheet_markdown
+from gpuledger.present.writers.terminal import sheet_text
+from gpuledger.report import finding_dict
+from gpuledger.trace.health import Note
+from gpuledger.trace.spans import Ints
+from gpuledger.units import count_text, time_text
+
+_SHADES: Final = "·░▒▓█"
+_MOST_ROWS: Final = 32
+_MOST_COLUMNS: Final = 120
+_WIDEST_CELL: Final = 4
+_MOST_NOTES: Final = 12
+_MOST_SHOWN: Final = 20
+"""Rows of a table, for people."""
+
+_WORST_BY: Final = {"job_ranks": ("caused_ns", "compute_ns"), "job_steps": ("longest_ns",)}
+"""Which rows to keep of tables that are not in the order of what matters."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """Numbers to be shown as shades: a row per rank, a column per step."""
+
+    what: str
+    ranks: Sequence[str]
+    steps: Sequence[int]
+    ns: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """All that there is to show of a job."""
+
+    name: str
+    headline: str
+    profiles: int
+    failed: tuple[tuple[str, str], ...]
+    """Profiles that could not be analysed, each with what was wrong."""
+    ranks: int
+    world_size: int | None
+    tables: tuple[Sheet, ...]
+    map: Map | None
+    findings: tuple[Finding, ...]
+    compared: bool
+    """Whether any collective was found on all its ranks, so that waiting can be told."""
+    notes: tuple[Note, ...]
+
+
+def fleet_text(merged: Merged, width: int | None) -> str:
+    """For a terminal."""
+    blocks = [
+        wrapped(f"{visible(merged.name)}  {visible(merged.headline)}", width, 2),
+        wrapped(verdict(merged), width),
+        "\n".join(_finding_lines(merged.findings, width)),
+    ]
+    if merged.map is not None:
+        title = wrapped(f"Who is late, and when: {merged.map.what}", width, 2)
+        blocks.append("\n".join([title, "", *map_lines(merged.map, width)]))
+    blocks += [sheet_text(for_people(sheet), width).rstrip("\n") for sheet in merged.tables if sheet.rows]
+    blocks.append("\n".join(wrapped(line, width, 2) for line in _closing(merged)))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def fleet_markdown(merged: Merged) -> str:
+    """For a document."""
+    lines = [f"# {escaped(merged.name)}", "", escaped(merged.headline), "", f"**{escaped(verdict(merged))}**", ""]
+    if merged.findings:
+        lines += ["## What to do", ""]
+    for at, found in enumerate(merged.findings, 1):
+        lines.append(f"{at}. **{found.code}**: {escaped(found.claim)}. Saves {_saving(found)}.")
+        lines += [f"   - {escaped(each)}" for each in found.evidence]
+    if merged.map is not None:
+        drawn = [line.replace("`", "'") for line in map_lines(merged.map, 100)]
+        lines += ["", "## Who is late, and when", "", f"{escaped(merged.map.what)}:", "", "```text", *drawn, "```"]
+    tables = [sheet_markdown(for_people(sheet)) for sheet in merged.tables if sheet.rows]
+    closing = "".join(f"- {escaped(line)}\n" for line in _closing(merged))
+    return "\n".join(["\n".join(lines) + "\n", *tables, *([closing] if closing else [])])
+
+
+def fleet_csv(merged: Merged, late: Sheet | None) -> str:
+    """Every table whole, one after the other."""
+    return "\n".join(sheet_csv(sheet) for sheet in (*merged.tables, *([late] if late else [])))
+
+
+def fleet_json(merged: Merged) -> str:
+    """The document gpuledger.fleet/1."""
+    tables: list[dict[str, Any]] = []
+    for sheet in merged.tables:
+        content = sheet_json(sheet.name, sheet)
+        tables.append({"table": content.pop("report"), **content})
+    shades = merged.map
+    drawn = shades and {
+        "what": shades.what,
+        "ranks": list(shades.ranks),
+        "steps": list(shades.steps),
+        "late_ns": shades.ns.tolist(),
+    }
+    return document(
+        {
+            "schema": "gpuledger.fleet/1",
+            "job": merged.name,
+            "profiles": merged.profiles,
+            "failed": [{"profile": name, "sentence": sentence} for name, sentence in merged.failed],
+            "ranks": merged.ranks,
+            "world_size": merged.world_size,
+            "tables": tables,
+            "late": drawn,
+            "findings": [finding_dict(found) for found in merged.findings],
+            "health": health_json(merged.notes),
+        }
+    )
+
+
+def verdict(merged: Merged) -> str:
+    """One sentence."""
+    if merged.findings:
+        claim = merged.findings[0].claim
+        return f"{claim[0].upper()}{claim[1:]}."
+    if merged.ranks < 2:
+        return "One rank says nothing about waiting for others; give the profiles of all ranks."
+    if not merged.compared:
+        return "No collective was found on all its ranks: who waits for whom cannot be told."
+    return "No rank holds the others up for long."
+
+
+def map_lines(shades: Map, width: int | None) -> list[str]:
+    """The map with its scale under it. Neighbours that look the same share a row."""
+    steps, largest = shades.steps, max(int(shades.ns.max()), 1)
+    longest = max(len(_joined(visible(each), visible(shades.ranks[-1]))) for each in shades.ranks)
+    room = min(longest, (width or _MOST_COLUMNS) // 3)
+    space = _MOST_COLUMNS if width is None else max(min(_MOST_COLUMNS, width - room - 4), 1)
+    columns = np.array_split(np.arange(len(steps)), min(len(steps), space))
+    wide = min(space // len(columns), _WIDEST_CELL)
+    latest = np.stack([shades.ns[:, column].max(axis=1) for column in columns], axis=1)
+    # the first shade is for less than an eighth of the largest, the others reach a quarter further each
+    levels = np.where(8 * latest < largest, 0, -(-4 * latest // largest))
+    lines = []
+    for first, last, row in _runs(levels):
+        name = _joined(visible(shades.ranks[first]), visible(shades.ranks[last]))
+        drawn = "".join(_SHADES[level] * wide for level in row)
+        lines.append(f"  {cut_in_the_middle(name, room):<{room}}  {drawn}")
+    lines.append(f"  {'':<{room}}  step {steps[0]}" + (f" to {steps[-1]}" if len(steps) > 1 else ""))
+    bounds = [f"< {time_text(largest // 8)}", *(time_text(largest * level // 4) for level in range(1, len(_SHADES)))]
+    lines.append("  " + "  ".join(f"{shade} {bound}" for shade, bound in zip(_SHADES, bounds, strict=True)))
+    return lines
+
+
+def _runs(levels: Ints) -> list[tuple[int, int, list[int]]]:
+    """Rows of equal shades as one: first, last, shades. Too many: neighbours are put together, the latest shows."""
+    found: list[tuple[int, int, list[int]]] = []
+    for at, row in enumerate(levels.tolist()):
+        if found and found[-1][2] == row:
+            found[-1] = (found[-1][0], at, row)
+        else:
+            found.append((at, at, row))
+    if len(found) <= _MOST_ROWS:
+        return found
+    parts = np.array_split(np.arange(len(levels)), _MOST_ROWS)
+    return [(int(part[0]), int(part[-1]), levels[part].max(axis=0).tolist()) for part in parts]
+
+
+def _joined(first: str, last: str) -> str:
+    """rank 0, rank 15 -> rank 0-15."""
+    if first == last:
+        return first
+    head, _, number = last.rpartition(" ")
+    return f"{first}-{number}" if head and first.startswith(f"{head} ") else f"{first} - {last}"
+
+
+def for_people(sheet: Sheet) -> Sheet:
+    """The sheet with its worst rows, in their order, and a title that says so."""
+    if len(sheet.rows) <= _MOST_SHOWN:
+        return sheet
+    kept: Iterable[int] = range(_MOST_SHOWN)
+    which = "first"
+    if sheet.name in _WORST_BY:
+        at = [[column.key for column in sheet.columns].index(key) for key in _WORST_BY[sheet.name]]
+        order = sorted(range(len(sheet.rows)), key=lambda row: [-_number(sheet.rows[row][each]) for each in at])
+        kept = sorted(order[:_MOST_SHOWN])
+        which = f"worst by {sheet.columns[at[0]].heading.removesuffix(' (ns)').lower()}"
+    title = f"{sheet.title}: the {_MOST_SHOWN} {which}, of {count_text(len(sheet.rows))}"
+    return replace(sheet, title=title, rows=tuple(sheet.rows[row] for row in kept))
+
+
+def _number(cell: Cell) -> float:
+    return cell if isinstance(cell, int | float) else -1
+
+
+def _finding_lines(findings: Sequence[Finding], width: int | None) -> list[str]:
+    lines = ["What to do"] if findings else []
+    for at, found in enumerate(findings, 1):
+        lines.append(f"  {at}  {found.code:<14}  saves {_saving(found)}")
+        lines.append(wrapped(f"     {visible(found.claim)}", width, 5))
+        lines += [wrapped(f"     {visible(each)}", width, 7) for each in found.evidence]
+    return lines
+
+
+def _saving(found: Finding) -> str:
+    if found.saving_ns_per_step is None:
+        return time_text(found.saving_ns)
+    low = found.saving_low_ns_per_step
+    most, least = time_text(found.saving_ns_per_step), "" if low is None else time_text(low)
+    return f"{most} a step" if least in ("", most) else f"{least} to {most} a step"
+
+
+def _closing(merged: Merged) -> list[str]:
+    """What failed, what is not known, and the next command."""
+    lines = [f"Failed: {visible(name)}: {visible(sentence)}." for name, sentence in merged.failed[:_MOST_NOTES]]
+    if len(merged.failed) > _MOST_NOTES:
+        lines.append(f"Failed: {count_text(len(merged.failed) - _MOST_NOTES)} more; --format=json names them all.")
+    lines += [f"Note: {visible(note.sentence)}." for note in merged.notes[:_MOST_NOTES]]
+    if len(merged.notes) > _MOST_NOTES:
+        lines.append(f"Note: {count_text(len(merged.notes) - _MOST_NOTES)} more; --format=json has them all.")
+    if merged.findings:
+        lines.append(f"next: {merged.findings[0].next}")
+    return lines

@@ -1,0 +1,292 @@
+"""The inventory of a profile, in each format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.messages import joined, say
+from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document, health_json
+from gpuledger.present.writers.markdown import escaped, sheet_markdown
+from gpuledger.present.writers.terminal import sheet_text
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Decoding, Origin, Trace, os_pid
+from gpuledger.trace.tables import Table
+from gpuledger.units import bytes_text, count_text, share_text, time_text
+
+
+def info_text(name: str, trace: Trace, found: Contents, width: int | None, *, verbose: bool) -> str:
+    """For a terminal."""
+    blocks = [
+        "\n".join(
+            wrapped(line, width, indent=2)
+            for line in (f"{visible(Path(name).name)}  {headline(trace, found)}", *_facts(trace, found))
+        ),
+        *(_untitled(sheet, width) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
+        _listed("Recorded", [(_counted(found, name), Table(name).schema.row) for name, _ in found.rows], width),
+        _listed("Not in this profile", [(each.what, each.means) for each in found.missing], width),
+        _listed("Health", [(note.severity.value, note.sentence) for note in trace.health], width),
+    ]
+    if verbose:
+        blocks += [_untitled(_source_sheet(trace), width), _private_text(trace, width)]
+    blocks.append(f"next: gpuledger stats {visible(name)}")
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def info_markdown(name: str, trace: Trace, found: Contents, *, verbose: bool) -> str:
+    """For a document."""
+    parts = [f"# {escaped(name)}\n\n{escaped(headline(trace, found))}\n"]
+    parts.append("".join(f"- {escaped(fact)}\n" for fact in _facts(trace, found)))
+    parts += [sheet_markdown(sheet) for sheet in _sheets(trace, found, verbose=verbose) if sheet.rows]
+    if found.missing:
+        parts.append(
+            "## Not in this profile\n\n" + "".join(f"- {escaped(f'{m.what}: {m.means}')}\n" for m in found.missing)
+        )
+    if trace.health:
+        notes = (f"- {escaped(f'{note.severity.value}: {note.sentence}')}\n" for note in trace.health)
+        parts.append("## Health\n\n" + "".join(notes))
+    return "\n".join(part for part in parts if part)
+
+
+def info_csv(trace: Trace, found: Contents) -> str:
+    """The rows of every table, ours and the profile's own."""
+    columns = (
+        Column("of", "Of", Digits.TEXT),
+        Column("table", "Table", Digits.TEXT),
+        Column("rows", "Rows", Digits.WHOLE),
+    )
+    rows = [("gpuledger", name, count) for name, count in found.rows]
+    rows += [(trace.origin.tool, name, count) for name, count in trace.origin.source_rows]
+    return sheet_csv(Sheet("rows", "Rows", columns, tuple(rows)))
+
+
+def info_json(name: str, trace: Trace, found: Contents, *, verbose: bool) -> str:
+    """The document gpuledger.info/1."""
+    origin = trace.origin
+    content: dict[str, Any] = {
+        "schema": "gpuledger.info/1",
+        "profile": name,
+        "origin": {
+            "tool": origin.tool,
+            "tool_version": origin.tool_version,
+            "schema_version": origin.schema_version,
+            "container": origin.container,
+            "started_utc": origin.started_utc,
+            "driver_version": origin.driver_version,
+            "cuda_version": origin.cuda_version,
+            "asked_for": None if origin.asked_for is None else list(origin.asked_for),
+            "decoding": None if origin.decoding is None else _decoding_json(origin.decoding),
+        },
+        "span_ns": None if isinstance(found.span, NotMeasured) else list(found.span),
+        "gpus": [_gpu_json(use) for use in found.gpus],
+        "processes": [
+            {
+                "pid": os_pid(use.process.pid),
+                "name": use.process.name,
+                "threads": use.threads,
+                "calls": use.calls,
+                "ranges": use.ranges,
+                "gpu_work": use.gpu_work,
+            }
+            for use in found.processes
+        ],
+        "tables": dict(found.rows),
+        "source_rows": dict(origin.source_rows),
+        "launched_share": None if isinstance(found.launched, NotMeasured) else found.launched,
+        "missing": [{"what": each.what, "reason": each.reason, "means": each.means} for each in found.missing],
+        "health": health_json(trace.health),
+    }
+    if verbose:
+        private = origin.private
+        content["private"] = {
+            "command": list(private.command),
+            "host": private.host,
+            "environment": [list(pair) for pair in private.environment],
+        }
+    return document(content)
+
+
+def headline(trace: Trace, found: Contents) -> str:
+    """One line that says what this is."""
+    origin, counts = trace.origin, dict(found.rows)
+    parts = [
+        f"{origin.tool} {origin.tool_version}"
+        if origin.tool_version
+        else say("{tool}, version not recorded", tool=origin.tool)
+    ]
+    names = Counter(visible(use.gpu.name) for use in found.gpus)
+    parts += [name if count == 1 else joined(" x ", (str(count), name)) for name, count in sorted(names.items())]
+    count = count_text(len(found.processes))
+    parts.append(say("{count} process", count=count) if count == "1" else say("{count} processes", count=count))
+    if not isinstance(found.span, NotMeasured):
+        parts.append(time_text(found.span.end_ns - found.span.start_ns))
+    if "kernels" in counts:
+        parts.append(say("{count} kernels", count=count_text(counts["kernels"])))
+    elif not {table.value for table in ON_GPU} & counts.keys():
+        parts.append(say("no GPU work recorded"))
+    return joined(" · ", parts)
+
+
+def _facts(trace: Trace, found: Contents) -> list[str]:
+    """What else is known about the capture, a line each."""
+    origin = trace.origin
+    lines = [_sentence(origin)]
+    if origin.decoding is not None:
+        lines.append(visible(decoding_sentence(origin.decoding)))
+    if origin.asked_for is not None:
+        lines.append(f"asked to trace {visible(', '.join(origin.asked_for))}")
+    if not isinstance(found.launched, NotMeasured):
+        lines.append(f"{share_text(found.launched)} of the GPU work has its launch call in the profile")
+    return lines
+
+
+_SLOWER = {
+    "not-compiled": say("the native decoder was not compiled when gpuledger was installed"),
+    "switched-off": say("GPULEDGER_NATIVE=0 leaves out the native decoder"),
+    "write-ahead-log": say("the database is kept with a write-ahead log"),
+    "journal": say("a journal lies beside the database"),
+    "unusual-header": say("the head of the file is unusual"),
+}
+"""Why SQLite read a file, which is slower."""
+
+
+def decoding_sentence(how: Decoding) -> str:
+    """How the file was read."""
+    if how.by != "native":
+        return say("read by SQLite, which is slower: {reason}", reason=_SLOWER.get(how.reason or "", how.reason or ""))
+    if how.by_sqlite:
+        return say("read by the native decoder, and by SQLite: {tables}", tables=", ".join(how.by_sqlite))
+    return say("read by the native decoder")
+
+
+def _decoding_json(how: Decoding) -> dict[str, Any]:
+    return {"by": how.by, "reason": how.reason, "by_sqlite": list(how.by_sqlite)}
+
+
+def _sentence(origin: Origin) -> str:
+    schema = f"export schema {origin.schema_version}" if origin.schema_version else "export without a schema version"
+    parts = [
+        f"{schema} ({origin.container})",
+        f"captured {origin.started_utc} UTC" if origin.started_utc else "",
+        f"driver {origin.driver_version}" if origin.driver_version else "",
+        f"CUDA {origin.cuda_version}" if origin.cuda_version else "",
+    ]
+    return visible(", ".join(part for part in parts if part))
+
+
+def _sheets(trace: Trace, found: Contents, *, verbose: bool) -> list[Sheet]:
+    return [_gpu_sheet(found), _process_sheet(found), _table_sheet(found), *([_source_sheet(trace)] if verbose else [])]
+
+
+def _gpu_sheet(found: Contents) -> Sheet:
+    columns = (
+        Column("gpu", "GPU", Digits.WHOLE),
+        Column("name", "Name", Digits.TEXT),
+        Column("memory", "Memory", Digits.TEXT, detail=2),
+        Column("sms", "SMs", Digits.WHOLE, detail=1),
+        Column("processes", "Processes", Digits.WHOLE, detail=3),
+        Column("streams", "Streams", Digits.WHOLE),
+        Column("kernels", "Kernels", Digits.WHOLE),
+        Column("copies", "Copies", Digits.WHOLE),
+        Column("graphs", "Graphs", Digits.WHOLE, detail=4),
+    )
+    rows = tuple(
+        (
+            use.index,
+            use.gpu.name,
+            None if use.gpu.memory_bytes is None else bytes_text(use.gpu.memory_bytes),
+            use.gpu.sm_count,
+            use.processes,
+            use.streams,
+            use.kernels,
+            use.copies,
+            use.graphs,
+        )
+        for use in found.gpus
+    )
+    return Sheet("gpus", "GPUs", columns, rows)
+
+
+def _process_sheet(found: Contents) -> Sheet:
+    columns = (
+        Column("pid", "PID", Digits.WHOLE),
+        Column("name", "Process", Digits.TEXT),
+        Column("threads", "Threads", Digits.WHOLE),
+        Column("calls", "Calls", Digits.WHOLE),
+        Column("ranges", "Ranges", Digits.WHOLE),
+        Column("gpu_work", "GPU work", Digits.WHOLE),
+    )
+    rows = tuple(
+        (os_pid(use.process.pid), use.process.name, use.threads, use.calls, use.ranges, use.gpu_work)
+        for use in found.processes
+    )
+    return Sheet("processes", "Processes", columns, rows)
+
+
+def _table_sheet(found: Contents) -> Sheet:
+    columns = (
+        Column("table", "Recorded", Digits.TEXT),
+        Column("rows", "Rows", Digits.WHOLE),
+        Column("row", "A row is", Digits.TEXT),
+    )
+    return Sheet(
+        "tables", "Recorded", columns, tuple((name, count, Table(name).schema.row) for name, count in found.rows)
+    )
+
+
+def _source_sheet(trace: Trace) -> Sheet:
+    columns = (Column("table", "Table of the profile", Digits.TEXT), Column("rows", "Rows", Digits.WHOLE))
+    return Sheet("source", "Tables of the profile", columns, trace.origin.source_rows)
+
+
+def _gpu_json(use: GpuUse) -> dict[str, Any]:
+    gpu = use.gpu
+    return {
+        "gpu": use.index,
+        "name": gpu.name,
+        "bus": gpu.bus,
+        "compute_capability": None if gpu.compute_capability is None else list(gpu.compute_capability),
+        "sm_count": gpu.sm_count,
+        "memory_bytes": gpu.memory_bytes,
+        "bandwidth_bytes_per_s": gpu.bandwidth_bytes_per_s,
+        "clock_hz": gpu.clock_hz,
+        "l2_bytes": gpu.l2_bytes,
+        "processes": use.processes,
+        "streams": use.streams,
+        "kernels": use.kernels,
+        "copies": use.copies,
+        "graphs": use.graphs,
+    }
+
+
+def _private_text(trace: Trace, width: int | None) -> str:
+    private = trace.origin.private
+    entries = [("command", " ".join(private.command))] if private.command else []
+    entries += [("host", private.host)] if private.host else []
+    entries += [("environment", f"{key}={value}") for key, value in private.environment]
+    return _listed("Private (shown by --verbose)", entries, width)
+
+
+def _counted(found: Contents, table: str) -> str:
+    """A table's name and rows, aligned with the other tables'."""
+    names, counts = zip(*((name, count_text(count)) for name, count in found.rows), strict=True)
+    return f"{table:<{max(map(len, names))}}  {counts[names.index(table)]:>{max(map(len, counts))}}"
+
+
+def _untitled(sheet: Sheet, width: int | None) -> str:
+    """A sheet whose first heading says what it is."""
+    return sheet_text(sheet, width).split("\n\n", 1)[1].rstrip("\n")
+
+
+def _listed(title: str, entries: list[tuple[str, str]], width: int | None) -> str:
+    """A term and a sentence a line, the sentences aligned and wrapped."""
+    if not entries:
+        return ""
+    indent = max(len(term) for term, _ in entries) + 4
+    lines = [wrapped(f"  {term:<{indent - 4}}  {visible(sentence)}", width, indent) for term, sentence in entries]
+    return "\n".join([title, *lines])

@@ -1,0 +1,216 @@
+"""Judged kernels for people: the table, and each kernel in depth. The same words serve `kernels` and `report --ncu`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpuledger.analyse.kernels.figures import FIGURE_NAMES, Figure
+from gpuledger.analyse.kernels.judgement import Judged, Kernel, Spread, severity
+from gpuledger.analyse.kernels.roofs import device_of
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.catalog.kernel_names import label
+from gpuledger.messages import joined, say
+from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points
+from gpuledger.trace.health import Note, NotMeasured, Severity
+from gpuledger.trace.model import Gpu
+from gpuledger.units import bytes_text, count_text, share_text, time_text
+
+IN_DEPTH: Final = 8
+"""So many kernels are described one by one, those with the most to gain first."""
+
+BOUNDS: Final = {
+    "memory": say("memory"),
+    "compute": say("compute"),
+    "latency": say("latency"),
+    "unknown": say("not known"),
+}
+
+LIMITERS: Final = {
+    "DRAM": say("DRAM"),
+    "L2": say("L2"),
+    "L1": say("L1"),
+    "tensor": say("tensor cores"),
+    "fp64": say("FP64"),
+    "fma": say("FMA"),
+    "alu": say("ALU"),
+    "fp16": say("FP16"),
+    "special functions": say("special functions"),
+    "load/store": say("load/store"),
+    "uniform": say("uniform"),
+    "texture": say("texture"),
+    "issue": say("issue slots"),
+    "sm": say("a unit of the SM"),
+    "too few blocks": say("too few blocks"),
+    "tail": say("tail effect"),
+    "occupancy": say("occupancy"),
+    "uneven": say("uneven load"),
+    "short": say("too short"),
+    "stalls": say("stalls"),
+    "unexplained": say("cause not collected"),
+    "unmeasured": say("not collected"),
+}
+
+SEVERITY_WORDS: Final = {
+    "high": say("high"),
+    "medium": say("medium"),
+    "low": say("low"),
+    "none": say("none"),
+    "unknown": say("not known"),
+}
+
+CLOCKS: Final = say(
+    "Times here are Nsight Compute's: it replays each kernel by itself, with caches flushed and, unless told "
+    "otherwise, clocks locked. A timeline's times differ; rank by those (`gpuledger report PROFILE --ncu=FILE`)."
+)
+
+
+def kernels_blocks(files: Sequence[str], made: Sequence[Kernel], notes: Sequence[Note]) -> list[Block]:
+    """The whole answer of `gpuledger kernels`."""
+    total = sum(each.duration_ns for each in made)
+    count = sum(len(each.launches) for each in made)
+    first = made[0].typical.launch
+    gpu = device_of(first)
+    what = say("{launches} launches of {kernels} kernels", launches=count_text(count), kernels=count_text(len(made)))
+    title = say(
+        "{files}: {gpu}, {what}, {time}",
+        files=", ".join(files),
+        gpu=gpu.name if isinstance(gpu, Gpu) else say("GPU not named"),
+        what=say("one launch") if count == 1 else what,
+        time=time_text(total),
+    )
+    blocks: list[Block] = [Heading(title, 1), Paragraph(_verdict(made, total)), Grid(kernel_sheet(made, total))]
+    ranked = sorted(made, key=lambda each: -_gain(each))[:IN_DEPTH]
+    blocks.append(Heading(say("In depth, the most to gain first")))
+    blocks += [in_depth(each, total) for each in ranked]
+    if len(made) > len(ranked):
+        rest = count_text(len(made) - len(ranked))
+        blocks.append(Paragraph(say("{count} more kernels are in --format=json.", count=rest)))
+    blocks.append(Paragraph(CLOCKS))
+    blocks += notes_blocks(notes)
+    return blocks
+
+
+def notes_blocks(notes: Sequence[Note]) -> list[Block]:
+    """What was lost on reading."""
+    return [
+        Paragraph(say("Note: {sentence}.", sentence=note.sentence))
+        for note in notes
+        if note.severity in (Severity.LOSS, Severity.WARNING)
+    ]
+
+
+def _gain(kernel: Kernel) -> int:
+    return 0 if isinstance(kernel.saving_ns, NotMeasured) else kernel.saving_ns
+
+
+def _verdict(made: Sequence[Kernel], total: int) -> str:
+    best = max(made, key=_gain)
+    if all(isinstance(each.saving_ns, NotMeasured) for each in made):
+        return say("How far these kernels are from the device's roofs was not collected.")
+    if not _gain(best):
+        return say("All these kernels are at their roofs; only less work would make them faster.")
+    return say(
+        "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its nearest roof it would "
+        "save {gain} of the time.",
+        kernel=best.label,
+        share=share_text(best.duration_ns / total),
+        bound=BOUNDS[best.typical.verdict.bound],
+        limiter=LIMITERS[best.typical.verdict.limiter],
+        gain=share_text(_gain(best) / total),
+    )
+
+
+def kernel_sheet(made: Sequence[Kernel], total: int, *, whole_names: bool = False) -> Sheet:
+    """One line per kernel, the longest first."""
+    columns = (
+        Column("kernel", say("Kernel"), Digits.TEXT),
+        Column("launches", say("x"), Digits.FIGURE),
+        Column("time", say("Time"), Digits.FIGURE),
+        Column("share", say("Share"), Digits.FIGURE),
+        Column("bound", say("Bound by"), Digits.TEXT),
+        Column("roof", say("Of roof"), Digits.FIGURE),
+        Column("severity", say("Severity"), Digits.TEXT, detail=1),
+        Column("dram", say("DRAM"), Digits.FIGURE, detail=2),
+        Column("occupancy", say("Occupancy"), Digits.FIGURE, detail=3),
+        Column("grid", say("Grid"), Digits.TEXT, detail=4),
+        Column("block", say("Block"), Digits.TEXT, detail=5),
+    )
+    rows = []
+    for each in made:
+        share = each.duration_ns / total if total else 0.0
+        found = each.typical
+        rows.append(
+            (
+                each.name if whole_names else label(each.name),
+                count_text(len(each.launches)),
+                time_text(each.duration_ns),
+                share_text(share),
+                bound_text(found),
+                figure_share(found.verdict.roof_share),
+                SEVERITY_WORDS[severity(each.saving_ns, total)],
+                rate_text(found.figures.dram_bytes_per_s),
+                figure_share(found.figures.share("occupancy_share")),
+                shape_text(each.grid),
+                shape_text(each.block),
+            )
+        )
+    return Sheet("kernels", say("Kernels"), columns, tuple(rows))
+
+
+def bound_text(found: Judged) -> str:
+    """What limits it, in two words."""
+    return say("{bound}: {limiter}", bound=BOUNDS[found.verdict.bound], limiter=LIMITERS[found.verdict.limiter])
+
+
+def in_depth(kernel: Kernel, total: int) -> Points:
+    """One kernel: why it is bound as it is, its figures over all launches, and what to try."""
+    found = kernel.typical
+    heading = say(
+        "{kernel}: {bound}, severity {severity}",
+        kernel=kernel.label,
+        bound=bound_text(found),
+        severity=SEVERITY_WORDS[severity(kernel.saving_ns, total)],
+    )
+    items = [*found.verdict.because, *figure_lines(kernel), *found.figures.unreliable, *_tried(found)]
+    return Points(heading, tuple(items))
+
+
+def _tried(found: Judged) -> list[str]:
+    first, *rest = found.advice
+    return [say("try: {advice}", advice=first), *rest]
+
+
+def figure_lines(kernel: Kernel) -> list[str]:
+    """The figures of a kernel in one line; with several launches, means weighted by time, and the extremes."""
+    shown = ("sm_busy_share", "dram_bytes_per_s", "l2_hit_share", "l1_hit_share", "occupancy_efficiency")
+    texts = [_figure(kernel, key) for key in shown if isinstance(kernel.spread(key), Spread)]
+    return [joined(say(", "), texts)] if texts else []
+
+
+def _figure(kernel: Kernel, key: str) -> str:
+    spread, peak = kernel.spread(key), kernel.spread("dram_share")
+    if isinstance(spread, NotMeasured):
+        return say("{figure} not measured", figure=FIGURE_NAMES[key])
+    text = rate_text if key == "dram_bytes_per_s" else share_text
+    parts = {"figure": FIGURE_NAMES[key], "value": text(spread.mean)}
+    if key == "dram_bytes_per_s" and isinstance(peak, Spread):
+        parts["value"] = say("{rate}, {share} of the peak", rate=text(spread.mean), share=share_text(peak.mean))
+    if text(spread.least) == text(spread.most):
+        return say("{figure} {value}", **parts)
+    return say("{figure} {value} ({least} to {most})", **parts, least=text(spread.least), most=text(spread.most))
+
+
+def figure_share(value: Figure) -> str:
+    """A share, or that it is not known."""
+    return "-" if isinstance(value, NotMeasured) else share_text(value)
+
+
+def rate_text(value: Figure) -> str:
+    """Bytes per second, or that it is not known."""
+    return "-" if isinstance(value, NotMeasured) else f"{bytes_text(round(value))}/s"
+
+
+def shape_text(shape: tuple[int, int, int] | None) -> str:
+    """A grid or block: (64, 1, 1)."""
+    return "-" if shape is None else f"({', '.join(map(str, shape))})"

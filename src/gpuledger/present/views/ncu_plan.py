@@ -1,0 +1,168 @@
+"""A plan for Nsight Compute: the kernels worth it, the commands to paste, what they cost, and what to know."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuledger.analyse.kernels.ncu_plan import LITTLE, Kernel, Plan
+from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.shell import shell_lines
+from gpuledger.present.views.ncu_plan_tables import covered_sheet, every_kernel_sheet
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document, health_json
+from gpuledger.present.writers.markdown import escaped, sheet_markdown
+from gpuledger.present.writers.terminal import sheet_text
+from gpuledger.trace.health import Note, Severity
+from gpuledger.units import count_text, share_text, time_text
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """All that there is to show of a plan."""
+
+    profile: str
+    """As the user called it."""
+    name: str
+    headline: str
+    plan: Plan
+    commands: tuple[tuple[str, ...], ...]
+    reports: tuple[str, ...]
+    """What each command writes."""
+    passes: int
+    """How often each launch is run."""
+    seconds: float
+    notes: tuple[Note, ...]
+
+    @property
+    def launches(self) -> int:
+        return sum(pick.launches for pick in self.plan.picks)
+
+
+def plan_text(made: Proposal, width: int | None) -> str:
+    """For a terminal."""
+    blocks = [
+        wrapped(f"{visible(made.name)}  {visible(made.headline)}", width, 2),
+        wrapped(verdict(made), width),
+        sheet_text(covered_sheet(made.plan), width).rstrip("\n") if made.plan.covered else "",
+        "\n\n".join("\n".join(shell_lines(command, width)) for command in made.commands),
+        "\n".join(wrapped(visible(line), width, 2) for line in _remarks(made)),
+        wrapped(visible(_next(made)), width, 2),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def plan_markdown(made: Proposal) -> str:
+    """For a document."""
+    parts = [f"# {escaped(made.name)}\n\n{escaped(made.headline)}\n\n**{escaped(verdict(made))}**\n"]
+    if made.plan.covered:
+        commands = "\n".join(line for command in made.commands for line in shell_lines(command))
+        parts += [sheet_markdown(covered_sheet(made.plan)), f"## Commands\n\n```sh\n{commands}\n```\n"]
+    parts.append("".join(f"- {escaped(line)}\n" for line in (*_remarks(made), _next(made))))
+    return "\n".join(parts)
+
+
+def plan_csv(made: Proposal) -> str:
+    """Every kernel."""
+    return sheet_csv(every_kernel_sheet(made.plan))
+
+
+def plan_json(made: Proposal) -> str:
+    """The document gpuledger.ncu-plan/1."""
+    plan = made.plan
+    return document(
+        {
+            "schema": "gpuledger.ncu-plan/1",
+            "profile": made.name,
+            "device": plan.gpu,
+            "steps": plan.steps,
+            "step_ns": plan.steady_ns // plan.steps,
+            "kernels": [_kernel(plan, kernel) for kernel in plan.kernels],
+            "coverage_share": plan.coverage_share,
+            "commands": [list(command) for command in made.commands],
+            "reports": list(made.reports),
+            "launches": made.launches,
+            "passes": made.passes,
+            "expected_seconds": round(made.seconds, 3),
+            "health": health_json(made.notes),
+        }
+    )
+
+
+def _kernel(plan: Plan, kernel: Kernel) -> dict[str, object]:
+    return {
+        "name": kernel.name,
+        "short_name": kernel.function,
+        "grid": list(kernel.grid),
+        "block": list(kernel.block),
+        "place": list(kernel.place),
+        "count_per_step": kernel.count / plan.steps,
+        "ns_per_step": kernel.ns // plan.steps,
+        "share_of_gpu": kernel.ns / plan.kernel_ns if plan.kernel_ns else 0.0,
+        "share_of_step": kernel.ns / plan.steady_ns,
+        "covered": kernel.left_out is None,
+        "reason": kernel.left_out,
+    }
+
+
+def verdict(made: Proposal) -> str:
+    """One sentence."""
+    plan = made.plan
+    if not plan.covered:
+        return "No kernel here can be profiled by replay."
+    share, many = share_text(plan.coverage_share), count_text(len(plan.kernels))
+    runs = "one run of ncu" if len(plan.picks) == 1 else f"{len(plan.picks)} runs of ncu"
+    hold = "holds" if len(plan.covered) == 1 else "hold"
+    return f"{len(plan.covered)} of {many} kernels {hold} {share} of the kernel time; {runs} will do."
+
+
+def _remarks(made: Proposal) -> list[str]:
+    """Cost, what is left out, why the options are what they are, and what is not known."""
+    plan = made.plan
+    lines = _cost(made) if plan.covered else []
+    for reason in dict.fromkeys(kernel.left_out for kernel in plan.kernels if kernel.left_out):
+        lines.append(_left_out(plan, [kernel for kernel in plan.kernels if kernel.left_out == reason], reason))
+    if plan.whole_graphs_ns:
+        share = share_text(plan.whole_graphs_ns / plan.steady_ns)
+        lines.append(f"left out: graphs traced whole, {share} of the time: their kernels are not in the profile.")
+    if plan.covered:
+        lines += _options(plan)
+    lines += [f"note: {note.sentence}." for note in made.notes if note.severity is Severity.LOSS]
+    return lines
+
+
+def _cost(made: Proposal) -> list[str]:
+    launches = f"{count_text(made.launches)} launch{'' if made.launches == 1 else 'es'}"
+    about = time_text(round(made.seconds * 1e9))
+    runs = "the program's own time" if len(made.commands) == 1 else f"{len(made.commands)} times the program's own"
+    return [
+        f"expected cost: {launches}, {made.passes} passes each, about {about} beside {runs}.",
+        "between passes ncu saves and restores the GPU memory that a kernel writes; large models make it slower.",
+    ]
+
+
+def _left_out(plan: Plan, kernels: Sequence[Kernel], reason: str) -> str:
+    time = sum(kernel.ns for kernel in kernels)
+    share = share_text(time / plan.kernel_ns if plan.kernel_ns else 0.0)
+    what = f"left out: {count_text(len(kernels))} kernel{'' if len(kernels) == 1 else 's'}, {share} of the kernel time"
+    most = share_text(max(kernel.ns for kernel in kernels) / plan.kernel_ns) if plan.kernel_ns else ""
+    return f"{what}, none more than {most}." if reason == LITTLE and most else f"{what}: {reason}."
+
+
+def _options(plan: Plan) -> list[str]:
+    lines = [
+        "--clock-control=none keeps the clocks of the timeline; by default ncu locks them to base, and its times "
+        "cannot be compared with these.",
+        "--launch-skip leaves out the warm-up, counted from the start of the profile. If the program had been running "
+        "by then (a capture range, a profiler's schedule), make it larger, or let ncu begin at the same place: "
+        "--profile-from-start=no with cudaProfilerStart in the program.",
+    ]
+    if plan.in_graphs:
+        lines.append("kernels in CUDA graphs are profiled node by node (ncu's --graph-profiling=node, the default).")
+    return lines
+
+
+def _next(made: Proposal) -> str:
+    files = [f"--ncu={report}" for report in made.reports]
+    return f"next: {shlex.join(['gpuledger', 'report', made.profile, *files])}"

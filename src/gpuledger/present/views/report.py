@@ -1,0 +1,251 @@
+"""The report for people: the verdict, the ledger as a bar per line, what to do, what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from urllib.parse import quote
+
+from gpuledger.analyse.inventory import OS_CALLS_MISSING
+from gpuledger.findings.finding import Finding
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.phases import PHASES
+from gpuledger.messages import Message, capitalised, joined, say, translated
+from gpuledger.present.document import Block, blocks_markdown, blocks_text
+from gpuledger.present.safe_text import padded, visible, wrapped
+from gpuledger.present.views.step_kernels import integrated_blocks
+from gpuledger.present.writers.markdown import escaped
+from gpuledger.report import Report
+from gpuledger.trace.health import Severity
+from gpuledger.trace.tables import Table
+from gpuledger.units import count_text, share_text, time_text
+
+_WIDEST_BAR = 24
+_BESIDE_THE_BAR = 53
+"""What a ledger line needs beside its bar."""
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LITTLE = 0.02
+"""A finding that saves less than this share of the time is no verdict."""
+
+_SMALL_FAMILY = 0.02
+"""Families with less than this share of the step are shown together."""
+
+_IDLE_WORDS = {
+    "sync": say("synchronising"),
+    "host_code": say("host code"),
+    "dispatch": say("dispatch"),
+    "launch": say("launch calls"),
+    "launch_latency": say("launch latency"),
+    "load": say("loading code"),
+    "alloc": say("allocation"),
+    "copy_call": say("copy calls"),
+    "call": say("other CUDA calls"),
+    "os": say("operating system"),
+    "wait_thread": say("waiting for a thread"),
+    "profiler": say("the profiler"),
+    "turnaround": say("between kernels"),
+    "device_wait": say("waiting on the device"),
+    "context_switch": say("another process"),
+    "graph": say("inside a graph"),
+    "unattributed": say("unattributed"),
+    "tail": say("after the last work"),
+}
+_EXPOSED_WORDS = {"comm": say("communication, exposed"), "copy": say("copies, exposed")}
+
+
+def line_words(line: str, *, brief: bool = False) -> str:
+    """A line of the books as people call it; `brief` leaves out whether it is compute or idle time."""
+    kind, _, name = line.partition(".")
+    if kind == "compute":
+        return name if brief else say("compute: {family}", family=name)
+    if kind == "idle":
+        return _IDLE_WORDS[name] if brief else say("idle: {cause}", cause=_IDLE_WORDS[name])
+    return {"comm": say("communication"), "copy": say("copies")}[line] if brief else _EXPOSED_WORDS[line]
+
+
+def cause_words(cause: str) -> Message:
+    """A cause of idle time as people call it."""
+    return _IDLE_WORDS[cause]
+
+
+def report_text(report: Report, headline: str, width: int | None, language: str = "en") -> str:
+    """For a terminal."""
+    tell = partial(translated, language=language)
+    blocks = [
+        wrapped(f"{visible(report.name)}  {tell(headline)}", width, 2),
+        wrapped(tell(verdict(report)), width),
+        "\n".join(_ledger_lines(report.main_device, width, tell)),
+        blocks_text(kernel_blocks(report), width, language).rstrip("\n"),
+        "\n".join(_finding_lines(report, width, tell)),
+        "\n".join(wrapped(visible(tell(line)), width, 2) for line in closing(report)),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def report_markdown(
+    report: Report, headline: str, language: str = "en", pictures: Sequence[tuple[str, str]] = ()
+) -> str:
+    """For a document; `pictures` are titles and files beside it."""
+    device = report.main_device
+    tell = partial(translated, language=language)
+    heads = " | ".join(map(tell, (say("line"), say("share"), say("per step"))))
+    lines = [f"# {escaped(report.name)}", "", escaped(tell(headline)), "", f"**{escaped(tell(verdict(report)))}**", ""]
+    lines += [f"## {tell(say('Where the time went'))}", "", escaped(tell(ledger_title(device))), ""]
+    lines += [f"| {heads} |", "|---|--:|--:|"]
+    for name, amount in [*_rows(device), (say("total"), device.steady_ns)]:
+        share = share_text(amount / device.steady_ns)
+        lines.append(f"| {escaped(tell(name))} | {share} | {_each(device, amount)} |")
+    for title, file in pictures:
+        lines += ["", f"![{escaped(title)}]({quote(file)})"]
+    if kernels := kernel_blocks(report):
+        lines += ["", blocks_markdown(kernels, language).rstrip("\n")]
+    lines += ["", f"## {tell(say('What to do'))}", ""]
+    for at, found in enumerate(report.findings, 1):
+        what = say("{claim}.", claim=found.claim)
+        if found.saving_ns:
+            what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving_words(found)))
+        lines.append(f"{at}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
+        lines += [f"   - {escaped(tell(each))}" for each in found.evidence]
+    lines += ["", *(f"- {escaped(tell(line))}" for line in closing(report))]
+    return "\n".join(lines) + "\n"
+
+
+def kernel_blocks(report: Report) -> list[Block]:
+    """What Nsight Compute says of the kernels, where it was asked."""
+    found = report.kernels.get(report.main_device.gpu)
+    return [] if found is None else integrated_blocks(found, report.main_device)
+
+
+def verdict(report: Report) -> Message:
+    """One sentence or two."""
+    device = report.main_device
+    first = say("The GPU works {share} of the time.", share=_working(device))
+    if len(report.devices) > 1:
+        first = _at_work(device)
+    top = report.findings[0] if report.findings else None
+    if top is not None and top.saving_ns >= _LITTLE * device.steady_ns:
+        return say("{first} {claim}.", first=first, claim=capitalised(top.claim))
+    if top is not None and top.saving_ns:
+        return say(
+            "{first} Little would make it faster but faster kernels: {code} would save {share}.",
+            first=first,
+            code=top.code,
+            share=share_text(top.saving_ns / device.steady_ns),
+        )
+    return say("{first} Nothing stands out that would make it faster; look at the kernels themselves.", first=first)
+
+
+def _working(device: Device) -> str:
+    working = sum(amount for line, amount in device.line_ns.items() if not line.startswith("idle"))
+    return share_text(working / device.steady_ns)
+
+
+def _at_work(device: Device) -> Message:
+    return say("GPU {gpu} works {share} of the time.", gpu=device.gpu, share=_working(device))
+
+
+def ledger_title(device: Device) -> Message:
+    """What the ledger is of: how many steps, found how, what was left out."""
+    if device.steps is None:
+        return say("Where the time went ({time}, no steps found)", time=time_text(device.steady_ns))
+    steady, leading = device.phases.of_step[device.steps.warm_up :], device.phases.of_step[: device.steps.warm_up]
+    kinds = [
+        say("{count} {phase}", count=count_text(steady.count(at)), phase=name)
+        for at, name in enumerate(PHASES)
+        if name and at in steady
+    ]
+    if kinds and 0 not in steady:
+        steps = say("{kinds} steps", kinds=joined(say(" and "), kinds))
+    else:
+        steps = say("{count} steps", count=device.step_count)
+    source = device.steps.source
+    if not leading:
+        return say("Where the time went, per step (mean of {steps} by {source})", steps=steps, source=source)
+    prefill = PHASES.index("prefill")
+    is_prefill = set(leading) == {prefill} and prefill not in steady
+    count = len(leading)
+    left_out = say("{count} of prefill", count=count) if is_prefill else say("{count} of warm-up", count=count)
+    return say(
+        "Where the time went, per step (mean of {steps} by {source}, {leading} left out)",
+        steps=steps,
+        source=source,
+        leading=left_out,
+    )
+
+
+def _rows(device: Device) -> list[tuple[str, int]]:
+    """The lines to show, largest first within compute, then exposed copies and communication, then idle."""
+    compute = {line.removeprefix("compute."): ns for line, ns in device.line_ns.items() if line.startswith("compute.")}
+    rows: list[tuple[str, int]] = [(say("compute"), sum(compute.values()))] if compute else []
+    large = {name: ns for name, ns in compute.items() if ns >= _SMALL_FAMILY * sum(compute.values())}
+    rows += [(f"  {name}", ns) for name, ns in sorted(large.items(), key=lambda each: -each[1])]
+    if rest := sum(compute.values()) - sum(large.values()):
+        rows.append((say("  other families"), rest))
+    rows += [(words, device.line_ns[line]) for line, words in _EXPOSED_WORDS.items() if line in device.line_ns]
+    idle = {line.removeprefix("idle."): ns for line, ns in device.line_ns.items() if line.startswith("idle.")}
+    by_time = sorted(idle.items(), key=lambda each: -each[1])
+    return [*rows, *((say("idle: {cause}", cause=_IDLE_WORDS[cause]), ns) for cause, ns in by_time)]
+
+
+def _ledger_lines(device: Device, width: int | None, tell: Callable[[str], str]) -> list[str]:
+    lines = [wrapped(tell(ledger_title(device)), width, 2)]
+    room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - _BESIDE_THE_BAR), 1)
+    rows = [(name, amount, _bar(amount / device.steady_ns, room)) for name, amount in _rows(device)]
+    for name, amount, bar in [*rows, (say("total"), device.steady_ns, "")]:
+        share = share_text(amount / device.steady_ns)
+        lines.append(f"  {padded(tell(name), 28)}{bar:<{room}}  {share:>8}  {_each(device, amount):>9}")
+    return lines
+
+
+def _bar(share: float, room: int) -> str:
+    eighths = round(share * room * 8)
+    return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def _each(device: Device, amount: int) -> str:
+    return time_text(amount // device.step_count)
+
+
+def saving_words(found: Finding) -> Message:
+    """What a finding would save."""
+    if found.saving_ns_per_step is None:
+        return say("saves {time}", time=time_text(found.saving_ns))
+    return say("saves {time} a step", time=time_text(found.saving_ns_per_step))
+
+
+def _finding_lines(report: Report, width: int | None, tell: Callable[[str], str]) -> list[str]:
+    if not report.findings:
+        return []
+    lines = [tell(say("What to do"))]
+    whole = report.main_device.steady_ns
+    for at, found in enumerate(report.findings[:3], 1):
+        saves = say("{saving} ({share})", saving=saving_words(found), share=share_text(found.saving_ns / whole))
+        lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns else ""))
+        lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
+        lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.evidence]
+    if rest := report.findings[3:]:
+        codes = joined(say(", "), (found.code for found in rest))
+        more = say("and {count} more: {codes}", count=count_text(len(rest)), codes=codes)
+        lines.append(wrapped(f"  {tell(more)}", width, 4))
+    return lines
+
+
+def closing(report: Report) -> list[Message]:
+    """What is not known, and the next command."""
+    lines = [_at_work(device) for device in report.devices if device is not report.main_device]
+    unclassified = report.main_device.line_ns.get("compute.other", 0)
+    if unclassified:
+        share = share_text(unclassified / report.main_device.compute_ns)
+        lines.append(
+            say("{share} of compute is in kernels of no known family; name them with --families.", share=share)
+        )
+    calls = report.trace[Table.CALLS]
+    if calls.strings.code("os") not in calls.codes("layer"):
+        lines.append(say("Not measured: {what}.", what=OS_CALLS_MISSING))
+    notes = (*report.trace.health, *report.kernel_health)
+    losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
+    lines += [say("Note: {sentence}.", sentence=sentence) for sentence in losses]
+    if report.findings:
+        lines.append(say("next: {command}", command=report.findings[0].next))
+    return lines

@@ -1,0 +1,312 @@
+"""A run of a runbook, for people: the matrix, comparisons, savings, targets; and its commands before they are run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gpuledger.analyse.sheet import Cell as Content
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.present.shell import shell_lines
+from gpuledger.present.views.bench import figure, heading
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.runbook.book import Runbook
+from gpuledger.runbook.matrix import Cell
+from gpuledger.runbook.plan import Choices, Job
+from gpuledger.runbook.savings import SavingRow
+from gpuledger.runbook.state import DONE, FAILED, FINISHED, MISSED, NOT_RUN
+from gpuledger.runbook.summary import ComparisonRow, Summary, TargetRow, hidden
+from gpuledger.units import share_text, three_figures, time_text
+
+_SIDES: Final = (
+    Column("from", "From", Digits.TEXT),
+    Column("to", "To", Digits.TEXT),
+    Column("both", "Both", Digits.TEXT, detail=3),
+)
+
+
+def summary_text(summary: Summary, width: int | None) -> str:
+    """For a terminal."""
+    return blocks_text(_blocks(summary), width, "en")
+
+
+def summary_markdown(summary: Summary) -> str:
+    """For a document."""
+    return blocks_markdown(_blocks(summary), "en")
+
+
+def summary_csv(summary: Summary) -> str:
+    """The matrix, a row per cell, with plain values."""
+    book = summary.book
+    columns = [Column(axis.name, axis.name, Digits.TEXT) for axis in book.axes]
+    names = ("state", "reason", "seconds", *book.show, "step_ns", "finding", "saving_ns_per_step")
+    columns += [Column(name, name, Digits.TEXT) for name in names]
+    rows = []
+    for row in summary.cells:
+        found = row.finding
+        rows.append(
+            (
+                *(value for _, value in row.cell.values),
+                row.record.state,
+                row.record.reason,
+                str(round(row.record.seconds, 3)),
+                *(_bare(row.figures[key].value) for key in book.show),
+                *((None, "", None) if found is None else (_bare(found.step_ns), found.code, _bare(found.saving_ns))),
+            )
+        )
+    return sheet_csv(Sheet("runbook", book.name, tuple(columns), tuple(rows)))
+
+
+def commands_text(
+    book: Runbook,
+    prelude: Sequence[Job],
+    cells: Iterable[tuple[Cell, Sequence[str], Mapping[str, str], Sequence[Job]]],
+    comparisons: Sequence[Job],
+) -> str:
+    """Every command of a run, for a POSIX shell; what some need is said beside them."""
+    lines = [f"# {book.name}: {book.question}"]
+    if prelude:
+        lines += ["", "# prelude", *_shell(prelude, {})]
+    for cell, needs, environment, jobs in cells:
+        needed = f", where there is: {', '.join(needs)}" if needs else ""
+        lines += ["", f"# {cell.title}{needed}", *_shell(jobs, environment)]
+    if comparisons:
+        lines += ["", "# compare", *_shell(comparisons, {})]
+    return "\n".join(" ".join(line.splitlines()) if line.startswith("#") else line for line in lines) + "\n"
+
+
+def listing(books: Sequence[Runbook]) -> Sheet:
+    """The runbooks that ship, with their questions."""
+    columns = (
+        Column("runbook", "Runbook", Digits.TEXT),
+        Column("cells", "Matrix", Digits.TEXT),
+        Column("question", "Question", Digits.TEXT),
+    )
+    rows = tuple(
+        (book.name, " x ".join(axis.name for axis in book.axes) or "one cell", book.question) for book in books
+    )
+    return Sheet("runbooks", "Runbooks", columns, rows)
+
+
+def listing_text(books: Sequence[Runbook], width: int | None) -> str:
+    """The same for a terminal, where questions need more room than a column has."""
+    blocks: list[Block] = [Points(book.name, (book.question,)) for book in books]
+    blocks.append(Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands."))
+    return blocks_text(blocks, width, "en")
+
+
+def _shell(jobs: Sequence[Job], environment: Mapping[str, str]) -> list[str]:
+    set_ = "".join(f"{name}={shlex.quote(hidden(name, text))} " for name, text in environment.items())
+    lines = []
+    for job in jobs:
+        if job.needs:
+            lines.append(f"# {job.title}, where there is: {', '.join(job.needs)}")
+        lines += [set_ + shell_lines(command)[0] for command in job.commands]
+    return lines
+
+
+def _blocks(summary: Summary) -> list[Block]:
+    blocks: list[Block] = [
+        Heading(f"Runbook {summary.book.name}", 1),
+        Paragraph(summary.book.question),
+        Paragraph(_about(summary)),
+        Grid(_matrix(summary)),
+    ]
+    if summary.comparisons:
+        blocks += [Heading("Comparisons"), Grid(_filled(_comparisons(summary.comparisons)))]
+    if summary.savings:
+        blocks += [
+            Heading("Savings a step: predicted, measured with the profiler, measured plain"),
+            Grid(_filled(_savings(summary.savings))),
+        ]
+    if summary.slowed:
+        blocks.append(Points("Slowed by the profiler", summary.slowed))
+    if summary.targets:
+        blocks += [Heading("Targets"), Grid(_targets(summary.targets))]
+    if summary.misses:
+        blocks.append(Points("Missed", tuple(summary.misses)))
+    if summary.failures:
+        blocks.append(Points("Failed", tuple(error.claim for error in summary.failures)))
+    if left := _not_done(summary):
+        blocks.append(Points("Not done", left))
+    return blocks
+
+
+def _about(summary: Summary) -> str:
+    finished = sum(row.record.state == FINISHED for row in summary.cells)
+    parts = [f"{finished} of {len(summary.cells)} cells finished"]
+    if summary.choices.size:
+        parts.append(f"size {summary.choices.size}")
+    parts += [f"{name} {value}" for name, value in summary.choices.variables.items()]
+    return " · ".join(parts)
+
+
+def _matrix(summary: Summary) -> Sheet:
+    book = summary.book
+    reported = any(row.finding is not None for row in summary.cells)
+    columns = [Column(axis.name, axis.name, Digits.TEXT) for axis in book.axes]
+    states = ["kept" if row.kept and row.record.state == FINISHED else row.record.state for row in summary.cells]
+    is_told = set(states) != {FINISHED}  # else the line above the table says it of all
+    if is_told:
+        columns.append(Column("state", "State", Digits.TEXT))
+    columns += [Column(key, _headed(key), Digits.FIGURE, detail=at) for at, key in enumerate(book.show)]
+    if reported:
+        columns += [
+            Column("step_ns", "Profiled", Digits.FIGURE),
+            Column("finding", "Top finding", Digits.TEXT),
+            Column("saving_ns_per_step", "Would save", Digits.FIGURE),
+        ]
+    rows = []
+    for row, state in zip(summary.cells, states, strict=True):
+        cells: list[Content] = [value for _, value in row.cell.values]
+        if is_told:
+            cells.append(state)
+        cells += [_shown(key, row.figures[key].value) for key in book.show]
+        if reported:
+            found = row.finding
+            cells += ["-", "", "-"] if found is None else [_time(found.step_ns), found.code, _time(found.saving_ns)]
+        rows.append(tuple(cells))
+    return Sheet("runbook", book.name, tuple(columns), tuple(rows))
+
+
+def _headed(key: str) -> str:
+    return heading(key.rpartition(".")[2])
+
+
+def _shown(key: str, value: object) -> str:
+    return "-" if value is None else figure(key, value)
+
+
+def _time(ns: int | None) -> str:
+    return "-" if ns is None else time_text(ns)
+
+
+def _comparisons(rows: Sequence[ComparisonRow]) -> Sheet:
+    columns = (
+        Column("kind", "Comparison", Digits.TEXT),
+        *_SIDES,
+        Column("verdict", "Verdict", Digits.TEXT),
+        Column("before_ns", "Step before", Digits.FIGURE, detail=1),
+        Column("after_ns", "After", Digits.FIGURE, detail=1),
+        Column("delta_ns", "Change", Digits.FIGURE),
+    )
+    made = tuple(
+        (
+            row.kind,
+            *_sides(row.cells),
+            row.verdict,
+            _time(row.before_ns),
+            _time(row.after_ns),
+            "-" if row.delta_ns is None else _changed(row.delta_ns, row.before_ns),
+        )
+        for row in rows
+    )
+    return Sheet("comparisons", "Comparisons", columns, made)
+
+
+def _sides(cells: tuple[Cell, Cell]) -> tuple[str, str, str]:
+    """What one cell has and the other has not, and what both have."""
+    both = [each for each in cells[0].values if each in cells[1].values]
+    one, other = (", ".join(f"{a}={v}" for a, v in cell.values if (a, v) not in both) for cell in cells)
+    return one, other, ", ".join(f"{axis}={value}" for axis, value in both)
+
+
+def _filled(sheet: Sheet) -> Sheet:
+    """The sheet without columns in which no row has anything: an alignment has no steps, few savings a correction."""
+    shown = [at for at in range(len(sheet.columns)) if any(row[at] not in ("", "-") for row in sheet.rows)]
+    rows = tuple(tuple(row[at] for at in shown) for row in sheet.rows)
+    return replace(sheet, columns=tuple(sheet.columns[at] for at in shown), rows=rows)
+
+
+def _changed(delta_ns: int, before_ns: int | None) -> str:
+    sign = "+" if delta_ns > 0 else ""
+    share = f" ({sign}{share_text(delta_ns / before_ns)})" if before_ns else ""
+    return f"{sign}{time_text(delta_ns)}{share}"
+
+
+def _savings(rows: Sequence[SavingRow]) -> Sheet:
+    columns = (
+        *_SIDES,
+        Column("finding", "Finding", Digits.TEXT),
+        Column("predicted_ns", "Predicted", Digits.FIGURE),
+        Column("low_ns", "Low end", Digits.FIGURE, detail=2),
+        Column("profiled_ns", "Profiled", Digits.FIGURE),
+        Column("corrected_ns", "Corrected", Digits.FIGURE),
+        Column("plain_ns", "Plain", Digits.FIGURE, detail=1),
+        Column("ratio", "Ratio", Digits.FIGURE),
+        Column("verdict", "Verdict", Digits.TEXT),
+    )
+    made = tuple(
+        (
+            *_sides(row.cells),
+            row.code,
+            *(_time(ns) for ns in (row.predicted_ns, row.low_ns, row.profiled_ns, row.corrected_ns, row.plain_ns)),
+            "-" if row.ratio is None else f"{three_figures(row.ratio)} x",
+            row.verdict,
+        )
+        for row in rows
+    )
+    return Sheet("savings", "Savings", columns, made)
+
+
+def _targets(rows: Sequence[TargetRow]) -> Sheet:
+    columns = (
+        Column("key", "Figure", Digits.TEXT),
+        Column("cell", "Cell", Digits.TEXT),
+        Column("wanted", "Wanted", Digits.FIGURE),
+        Column("found", "Found", Digits.FIGURE),
+        Column("verdict", "Verdict", Digits.TEXT),
+    )
+    made = tuple(
+        (
+            _headed(row.target.key),
+            row.cell.title if row.cell else "-",
+            f"{row.wanted} {figure(row.target.key, row.limit)}" if row.limit is not None else "-",
+            _shown(row.target.key, row.figure.value),
+            row.verdict,
+        )
+        for row in rows
+    )
+    return Sheet("targets", "Targets", columns, made)
+
+
+def _not_done(summary: Summary) -> tuple[str, ...]:
+    """What was skipped and why, like reasons together."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for row in summary.cells:
+        if row.record.state not in (FINISHED, NOT_RUN, FAILED) and row.record.reason:
+            where.setdefault((row.record.state, row.record.reason), []).append(row.cell.title)
+        for step in row.record.steps:
+            if step.state not in (DONE, MISSED) and step.reason and not row.record.reason:
+                where.setdefault((f"{step.step} {step.state}", step.reason), []).append(row.cell.title)
+    lines = [f"{what}: {reason} ({'; '.join(cells)})" for (what, reason), cells in where.items()]
+    lines += [
+        f"{each.kind} {each.cells[0].title} -> {each.cells[1].title}: {each.reason}"
+        for each in summary.comparisons
+        if each.verdict == "not done" and each.state != MISSED
+    ]
+    lines += [
+        f"saving {each.cells[0].title} -> {each.cells[1].title}: {each.reason}"
+        for each in summary.savings
+        if each.measured_ns is None or each.predicted_ns is None
+    ]
+    for target in summary.targets:
+        if target.figure.value is None and not target.figure.wrong:
+            cell = f" in {target.cell.title}" if target.cell else ""
+            lines.append(f"target {target.target.key}{cell}: {target.figure.reason}")
+    return tuple(lines)
+
+
+def _bare(value: object) -> str | None:
+    """A value as CSV has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)
+
+
+def folder_line(choices: Choices) -> str:
+    """Where everything lies."""
+    return f"Wrote {choices.folder}/summary.md and summary.json; logs and profiles are beside them"

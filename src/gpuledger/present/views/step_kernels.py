@@ -1,0 +1,208 @@
+"""The integrated report's own part: the kernels of a step in order, each in depth, and their bottlenecks by severity.
+
+Times and shares are the timeline's; verdicts are Nsight Compute's figures against the device's roofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+
+from gpuledger.analyse.kernels.judgement import Kernel, kernels
+from gpuledger.analyse.kernels.timeline_match import LEVELS, Joined, Match
+from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.ledger.device import Device
+from gpuledger.messages import joined as put_together
+from gpuledger.messages import say
+from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points
+from gpuledger.present.views.kernels import (
+    IN_DEPTH,
+    SEVERITY_WORDS,
+    bound_text,
+    figure_lines,
+    figure_share,
+    kernel_sheet,
+)
+from gpuledger.units import count_text, share_text, time_text
+
+LEVEL_WORDS: Final = {
+    "order": say("order"),
+    "range": say("range"),
+    "shape": say("shape"),
+    "size": say("other size"),
+    "name": say("other shape"),
+    "function": say("other variant"),
+    "none": say("none"),
+}
+"""How well a profiled launch matches, as tables say it."""
+
+MEANS: Final = {
+    "order": say("name, shape and place in the sequence"),
+    "range": say("name, shape and NVTX range"),
+    "shape": say("name and shape"),
+    "size": say("name and shape, but a problem of another size"),
+    "name": say("name, in another shape"),
+    "function": say("the function with other template arguments"),
+    "none": say("nothing like it"),
+}
+
+CLOCKS: Final = say(
+    "Times are the timeline's. Nsight Compute replays each kernel by itself, with caches flushed and, unless told "
+    "otherwise, clocks locked, so only its shares of a peak are used, not its times."
+)
+
+
+def integrated_blocks(found: Joined, device: Device) -> list[Block]:
+    """Everything between the ledger and what to do."""
+    return [
+        *_overview(found, device),
+        *_in_depth(found, device),
+        *_bottlenecks(found, device),
+        *_not_here(found),
+    ]
+
+
+def _overview(found: Joined, device: Device) -> Iterator[Block]:
+    per = say("Kernels of a step, in the order of execution")
+    yield Heading(per if device.steps is not None else say("Kernels of the window, in the order of execution"))
+    yield Paragraph(_coverage(found))
+    layers = found.overview.layers
+    numbered = list(enumerate(found.matches, 1))
+    for inside, group in groupby(numbered, key=lambda each: each[1].entry.in_layer):
+        if layers and inside:
+            yield Heading(say("In each of {layers} layers (times of all together)", layers=count_text(layers)), 3)
+        elif layers:
+            yield Heading(say("Outside the layers"), 3)
+        yield Grid(_overview_sheet(list(group), device))
+    if found.overview.other_ns:
+        rest = share_text(found.overview.other_ns / found.overview.time_ns)
+        yield Paragraph(say("{share} of compute is in graphs whose kernels were not recorded.", share=rest))
+    yield Paragraph(CLOCKS)
+
+
+def _coverage(found: Joined) -> str:
+    levels = [
+        say("{share} by {means}", share=share_text(found.share_at(level)), means=MEANS[level])
+        for level in LEVELS
+        if found.share_at(level) > 0
+    ]
+    said = say(
+        "Nsight Compute speaks for {share} of the GPU's compute: {levels}.",
+        share=share_text(found.coverage),
+        levels=put_together(say(", "), levels),
+    )
+    if not found.unused:
+        return said
+    left = say("{count} profiled launches match no kernel here.", count=count_text(len(found.unused)))
+    return say("{first} {then}", first=said, then=left)
+
+
+def _overview_sheet(matches: list[tuple[int, Match]], device: Device) -> Sheet:
+    columns = (
+        Column("number", "#", Digits.FIGURE),
+        Column("kernel", say("Kernel"), Digits.TEXT),
+        Column("calls", say("Calls"), Digits.FIGURE),
+        Column("time", say("Time"), Digits.FIGURE),
+        Column("share", say("Share"), Digits.FIGURE),
+        Column("match", say("Match"), Digits.TEXT),
+        Column("roof", say("Of roof"), Digits.FIGURE),
+        Column("place", say("Range"), Digits.TEXT, detail=1),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            str(at),
+            label(each.entry.name),
+            _each(each.entry.calls, device),
+            time_text(each.entry.time_ns // device.step_count),
+            share_text(each.share),
+            LEVEL_WORDS[each.level],
+            figure_share(each.launch.verdict.roof_share) if each.launch and each.covered else "-",
+            " > ".join(each.entry.place),
+        )
+        for at, each in matches
+    ]
+    return Sheet("kernels_of_a_step", say("Kernels of a step"), columns, tuple(rows))
+
+
+def _each(calls: int, device: Device) -> str:
+    mean = calls / device.step_count
+    return count_text(round(mean)) if mean >= 1 else f"{mean:.2g}"
+
+
+def _ranked(found: Joined) -> list[tuple[int, Match]]:
+    covered = [(at, each) for at, each in enumerate(found.matches, 1) if each.covered]
+    return sorted(covered, key=lambda each: (-each[1].saving_ns, -each[1].share))
+
+
+def _in_depth(found: Joined, device: Device) -> Iterator[Block]:
+    ranked = _ranked(found)
+    yield Heading(say("Kernels in depth, the most to gain first"))
+    if not ranked:
+        yield Paragraph(say("No kernel here was profiled; `gpuledger ncu-plan PROFILE` says which ones are worth it."))
+    for at, each in ranked[:IN_DEPTH]:
+        if each.launch is None:
+            continue
+        judged = each.launch
+        same = Kernel(each.entry.name, each.entry.grid, each.entry.block, each.alike)
+        title = say(
+            "{number}. {kernel}: {bound}, severity {severity}",
+            number=at,
+            kernel=cut_label(label(each.entry.name)),
+            bound=bound_text(judged),
+            severity=SEVERITY_WORDS[each.severity],
+        )
+        calls = _each(each.entry.calls, device)
+        saves = say(
+            "{time} a step in {calls}; at its nearest roof it would save {saving}",
+            time=time_text(each.entry.time_ns // device.step_count),
+            calls=say("one call") if calls == "1" else say("{count} calls", count=calls),
+            saving=time_text(each.saving_ns // device.step_count),
+        )
+        first, *rest = judged.advice
+        items = (
+            saves,
+            *judged.verdict.because,
+            *figure_lines(same),
+            *judged.figures.unreliable,
+            say("try: {advice}", advice=first),
+            *rest,
+        )
+        yield Points(title, items)
+
+
+def _bottlenecks(found: Joined, device: Device) -> Iterator[Block]:
+    ranked = [(at, each) for at, each in _ranked(found) if each.severity not in ("none", "unknown")]
+    if not ranked:
+        return
+    yield Heading(say("Bottlenecks by severity"))
+    columns = (
+        Column("number", "#", Digits.FIGURE),
+        Column("severity", say("Severity"), Digits.TEXT),
+        Column("kernel", say("Kernel"), Digits.TEXT),
+        Column("bound", say("Bound by"), Digits.TEXT),
+        Column("saves", say("Saves a step"), Digits.FIGURE),
+        Column("of_step", say("Of the step"), Digits.FIGURE),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            str(at),
+            SEVERITY_WORDS[each.severity],
+            label(each.entry.name),
+            "-" if each.launch is None else bound_text(each.launch),
+            time_text(each.saving_ns // device.step_count),
+            share_text(each.saving_ns / device.steady_ns),
+        )
+        for at, each in ranked
+    ]
+    yield Grid(Sheet("bottlenecks", say("Bottlenecks by severity"), columns, tuple(rows)))
+
+
+def _not_here(found: Joined) -> Iterator[Block]:
+    """What was profiled and is no part of these steps: another shape, another type, another phase."""
+    if not found.unused:
+        return
+    made = kernels(found.unused)
+    yield Heading(say("Profiled, but not in these steps"))
+    yield Grid(kernel_sheet(made, sum(each.duration_ns for each in made)))

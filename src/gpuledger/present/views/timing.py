@@ -1,0 +1,229 @@
+"""How long an operation takes, and how far that can be trusted, in each format."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.json import document
+from gpuledger.present.writers.markdown import escaped, sheet_markdown
+from gpuledger.present.writers.terminal import sheet_lines
+from gpuledger.units import count_text
+
+if TYPE_CHECKING:
+    from gpuledger.system.nvml import Range, Watched
+    from gpuledger.timing.timer import Timing
+
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+
+
+def timing_text(name: str, timing: Timing, gpu: Watched | None, unwatched: str, width: int | None) -> str:
+    """For a terminal."""
+    lines, _ = sheet_lines(timing_sheet(timing, gpu), width)
+    blocks = [
+        wrapped(f"{visible(name)}  {visible(_headline(timing))}", width, 2),
+        wrapped(_verdict(timing), width),
+        "\n".join(lines),
+        "\n".join(wrapped(f"note: {visible(line)}", width, 6) for line in remarks(timing, gpu, unwatched)),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def timing_markdown(name: str, timing: Timing, gpu: Watched | None, unwatched: str) -> str:
+    """For a document."""
+    parts = [f"# {escaped(name)}\n\n{escaped(_headline(timing))}\n\n**{escaped(_verdict(timing))}**\n"]
+    parts.append(sheet_markdown(timing_sheet(timing, gpu)))
+    notes = "".join(f"- {escaped(line)}\n" for line in remarks(timing, gpu, unwatched))
+    return "\n".join([*parts, notes] if notes else parts)
+
+
+def timing_csv(name: str, timing: Timing, gpu: Watched | None) -> str:
+    """A header and one row, so that the rows of several operations make a table."""
+    found = _measured(name, timing)
+    low, high = timing.spread.interval_ns or (None, None)
+    figures: dict[str, Any] = {key: value for key, value in found.items() if key not in ("schema", "interval_ns")}
+    figures |= {"interval_low_ns": low and round(low, 3), "interval_high_ns": high and round(high, 3)}
+    seen = () if gpu is None else (gpu.sm_mhz, gpu.memory_mhz, gpu.power_mw)
+    figures |= dict.fromkeys(("sm_mhz", "memory_mhz", "power_mw", "throttled"))
+    figures |= {
+        key: each and each.median for key, each in zip(("sm_mhz", "memory_mhz", "power_mw"), seen, strict=False)
+    }
+    figures["throttled"] = gpu and gpu.is_throttled
+    texts = {
+        key: value if value is None or isinstance(value, str) else json.dumps(value) for key, value in figures.items()
+    }
+    kinds = {key: Digits.TEXT if isinstance(value, str) else Digits.FIGURE for key, value in figures.items()}
+    columns = tuple(Column(key, key, kinds[key]) for key in texts)
+    return sheet_csv(Sheet("time", "One call", columns, (tuple(texts.values()),)))
+
+
+def timing_json(name: str, timing: Timing, gpu: Watched | None, unwatched: str) -> str:
+    """The document gpuledger.time/1."""
+    seen = None if gpu is None else _gpu_json(gpu)
+    return document(_measured(name, timing) | {"gpu": seen, "gpu_not_watched": unwatched or None})
+
+
+def _measured(name: str, timing: Timing) -> dict[str, Any]:
+    """All that was measured on the clock, under the keys of the document."""
+    spread = timing.spread
+    off = spread.off_share
+    return {
+        "schema": "gpuledger.time/1",
+        "operation": name,
+        "device": timing.device,
+        "device_name": timing.device_name,
+        "graph": timing.is_graph,
+        "why_eager": timing.why_eager or None,
+        "cold": timing.is_cold,
+        "median_ns": round(spread.median_ns, 3),
+        "interval_ns": [round(each, 3) for each in spread.interval_ns] if spread.interval_ns else None,
+        "confidence_share": 0.95,
+        "p10_ns": round(spread.p10_ns, 3),
+        "p90_ns": round(spread.p90_ns, 3),
+        "min_ns": round(spread.least_ns, 3),
+        "max_ns": round(spread.most_ns, 3),
+        "settled": timing.is_settled,
+        "target_share": timing.target_share,
+        "reached_share": None if off is None else round(off, 6),
+        "drift_share": round(spread.drift_share, 6),
+        "samples": spread.samples,
+        "batch": timing.batch,
+        "calls": timing.calls,
+        "warmup_calls": timing.warmup_calls,
+        "seconds": round(timing.seconds, 3),
+    }
+
+
+def timing_sheet(timing: Timing, gpu: Watched | None) -> Sheet:
+    """One line per quantity."""
+    spread = timing.spread
+    batches = "" if timing.batch == 1 else f" in {count_text(spread.samples)} samples of {count_text(timing.batch)}"
+    rows = [
+        ("median", _time(spread.median_ns)),
+        ("95 % interval", _interval(timing)),
+        ("p10 to p90", f"{_time(spread.p10_ns)} to {_time(spread.p90_ns)}"),
+        ("least, most", f"{_time(spread.least_ns)}, {_time(spread.most_ns)}"),
+        ("calls", f"{count_text(timing.calls)}{batches}, {_time(timing.seconds * 1e9)}"),
+        ("warm-up", f"{count_text(timing.warmup_calls)} calls"),
+    ]
+    if gpu is not None:
+        highest = f"highest {gpu.highest_sm_mhz}" if gpu.highest_sm_mhz else ""
+        limit = f"limit {gpu.power_limit_mw / 1000:.0f}" if gpu.power_limit_mw else ""
+        rows += [
+            ("SM clock", _range(gpu.sm_mhz, 1, "MHz", highest)),
+            ("memory clock", _range(gpu.memory_mhz, 1, "MHz")),
+            ("power", _range(gpu.power_mw, 1000, "W", limit)),
+            ("temperature", _range(gpu.temperature_c, 1, "°C")),
+            ("throttled", _throttling(gpu)),
+        ]
+    columns = (Column("what", "What", Digits.TEXT), Column("value", "Value", Digits.TEXT))
+    return Sheet("time", "One call", columns, tuple(rows))
+
+
+def remarks(timing: Timing, gpu: Watched | None, unwatched: str) -> list[str]:
+    """What makes the time less than it seems, or something else."""
+    lines = []
+    spread = timing.spread
+    if not timing.is_settled:
+        lines.append(
+            f"did not settle within {_time(timing.seconds * 1e9)}: {_reached(timing)}; --seconds gives it longer."
+        )
+    if abs(spread.drift_share) > timing.target_share:
+        slower = "slower" if spread.drift_share > 0 else "faster"
+        lines.append(
+            f"the second half of the samples is {100 * abs(spread.drift_share):.1f} % {slower} than the first: "
+            "something changed meanwhile, such as clocks or heat."
+        )
+    if timing.why_eager:
+        lines.append(
+            f"not as a CUDA graph: {timing.why_eager.rstrip('.')}. The time holds what the host takes to launch."
+        )
+    elif timing.device == "cuda" and not timing.is_graph:
+        lines.append("not as a CUDA graph, as asked: the time holds what the host takes to launch.")
+    if gpu is not None:
+        lines += [
+            f"the clocks were held down by {limit.what} in {_percent(limit.share)} of the looks."
+            for limit in gpu.limits
+        ]
+    if unwatched:
+        lines.append(f"clocks, power and throttling are not known: {unwatched}.")
+    return lines
+
+
+def _headline(timing: Timing) -> str:
+    how = {(True, True): "CUDA graph", (True, False): "eager"}.get((timing.device == "cuda", timing.is_graph), "")
+    caches = "cold caches" if timing.is_cold else "warm caches"
+    return " · ".join(part for part in (timing.device_name, how, caches) if part)
+
+
+def _verdict(timing: Timing) -> str:
+    middle = f"One call takes {_time(timing.spread.median_ns)}"
+    if timing.spread.interval_ns is None:
+        return f"{middle}, with no interval: {timing.spread.samples} samples are too few."
+    off = timing.spread.off_share or 0.0
+    return f"{middle}, give or take {_percent(off)}{'' if timing.is_settled else ', which has not settled'}."
+
+
+def _interval(timing: Timing) -> str:
+    found = timing.spread.interval_ns
+    asked = f"asked for {_percent(timing.target_share)}"
+    if found is None:
+        return f"none: {timing.spread.samples} samples are too few ({asked})"
+    return f"{_time(found[0])} to {_time(found[1])} ({_percent(timing.spread.off_share or 0.0)}, {asked})"
+
+
+def _reached(timing: Timing) -> str:
+    off = timing.spread.off_share
+    asked = _percent(timing.target_share)
+    if off is None:
+        return f"{timing.spread.samples} samples are too few for an interval"
+    return f"the interval is within {_percent(off)} of the median, asked for was {asked}"
+
+
+def _throttling(gpu: Watched) -> str:
+    if not gpu.is_throttled:
+        return "no"
+    return "yes: " + ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
+
+
+def _range(seen: Range | None, divisor: int, unit: str, beside: str = "") -> str:
+    """Median, and the rest where it differs."""
+    if seen is None:
+        return "not told by this GPU"
+    least, middle, most = (f"{each / divisor:.0f}" for each in (seen.least, seen.median, seen.most))
+    details = ", ".join(part for part in (f"{least} to {most}" if least != most else "", beside) if part)
+    return f"{middle} {unit} ({details})" if details else f"{middle} {unit}"
+
+
+def _time(ns: float) -> str:
+    """Four figures: medians are known to a percent or better."""
+    factor, unit = next((each for each in _UNITS if abs(ns) >= each[0]), _UNITS[-1])
+    value = ns / factor
+    return f"{value:.{max(0, 3 - len(str(int(abs(value)))) + 1)}f} {unit}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def _gpu_json(gpu: Watched) -> dict[str, Any]:
+    def of(seen: Range | None) -> dict[str, int] | None:
+        return None if seen is None else {"min": seen.least, "median": seen.median, "max": seen.most}
+
+    return {
+        "looks": gpu.looks,
+        "sm_mhz": of(gpu.sm_mhz),
+        "highest_sm_mhz": gpu.highest_sm_mhz,
+        "memory_mhz": of(gpu.memory_mhz),
+        "power_mw": of(gpu.power_mw),
+        "power_limit_mw": gpu.power_limit_mw,
+        "temperature_c": of(gpu.temperature_c),
+        "throttled": gpu.is_throttled,
+        "limits": [
+            {"what": limit.what, "share": round(limit.share, 4), "throttling": limit.is_throttling}
+            for limit in gpu.limits
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Profiles that took long to read, kept as they were read."""

@@ -1,0 +1,1 @@
+"""Nsight Compute: .ncu-rep and what ncu --csv prints."""

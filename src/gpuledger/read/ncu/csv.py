@@ -1,0 +1,384 @@
+"""What `ncu --csv` prints: a file in, its launches out. Three shapes, told apart by their header.
+
+`--page raw` has a row per launch, a column per metric, and the units in a row of their own under the header.
+`--page details` has a row per launch and metric, the metric under a label of its section (see `ncu_labels`), and rows
+for what NVIDIA's rules said. `--metrics a,b,c` is the same with NVIDIA's names of metrics instead of labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from gpuledger.catalog.ncu_metrics import is_used
+from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.messages import say
+from gpuledger.read.ncu.labels import OVER_ELAPSED, TELLS_ELAPSED, metric_of
+from gpuledger.read.ncu.launch import Found, Identity, is_wanted, plain, profiled, shown, unit_notes, unit_refused
+from gpuledger.read.ncu.numbers import Numbers, style_of
+from gpuledger.read.ncu.rows import Row, Rows
+from gpuledger.read.ncu.units import UnknownUnit, scale, scaled
+from gpuledger.read.nsys.container import Progress
+from gpuledger.read.source import Source
+from gpuledger.trace.health import Note, Severity
+from gpuledger.trace.kernel_report import Advice, Dim3, Profiled
+from gpuledger.units import count_text
+
+_OWN_NAMES: Final = "Command line profiler metrics"
+_SIZE: Final = re.compile(r"\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?")
+_CAPABILITY: Final = re.compile(r"(\d+)[.,](\d+)")
+_NVTX: Final = "Push/Pop_Range"
+"""In the name of the column of open ranges, which --nvtx adds. In it, each range is quoted: its domain, its name, and
+six more fields, with colons between them."""
+_QUOTED: Final = re.compile(r'"([^"]*)"')
+_METRIC: Final = re.compile(r"\w[\w.:]*")
+
+Columns = dict[str, int]
+
+
+def read_csv(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> Found:
+    """Read a file that is CSV of ncu somewhere in it."""
+    with closing(_values(Rows(source, limits))) as values:
+        numbers = style_of(values)
+    rows = Rows(source, limits)
+    launches = _Launches(source.name, numbers, every_metric, limits.text_bytes)
+    table: _Table | None = None
+    runs = 0
+    for row in rows:
+        if columns := _header(row.cells):
+            runs += 1
+            table = _table(source, columns, runs)
+        elif table is not None and table.take(row, launches):
+            progress(f"the launches of {source.name}", len(launches.by_key))
+    if table is None:
+        raise not_of_ncu(source, rows.complaint)
+    if not launches.by_key:
+        raise _nothing_in(source, rows.complaint, rows.cut or launches.cut)
+    launches.cut |= rows.cut
+    launches.damaged += rows.torn
+    return Found(launches.finished(), tuple(launches.notes()))
+
+
+def not_of_ncu(source: Source, complaint: str = "") -> GpuledgerError:
+    """The refusal of a file in which nothing looks like ncu's."""
+    return UnreadableProfile(
+        f"{source.name}: not a report of Nsight Compute",
+        found=f"ncu says in it: {shown(complaint)}" if complaint else "",
+        hint="gpuledger reads .ncu-rep, and what `ncu --csv` prints with --page raw, --page details or --metrics",
+    )
+
+
+def _nothing_in(source: Source, complaint: str, is_cut: bool) -> GpuledgerError:
+    if is_cut:
+        return UnreadableProfile(f"{source.name}: the file is cut off before its first launch")
+    return NothingRecorded(
+        f"{source.name}: the CSV of ncu holds no launches",
+        found=f"ncu says in it: {shown(complaint)}" if complaint else "",
+        hint="ncu profiled nothing; check its --kernel-name filter",
+    )
+
+
+def _header(cells: list[str]) -> Columns | None:
+    """The place of each column, where this row is a header."""
+    columns: Columns = {}
+    for at, cell in enumerate(cells):
+        columns.setdefault(cell.strip(), at)
+    return columns if "Kernel Name" in columns and ("ID" in columns or "Metric Name" in columns) else None
+
+
+def _table(source: Source, columns: Columns, run: int) -> _Table:
+    if "Metric Name" not in columns:
+        return _Raw(source.name, columns, run)
+    if "ID" in columns and "Metric Value" in columns:
+        return _Long(columns, run)
+    raise UnreadableProfile(
+        f"{source.name}: a summary of ncu over several launches, not the launches themselves",
+        hint="leave out `--print-summary`",
+    )
+
+
+def _values(rows: Rows) -> Generator[str, None, None]:
+    """All texts of a file that may be numbers, to see how it writes them."""
+    places: list[int] = []
+    for row in rows:
+        if columns := _header(row.cells):
+            places = [at for name, at in columns.items() if name == "Metric Value" or _is_metric(name)]
+        else:
+            yield from (row.cells[at] for at in places if at < len(row.cells))
+
+
+@dataclass(slots=True)
+class _Launch:
+    """A launch as its rows come in."""
+
+    who: Identity
+    run: int
+    nvtx: tuple[str, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    advice: list[Advice] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Launches:
+    """The launches of one file, and what was wrong with their values."""
+
+    file: str
+    numbers: Numbers
+    every_metric: bool
+    text_bytes: int
+    by_key: dict[tuple[int, str, str], _Launch] = field(default_factory=dict)
+    over_elapsed: set[int] = field(default_factory=set)
+    """Runs of ncu whose release relates two labels to all cycles."""
+    unknown_units: Counter[str] = field(default_factory=Counter)
+    unknown_labels: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    unreadable: int = 0
+    damaged: int = 0
+    cut: bool = False
+
+    def launch(self, run: int, cells: list[str], columns: Columns) -> _Launch:
+        """The launch that a row is about. Several runs of ncu in one file each count from 0."""
+        key = (run, _cell(cells, columns, "Process ID"), cells[columns["ID"]])
+        if key not in self.by_key:
+            nvtx = tuple(_open_ranges(cells, columns, self.text_bytes))
+            self.by_key[key] = _Launch(_identity(cells, columns, self.text_bytes), run, nvtx)
+        return self.by_key[key]
+
+    def put(self, launch: _Launch, metric: str, text: str, unit: str) -> None:
+        """Keep one value, in base units."""
+        value = self.numbers.read(text)
+        if value is None:
+            return
+        if isinstance(value, str):
+            if unit:
+                self.unreadable += 1
+            else:
+                launch.texts.setdefault(metric, value[: self.text_bytes])
+            return
+        try:
+            exponent, _ = scale(unit)
+        except UnknownUnit:
+            if is_used(metric):
+                raise unit_refused(self.file, metric, unit) from None
+            self.unknown_units[unit] += 1
+            return
+        base = scaled(value, exponent)
+        if launch.metrics.setdefault(metric, base) != base:
+            self.repeated += 1
+
+    def finished(self) -> tuple[Profiled, ...]:
+        return tuple(
+            profiled(
+                order,
+                launch.who,
+                self._renamed(launch),
+                texts=launch.texts,
+                nvtx=launch.nvtx,
+                advice=tuple(launch.advice),
+                file=self.file,
+            )
+            for order, launch in enumerate(self.by_key.values())
+        )
+
+    def _renamed(self, launch: _Launch) -> dict[str, float]:
+        if launch.run not in self.over_elapsed:
+            return launch.metrics
+        return {OVER_ELAPSED.get(name, name): value for name, value in launch.metrics.items()}
+
+    def notes(self) -> Iterator[Note]:
+        if self.cut:
+            sentence = say(
+                "{file}: the file ends in the middle of a row; what would come after it is lost", file=self.file
+            )
+            yield Note(Severity.LOSS, "csv-cut-off", sentence)
+        if self.damaged:
+            sentence = say(
+                "{file}: {count} rows are damaged and were left out", file=self.file, count=count_text(self.damaged)
+            )
+            yield Note(Severity.LOSS, "rows-damaged", sentence, self.damaged)
+        if self.repeated:
+            sentence = say(
+                "{file}: {count} values are given twice and differ; the first counts",
+                file=self.file,
+                count=count_text(self.repeated),
+            )
+            yield Note(Severity.WARNING, "values-repeated", sentence, self.repeated)
+        if self.unreadable:
+            sentence = say(
+                "{file}: {count} values are no numbers and were left out",
+                file=self.file,
+                count=count_text(self.unreadable),
+            )
+            yield Note(Severity.WARNING, "values-unreadable", sentence, self.unreadable)
+        if self.numbers.doubtful:
+            sentence = say(
+                "{file}: it cannot be told whether 1.234 is a little over one or over a thousand; taken for one",
+                file=self.file,
+            )
+            yield Note(Severity.WARNING, "numbers-doubtful", sentence)
+        if self.unknown_labels:
+            count, label = self.unknown_labels.total(), shown(self.unknown_labels.most_common(1)[0][0])
+            sentence = say(
+                "{file}: {count} values under unknown labels, such as '{label}', were left out",
+                file=self.file,
+                count=count_text(count),
+                label=label,
+            )
+            yield Note(Severity.INFO, "labels-unknown", sentence, count)
+        yield from unit_notes(self.file, self.unknown_units)
+
+
+class _Table(Protocol):
+    """One shape of CSV, from its header on."""
+
+    def take(self, row: Row, launches: _Launches) -> bool:
+        """Take in a row; False if it is none of this table's."""
+
+
+class _Long:
+    """A row per launch and metric."""
+
+    def __init__(self, columns: Columns, run: int) -> None:
+        self._columns, self._run = columns, run
+        self._lengths: set[int] = set()
+
+    def take(self, row: Row, launches: _Launches) -> bool:
+        cells, columns = row.cells, self._columns
+        if not _is_launch(cells, columns):
+            return False
+        is_short = len(cells) <= max(columns["Metric Name"], columns["Metric Value"])
+        if is_short or (row.is_last and self._lengths and len(cells) not in self._lengths):
+            launches.cut |= row.is_last
+            launches.damaged += not row.is_last
+            return False
+        self._lengths.add(len(cells))
+        launch = launches.launch(self._run, cells, columns)
+        label = cells[columns["Metric Name"]].strip()
+        if label:
+            self._metric(launch, label, cells, launches)
+        elif rule := _cell(cells, columns, "Rule Name"):
+            self._advice(launch, rule, cells, launches)
+        return True
+
+    def _metric(self, launch: _Launch, label: str, cells: list[str], launches: _Launches) -> None:
+        unit, section = _cell(cells, self._columns, "Metric Unit"), _cell(cells, self._columns, "Section Name")
+        name: str | None = label
+        if "__" not in label and section != _OWN_NAMES:
+            name = metric_of(section, label, _base(unit), launch.who.capability)
+        if name is None:
+            launches.unknown_labels[label] += 1
+            return
+        if name == TELLS_ELAPSED and name != label:
+            launches.over_elapsed.add(self._run)
+        if is_wanted(name, launches.every_metric):
+            launches.put(launch, name, cells[self._columns["Metric Value"]], unit)
+
+    def _advice(self, launch: _Launch, rule: str, cells: list[str], launches: _Launches) -> None:
+        message = plain(_cell(cells, self._columns, "Rule Description"))
+        speedup = launches.numbers.read(_cell(cells, self._columns, "Estimated Speedup"))
+        if message:
+            launch.advice.append(
+                Advice(
+                    rule=rule,
+                    title="",
+                    message=message[: launches.text_bytes],
+                    speedup_share=speedup / 100 if isinstance(speedup, float) else None,
+                    scope=_cell(cells, self._columns, "Estimated Speedup Type"),
+                )
+            )
+
+
+class _Raw:
+    """A row per launch."""
+
+    def __init__(self, file: str, columns: Columns, run: int) -> None:
+        self._file, self._columns, self._run = file, columns, run
+        self._width = max(columns.values()) + 1
+        self._units: list[str] | None = None
+        self._plan: list[tuple[int, str, str]] = []
+
+    def take(self, row: Row, launches: _Launches) -> bool:
+        cells = row.cells
+        if self._units is None and len(cells) >= self._width and not cells[self._columns["ID"]].strip():
+            self._units = [cell.strip() for cell in cells]
+            self._plan = [
+                (at, name, self._units[at])
+                for name, at in self._columns.items()
+                if _is_metric(name) and is_wanted(name, launches.every_metric)
+            ]
+            return False
+        if not _is_launch(cells, self._columns):
+            return False
+        if self._units is None:
+            raise UnreadableProfile(
+                f"{self._file}: the row of units that follows the header of a raw page is missing",
+                hint="print the page again with `ncu --import FILE --csv --page raw`, and leave it as it is",
+            )
+        if len(cells) < self._width:
+            launches.cut |= row.is_last
+            launches.damaged += not row.is_last
+            return False
+        launch = launches.launch(self._run, cells, self._columns)
+        for at, name, unit in self._plan:
+            launches.put(launch, name, cells[at], unit)
+        return True
+
+
+def _cell(cells: list[str], columns: Columns, name: str) -> str:
+    """A cell of a row; empty where the row or the file has no such column."""
+    at = columns.get(name, len(cells))
+    return cells[at].strip() if at < len(cells) else ""
+
+
+def _is_metric(column: str) -> bool:
+    """Whether a column of a raw page is a metric: those about the launch have spaces, or are one word."""
+    return "_" in column and _METRIC.fullmatch(column) is not None
+
+
+def _is_launch(cells: list[str], columns: Columns) -> bool:
+    return _cell(cells, columns, "ID").isdecimal()
+
+
+def _base(unit: str) -> str:
+    try:
+        return scale(unit)[1]
+    except UnknownUnit:
+        return unit
+
+
+def _identity(cells: list[str], columns: Columns, text_bytes: int) -> Identity:
+    capability = _CAPABILITY.fullmatch(_cell(cells, columns, "CC"))
+    return Identity(
+        name=_cell(cells, columns, "Kernel Name")[:text_bytes],
+        grid=_size(_cell(cells, columns, "Grid Size")),
+        block=_size(_cell(cells, columns, "Block Size")),
+        context=_whole(_cell(cells, columns, "Context")),
+        stream=_whole(_cell(cells, columns, "Stream")),
+        device=_whole(_cell(cells, columns, "Device")),
+        process=_whole(_cell(cells, columns, "Process ID")),
+        capability=(int(capability[1]), int(capability[2])) if capability else None,
+    )
+
+
+def _open_ranges(cells: list[str], columns: Columns, text_bytes: int) -> Iterator[str]:
+    """The names of the push/pop ranges around a launch, outermost first."""
+    column = next((name for name in columns if _NVTX in name), None)
+    for quoted in _QUOTED.findall(_cell(cells, columns, column or "")[:text_bytes]):
+        _, colon, rest = quoted.partition(":")
+        if colon and rest.count(":") >= 6:
+            yield rest.rsplit(":", 6)[0]
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 20 else None
+
+
+def _size(text: str) -> Dim3 | None:
+    match = _SIZE.fullmatch(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match and len(text) < 64 else None

@@ -1,0 +1,49 @@
+"""What Nsight Compute measured of single kernels: files in, `KernelReport` out. The content tells what each file is.
+
+A file is a report (.ncu-rep), or text in which somewhere stands what `ncu --csv` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.read import no_progress
+from gpuledger.read.ncu.blocks import MAGIC
+from gpuledger.read.ncu.csv import not_of_ncu, read_csv
+from gpuledger.read.ncu.launch import Found
+from gpuledger.read.ncu.rep_file import read_report
+from gpuledger.read.ncu.rows import UTF16
+from gpuledger.read.nsys.container import Progress
+from gpuledger.read.source import Source, foreign, look_at
+from gpuledger.trace.kernel_report import KernelReport
+
+
+def open_kernels(
+    paths: Sequence[str | Path],
+    *,
+    every_metric: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Progress = no_progress,
+) -> KernelReport:
+    """The launches in these files, in the order of the files.
+
+    Of each launch, the metrics that an analysis may look at, or every one that ncu collected.
+    """
+    found = [_read(look_at(Path(path)), every_metric, limits, progress) for path in paths]
+    return KernelReport(
+        launches=tuple(launch for each in found for launch in each.launches),
+        health=tuple(note for each in found for note in each.health),
+        tool_version=next((each.tool_version for each in found if each.tool_version), None),
+    )
+
+
+def _read(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> Found:
+    if source.head.startswith(MAGIC):
+        return read_report(source, every_metric, limits, progress)
+    if refusal := foreign(source):
+        raise refusal
+    if not source.head or (b"\0" in source.head and not source.head.startswith(UTF16)):
+        raise not_of_ncu(source)
+    return read_csv(source, every_metric, limits, progress)

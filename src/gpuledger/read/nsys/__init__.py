@@ -1,0 +1,1 @@
+"""Nsight Systems exports: SQLite, parquetdir, arrowdir and, where nsys is installed, .nsys-rep."""

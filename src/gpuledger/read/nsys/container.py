@@ -1,0 +1,116 @@
+"""What the nsys reader asks of a container: the tables of an export, whatever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.trace.model import Decoding
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import Table
+
+NULL: Final = -(2**63)
+"""Stands for SQL's NULL in an integer column."""
+
+Progress = Callable[[str, int], None]
+"""Told now and then: which table is being read, how many of its rows so far."""
+
+Wanted = Mapping[Table, frozenset[str]]
+"""What to read: columns of ours, by table. Times are always among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is known of a column without looking at it again: its least and greatest value, NULL left out."""
+
+    least: int
+    most: int
+    nulls: int
+
+    @classmethod
+    def of(cls, values: Ints) -> Summary:
+        nulls = int((values == NULL).sum())
+        real = values[values != NULL] if nulls else values
+        return cls(int(real.min(initial=2**63 - 1)), int(real.max(initial=NULL)), nulls)
+
+
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """Integer columns of one table, `NULL` where there is no value or no integer; `bad` counts the latter by column.
+
+    A column whose values are all the same may be one value, broadcast.
+    """
+
+    columns: Mapping[str, Ints]
+    bad: Mapping[str, int]
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+
+    def summary(self, column: str) -> Summary:
+        """What the decoder found on the way, or what a look finds."""
+        return self.summaries[column] if column in self.summaries else Summary.of(self.columns[column])
+
+
+def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:
+    """The refusal of a profile that names more GPUs than there can be."""
+    return UnreadableProfile(
+        f"{name}: names {count:,} GPUs, more than {limit:,}", hint=f"if there are so many: --limit=gpus={count}"
+    )
+
+
+def too_many_rows(name: str, table: str, limit: int) -> UnreadableProfile:
+    """The refusal of a table that is larger than memory should hold."""
+    return UnreadableProfile(
+        f"{name}: table {table} has more than {limit:,} rows",
+        hint=f"look at a shorter stretch of time, or raise the limit: --limit=rows-per-table={4 * limit}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A text column: its different texts, as the bytes that are stored, and the number of each row's; -1 for NULL."""
+
+    distinct: list[bytes]
+    numbers: Ints
+
+    @classmethod
+    def of(cls, texts: Iterable[bytes | None]) -> Texts:
+        found: dict[bytes, int] = {}
+        numbers = [-1 if text is None else found.setdefault(text, len(found)) for text in texts]
+        return cls(list(found), np.array(numbers, np.int64))
+
+    def rows(self) -> list[bytes | None]:
+        """The text of each row."""
+        texts = (*self.distinct, None)  # -1 is the last
+        return [texts[number] for number in self.numbers.tolist()]
+
+
+class Export(Protocol):
+    """The tables of one nsys export."""
+
+    @property
+    def container(self) -> str:
+        """What holds the tables: sqlite, parquetdir or arrowdir."""
+
+    @property
+    def decoding(self) -> Decoding | None:
+        """What reads the tables, as far as they were read; None where there is only one way."""
+
+    @property
+    def tables(self) -> Mapping[str, frozenset[str]]:
+        """The tables and the columns of each."""
+
+    def count(self, table: str) -> int:
+        """How many rows `table` has."""
+
+    def integers(self, table: str, columns: Sequence[str]) -> Integers:
+        """Integer columns, in the order of the rows."""
+
+    def texts(self, table: str, column: str) -> Texts:
+        """A text column, in the order of the rows."""
+
+    def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
+        """The texts with these ids; what is not there is left out."""

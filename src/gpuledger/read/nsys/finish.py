@@ -1,0 +1,95 @@
+"""Raw columns in nsys's numbering in, finished tables out: texts coded, processes and devices found, types narrowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.read.nsys.container import NULL
+from gpuledger.read.nsys.devices import Devices
+from gpuledger.read.nsys.strings import Coding
+from gpuledger.trace.columns import by_row, distinct, is_same, same
+from gpuledger.trace.model import PID_BITS
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import NOT_RECORDED, Kind, Rows, Table
+
+Raw = dict[str, Ints]
+"""One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
+
+
+class Finish:
+    """Raw columns in, a finished table out: text coded, processes and devices resolved, types narrowed."""
+
+    def __init__(self, coding: Coding, hosts: Ints, devices: Devices) -> None:
+        self.devices = devices
+        self._coding = coding
+        self._hosts = hosts
+
+    def rows(self, table: Table, wanted: frozenset[str], raw: Raw) -> Rows:
+        columns: dict[str, NDArray[Any]] = {}
+        if "tid" in raw:
+            columns["tid"] = _thread(raw["tid"])
+            raw = raw | {"pid": raw["tid"]}
+        if "end_tid" in raw:
+            columns["end_tid"] = _thread(raw["end_tid"])
+        if "pid" in raw:
+            columns["pid"] = self._process(raw["pid"])
+        if "gpu" in wanted:
+            columns["gpu"] = by_row(self.devices.resolve, columns["pid"], by_row(_number, raw["device"]))
+        for column in table.schema.columns:
+            if column.name in wanted and column.name not in columns:
+                columns[column.name] = self._column(column.name, column.kind, raw)
+        chosen = {name: values for name, values in columns.items() if name in wanted}
+        return Rows(table.schema, chosen, self._coding.strings)
+
+    def _column(self, name: str, kind: Kind, raw: Raw) -> NDArray[Any]:
+        if kind is Kind.TEXT:
+            return by_row(self._coding.codes, raw[name])
+        if kind is Kind.TRIPLE:
+            return np.stack([_number(raw[f"{name}_{axis}"]) for axis in "xyz"], axis=1).astype(np.int32)
+        return by_row(lambda values: _number(values).astype(kind.dtype, copy=False), raw[name])
+
+    def _process(self, global_id: Ints) -> Ints:
+        """nsys's global id -> the host's index above the operating system's process id."""
+
+        def one_by_one(ids: Ints) -> Ints:
+            host = np.searchsorted(self._hosts, ids >> 2 * PID_BITS)
+            pid = host << PID_BITS | (ids >> PID_BITS & (1 << PID_BITS) - 1)
+            return np.where(ids == NULL, NOT_RECORDED, pid)
+
+        return by_row(one_by_one, _of_one_process(global_id))
+
+
+def _of_one_process(global_id: Ints) -> Ints:
+    """The ids, or one for all of them: the process stands in the upper bits, so the least and the greatest tell."""
+    if not len(global_id) or is_same(global_id):
+        return global_id
+    least, most = int(global_id.min()), int(global_id.max())
+    is_one = least != NULL and least >> PID_BITS == most >> PID_BITS
+    return same(least, len(global_id)) if is_one else global_id
+
+
+def hosts(raw: Mapping[Table, Raw]) -> Ints:
+    """The hosts that the events come from, in nsys's numbering."""
+    seen = [np.empty(0, np.int64)]
+    for columns in raw.values():
+        ids = distinct(_of_one_process(columns.get("tid", columns.get("pid", seen[0]))))
+        seen.append(ids[ids != NULL] >> 2 * PID_BITS)
+    return distinct(np.concatenate(seen))
+
+
+def _thread(global_id: Ints) -> Ints:
+    def one_by_one(ids: Ints) -> Ints:
+        threads = ids & (1 << PID_BITS) - 1
+        return threads if ids.min(initial=0) != NULL else np.where(ids == NULL, NOT_RECORDED, threads)
+
+    return by_row(one_by_one, global_id)
+
+
+def _number(values: Ints) -> Ints:
+    if values.min(initial=0) > NULL:
+        return values
+    return np.where(values == NULL, NOT_RECORDED, values)

@@ -1,0 +1,335 @@
+"""Nsight Systems export -> Trace, from any container. nsys creates tables lazily, so absence is normal.
+
+Events are read table by table; names and processes stay in nsys's numbering until all are in, and are then coded once.
+Rows that cannot be used are left out, counted, and named in the trace's health.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.messages import joined, say
+from gpuledger.read.nsys import schema as schema
+from gpuledger.read.nsys.container import NULL, Export, Summary, Wanted, too_many_gpus
+from gpuledger.read.nsys.devices import Devices
+from gpuledger.read.nsys.finish import Finish, Raw, hosts
+from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
+from gpuledger.read.nsys.stacks import StackReader
+from gpuledger.read.nsys.strings import Coder
+from gpuledger.read.plausible_times import LARGEST, refuse_endless, within_bounds
+from gpuledger.trace.columns import at, by_row, one_after_another, same
+from gpuledger.trace.health import Note, NotMeasured, Severity
+from gpuledger.trace.model import PID_BITS, Trace
+from gpuledger.trace.spans import Ints, depths, parents
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text
+
+
+def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Trace:
+    """Read the columns in `wanted` of one export; `name` is what messages call it."""
+    if not schema.is_export(export.tables):
+        listed = ", ".join(sorted(export.tables)[:5]) or "none"
+        raise UnreadableProfile(
+            f"{name}: a database, but not an Nsight Systems export",
+            found=f"no StringIds table; tables found: {listed}",
+            hint="make one with `nsys export --type=sqlite REPORT.nsys-rep`",
+        )
+    if lacking := sorted({"id", "value"} - export.tables["StringIds"]):
+        raise UnreadableProfile(
+            f"{name}: table StringIds has no column {lacking[0]}, so that nothing in the export has a name",
+            hint="export it again with another version of nsys",
+        )
+    reading = _Reading(export)
+    asked = [(table, wanted[table]) for table in Table if table in wanted]
+    raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
+    coding = reading.coder.coding(export, limits)
+    finish = Finish(coding, hosts(raw), Devices(export))
+    tables = {table: finish.rows(table, wanted[table], raw.pop(table)) for table in list(raw)}
+    refuse_endless(name, tables)
+    if len(finish.devices.gpus) > limits.gpus:
+        raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)
+    absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
+    notes = (*reading.notes, *coding.notes, *finish.devices.notes(), *_doubts(tables), *diagnostics(export))
+    origin = describe(export, tables, finish.devices.gpus)
+    return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
+
+
+class _Reading:
+    """One pass over an export: raw tables out, and what was noted on the way."""
+
+    def __init__(self, export: Export) -> None:
+        self.export = export
+        self.coder = Coder()
+        self.stacks = StackReader(export, self.coder)
+        self.notes: list[Note] = []
+        self._unusable: dict[str, str] = {}
+
+    def table(self, table: Table, wanted: frozenset[str]) -> Raw | None:
+        """All rows of one of our tables, from each of nsys's tables that feed it; None if none of them is there."""
+        needed = schema.needed(table, wanted)
+        parts = [
+            _SHAPE[table, feed.name](self, *taken)
+            for feed in schema.FEEDS[table]
+            if (taken := self._take(feed, needed)) is not None
+        ]
+        if not parts:
+            return None
+        return {name: one_after_another([part[name] for part in parts]) for name in parts[0]}
+
+    def why_absent(self, table: Table) -> str:
+        names = [feed.name for feed in schema.FEEDS[table]]
+        broken = [self._unusable[name] for name in names if name in self._unusable]
+        if not names:
+            return f"nsys does not record {table.value}"
+        return broken[0] if broken else f"no {table.value} were recorded (looked for {', '.join(names)})"
+
+    def _take(self, feed: schema.NsysTable, needed: frozenset[str]) -> tuple[Raw, NDArray[np.bool_], str] | None:
+        """The usable rows of one of nsys's tables, which of its rows those are, and its actual name."""
+        name = schema.actual_name(feed.name, self.export.tables)
+        if name is None:
+            return None
+        have = self.export.tables[name]
+        if lacking := [column for column in feed.required.values() if column not in have]:
+            reason = say("table {table} has no column {column}", table=name, column=lacking[0])
+            self._unusable[feed.name] = reason
+            self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+            return None
+        optional = {ours: theirs for ours, theirs in feed.optional.items() if ours in needed}
+        wanted = {**feed.required} | {ours: theirs for ours, theirs in optional.items() if theirs in have}
+        read = self.export.integers(name, list(wanted.values()))
+        columns = {ours: read.columns[theirs] for ours, theirs in wanted.items()}
+        known = {ours: read.summary(theirs) for ours, theirs in wanted.items()}
+        unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
+        for ours in _TIMES & columns.keys():
+            if known[ours].most >= LARGEST or known[ours].least <= -LARGEST:
+                columns[ours] = within_bounds(columns[ours])
+                known[ours] = Summary.of(columns[ours])
+        for ours in _NARROW & columns.keys():
+            if known[ours].most >= 2**31 or known[ours].least < -(2**31):
+                too_large = (columns[ours] != NULL) & (columns[ours] != columns[ours].astype(np.int32))
+                columns[ours] = np.where(too_large, NULL, columns[ours])
+                unusable += int(too_large.sum())
+        if unusable:
+            sentence = say(
+                "{count} values in {table} are no usable numbers and count as not recorded",
+                count=count_text(unusable),
+                table=name,
+            )
+            self._note(Severity.WARNING, "values-unusable", sentence, unusable)
+        rows = len(columns["start_ns"])
+        keep = same(1, rows, np.bool_)
+        if any(known[ours].nulls for ours in feed.required):
+            keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
+            rows, lost = int(keep.sum()), int((~keep).sum())
+            sentence = say(
+                "{count} rows of {table} have no usable {columns} and were left out",
+                count=count_text(lost),
+                table=name,
+                columns=joined(say(" or "), feed.required.values()),
+            )
+            self._note(Severity.LOSS, "rows-dropped", sentence, lost)
+            columns = {ours: at(values, keep) for ours, values in columns.items()}
+        for ours, theirs in wanted.items():
+            if theirs in schema.STRING_COLUMNS:
+                columns[ours] = self.coder.use(columns[ours])
+        return dict.fromkeys(optional, same(NULL, rows)) | columns, keep, name
+
+    def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
+        self.notes.append(Note(severity, code, sentence, count))
+
+    def _labels(self, enum: str) -> dict[int, str]:
+        """The labels of one of nsys's enumerations; the built-in ones where the export brings none."""
+        if enum not in self.export.tables:
+            return dict(enumerate(schema.LABELS[enum]))
+        rows = text_rows(self.export, enum, ("label",), integers=("id",))
+        return {row["id"]: row["label"] for row in rows if row["id"] is not None}
+
+    # One method per table of nsys: give it the columns that our table has.
+
+    def kernels(self, raw: Raw, *_: object) -> Raw:
+        graph = (name for name in ("graph", "graph_node") if name in raw)
+        return raw | {name: by_row(lambda ids: np.where(ids == 0, NULL, ids), raw[name]) for name in graph}
+
+    def graphs(self, raw: Raw, *_: object) -> Raw:
+        return raw
+
+    def memcpy(self, raw: Raw, *_: object) -> Raw:
+        kinds, memory = self._labels("ENUM_CUDA_MEMCPY_OPER"), self._labels("ENUM_CUDA_MEM_KIND")
+        labelled = self.coder.labels(raw["kind"], kinds)
+        if unknown := int((labelled == NULL).sum()):
+            sentence = say(
+                "{count} copies are of a kind that the export does not name; NVIDIA's tables omit them",
+                count=count_text(unknown),
+            )
+            self._note(Severity.WARNING, "copy-kind-unknown", sentence, unknown)
+        ends = {side: self.coder.labels(raw[side], memory) for side in ("src_kind", "dst_kind")}
+        return raw | ends | {"kind": labelled}
+
+    def memset(self, raw: Raw, *_: object) -> Raw:
+        nothing = same(NULL, len(raw["start_ns"]))
+        target = self.coder.labels(raw["dst_kind"], self._labels("ENUM_CUDA_MEM_KIND"))
+        kind = same(self.coder.own("Memset"), len(nothing))
+        return raw | {"src_kind": nothing, "dst_kind": target, "kind": kind}
+
+    def cuda_calls(self, raw: Raw, *_: object) -> Raw:
+        layers = {schema.CLASS_RUNTIME: "runtime", schema.CLASS_DRIVER: "driver", NULL: "runtime"}
+        driver = self.coder.own("driver")
+        named = self.coder.labels(raw.pop("class"), layers)
+        layer = by_row(lambda ids: np.where(ids == NULL, driver, ids), named)
+        return raw | {"layer": layer} | self._stack(raw, schema.RUNTIME)
+
+    def os_calls(self, raw: Raw, *_: object) -> Raw:
+        return self._library_calls(raw | self._stack(raw, schema.OSRT), "os", schema.CLASS_OS_CALL)
+
+    def cublas_calls(self, raw: Raw, *_: object) -> Raw:
+        return self._library_calls(raw, "cublas", schema.CLASS_CUBLAS_CALL)
+
+    def cudnn_calls(self, raw: Raw, *_: object) -> Raw:
+        return self._library_calls(raw, "cudnn", schema.CLASS_CUDNN_CALL)
+
+    def _library_calls(self, raw: Raw, layer: str, call_class: int) -> Raw:
+        """The calls of one library. Rows of other classes mark where its tracing began and ended; they are no calls."""
+        kind = raw.pop("class")
+        raw = {name: at(values, (kind == call_class) | (kind == NULL)) for name, values in raw.items()}
+        nothing = same(NULL, len(raw["start_ns"]))
+        own = {"layer": same(self.coder.own(layer), len(nothing))}
+        return {"correlation": nothing, "result": nothing, "stack": nothing} | raw | own
+
+    def _stack(self, raw: Raw, feed: schema.NsysTable) -> Raw:
+        """The stacks of events whose call chain was asked for."""
+        return {"stack": self.stacks.of_events(feed.name, raw["stack"])} if "stack" in raw else {}
+
+    def samples(self, raw: Raw, *_: object) -> Raw:
+        source = same(self.coder.own("cpu"), len(raw["start_ns"]))
+        return raw | {"end_ns": raw["start_ns"], "source": source} | self._stack(raw, schema.SAMPLE)
+
+    def python_samples(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
+        """Marks whose payload is a stack. An export without the JSON of payloads has none."""
+        stack = np.full(len(raw["start_ns"]), NULL, np.int64)
+        if "NVTX_PAYLOAD_SCHEMAS" in self.export.tables and "jsonText" in self.export.tables[table]:
+            marks = np.flatnonzero(np.isin(raw["class"], schema.NVTX_MARK))
+            payloads = self.export.texts(table, "jsonText").rows()
+            stack[marks] = self.stacks.of_python([payloads[row] for row in np.flatnonzero(keep)[marks].tolist()])
+        source = np.full(len(stack), self.coder.own("python"), np.int64)
+        whole = {"start_ns": raw["start_ns"], "end_ns": raw["start_ns"], "stack": stack, "source": source}
+        return {name: values[stack != NULL] for name, values in (raw | whole).items() if name != "class"}
+
+    def nvtx(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
+        event = raw.pop("class")
+        name = self._nvtx_names(raw["name"], keep, table)
+        domain = self._nvtx_domains(raw, event, name)
+        kind = np.full(len(event), NULL, np.int64)
+        for label, types in _NVTX_KINDS.items():
+            kind[np.isin(event, types)] = self.coder.own(label)
+        is_range = kind != NULL
+        is_mark = np.isin(event, schema.NVTX_MARK)
+        is_open = (raw["end_ns"] == NULL) & ~is_mark
+        last_seen = max(int(raw["start_ns"].max(initial=NULL)), int(raw["end_ns"].max(initial=NULL)))
+        end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
+        if unended := int((is_open & is_range).sum()):
+            sentence = say(
+                "{count} NVTX ranges have no end; it is taken as the last time in any NVTX event",
+                count=count_text(unended),
+            )
+            self._note(Severity.WARNING, "ranges-open", sentence, unended)
+        whole = raw | {"name": name, "domain": domain, "kind": kind, "open": is_open.astype(np.int64), "end_ns": end}
+        return _nested({each: values[is_range] for each, values in whole.items()}, self.coder.own("push_pop"))
+
+    def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
+        """A registered string where there is one, else the text that was stored in line."""
+        if "text" not in self.export.tables[table]:
+            return text_id
+        lacking = np.flatnonzero(text_id == NULL)
+        if not len(lacking):
+            return text_id
+        inline = self.export.texts(table, "text")
+        own = np.array([*map(self.coder.own, inline.distinct), NULL], np.int64)  # no text has number -1, the last
+        names = text_id.copy()
+        names[lacking] = own[inline.numbers[np.flatnonzero(keep)[lacking]]]
+        return names
+
+    def _nvtx_domains(self, raw: Raw, event: Ints, name: Ints) -> Ints:
+        """The name that each event's process gave to its domain: '' for the default one, NULL for one never named."""
+        process = raw["tid"] >> PID_BITS
+        number = np.where(raw["domain"] == NULL, 0, raw["domain"])
+        found = np.where(number == 0, self.coder.own(""), NULL)
+        creations = np.flatnonzero(event == schema.NVTX_DOMAIN)
+        latest_first = creations[np.lexsort((creations, raw["start_ns"][creations]))][::-1]
+        for row in latest_first.tolist():  # so that the earliest, written last, stands
+            found[(process == process[row]) & (number == number[row]) & (number != 0)] = name[row]
+        return found
+
+    def overheads(self, raw: Raw, *_: object) -> Raw:
+        return raw
+
+    def allocs(self, raw: Raw, *_: object) -> Raw:
+        named = {
+            "operation": self.coder.labels(raw["operation"], self._labels("ENUM_CUDA_DEV_MEM_EVENT_OPER")),
+            "memory_kind": self.coder.labels(raw["memory_kind"], self._labels("ENUM_CUDA_MEM_KIND")),
+        }
+        return raw | named | {"end_ns": raw["start_ns"]}
+
+    def syncs(self, raw: Raw, *_: object) -> Raw:
+        return raw | {"kind": self.coder.labels(raw["kind"], self._labels("ENUM_CUPTI_SYNC_TYPE"))}
+
+
+_TIMES = frozenset(("start_ns", "end_ns"))
+_NARROW = frozenset(("device", "registers", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
+_NVTX_KINDS = {
+    "push_pop": schema.NVTX_PUSH_POP,
+    "start_end": schema.NVTX_START_END,
+    "mark": schema.NVTX_MARK,
+}
+_SHAPE: Mapping[tuple[Table, str], Callable[..., Raw]] = {
+    (Table.KERNELS, schema.KERNEL.name): _Reading.kernels,
+    (Table.COPIES, schema.MEMCPY.name): _Reading.memcpy,
+    (Table.COPIES, schema.MEMSET.name): _Reading.memset,
+    (Table.GRAPHS, schema.GRAPH.name): _Reading.graphs,
+    (Table.CALLS, schema.RUNTIME.name): _Reading.cuda_calls,
+    (Table.CALLS, schema.OSRT.name): _Reading.os_calls,
+    (Table.CALLS, schema.CUBLAS.name): _Reading.cublas_calls,
+    (Table.CALLS, schema.CUDNN.name): _Reading.cudnn_calls,
+    (Table.RANGES, schema.NVTX.name): _Reading.nvtx,
+    (Table.SYNCS, schema.SYNC.name): _Reading.syncs,
+    (Table.ALLOCS, schema.ALLOC.name): _Reading.allocs,
+    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _Reading.overheads,
+    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _Reading.overheads,
+    (Table.SAMPLES, schema.SAMPLE.name): _Reading.samples,
+    (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _Reading.python_samples,
+}
+
+
+def _nested(raw: Raw, push_pop: int) -> Raw:
+    """Depth and parent of each push/pop range on its thread."""
+    stacked = np.flatnonzero(raw["kind"] == push_pop)
+    up = parents(raw["start_ns"][stacked], raw["end_ns"][stacked], raw["tid"][stacked])
+    parent = np.full(len(raw["start_ns"]), NOT_RECORDED, np.int64)
+    parent[stacked] = np.where(up >= 0, stacked[up], NOT_RECORDED)
+    inputs = np.full(len(parent), NULL, np.int64)
+    return raw | {"parent": parent, "depth": depths(parent), "inputs": inputs}
+
+
+def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
+    """What is odd about rows that were kept."""
+    notes = []
+    for table, rows in tables.items():
+        if backward := int(np.count_nonzero(rows["end_ns"] < rows["start_ns"])):
+            sentence = say(
+                "{count} {table} end before they begin; NVIDIA's tables count them as they are",
+                count=count_text(backward),
+                table=table.value,
+            )
+            notes.append(Note(Severity.WARNING, "times-backward", sentence, backward))
+    if Table.GRAPHS in tables and len(tables[Table.GRAPHS]):
+        count = len(tables[Table.GRAPHS])
+        sentence = say(
+            "{count} CUDA graph launches were traced whole; their kernels are in none of NVIDIA's tables",
+            count=count_text(count),
+        )
+        notes.append(Note(Severity.WARNING, "graphs-opaque", sentence, count))
+    return notes

@@ -1,0 +1,362 @@
+"""The only module that connects to SQLite: a file in, its real tables and their columns out, read-only.
+
+The file is untrusted. It is opened read-only and never written beside; only statements that read are authorised; only
+tables that are tables are touched, as a view could run for ever; and a deadline ends whatever takes too long. Pages
+that point to one another in a damaged file can hold more rows than there is room for: no table is read beyond that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.read.nsys import btree
+from gpuledger.read.nsys.container import NULL, Integers, Progress, Texts, too_many_rows
+from gpuledger.read.source import Source, opened, too_slow
+from gpuledger.trace.model import Decoding
+from gpuledger.trace.spans import Ints
+from gpuledger.units import bytes_text
+
+MAGIC: Final = b"SQLite format 3\0"
+
+_IN_WAL_MODE: Final = b"\2\2"
+_CHUNK_ROWS = 20_000
+_ALLOWED = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION))
+_STEPS_BETWEEN_CHECKS = 100_000
+_LOOKUP_BATCH = 500
+_LEAST_ROW_BYTES: Final = 4  # two of a page's pointer to it, two of its cell
+_MOST_STEPS_PER_ROW: Final = 250  # SQLite takes some five for each column of a row, and we ask for forty at most
+_STEPS_AT_LEAST: Final = 10_000_000  # a tenth of a second, whatever the size
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What our own decoder needs of an open file."""
+
+    descriptor: int
+    pages: btree.Pages
+    deadline: float
+
+
+class Watch:
+    """Told by SQLite how long a statement has run; ends what takes more time, or more steps, than is possible."""
+
+    def __init__(self, deadline: float, file_bytes: int) -> None:
+        self.deadline = deadline
+        self.most_rows: Final = file_bytes // _LEAST_ROW_BYTES
+        """So many rows have room in the file."""
+        self._most_steps = self.most_rows * _MOST_STEPS_PER_ROW + _STEPS_AT_LEAST
+        self._steps = 0
+
+    def begin(self) -> None:
+        """A statement begins."""
+        self._steps = 0
+
+    def __call__(self) -> bool:
+        """Whether the statement is to end; called every `_STEPS_BETWEEN_CHECKS` steps."""
+        self._steps += _STEPS_BETWEEN_CHECKS
+        return self.has_gone_in_circles or time.monotonic() > self.deadline
+
+    @property
+    def has_gone_in_circles(self) -> bool:
+        """Whether the statement took more steps than all rows of the file could take."""
+        return self._steps > self._most_steps
+
+
+class SqliteExport:
+    """One open database, as the tables of an export."""
+
+    container = "sqlite"
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        name: str,
+        limits: Limits,
+        progress: Progress,
+        watch: Watch,
+        own: Own | str,
+    ) -> None:
+        self._connection = connection
+        self._name = name
+        self._limits = limits
+        self._progress = progress
+        self._watch = watch
+        self._own = own if isinstance(own, Own) else None
+        self._why_not_own = own if isinstance(own, str) else None
+        self._left_to_sqlite: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self._shapes = self._real_tables()
+        self.tables: Final[Mapping[str, frozenset[str]]] = {
+            name: frozenset(shape.visible) for name, shape in self._shapes.items()
+        }
+
+    @property
+    def decoding(self) -> Decoding:
+        """What reads the tables, as far as they were read."""
+        if self._own is None:
+            return Decoding("sqlite", self._why_not_own)
+        return Decoding("native", by_sqlite=tuple(sorted(self._left_to_sqlite)))
+
+    def _real_tables(self) -> dict[str, btree.Shape]:
+        made = "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
+        found = [(_text(name), root, _text(sql)) for name, root, sql in self._rows(f"{made} ORDER BY name")]
+        # SQLite also takes a root that is written as text; our decoder leaves such a table to it
+        shapes = ((name, root if isinstance(root, int) else 0, sql) for name, root, sql in found)
+        return {name: btree.shape(root, sql, self._columns(name)) for name, root, sql in shapes}
+
+    def _columns(self, table: str) -> list[tuple[str, str, bool, int, int]]:
+        described = self._rows(f"PRAGMA table_xinfo({_quoted(table)})")
+        return [
+            (_text(name), _text(kind), default is not None, key, hidden)
+            for _, name, kind, _, default, key, hidden in described
+        ]
+
+    def count(self, table: str) -> int:
+        if table not in self._counts:
+            # `count(*)` goes over the pages in one step, of which nothing tells us, and so nothing could end it;
+            # and an index may be wrong where the table is not
+            [(count,)] = self._rows(f"SELECT count(1) FROM {_quoted(table)} NOT INDEXED")
+            if count > self._watch.most_rows:
+                raise self._more_than_there_is_room_for()
+            self._counts[table] = count
+        return self._counts[table]
+
+    def integers(self, table: str, columns: Sequence[str]) -> Integers:
+        found = self._decoded(table, columns) or self._queried(table, columns)
+        self._counts.update((table, len(values)) for values in found.columns.values())
+        return found
+
+    def _decoded(self, table: str, columns: Sequence[str]) -> Integers | None:
+        """By our own decoder, many times faster; None where only SQLite knows."""
+        if self._own is None:
+            return None
+        return btree.integers(
+            self._own.descriptor,
+            self._own.pages,
+            table,
+            self._shapes[table],
+            columns,
+            most_rows=self._limits.rows_per_table,
+            deadline=self._own.deadline,
+            progress=self._progress,
+        )
+
+    def _queried(self, table: str, columns: Sequence[str]) -> Integers:
+        self._left_to_sqlite.add(table)
+        wanted = ", ".join(f"ifnull({_quoted(column)}, {NULL})" for column in columns)
+        chunks = [np.empty((0, len(columns)), np.int64)]
+        bad = np.zeros(len(columns), np.int64)
+        done = 0
+        for rows in self._chunks(f"SELECT {wanted} FROM {_quoted(table)} NOT INDEXED"):
+            values = np.array(rows)
+            if values.dtype != np.int64:  # some value is no integer: find out which
+                values, wrong = _integers_only(rows)
+                bad += wrong
+            chunks.append(values)
+            done += len(rows)
+            self._progress(table, done)
+            if done > self._limits.rows_per_table:
+                raise too_many_rows(self._name, table, self._limits.rows_per_table)
+        # one contiguous array per column: everything downstream works column by column
+        whole = np.concatenate(chunks).T.copy()
+        counts = {column: count for column, count in zip(columns, bad.tolist(), strict=True) if count}
+        return Integers(dict(zip(columns, whole, strict=True)), counts)
+
+    def texts(self, table: str, column: str) -> Texts:
+        decoded = self._decoded_texts(table, column)
+        return self._queried_texts(table, column) if decoded is None else decoded
+
+    def _decoded_texts(self, table: str, column: str) -> Texts | None:
+        if self._own is None:
+            return None
+        own, most = self._own, self._limits.rows_per_table
+        shape = self._shapes[table]
+        return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
+
+    def _queried_texts(self, table: str, column: str) -> Texts:
+        self._left_to_sqlite.add(table)
+        sql = f"SELECT {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"
+        return Texts.of(_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows)
+
+    def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        pending = sorted(ids)
+        for start in range(0, len(pending), _LOOKUP_BATCH):
+            batch = pending[start : start + _LOOKUP_BATCH]
+            marks = ", ".join("?" * len(batch))
+            key_column = _quoted(id_column)
+            sql = f"SELECT {key_column}, {_quoted(column)} FROM {_quoted(table)} WHERE {key_column} IN ({marks})"
+            for key, text in self._rows(sql, batch):
+                found.setdefault(key, _as_bytes(text) or b"")
+        return found
+
+    def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return [row for rows in self._chunks(sql, parameters) for row in rows]
+
+    def _chunks(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[list[tuple[Any, ...]]]:
+        self._watch.begin()
+        cursor, done = self._asked(sql, parameters), 0
+        while rows := self._fetched(cursor):
+            done += len(rows)
+            if done > self._watch.most_rows:
+                raise self._more_than_there_is_room_for()
+            yield rows
+
+    def _asked(self, sql: str, parameters: Sequence[object]) -> sqlite3.Cursor:
+        with _memory_as_damage(self._name):
+            return self._connection.execute(sql, parameters)
+
+    def _fetched(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+        with _memory_as_damage(self._name):
+            return cursor.fetchmany(_CHUNK_ROWS)
+
+    def _more_than_there_is_room_for(self) -> UnreadableProfile:
+        return _damaged(self._name, "its pages hold more rows than the file has room for")
+
+
+@contextlib.contextmanager
+def _memory_as_damage(name: str) -> Iterator[None]:
+    """A damaged file may ask SQLite for memory without end; a few thousand rows never need so much."""
+    try:
+        yield
+    except MemoryError:
+        raise _damaged(name, "SQLite asks for more memory than there is in order to read it") from None
+
+
+def _integers_only(rows: Sequence[tuple[object, ...]]) -> tuple[Ints, Ints]:
+    """`rows` with whatever is no integer set to NULL, and how many those were in each column."""
+    wrong = np.array([[type(value) is not int for value in row] for row in rows]).sum(axis=0)
+    clean = [tuple(value if type(value) is int else NULL for value in row) for row in rows]
+    return np.array(clean, np.int64), wrong
+
+
+def _as_bytes(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return str(value).encode()
+
+
+def _text(value: object) -> str:
+    return (_as_bytes(value) or b"").decode(errors="backslashreplace")
+
+
+def _quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+@contextlib.contextmanager
+def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[SqliteExport]:
+    """Open `source` for reading and close it after. What SQLite says of a broken file becomes one sentence."""
+    _refuse_if_cut(source)
+    watch = Watch(time.monotonic() + limits.read_seconds, source.size + _log_bytes(source.path))
+    with contextlib.ExitStack() as stack:
+        uri = _uri(source, stack)
+        try:
+            connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
+            connection.text_factory = bytes
+            connection.set_authorizer(_only_reads)
+            connection.set_progress_handler(watch, _STEPS_BETWEEN_CHECKS)
+            connection.execute("BEGIN")  # one snapshot for all tables
+            own = _own(source, watch.deadline, stack)
+            yield SqliteExport(connection, source.name, limits, progress, watch, own)
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message that quotes a damaged schema is no text
+            raise _in_one_sentence(source, error, limits, watch) from error
+
+
+def _own(source: Source, deadline: float, stack: contextlib.ExitStack) -> Own | str:
+    """The file for our own decoder, or why not. The connection's snapshot holds writers off while both read."""
+    if not btree.is_there():
+        return "switched-off" if os.environ.get("GPULEDGER_NATIVE") == "0" else "not-compiled"
+    pages = btree.Pages.of(source.path, source.head, source.size)
+    if pages is not None:
+        return Own(stack.enter_context(opened(source)).fileno(), pages, deadline)
+    if source.head[18:20] == _IN_WAL_MODE or btree.lies_beside(source.path, "-wal"):
+        return "write-ahead-log"
+    return "journal" if btree.lies_beside(source.path, "-journal") else "unusual-header"
+
+
+def _only_reads(action: int, argument: str | None, *_: object) -> int:
+    if action == sqlite3.SQLITE_PRAGMA and argument == "table_xinfo":
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _uri(source: Source, stack: contextlib.ExitStack) -> str:
+    """How to open the file so that nothing is written beside it.
+
+    A database in WAL mode makes SQLite write an index beside it even when opened read-only. With an empty log,
+    `immutable` avoids that. With a log that holds pages it would lose them without a word, so we read a copy.
+    """
+    path = source.path.absolute()
+    if source.head[18:20] != _IN_WAL_MODE:
+        return f"{path.as_uri()}?mode=ro"
+    log = path.with_name(path.name + "-wal")
+    if not _log_bytes(path):
+        return f"{path.as_uri()}?mode=ro&immutable=1"
+    try:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-")))
+        for each in (path, log):
+            shutil.copyfile(each, folder / each.name)
+    except OSError as error:
+        raise UnreadableProfile(
+            f"{source.name}: has a write-ahead log, and cannot be copied to a temporary folder to be read with it",
+            found=(error.strerror or str(error)).lower(),
+            hint="close the program that writes it, or free some space",
+        ) from None
+    return f"{(folder / path.name).as_uri()}?mode=ro"
+
+
+def _log_bytes(path: Path) -> int:
+    """The size of the write-ahead log beside a database; 0 without one, as where its name would be too long."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def _refuse_if_cut(source: Source) -> None:
+    """The header says how many pages the file has, unless a writer from before 2010 left it out."""
+    if len(source.head) < 100:
+        raise UnreadableProfile(f"{source.name}: truncated: {source.size} bytes are less than SQLite's header")
+    page_bytes = int.from_bytes(source.head[16:18], "big")
+    page_bytes = 65536 if page_bytes == 1 else page_bytes
+    expected = page_bytes * int.from_bytes(source.head[28:32], "big")
+    header_is_current = source.head[24:28] == source.head[92:96]
+    if header_is_current and source.size < expected:
+        raise UnreadableProfile(
+            f"{source.name}: truncated: {bytes_text(source.size)} of {bytes_text(expected)}",
+            hint="copy or export it again",
+        )
+
+
+def _in_one_sentence(
+    source: Source, error: sqlite3.Error | UnicodeDecodeError, limits: Limits, watch: Watch
+) -> UnreadableProfile:
+    if btree.lies_beside(source.path, "-journal"):
+        return UnreadableProfile(
+            f"{source.name}: the export was interrupted, or is still running",
+            found=f"{source.path.name}-journal lies beside it ({error})",
+            hint="wait for `nsys export` to end, or run it again",
+        )
+    if watch.has_gone_in_circles:
+        return _damaged(source.name, "its pages lead in circles")
+    if "interrupted" in str(error):
+        return too_slow(source.name, limits.read_seconds)
+    return _damaged(source.name, f"SQLite says: {error}")
+
+
+def _damaged(name: str, found: str) -> UnreadableProfile:
+    return UnreadableProfile(f"{name}: a damaged SQLite database", found=found, hint="copy or export it again")

@@ -1,0 +1,1 @@
+"""Tables that nsys stats printed, kept as text."""

@@ -1,0 +1,356 @@
+"""What `nsys stats` printed, kept as text: files in, the tables of one run out.
+
+A file is the CSV of one report or of several, or a text in which tables stand among other lines, such as a log or a
+Markdown document. A run is a set of reports about one profile: where a report comes again, or nsys says that it reads
+another profile, another run begins. `FILE::2` names the second run of a file.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.read.ncu.rows import UTF16
+from gpuledger.read.source import SEPARATOR, Source, foreign, look_at, opened
+from gpuledger.read.stats_text.grid import LONGEST_HEADER, Grid, Values, grid_under
+from gpuledger.read.stats_text.headings import (
+    KNOWN,
+    headings_of,
+    is_report,
+    lacking,
+    report_called,
+    report_in,
+    report_of,
+    report_titled,
+)
+from gpuledger.trace.health import Note, Severity
+from gpuledger.trace.printed_tables import CUT, SizeRow, Summaries, Summary, SummaryRow
+from gpuledger.units import bytes_text, count_text
+
+_MARGIN: Final = re.compile(r"\s*(?:(?:#|//|>)\s?)+")
+"""How a text is set apart in a mail, a comment or Markdown."""
+_TITLE: Final = re.compile(r"\W*[A-Z][\w /&-]{3,60} \((?P<report>[a-z][a-z0-9_]*)(?::[\w:-]*)?\)\W*")
+_FORMER_TITLE: Final = re.compile(r"\W*(?P<title>[A-Z].{3,60} Statistics(?: \(by time\))?):?\s*")
+_BY_SIZE: Final = re.compile(r"\W*CUDA Memory Operation Statistics \(by size.*\)\W*")
+_PROCESSING: Final = re.compile(r"\W*Processing \[(?P<profile>[^\]]*)\] with \[(?:.*[/\\])?(?P<report>\w+)\.py.*\].*")
+_TITLE_HOLDS: Final = 6
+"""So many lines may stand between a title and the table that it is of, blank ones not counted."""
+_NO_TITLE: Final = "a table without a title"
+
+
+def looks_like_tables(head: bytes | str) -> bool:
+    """Whether this is, or begins with, output of `nsys stats`.
+
+    In a document the tables may come later than the first bytes: give as much of it as there is.
+    """
+    text = head.decode("utf-8", "replace") if isinstance(head, bytes) else head
+    document = _Document("", DEFAULT_LIMITS.text_bytes)
+    for line in text.splitlines():
+        document.take(line)
+        if document.tables or document.hint:
+            return True
+    return False
+
+
+def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> Summaries:
+    """The tables of one run: from a file, from several, or from a folder of CSV files."""
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    found = [_only_run(path, limits) for path in given]
+    if len(found) == 1:
+        return found[0]
+    tables: dict[str, Summary] = {}
+    origin: dict[str, str] = {}
+    for run in found:
+        for report, table in run.tables.items():
+            if report in tables:
+                raise UnreadableProfile(
+                    f"{origin[report]} and {run.name} both hold {report}",
+                    hint="give the files of one run; each run is opened by itself",
+                )
+            tables[report], origin[report] = table, run.name
+    notes = tuple(note for run in found for note in run.health)
+    return Summaries(", ".join(run.name for run in found), tables, notes, next((r.profile for r in found), ""))
+
+
+def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Summaries]:
+    """Every run in a file or a folder; of `FILE::2`, the second alone."""
+    bare, number = _chosen(path)
+    source = look_at(bare)
+    runs = _runs_of_folder(source, limits) if not source.head else _runs_of(_tables_in(source, limits))
+    if not any(run.tables for run in runs):
+        raise _nothing_in(source, runs)
+    grids = [table.grid for run in runs for table in run.tables.values()]
+    if any(grid.damaged for grid in grids) and not any(grid.rows for grid in grids):
+        raise UnreadableProfile(f"{source.name}: not one row of its tables can be read", hint="copy or print it again")
+    name = source.name
+    made = [
+        _summaries(run, f"{name}{SEPARATOR}{at}" if len(runs) > 1 or number is not None else name)
+        for at, run in enumerate(runs, 1)
+    ]
+    if number is None:
+        return made
+    if not 1 <= number <= len(made):
+        count = "one run" if len(made) == 1 else f"{len(made)} runs"
+        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_listed(made))
+    return [made[number - 1]]
+
+
+def _only_run(path: str | Path, limits: Limits) -> Summaries:
+    runs = runs_in(path, limits=limits)
+    if len(runs) == 1:
+        return runs[0]
+    raise UnreadableProfile(
+        f"{Path(path).name}: holds the tables of {len(runs)} runs",
+        found=_listed(runs),
+        hint=f"choose one: {path}{SEPARATOR}1 to {path}{SEPARATOR}{len(runs)}",
+    )
+
+
+def _listed(runs: Sequence[Summaries]) -> str:
+    lines = []
+    for at, run in enumerate(runs[:6], 1):
+        of = f" of {run.profile}" if run.profile else ""
+        lines.append(f"{at}: {', '.join(run.tables)}{of}")
+    return "\n".join([*lines, "..."] if len(runs) > 6 else lines)
+
+
+def _chosen(path: str | Path) -> tuple[Path, int | None]:
+    """A path without the number of a run behind it, and that number."""
+    bare, separator, number = str(path).rpartition(SEPARATOR)
+    if separator and re.fullmatch("[0-9]{1,6}", number) and not Path(path).exists():
+        return Path(bare), int(number)
+    return Path(path), None
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table with what was said of it above."""
+
+    report: str
+    """'' where nothing was said."""
+    grid: Grid
+    profile: str = ""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Tables of one profile, and how many of what could not be used."""
+
+    tables: dict[str, _Table] = field(default_factory=dict)
+    profile: str = ""
+    unknown: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+class _Document:
+    """A text, line by line."""
+
+    def __init__(self, hint: str, longest: int) -> None:
+        self.tables: list[_Table] = []
+        self.incomplete: list[str] = []
+        """What headers lack that stand under the title of a report."""
+        self.hint = hint
+        """The report that the next table is of, as far as anything says so."""
+        self._of_file, self._profile = hint, ""
+        self._grid: Grid | None = None
+        self._age, self._longest = 0, longest
+
+    def take(self, line: str) -> None:
+        """Read one line, without its end."""
+        if len(line) > self._longest:  # no name is kept that long
+            if self._grid is not None:
+                self._grid.damaged += 1
+            return
+        if margin := _MARGIN.match(line):
+            line = line[margin.end() :]
+        if self._grid is not None:
+            if self._grid.take(line):
+                return
+            self.close()
+        if len(line) > LONGEST_HEADER or not line.strip():
+            return
+        self._age += 1
+        if self._age > _TITLE_HOLDS:
+            self.hint = self._of_file
+        if match := _PROCESSING.fullmatch(line):
+            self._announce(match["report"])
+            self._profile = match["profile"]
+        elif (match := _TITLE.fullmatch(line)) and is_report(match["report"]):
+            self._announce(match["report"])
+        elif _BY_SIZE.fullmatch(line):
+            self._announce("cuda_gpu_mem_size_sum")
+        elif (match := _FORMER_TITLE.fullmatch(line)) and report_titled(match["title"]):
+            self._announce(report_titled(match["title"]))
+        elif grid := grid_under(line):
+            self.tables.append(_Table(self.hint, grid, self._profile))
+            self._grid, self.hint, self._profile = grid, self._of_file, ""
+        elif self.hint in KNOWN and sum(each.key not in ("", "name") for each in headings_of(line)) >= 3:
+            self.incomplete.append(f"{self.hint} lacks its names or counts")
+            self.hint = self._of_file
+
+    def _announce(self, name: str) -> None:
+        """A title: the next table is of this report. One that is not read may look like anything, so it counts here."""
+        self.hint, self._age = report_called(name), 0
+        if self.hint not in KNOWN:
+            self.tables.append(_Table(self.hint, Grid([])))
+
+    def close(self) -> None:
+        """No more lines come, for the table or at all."""
+        if self._grid is not None:
+            self._grid.close()
+        self._grid = None
+
+
+def _tables_in(source: Source, limits: Limits, hint: str | None = None) -> _Document:
+    """The tables of one file. Text of PowerShell is UTF-16; anything else is taken for UTF-8."""
+    is_wide = source.head.startswith(UTF16)
+    document = _Document(report_in(source.path.stem)[0] if hint is None else hint, limits.text_bytes)
+    if document.hint and document.hint not in KNOWN:
+        document.tables.append(_Table(document.hint, Grid([])))
+    if not is_wide and b"\0" in source.head:
+        return document
+    with opened(source) as file, io.TextIOWrapper(file, "utf-16" if is_wide else "utf-8-sig", "replace") as text:
+        while line := text.readline(limits.event_bytes + 1):
+            if len(line) > limits.event_bytes:
+                most = bytes_text(limits.event_bytes)
+                raise UnreadableProfile(f"{source.name}: a line is longer than {most}, which none of `nsys stats` is")
+            document.take(line.rstrip("\n"))
+    document.close()
+    return document
+
+
+def _runs_of(document: _Document) -> list[_Run]:
+    """The tables of a text, put into runs."""
+    runs = [_Run()]
+    for table in document.tables:
+        names = [str(row["name"]) for row in table.grid.rows]
+        report = report_of(table.grid.headings, names, table.report)
+        run = runs[-1]
+        if not (names or table.grid.damaged or table.grid.separator) and report in KNOWN:
+            continue  # nsys prints no header without rows: somebody drew the table by hand
+        if report not in KNOWN:
+            run.unknown.append(report or _NO_TITLE)
+            continue
+        if missing := lacking(report, table.grid.headings):
+            run.lacking.append(f"{report} lacks {' and '.join(missing)}")
+            continue
+        if report in run.tables or (run.profile and table.profile and run.profile != table.profile):
+            run = _Run()
+            runs.append(run)
+        run.tables[report] = table
+        run.profile = run.profile or table.profile
+    runs[-1].lacking += document.incomplete
+    return runs
+
+
+def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
+    """The runs of a folder: files whose names differ only in the report belong together."""
+    groups: dict[str, _Document] = {}
+    empty = 0
+    for file in source.files:
+        report, prefix = report_in(Path(file).stem)
+        if not report or Path(file).suffix.lower() not in (".csv", ".tsv", ".txt"):
+            continue
+        path = source.path / file
+        whole = groups.setdefault(prefix, _Document("", limits.text_bytes))
+        if path.is_file() and path.stat().st_size == 0:  # so nsys leaves the file of a report without rows
+            empty += 1
+            continue
+        part = _tables_in(look_at(path), limits, report)
+        whole.tables += part.tables
+        whole.incomplete += part.incomplete
+    runs = [run for prefix in sorted(groups) for run in _named(_runs_of(groups[prefix]), prefix)]
+    if empty and runs:
+        runs[0].notes.append(Note(Severity.INFO, "empty-tables", f"{count_text(empty)} files hold no table", empty))
+    return runs
+
+
+def _named(runs: list[_Run], profile: str) -> list[_Run]:
+    """Runs that nsys gave no profile's name, called after their files."""
+    for run in runs:
+        run.profile = run.profile or profile
+    return runs
+
+
+def _nothing_in(source: Source, runs: Iterable[_Run]) -> GpuledgerError:
+    lacks = [each for run in runs for each in run.lacking]
+    unknown = list(dict.fromkeys(each for run in runs for each in run.unknown))
+    if lacks:
+        return UnreadableProfile(f"{source.name}: {lacks[0]}", hint="keep all columns that nsys prints")
+    if unknown:
+        return NothingRecorded(
+            f"{source.name}: holds no report of `nsys stats` that gpuledger reads",
+            found=f"in it: {', '.join(unknown[:5])}",
+            hint=f"it reads {', '.join(KNOWN)}",
+        )
+    if known := foreign(source):
+        return known
+    what = "no table of `nsys stats` in it" if source.head else "a folder without CSV files of `nsys stats`"
+    return UnreadableProfile(
+        f"{source.name}: {what}",
+        hint="keep what `nsys stats PROFILE` prints, or what `nsys stats --format=csv --output=NAME PROFILE` writes",
+    )
+
+
+def _summaries(run: _Run, name: str) -> Summaries:
+    tables = {report: _summary(report, table.grid.rows) for report, table in run.tables.items()}
+    return Summaries(name, tables, tuple(_notes(run, tables)), run.profile)
+
+
+def _summary(report: str, rows: Sequence[Values]) -> Summary:
+    if report == "cuda_gpu_mem_size_sum":
+        return Summary(report, sizes=tuple(SizeRow(**_statistics(row, "bytes")) for row in rows))
+    names = [str(row["name"]) for row in rows]
+    # nsys before 2024 writes the ranges of the default domain without a colon; then a colon may be part of the text
+    has_domains = report.startswith("nvtx_") and all(":" in name for name in names)
+    return Summary(
+        report,
+        tuple(
+            SummaryRow(
+                **_statistics(row, "ns"),
+                style=str(row.get("style", "")),
+                domain=name.partition(":")[0] if has_domains else None,
+                beside={key: value for key, value in row.items() if key not in _OWN},
+            )
+            for name, row in zip(names, rows, strict=True)
+        ),
+    )
+
+
+_STATISTICS: Final = ("total", "average", "median", "least", "most", "deviation")
+_OWN: Final = frozenset((*_STATISTICS, "name", "count", "style"))
+
+
+def _statistics(row: Values, unit: str) -> dict[str, Any]:
+    """The fields of a row, by the names they have in the model."""
+    return {"name": row["name"], "count": row["count"]} | {f"{key}_{unit}": row.get(key) for key in _STATISTICS}
+
+
+def _notes(run: _Run, tables: Mapping[str, Summary]) -> Iterator[Note]:
+    yield from run.notes
+    grids = {report: table.grid for report, table in run.tables.items()}
+    if damaged := {report: grid.damaged for report, grid in grids.items() if grid.damaged}:
+        count = sum(damaged.values())
+        rows = "1 row is" if count == 1 else f"{count_text(count)} rows are"
+        sentence = f"{rows} cut off or damaged and left out ({', '.join(damaged)})"
+        yield Note(Severity.LOSS, "damaged-rows", sentence, count)
+    for each in run.lacking:
+        yield Note(Severity.LOSS, "missing-columns", f"the table {each}, and is left out")
+    if abridged := [report for report, grid in grids.items() if grid.left_out]:
+        sentence = f"whoever kept {', '.join(abridged)} left rows out (dots stand for them)"
+        yield Note(Severity.WARNING, "abridged", sentence, len(abridged))
+    if unknown := list(dict.fromkeys(run.unknown)):
+        sentence = f"not read: {', '.join(unknown[:6])}{' and others' if len(unknown) > 6 else ''}"
+        yield Note(Severity.INFO, "unknown-reports", sentence, len(unknown))
+    cut = sum(row.is_cut for table in tables.values() for row in table.rows)
+    if cut:
+        names = "1 name is" if cut == 1 else f"{count_text(cut)} names are"
+        sentence = f"{names} cut short with {CUT}, so that different ones may look alike; CSV has them whole"
+        yield Note(Severity.INFO, "cut-names", sentence, cut)

@@ -1,0 +1,320 @@
+"""Events of one category in, columns of a table out: what Kineto calls things, and what we call them."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
+
+Columns = dict[str, NDArray[Any]]
+_NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
+_LISTED: Final = bytes.maketrans(b"[]\n", b"  ,")
+
+
+class Codes(dict[str, int]):
+    """Gives each new text the next code."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self.cut = 0
+
+    @classmethod
+    def of(cls, texts: list[str]) -> Codes:
+        """Texts that have their codes already."""
+        found = cls(1 << 30)
+        found.update({text: code for code, text in enumerate(texts)})
+        return found
+
+    def __missing__(self, text: str) -> int:
+        if len(text) > self._longest:
+            self.cut += 1
+            text = text[: self._longest] + "..."
+        return self.setdefault(text, len(self))
+
+
+class _Inputs(dict[bytes, int]):
+    """Codes of operators' inputs, by the bytes that they come as."""
+
+    def __init__(self, codes: Codes) -> None:
+        self._codes = codes
+
+    def __missing__(self, text: bytes) -> int:
+        code = NO_TEXT if text == b"\n" else self._codes[text.decode(errors="replace")]
+        return self.setdefault(text, code)
+
+
+class Shaper:
+    """Turns events into columns; texts become codes."""
+
+    def __init__(self, codes: Codes, *, with_inputs: bool) -> None:
+        self.codes = codes
+        self._with_inputs = with_inputs
+        self._threads: dict[str, int] = {}
+        self._known_inputs = _Inputs(codes)
+
+    @property
+    def has_named_threads(self) -> bool:
+        return bool(self._threads)
+
+    # One method per kind of event: its columns beside the times. `args` are the events' own, one for each.
+
+    def kernels(self, events: list[Any], args: list[Any], _: str) -> Columns:
+        shapes = _triples([each.grid for each in args] + [each.block for each in args])
+        return _numbers(args, _OF_KERNEL) | {
+            "name": self._text([event.name for event in events]),
+            "grid": shapes[: len(args)],
+            "block": shapes[len(args) :],
+        }
+
+    def copies(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+        names = [event.name for event in events]
+        parts = {name: _copy_kind(name, kind) for name in set(names)}
+        return _numbers(args, _WHERE) | {
+            "kind": self._text([parts[name][0] for name in names]),
+            "src_kind": self._text([parts[name][1] for name in names]),
+            "dst_kind": self._text([parts[name][2] for name in names]),
+            "bytes": _ints([_whole_number(each.bytes) for each in args]),
+        }
+
+    def calls(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+        return self._thread(events) | {
+            "correlation": _ints([each.correlation for each in args]),
+            "name": self._text([event.name for event in events]),
+            "layer": np.full(len(events), self.codes[kind]),
+        }
+
+    def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+        own = {"name": self._text([event.name for event in events]), "kind": np.full(len(events), self.codes[kind])}
+        if kind in ("op", "push_pop") and self._with_inputs:
+            own["inputs"] = self._inputs(args)
+        return self._thread(events) | own
+
+    def _inputs(self, args: list[Any]) -> Ints:
+        """Shapes and types of operators' inputs; they come as JSON and stay so."""
+        dims = [each.dims for each in args]
+        if hasattr(args[0], "dims_2021") and not all(dims):
+            dims = [each.dims or each.dims_2021 for each in args]
+        parts: list[Any] = [b"\n", b"\0"] * (2 * len(args))  # shapes, \n, types, \0: one text of all of them
+        parts[0::4], parts[2::4] = dims, [each.types for each in args]
+        parts[1::4] = [b"\n"] * len(args)
+        texts = b"".join(parts).split(b"\0")
+        if len(texts) != len(args) + 1:  # a zero within one of them
+            texts = [bytes(shape) + b"\n" + bytes(each.types) for shape, each in zip(dims, args, strict=True)]
+        known = self._known_inputs
+        return np.array([known[text] for text in texts[: len(args)]], np.int64)
+
+    def syncs(self, _events: list[Any], args: list[Any], _: str) -> Columns:
+        return _numbers(args, _WHERE) | {"kind": self._text([each.sync_kind for each in args])}
+
+    def allocs(self, _events: list[Any], args: list[Any], _: str) -> Columns:
+        given = _ints([each.memory_bytes for each in args])
+        on_gpu = np.isin(_ints([each.memory_device_type for each in args]), _GPU_TYPES)
+        operation = np.where(given >= 0, self.codes["Allocation"], self.codes["Deallocation"])
+        device = _ints([each.memory_device for each in args])
+        return {
+            "device": np.where(on_gpu, device, NOT_RECORDED),
+            "operation": operation,
+            "bytes": np.abs(given),
+            "address": _ints([each.address for each in args]),
+            "memory_kind": np.where(on_gpu, self.codes["Device"], self.codes["Pageable"]),
+        }
+
+    def overheads(self, events: list[Any], _args: list[Any], _: str) -> Columns:
+        return self._thread(events) | {"name": self._text([event.name for event in events])}
+
+    def collectives(self, events: list[Any], args: list[Any], kind: str) -> Columns:
+        of_kernel = kind == "kernel"
+        nowhere = np.full(len(events), NOT_RECORDED)  # a kernel's process is filled in later
+        thread = {"pid": nowhere, "tid": nowhere} if of_kernel else self._thread(events)
+        correlation = _ints([each.correlation if of_kernel else NOT_RECORDED for each in args])
+        return (
+            thread
+            | _numbers(args, _OF_COLLECTIVE)
+            | {
+                "correlation": correlation,
+                "name": self._text([each.collective for each in args]),
+                "group": self._raw([each.group for each in args]),
+                "ranks": self._raw([each.ranks for each in args]),
+                "dtype": self._text([each.dtype for each in args]),
+            }
+        )
+
+    def _thread(self, events: list[Any]) -> Columns:
+        return {
+            "pid": self._identities([event.pid for event in events]),
+            "tid": self._identities([event.tid for event in events]),
+        }
+
+    def _identities(self, values: list[Any]) -> Ints:
+        """Process and thread ids; a text that holds no number gets one of its own, below any other."""
+        try:
+            return np.frombuffer(array("q", values), np.int64)
+        except (TypeError, OverflowError):
+            return np.array([self._number(value) for value in values], np.int64)
+
+    def meet(self, events: Iterable[Any]) -> None:
+        """Number the processes and threads of these events that have no number of their own."""
+        for event in events:
+            self._number(event.pid)
+            self._number(event.tid)
+
+    def _number(self, value: int | str) -> int:
+        if isinstance(value, int):
+            return value if abs(value) < 2**62 else NOT_RECORDED
+        if _NUMBER.fullmatch(value):
+            return int(value)
+        return self._threads.setdefault(value, -2 - len(self._threads))
+
+    def _text(self, texts: list[str]) -> NDArray[np.int32]:
+        return np.fromiter(map(self.codes.__getitem__, texts), np.int32, len(texts))
+
+    def _raw(self, texts: Sequence[Any]) -> Ints:
+        """Codes of texts that are JSON of their own; NO_TEXT where there is none."""
+        found = [bytes(text) for text in texts]
+        codes = {text: self.codes[text.decode(errors="replace").strip('"')] if text else NO_TEXT for text in set(found)}
+        return np.array([codes[text] for text in found], np.int64)
+
+
+_WHERE: Final = ("device", "context", "stream", "correlation")
+_OF_COLLECTIVE: Final = ("group_size", "in_elements", "out_elements")
+_OF_KERNEL: Final = (*_WHERE, "registers", "smem_dynamic_bytes", "graph", "graph_node")
+"""Numbers among the arguments, by the names of their columns."""
+
+_SPELLED: Final = {"smem_dynamic_bytes": "shared_memory"}
+"""Arguments that are called otherwise than their columns."""
+
+_GPU_TYPES: Final = (1, 6)
+"""CUDA and HIP in torch's numbering of device types."""
+
+_COPY: Final = re.compile(r"Memcpy (?P<way>\w+) \((?P<source>\w+) -> (?P<target>\w+)\)")
+_WAYS: Final = {
+    "HtoD": "Host-to-Device",
+    "DtoH": "Device-to-Host",
+    "DtoD": "Device-to-Device",
+    "HtoH": "Host-to-Host",
+    "PtoP": "Peer-to-Peer",
+}
+_KERNEL_FEEDS: Final = (
+    (Table.KERNELS, "kernel", Shaper.kernels),
+    (Table.COLLECTIVES, "kernel", Shaper.collectives),
+)
+_OP_FEEDS: Final = ((Table.RANGES, "op", Shaper.ranges), (Table.COLLECTIVES, "op", Shaper.collectives))
+CATEGORIES: Final[Mapping[str, tuple[tuple[Table, str, Callable[..., Columns]], ...]]] = {
+    "kernel": _KERNEL_FEEDS,
+    "Kernel": _KERNEL_FEEDS,
+    "gpu_memcpy": ((Table.COPIES, "copy", Shaper.copies),),
+    "Memcpy": ((Table.COPIES, "copy", Shaper.copies),),
+    "gpu_memset": ((Table.COPIES, "set", Shaper.copies),),
+    "Memset": ((Table.COPIES, "set", Shaper.copies),),
+    "cuda_runtime": ((Table.CALLS, "runtime", Shaper.calls),),
+    "Runtime": ((Table.CALLS, "runtime", Shaper.calls),),
+    "cuda_driver": ((Table.CALLS, "driver", Shaper.calls),),
+    "cpu_op": _OP_FEEDS,
+    "Operator": _OP_FEEDS,
+    "user_annotation": ((Table.RANGES, "push_pop", Shaper.ranges),),
+    "python_function": ((Table.RANGES, "python", Shaper.ranges),),
+    "cuda_sync": ((Table.SYNCS, "sync", Shaper.syncs),),
+    "overhead": ((Table.OVERHEADS, "overhead", Shaper.overheads),),
+}
+"""What the events of each category are, in the spellings of 2021 and of today."""
+
+ON_THREAD: Final = frozenset(
+    category for category, feeds in CATEGORIES.items() if feeds[0][0] in (Table.CALLS, Table.RANGES, Table.OVERHEADS)
+)
+"""Categories whose events say on which thread they were; of the others a thread is not read, whatever it is."""
+
+
+def _copy_kind(name: str, kind: str) -> tuple[str, str, str]:
+    """NVIDIA's label of a copy, and the memories it joins, from Kineto's name for it."""
+    if kind == "set":
+        inside = re.search(r"\((\w+)\)", name)
+        return "Memset", "Unknown", inside[1] if inside else "Unknown"
+    match = _COPY.search(name)
+    if match is None:
+        return "Unknown", "Unknown", "Unknown"
+    memory = {"Host": "Unknown"}  # AMD says only that it was the host's
+    return (
+        _WAYS.get(match["way"], "Unknown"),
+        memory.get(match["source"], match["source"]),
+        memory.get(match["target"], match["target"]),
+    )
+
+
+def narrowed(table: Table, columns: Columns) -> Columns:
+    """The columns as wide as they are kept; but the number of a device stays as it is, as GPUs are counted by it."""
+    kinds = {column.name: column.kind for column in table.schema.columns if column.name != "device"}
+    return {name: as_kept(kinds.get(name, Kind.INT64), values) for name, values in columns.items()}
+
+
+def together(parts: list[Columns]) -> Columns:
+    """The columns of several parts in a row; what one lacks is filled in. Takes them out of the parts, one by one."""
+    lengths = [len(part["start_ns"]) for part in parts]
+    found: Columns = {}
+    for key in sorted(set().union(*parts)):
+        dtype = next(part[key].dtype for part in parts if key in part)
+        own = [
+            part.pop(key) if key in part else np.full(length, NOT_RECORDED, dtype)
+            for part, length in zip(parts, lengths, strict=True)
+        ]
+        found[key] = own[0] if len(own) == 1 else np.concatenate(own)
+    return found
+
+
+def as_kept(kind: Kind, wide: NDArray[Any]) -> NDArray[Any]:
+    """A column as wide as it is kept, in memory of its own; what does not fit was not recorded."""
+    narrow: NDArray[Any] = np.ascontiguousarray(wide, kind.dtype)
+    if kind in (Kind.INT32, Kind.TRIPLE) and wide.dtype != narrow.dtype:
+        narrow[wide != narrow] = NOT_RECORDED
+    return narrow
+
+
+def _whole_number(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    return int(value) if _NUMBER.fullmatch(value) else NOT_RECORDED
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    try:
+        return np.frombuffer(array("q", values), np.int64)
+    except OverflowError:
+        return np.array([value if -(2**63) <= value < 2**63 else NOT_RECORDED for value in values], np.int64)
+
+
+def _numbers(args: list[Any], names: tuple[str, ...]) -> Columns:
+    """Several columns of numbers, with one look at each event's arguments."""
+    fields = attrgetter(*(_SPELLED.get(name, name) for name in names))
+    flat = _ints(list(chain.from_iterable(map(fields, args)))).reshape(-1, len(names))
+    return {name: flat[:, at] for at, name in enumerate(names)}
+
+
+def _triples(texts: Sequence[bytes | Raw]) -> Ints:
+    """Grids and blocks from `[x, y, z]`; NOT_RECORDED where there is none."""
+    joined = b"\n".join(texts)
+    if joined.translate(None, b"0123456789 ") == b"\n".join([b"[,,]"] * len(texts)):
+        numbers: Ints = np.fromstring(joined.translate(_LISTED), np.int64, sep=",")
+        if len(numbers) == 3 * len(texts):
+            return numbers.reshape(-1, 3)
+    return np.array([_triple(bytes(text)) for text in texts], np.int64).reshape(-1, 3)
+
+
+def _triple(text: bytes) -> tuple[int, int, int]:
+    found = _TRIPLE.fullmatch(text.strip())
+    if found is None:
+        return (NOT_RECORDED,) * 3
+    x, y, z = (int(each) if len(each) < 19 else NOT_RECORDED for each in found.groups())
+    return x, y, z
+
+
+_TRIPLE: Final = re.compile(rb"\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*[,\]].*", re.DOTALL)

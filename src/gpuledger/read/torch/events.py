@@ -1,0 +1,365 @@
+"""A Chrome trace's JSON in, its events out, batch by batch; what stands around the events is its metadata.
+
+The text is read in pieces and cut between events. A cut is right if and only if the piece parses: it begins where an
+event begins, and braces balance only at an event's end. Pieces are decoded with a typed decoder. One that is not valid
+JSON, or holds a value of an odd type, is read again with a patient decoder, event by event if need be, and what cannot
+be read is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from gpuledger.errors import UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.messages import say
+from gpuledger.read.source import too_slow
+from gpuledger.read.stream import Bytes
+from gpuledger.read.torch.event_types import ANY, PLAIN, USUAL, Args, Event
+from gpuledger.trace.health import Note, Severity
+from gpuledger.units import bytes_text, count_text
+
+PIECE: Final = 1 << 20
+_TAILS: Final = (1 << 12, 1 << 16)
+"""A cut is looked for in so many last bytes, then in all."""
+_KEYS: Final = rb'"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:'
+BETWEEN: Final = re.compile(rb"\}\s*,\s*\{\s*" + _KEYS)
+_END: Final = re.compile(rb"\}\s*+,?\s*+\]|\A\s*\]")  # a run of spaces is looked at once
+_EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*(?P<value>\S)', re.DOTALL)
+_NEXT: Final = re.compile(r"\}\s*,\s*(?=\{\s*" + _KEYS.decode() + ")")
+_UNDECODABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Args)}
+_FEW: Final = 8
+"""So many candidates for a cut are tried before a piece is taken for broken."""
+_BLANK: Final = re.compile(r"[ \t\r\n,]*+")
+_MANY_LOST: Final = 10_000
+"""So many events that cannot be read are no trace, if they are more than the others."""
+
+
+class EventStream:
+    """The events of one JSON text. After `batches` is exhausted, `metadata` and `notes` are complete."""
+
+    def __init__(self, stream: Bytes, name: str, limits: Limits) -> None:
+        self.metadata: dict[str, Any] = {}
+        self._stream, self._name, self._limits = stream, name, limits
+        self._deadline = time.monotonic() + limits.read_seconds
+        self._odd = self._lost = self._kept = 0
+        self._broken_off = ""
+        self._decoders: tuple[msgspec.json.Decoder[list[Any]], ...] = (PLAIN, USUAL)
+        self._is_faulty = False
+        """Whether the last piece that could not be decoded holds something else than whole events."""
+
+    def batches(self) -> Iterator[list[Any]]:
+        """All events, some thousands at a time; `by_category` sorts them."""
+        text = self._find_events()
+        while True:
+            piece = self._next_piece()
+            text += piece
+            if len(text) > self._limits.event_bytes + 2 * PIECE:
+                most = self._limits.event_bytes
+                raise UnreadableProfile(
+                    f"{self._name}: not a trace: no event ends within {bytes_text(most)}",
+                    hint=f"if there are such events in it: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+                )
+            if not piece:
+                yield from self._last(text)
+                return
+            events, text = self._whole_events(text)
+            if events is not None:
+                self._kept += len(events)
+                yield events
+                del events  # two batches at a time are one too many
+                continue
+            if not self._is_faulty:
+                continue  # no event ends here yet
+            if (end := self._end_of_events(text)) is not None:
+                yield end[0]
+                self._after_events(end[1] + self._stream.read(self._limits.event_bytes))
+                return
+            events, text, ended = self._patiently(text, at_end=False)
+            self._kept += len(events)
+            yield events
+            if ended:
+                self._after_events(text + self._stream.read(self._limits.event_bytes))
+                return
+
+    def notes(self) -> list[Note]:
+        """What could not be read."""
+        found = []
+        cut = self._broken_off or self._stream.cut
+        if cut:
+            sentence = say("{reason}: the trace is not whole, its end is missing", reason=cut)
+            found.append(Note(Severity.LOSS, "trace-cut-off", sentence))
+        if self._lost:
+            sentence = say("{count} events could not be read and were left out", count=count_text(self._lost))
+            found.append(Note(Severity.LOSS, "events-unreadable", sentence, self._lost))
+        if self._odd:
+            count = count_text(self._odd)
+            sentence = say("{count} events hold odd values; what could be read of them was kept", count=count)
+            found.append(Note(Severity.WARNING, "events-odd", sentence, self._odd))
+        return found
+
+    def _next_piece(self) -> bytes:
+        """The next bytes; refuses where reading takes too long."""
+        if time.monotonic() > self._deadline:
+            raise too_slow(self._name, self._limits.read_seconds)
+        return self._stream.read(PIECE)
+
+    def _find_events(self) -> bytes:
+        """Reads up to the first event; what stands before is metadata."""
+        text, looked_at, tried = b"", 0, 0
+        while True:
+            piece = self._next_piece()
+            text = (text + piece).removeprefix(b"\xef\xbb\xbf").lstrip()
+            if text.startswith(b"["):
+                return text[1:]
+            for match in _EVENTS.finditer(text, looked_at):
+                looked_at, tried = match.end(), tried + 1
+                if tried > _FEW:
+                    raise self._not_a_trace(text)
+                before = _object(text[: match.start()].rstrip().rstrip(b",") + b"}")
+                if before is None:
+                    continue  # the word, but inside something else
+                if match["value"] != b"[":
+                    raise UnreadableProfile(f"{self._name}: traceEvents is no list", hint="export the trace again")
+                self.metadata = before
+                return text[match.end() :]
+            if len(text) > self._limits.event_bytes:
+                most = self._limits.event_bytes
+                raise UnreadableProfile(
+                    f"{self._name}: JSON, but no `traceEvents` within its first {bytes_text(most)}",
+                    hint=f"if they come later: --limit=event-bytes={bytes_text(8 * most).replace(' ', '')}",
+                )
+            if not piece:
+                raise self._not_a_trace(text)
+
+    def _not_a_trace(self, text: bytes) -> UnreadableProfile:
+        whole = _object(text)
+        found = f"its keys are {', '.join(sorted(whole)[:6]) or 'none'}" if whole is not None else "not valid JSON"
+        return UnreadableProfile(
+            f"{self._name}: JSON, but not a torch.profiler trace (looked for `traceEvents`)",
+            found=found,
+            hint="it reads what `torch.profiler` writes with `export_chrome_trace` or `tensorboard_trace_handler`",
+        )
+
+    def _whole_events(self, text: bytes) -> tuple[list[Any] | None, bytes]:
+        """The events that end within `text`, and the rest; None where no cut gives valid events."""
+        self._is_faulty = False
+        for cut in _cuts(text):
+            try:
+                return self._listed(memoryview(text)[:cut]), text[cut:].lstrip().removeprefix(b",")
+            except _UNDECODABLE as error:
+                if _is_before_the_end(error, cut):
+                    self._is_faulty = True
+                    break
+        return None, text
+
+    def _listed(self, inside: memoryview) -> list[Any]:
+        """The events of a text, all of usual categories or all of any."""
+        whole = b"".join((b"[", inside, b"]"))
+        for decoder in self._decoders:
+            try:
+                found: list[Any] = decoder.decode(whole)
+            except _UNDECODABLE:
+                continue
+            if decoder is USUAL:
+                self._decoders = (USUAL,)  # a trace that has collectives has them everywhere
+            return found
+        return ANY.decode(whole)
+
+    def _end_of_events(self, text: bytes) -> tuple[list[Event], bytes] | None:
+        """The last events, if the list ends within `text`, and what stands after it."""
+        for tried, match in enumerate(_END.finditer(text)):
+            if tried == _FEW:
+                return None
+            inside = text[: match.end() - 1].rstrip().removesuffix(b",")
+            events = _decoded(inside)
+            if events is not None:
+                return events, text[match.end() :]
+        return None
+
+    def _last(self, text: bytes) -> Iterator[list[Event]]:
+        """What is left at the end of the file."""
+        end = self._end_of_events(text)
+        if end is not None:
+            yield end[0]
+            self._after_events(end[1])
+            return
+        events, rest = self._whole_events(text)
+        if events is not None:
+            yield events
+            text = rest
+        events, text, ended = self._patiently(text, at_end=True)
+        yield events
+        if ended:
+            self._after_events(text)
+        else:
+            self._broken_off = self._broken_off or say("the list of events does not end")
+
+    def _after_events(self, text: bytes) -> None:
+        """Metadata that follows the events."""
+        rest = text.strip()
+        if rest in (b"", b"}", b","):
+            return
+        self.metadata |= _object(b"{" + rest.removeprefix(b",")) or {}
+
+    def _patiently(self, text: bytes, *, at_end: bool) -> tuple[list[Event], bytes, bool]:
+        """Event by event with a decoder that takes what is nearly JSON: events, the rest, and whether the list ended.
+
+        What is broken is left out up to the next place where an event could begin.
+        """
+        events: list[Event] = []
+        letters = text.decode("utf-8", "surrogateescape")
+        decoder = json.JSONDecoder(parse_float=str, parse_constant=str, parse_int=_whole)
+        at = 0
+        while (at := _skip(letters, at)) < len(letters):
+            if letters[at] == "]":
+                return events, letters[at + 1 :].encode("utf-8", "surrogateescape"), True
+            begins = at
+            try:
+                value, at = decoder.raw_decode(letters, at)
+            except (ValueError, RecursionError):
+                following = _NEXT.search(letters, at)
+                if following is None:
+                    break
+                self._lose(len(events))
+                at = following.end()
+                continue
+            whole = _decoded(letters[begins:at].encode("utf-8", "backslashreplace"))
+            event = whole[0] if whole else _event(value)
+            if event is None:
+                self._lose(len(events))
+                continue
+            self._odd += not whole and not _is_usual(letters[begins:at])
+            events.append(event)
+        rest = letters[at:]
+        if at_end and rest:
+            self._broken_off = say("the last event breaks off")
+            rest = ""
+        return events, rest.encode("utf-8", "surrogateescape"), False
+
+    def _lose(self, kept_here: int) -> None:
+        """Count an event that cannot be read. Where hardly any can, looking for the next one could take for ever."""
+        self._lost += 1
+        if self._lost > _MANY_LOST and self._lost > self._kept + kept_here:
+            raise UnreadableProfile(
+                f"{self._name}: not a trace: of its first {count_text(self._lost + self._kept + kept_here)} events "
+                f"{count_text(self._lost)} cannot be read",
+                hint="export the trace again",
+            )
+
+
+def _is_before_the_end(error: Exception, length: int) -> bool:
+    """Whether a text of this length failed within, not because it was cut in the wrong place."""
+    if isinstance(error, msgspec.ValidationError) or not isinstance(error, msgspec.DecodeError):
+        return True
+    if "truncated" in str(error):
+        return False
+    at = re.search(r"\(byte (\d+)\)", str(error))
+    return at is None or int(at[1]) < length - 1
+
+
+def _cuts(text: bytes) -> list[int]:
+    """Where events may end, the last ones, from the end."""
+    found: list[int] = []
+    for tail in (*_TAILS, len(text)):
+        found = [match.start() + 1 for match in BETWEEN.finditer(text, max(len(text) - tail, 0))]
+        if len(found) >= _FEW or (found and tail > _TAILS[0]):
+            break
+    return found[: -_FEW - 1 : -1]
+
+
+def _decoded(inside: bytes) -> list[Event] | None:
+    """Events of any category; None if the text is no list of events."""
+    try:
+        return ANY.decode(b"[" + inside + b"]")
+    except _UNDECODABLE:
+        return None
+
+
+def _is_usual(letters: str) -> bool:
+    """Whether an event would be taken among usual ones: what is odd about it lies in a field that nobody reads.
+
+    So that it does not depend on an event's neighbours, and with that on where a text is cut, how many are odd.
+    """
+    alone = b"[" + letters.encode("utf-8", "backslashreplace") + b"]"
+    for decoder in (PLAIN, USUAL):
+        try:
+            decoder.decode(alone)
+        except _UNDECODABLE:
+            continue
+        return True
+    return False
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    """A JSON object; None if it is not one."""
+    try:
+        found = json.loads(text.decode("utf-8", "backslashreplace"), parse_int=_whole)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _whole(text: str) -> int | str:
+    """An integer, unless it is longer than any that means something."""
+    return int(text) if len(text) < 40 else text
+
+
+def _skip(letters: str, at: int) -> int:
+    match = _BLANK.match(letters, at)
+    return at if match is None else match.end()
+
+
+def _clean(text: object) -> str:
+    """Text that can be written: bytes that are no UTF-8 as `\\xNN`, lone surrogates as `\\uNNNN`."""
+    try:
+        return str(text).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _event(value: object) -> Event | None:
+    """An event from whatever the patient decoder found."""
+    if not isinstance(value, dict):
+        return None
+    given = value.get("args")
+    args = Args()
+    for key, item in (given if isinstance(given, dict) else {}).items():
+        field = _FIELDS.get(key)
+        if field is None:
+            continue
+        if field.type is int and isinstance(item, int) and abs(item) < 2**63:
+            setattr(args, field.name, item)
+        elif field.type is str and isinstance(item, str):
+            setattr(args, field.name, _clean(item))
+        elif field.type is Raw:
+            setattr(args, field.name, Raw(json.dumps(item).encode()))
+    return Event(
+        ph=_clean(value.get("ph", "")),
+        cat=_clean(value.get("cat", "")),
+        name=_clean(value.get("name", "")),
+        pid=_identity(value.get("pid")),
+        tid=_identity(value.get("tid")),
+        ts=_number_text(value.get("ts")),
+        dur=_number_text(value.get("dur")),
+        args=args,
+    )
+
+
+def _identity(value: object) -> int | str:
+    """A process or thread."""
+    if isinstance(value, int):
+        return value if abs(value) < 2**62 else -1
+    return -1 if value is None else _clean(value)
+
+
+def _number_text(value: object) -> Raw:
+    return Raw() if value is None else Raw(str(value).encode("utf-8", "backslashreplace"))

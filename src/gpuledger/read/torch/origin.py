@@ -1,0 +1,94 @@
+"""Where a torch.profiler trace comes from: its metadata in, GPUs, versions and rank out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gpuledger.messages import say
+from gpuledger.trace.model import Gpu, Origin, Process
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+_YEAR_2015_NS: Final = 1_420_070_400 * 1_000_000_000
+_YEAR_2100_NS: Final = 4_102_444_800 * 1_000_000_000
+
+
+class Devices:
+    """The GPUs that a trace uses, numbered from 0 in the order of torch's own numbers."""
+
+    def __init__(self, metadata: Mapping[str, Any], used: Sequence[Ints]) -> None:
+        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *used]))
+        self._numbers = numbers[numbers != NOT_RECORDED]
+        listed = metadata.get("deviceProperties")
+        known = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        by_id = {_int(each.get("id")): each for each in known}
+        # AMD numbers agents, not devices: where the number says nothing, equal GPUs still say what they are
+        same = known[0] if known and all(each.get("name") == known[0].get("name") for each in known) else {}
+        self.gpus = tuple(_gpu(by_id.get(number, same)) for number in self._numbers.tolist())
+
+    def resolve(self, device: Ints) -> Ints:
+        """Index of the GPU; NOT_RECORDED where the event names none."""
+        if not len(self._numbers):
+            return np.full(len(device), NOT_RECORDED)
+        at = np.minimum(np.searchsorted(self._numbers, device), len(self._numbers) - 1)
+        return np.where(self._numbers[at] == device, at, NOT_RECORDED)
+
+
+def _gpu(properties: Mapping[str, Any]) -> Gpu:
+    major, minor = (_int(properties.get(key)) for key in ("computeMajor", "computeMinor"))
+    name = properties.get("name")
+    return Gpu(
+        name=name if isinstance(name, str) and name else say("GPU, name not recorded"),
+        compute_capability=None if major is None or minor is None else (major, minor),
+        sm_count=_int(properties.get("numSms")),
+        memory_bytes=_int(properties.get("totalGlobalMem")),
+    )
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def describe(
+    metadata: Mapping[str, Any],
+    container: str,
+    devices: Devices,
+    process_names: Mapping[int, str],
+    tables: Mapping[Table, Rows],
+    seen: Mapping[str, int],
+) -> Origin:
+    """The origin of one trace."""
+    distributed = metadata.get("distributedInfo")
+    job = distributed if isinstance(distributed, dict) else {}
+    pids = sorted({int(pid) for rows in tables.values() if "pid" in rows for pid in np.unique(rows["pid"]) if pid >= 0})
+    schema = metadata.get("schemaVersion")
+    return Origin(
+        tool="torch.profiler",
+        container=container,
+        schema_version=None if schema is None else str(schema)[:20],
+        started_utc=_started(metadata.get("baseTimeNanoseconds"), tables),
+        cuda_version=_version(metadata.get("cuda_runtime_version")),
+        gpus=devices.gpus,
+        processes=tuple(Process(pid, process_names.get(pid)) for pid in pids),
+        rank=_int(job.get("rank")),
+        world_size=_int(job.get("world_size")),
+        source_rows=tuple(sorted((category or "no category", count) for category, count in seen.items())),
+    )
+
+
+def _started(base: object, tables: Mapping[Table, Rows]) -> str | None:
+    """When the first event began: times count from a base that the trace names, in older ones from 1970."""
+    first = min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
+    began = (_int(base) or 0) + first
+    if not _YEAR_2015_NS < began < _YEAR_2100_NS:
+        return None
+    return datetime.datetime.fromtimestamp(began // 1_000_000_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _version(number: object) -> str | None:
+    value = _int(number)
+    return None if value is None or value <= 0 else f"{value // 1000}.{value % 1000 // 10}"

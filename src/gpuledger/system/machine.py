@@ -1,0 +1,208 @@
+"""What GPUs and which driver this machine has, asked now: nothing in, a `Machine` out.
+
+NVML is asked first, the driver's own library, through the package nvidia-ml-py; where that cannot be, `nvidia-smi`,
+which comes with the driver. Where neither answers, there are no GPUs and the reason says why. A single figure that a
+GPU or a driver does not tell is None, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from gpuledger.errors import ToolFailed
+from gpuledger.system.nvml import LIMITS
+from gpuledger.system.processes import Ran, run
+
+_SM: Final = 1  # NVML's number of that clock
+_IDLE: Final = 0x1
+_SECONDS: Final = 30.0
+"""What `nvidia-smi` may take: where the driver is not kept loaded, it starts every GPU first."""
+
+COMPUTE_MODES: Final = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+"""How many programs a GPU takes at a time, by NVML's numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU, and the state it is in now."""
+
+    index: int
+    name: str
+    memory_bytes: int
+    sm_mhz: int | None
+    highest_sm_mhz: int | None
+    power_limit_mw: int | None
+    is_split: bool | None = None
+    """Whether it is cut into MIG instances."""
+    compute_mode: str | None = None
+    throttled_by: tuple[str, ...] = ()
+    """What holds its clocks down now, though it is not idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The GPUs here; `reason` says why there are none, or what was wrong with asking."""
+
+    driver: str | None
+    cuda: str | None
+    """The newest CUDA that the driver runs."""
+    gpus: tuple[Gpu, ...]
+    reason: str
+    told_by: str = ""
+    """Who was asked: NVML or nvidia-smi."""
+
+
+def machine() -> Machine:
+    """The GPUs and the driver of this machine."""
+    told = by_nvml()
+    if told.gpus:
+        return told
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return Machine(told.driver, told.cuda, (), f"{told.reason}; nvidia-smi is not here either", told.told_by)
+    asked = by_smi(Path(smi))
+    return asked if asked.gpus else Machine(told.driver, told.cuda, (), f"{told.reason}; {asked.reason}", told.told_by)
+
+
+def by_nvml() -> Machine:
+    """What NVML tells."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the package's predecessor of the same name complains about itself
+            nvml = import_module("pynvml")
+    except ImportError:
+        return Machine(None, None, (), "the package nvidia-ml-py is not installed")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return Machine(None, None, (), f"NVML does not start: {error}")
+    try:
+        return _told(nvml)
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _told(nvml: Any) -> Machine:
+    def asked(question: Callable[[], Any]) -> Any | None:
+        try:
+            return question()
+        except (nvml.NVMLError, AttributeError):  # not every GPU tells everything, nor does every version ask
+            return None
+
+    def gpu(index: int) -> Gpu | None:
+        handle = asked(lambda: nvml.nvmlDeviceGetHandleByIndex(index))
+        memory = asked(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total) if handle is not None else None
+        if memory is None:
+            return None
+        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # its name since 2023
+        bits = asked(lambda: (reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
+        mig = asked(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+        mode = asked(lambda: nvml.nvmlDeviceGetComputeMode(handle))
+        return Gpu(
+            index,
+            _text(asked(lambda: nvml.nvmlDeviceGetName(handle))) or "a GPU without a name",
+            int(memory),
+            asked(lambda: nvml.nvmlDeviceGetClockInfo(handle, _SM)),
+            asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, _SM)),
+            asked(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle)),
+            None if mig is None else bool(mig),
+            COMPUTE_MODES.get(mode) if mode is not None else None,
+            _throttles(bits),
+        )
+
+    count = asked(nvml.nvmlDeviceGetCount) or 0
+    gpus = tuple(found for index in range(count) if (found := gpu(index)) is not None)
+    cuda = asked(nvml.nvmlSystemGetCudaDriverVersion)
+    reason = f"NVML lists {count} and answers for {len(gpus)} of them" if len(gpus) < count else ""
+    return Machine(
+        _text(asked(nvml.nvmlSystemGetDriverVersion)),
+        f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        gpus,
+        reason if count else "NVML lists no GPU",
+        "NVML",
+    )
+
+
+def _text(value: Any) -> str | None:
+    """Old versions of the package hand over bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _throttles(bits: int | None) -> tuple[str, ...]:
+    if bits is None or bits & _IDLE:
+        return ()
+    return tuple(what for bit, what, throttles in LIMITS if throttles and bits & bit)
+
+
+_BASIC: Final = ("index", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "power.limit")
+_MORE: Final = ("compute_mode", "mig.mode.current")
+"""Old drivers do not know all of these, and then answer none."""
+
+
+def by_smi(smi: Path, start: Callable[..., Ran] = run) -> Machine:
+    """What `nvidia-smi` tells."""
+    said = ""
+    for fields in ((*_BASIC, *_MORE), _BASIC):
+        query = ",".join((*fields, "name"))  # the name comes last: it may hold a comma
+        try:
+            ran = start([smi, f"--query-gpu={query}", "--format=csv,noheader,nounits"], seconds=_SECONDS)
+        except ToolFailed as error:
+            return Machine(None, None, (), error.claim)
+        rows = parsed(ran.output, fields) if ran.exit_code == 0 else []
+        if rows:
+            gpus = tuple(_gpu(row) for row in rows)
+            return Machine(_known(rows[0]["driver_version"]), _cuda(smi, start), gpus, "", "nvidia-smi")
+        said = ran.last_line
+        if "not a valid field" not in ran.output:
+            break
+    return Machine(None, None, (), f"nvidia-smi says: {said}")
+
+
+def parsed(output: str, fields: Sequence[str]) -> list[dict[str, str]]:
+    """The rows of an answer in CSV; a line that is none is left out."""
+    rows = []
+    for line in output.splitlines():
+        cells = [cell.strip() for cell in line.split(",", len(fields))]
+        if len(cells) == len(fields) + 1 and cells[0].isdecimal() and _number(cells[fields.index("memory.total")]):
+            rows.append(dict(zip((*fields, "name"), cells, strict=True)))
+    return rows
+
+
+def _gpu(row: dict[str, str]) -> Gpu:
+    sm, highest, watts = (_number(row[field]) for field in ("clocks.sm", "clocks.max.sm", "power.limit"))
+    mig, mode = (_known(row.get(field, "")) for field in ("mig.mode.current", "compute_mode"))
+    return Gpu(
+        int(row["index"]),
+        row["name"],
+        round((_number(row["memory.total"]) or 0) * 2**20),
+        None if sm is None else round(sm),
+        None if highest is None else round(highest),
+        None if watts is None else round(watts * 1000),
+        None if mig is None else mig == "Enabled",
+        None if mode is None else mode.replace("_", " ").lower(),
+    )
+
+
+def _known(cell: str) -> str | None:
+    """What a cell says, unless it says that it is not known: `[N/A]`, `[Not Supported]`."""
+    return None if not cell or cell.startswith("[") or cell == "N/A" else cell
+
+
+def _number(cell: str) -> float | None:
+    return float(cell) if re.fullmatch(r"\d+(\.\d+)?", cell) else None
+
+
+def _cuda(smi: Path, start: Callable[..., Ran]) -> str | None:
+    """The CUDA version stands only in the head of the table that it prints when asked for nothing."""
+    try:
+        match = re.search(r"CUDA (?:UMD )?Version\s*:\s*(\d+\.\d+)", start([smi], seconds=_SECONDS).output)
+    except ToolFailed:
+        return None
+    return match[1] if match else None

@@ -1,0 +1,346 @@
+"""The only module that starts processes. An argument list in, what the program said out; never a shell.
+
+`run` is for short questions, with a limit of time. `attended` is for the user's own program: it may take as long as it
+likes, its input and output are ours, and when somebody interrupts us it is asked to end, then told, then made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, Self
+
+from gpuledger.errors import ToolFailed
+from gpuledger.system import leftovers
+from gpuledger.system.interruption import Interruption
+
+_LOOK_EVERY_S: Final = 0.05
+_KEPT_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A program that ran to its end."""
+
+    exit_code: int
+    output: str
+    """Standard output and standard error, in the order they came."""
+
+    @property
+    def last_line(self) -> str:
+        lines = [line.strip() for line in self.output.replace("\r", "\n").splitlines() if line.strip()]
+        return lines[-1] if lines else "it said nothing"
+
+
+def run(argv: Sequence[str | Path], *, seconds: float) -> Ran:
+    """Run a program to its end, its input closed."""
+    name = Path(argv[0]).name
+    try:
+        done = subprocess.run(
+            [str(each) for each in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolFailed(f"{name} did not end within {seconds:g} s and was stopped") from None
+    except OSError as error:
+        raise ToolFailed(f"{name} could not be started: {error.strerror or error}") from None
+    return Ran(done.returncode, done.stdout.decode(errors="replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a program may take to end after each way of asking it, in seconds."""
+
+    asked: float = 300.0
+    """After SIGINT: a profiler writes its report then, which takes minutes for a long recording."""
+    told: float = 10.0
+    """After SIGTERM."""
+    made: float = 10.0
+    """After SIGKILL: a process inside a driver call ends only when that returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A program that was attended to its end."""
+
+    exit_code: int
+    """As a shell gives it: 128 and the signal's number where one ended it."""
+    said: str
+    """The last 64 KiB of its standard error, or of all that it wrote where that was not passed on."""
+    seconds: float
+    interrupted: bool
+    orphans: bool
+    """Whether processes that it had started were still there when it ended, and had to be ended too."""
+
+
+Signaller = Callable[[signal.Signals], None]
+"""Sends a signal to where the program really is, if that is another machine."""
+
+
+def attended(
+    argv: Sequence[str | Path],
+    interruption: Interruption,
+    *,
+    environment: Mapping[str, str] | None = None,
+    patience: Patience | None = None,
+    quiet: bool = False,
+    signaller: Signaller | None = None,
+    on_stage: Callable[[str], None] = lambda _: None,
+) -> Ended:
+    """Run a program in a session of its own until it ends, and end all that it started; see `Patience` for signals.
+
+    Input, output and errors are ours, unless it is to be `quiet`; of the errors a copy of the end is kept. `on_stage`
+    is told the signal's name at each step towards the end.
+    """
+    patience = patience or Patience()
+    mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+    began = time.monotonic()
+    with _Guard() as guard:
+        process = _started(argv, (dict(os.environ) | dict(environment or {})) | {leftovers.MARK: mark}, quiet=quiet)
+        guard.watch(process.pid)
+        kept = _Kept(process.stdout if quiet else process.stderr, pass_on=not quiet)
+        try:
+            interrupted = _waited(
+                process, interruption, patience, lambda which: _send(process.pid, mark, which, signaller), on_stage
+            )
+        except BaseException:
+            leftovers.send(process.pid, mark, signal.SIGKILL)  # whatever went wrong with us, it must not run on
+            process.wait()
+            kept.text(patience.made)
+            raise
+        orphans = leftovers.ended(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
+    code = process.returncode if process.returncode is not None else -signal.SIGKILL
+    return Ended(
+        exit_code=128 - code if code < 0 else code,
+        said=kept.text(patience.made),
+        seconds=time.monotonic() - began,
+        interrupted=interrupted,
+        orphans=orphans,
+    )
+
+
+def _waited(
+    process: subprocess.Popen[bytes],
+    interruption: Interruption,
+    patience: Patience,
+    send: Signaller,
+    on_stage: Callable[[str], None],
+    until: float = float("inf"),
+) -> bool:
+    """Wait until it has ended; see to it that it does once we are interrupted, or at `until`. Whether we were."""
+    seen = 0  # who interrupted us before it began wants it to end, too
+    stages = [(signal.SIGINT, patience.asked), (signal.SIGTERM, patience.told), (signal.SIGKILL, patience.made)]
+    while process.poll() is None:
+        if interruption.count > seen or time.monotonic() > until:
+            seen = interruption.count
+            if not stages:
+                break  # even SIGKILL has not ended it: it hangs inside the kernel
+            which, seconds = stages.pop(0)
+            until = time.monotonic() + seconds
+            on_stage(which.name)
+            send(which)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_EVERY_S)
+    return bool(interruption)
+
+
+def fetched(argv: Sequence[str], target: Path, interruption: Interruption) -> Ended:
+    """Run a program whose standard output is the content of `target`, which appears only when it is whole."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            process = _started(argv, dict(os.environ), quiet=False, output=file)
+            kept = _Kept(process.stderr, pass_on=False)
+            began = time.monotonic()
+            while process.poll() is None:
+                if interruption:
+                    process.kill()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_EVERY_S)
+        done = Ended(process.returncode, kept.text(5.0), time.monotonic() - began, bool(interruption), orphans=False)
+        if done.exit_code == 0:
+            Path(name).replace(target)
+        return done
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _started(
+    argv: Sequence[str | Path],
+    environment: dict[str, str],
+    *,
+    quiet: bool,
+    output: IO[bytes] | None = None,
+    joined: bool = False,
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [str(each) for each in argv],
+            stdin=subprocess.DEVNULL if quiet or output else None,
+            stdout=subprocess.PIPE if quiet else output,
+            stderr=subprocess.STDOUT if quiet or joined else subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches only us, and we decide who is told in which order
+        )
+    except OSError as error:
+        raise ToolFailed(
+            f"{Path(argv[0]).name} could not be started: {(error.strerror or str(error)).lower()}"
+        ) from None
+
+
+def _send(group: int, mark: str, which: signal.Signals, signaller: Signaller | None) -> None:
+    if signaller is not None:
+        with contextlib.suppress(ToolFailed):  # the other side cannot be reached now; the next signal may be
+            signaller(which)
+        if which is not signal.SIGKILL:
+            return  # the connection must stay, or we would not see the end
+    if which is signal.SIGINT:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, which)  # as a terminal does; whoever made a session of its own is told by its parent
+    else:
+        leftovers.send(group, mark, which)
+
+
+class _Kept:
+    """Reads a pipe to its end in a thread, passes it on, and keeps the last part."""
+
+    def __init__(self, pipe: IO[bytes] | None, *, pass_on: bool) -> None:
+        assert pipe is not None  # noqa: S101 - both ways of starting ask for one
+        self._pipe = pipe
+        self._pass_on = pass_on
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._thread = threading.Thread(target=self._read, name="gpuledger stderr", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while chunk := os.read(self._pipe.fileno(), _KEPT_BYTES):
+            self._chunks.append(chunk)
+            self._size += len(chunk)
+            while self._size - len(self._chunks[0]) >= _KEPT_BYTES:
+                self._size -= len(self._chunks.popleft())
+            if self._pass_on:
+                try:
+                    rest = memoryview(chunk)
+                    while rest:
+                        rest = rest[os.write(2, rest) :]
+                except OSError:  # nobody reads our errors any more; the program's must still be taken from it
+                    self._pass_on = False
+
+    def text(self, patience_s: float) -> str:
+        """What came last. A process that we could not end may hold the pipe open: then we do not wait for it."""
+        self._thread.join(patience_s)
+        if not self._thread.is_alive():
+            self._pipe.close()
+        return b"".join(self._chunks)[-_KEPT_BYTES:].decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A program that ran to its end beside its log."""
+
+    exit_code: int
+    """As a shell gives it: 128 and the signal's number where one ended it."""
+    seconds: float
+    interrupted: bool
+    out_of_time: bool
+
+
+def logged(
+    argv: Sequence[str],
+    interruption: Interruption,
+    *,
+    log: IO[bytes],
+    environment: Mapping[str, str],
+    seconds: float | None = None,
+    patience: Patience | None = None,
+) -> Logged:
+    """Run a program in a session of its own, all that it writes put into `log`, and end all that it started.
+
+    It is ended when it takes more than `seconds`, when somebody interrupts us, and also when somebody kills us.
+    """
+    patience = patience or Patience()
+    mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+    began = time.monotonic()
+    told: list[str] = []
+    with _Guard() as guard:
+        variables = dict(os.environ) | dict(environment) | {leftovers.MARK: mark}
+        process = _started(argv, variables, quiet=False, output=log, joined=True)
+        guard.watch(process.pid)
+        try:
+            interrupted = _waited(
+                process,
+                interruption,
+                patience,
+                lambda which: _send(process.pid, mark, which, None),
+                told.append,
+                until=float("inf") if seconds is None else began + seconds,
+            )
+        finally:
+            leftovers.ended(process.pid, mark, patience_s=min(patience.told, 5.0))
+    code = process.returncode if process.returncode is not None else -signal.SIGKILL
+    return Logged(
+        exit_code=128 - code if code < 0 else code,
+        seconds=time.monotonic() - began,
+        interrupted=interrupted,
+        out_of_time=bool(told) and not interrupted,
+    )
+
+
+class _Guard:
+    """A process that ends a process group when we are gone without having said goodbye: nobody can catch SIGKILL."""
+
+    _CODE = (
+        "import os, signal, sys, time\n"
+        "line = sys.stdin.readline().strip()\n"
+        "group = int(line) if line.isdecimal() else 0\n"
+        "if group and not sys.stdin.read(1):\n"
+        "    for which, seconds in ((signal.SIGTERM, 330), (signal.SIGKILL, 1)):\n"
+        "        until = time.monotonic() + seconds\n"
+        "        try:\n"
+        "            os.killpg(group, which)\n"
+        "            while time.monotonic() < until:\n"
+        "                time.sleep(0.05)\n"
+        "                os.killpg(group, 0)\n"
+        "        except OSError:\n"
+        "            break\n"
+    )
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", self._CODE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return self
+
+    def watch(self, group: int) -> None:
+        self._write(f"{group}\n")
+
+    def __exit__(self, *_: object) -> None:
+        self._write("-")  # goodbye
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+        self._process.wait()
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # where somebody ended the guard, the program runs on without
+            self._process.stdin.write(text.encode())  # type: ignore[union-attr]
+            self._process.stdin.flush()  # type: ignore[union-attr]

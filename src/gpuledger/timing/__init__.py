@@ -1,0 +1,1 @@
+"""How long an operation takes, measured until the median can be trusted."""

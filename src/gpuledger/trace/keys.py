@@ -1,0 +1,127 @@
+"""Rows that share a key: grouping, looking up and joining on several integer columns at once. All vectorised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.trace import sweep
+from gpuledger.trace.columns import by_row, distinct, is_same
+from gpuledger.trace.sweep import expand
+
+Positions = NDArray[np.intp]
+
+
+def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
+    """Rows with equal keys together: the first row of each group, and for each row the number of its group.
+
+    Groups are numbered in the order of their keys.
+    """
+    count = len(keys[0])
+    if not count:
+        return np.empty(0, np.intp), np.empty(0, np.intp)
+    if len(keys) == 1:
+        return _group_by_one(keys[0])
+    order = np.lexsort(keys[::-1])
+    opens = np.zeros(count, np.bool_)
+    opens[0] = True
+    for key in keys:
+        ordered = key[order]
+        opens[1:] |= ordered[1:] != ordered[:-1]
+    number = np.empty(count, np.intp)
+    number[order] = np.cumsum(opens) - 1
+    return order[opens], number
+
+
+def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
+    """The same for one key, of which there are mostly few: no sorting of rows."""
+    values = distinct(key).astype(np.int64)
+    least, most = int(values[0]), int(values[-1])
+    if most - least < len(key) + 65536:
+        place = np.zeros(most - least + 1, np.intp)
+        place[values - least] = np.arange(len(values))
+        number = by_row(lambda some: place[some.astype(np.int64) - least], key)
+    else:
+        number = sweep.search(values, key.astype(np.int64))
+    first = sweep.fold("least", number, np.arange(len(key)), np.full(len(values), len(key)))
+    return first, number
+
+
+def search(
+    major: NDArray[Any],
+    minor: NDArray[Any],
+    wanted_major: NDArray[Any],
+    wanted_minor: NDArray[Any],
+    *,
+    side: Literal["left", "right"],
+) -> Positions:
+    """`np.searchsorted` for keys of two columns, sorted by (major, minor)."""
+    count = len(major)
+    if count and major[0] == major[-1]:  # one process, one thread: the usual case
+        inside = sweep.search(minor, wanted_minor, side)
+        return np.where(wanted_major == major[0], inside, np.where(wanted_major < major[0], 0, count))
+    rank = np.concatenate((np.ones(count, np.int8), np.full(len(wanted_major), 0 if side == "left" else 2, np.int8)))
+    order = np.lexsort((rank, np.concatenate((minor, wanted_minor)), np.concatenate((major, wanted_major))))
+    is_key = order < count
+    below = np.cumsum(is_key)
+    found = np.empty(len(wanted_major), np.intp)
+    found[order[~is_key] - count] = below[~is_key]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where each key of two columns lies: a table with a place for each, where one major key and few gaps allow it.
+
+    Correlation ids of one process are counted up and used once, so this is how most joins go: no sorting.
+    """
+
+    major: int
+    least: int
+    table: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, major: NDArray[Any], minor: NDArray[Any]) -> Places | None:
+        """None where keys repeat, are of several majors, or lie far apart."""
+        if not len(minor) or (not is_same(major) and (major != major[0]).any()):
+            return None
+        least, most = int(minor.min()), int(minor.max())
+        if most - least >= _SPARSE * (len(minor) + 1024):
+            return None
+        table = sweep.placed(minor, least, most)
+        return None if table is None else cls(int(major[0]), least, table)
+
+    def look_up(self, major: NDArray[Any], minor: NDArray[Any]) -> Positions:
+        """For each wanted key the row that has it; -1 for none."""
+        found = sweep.look_up(minor, self.table, self.least)
+        if is_same(major) and major[0] == self.major:
+            return found
+        return np.where(major == self.major, found, -1)
+
+
+def join(
+    left_major: NDArray[Any],
+    left_minor: NDArray[Any],
+    right_major: NDArray[Any],
+    right_minor: NDArray[Any],
+    places: Places | None = None,
+) -> tuple[Positions, Positions]:
+    """All pairs of rows (left, right) with equal keys, in order of left; `places` of the right, if they are known."""
+    places = places or Places.of(right_major, right_minor)
+    if places is not None:
+        found = places.look_up(left_major, left_minor)
+        left = np.flatnonzero(found >= 0)
+        return left, found[left]
+    order = np.lexsort((right_minor, right_major))
+    major, minor = right_major[order], right_minor[order]
+    first = search(major, minor, left_major, left_minor, side="left")
+    last = search(major, minor, left_major, left_minor, side="right")
+    left, position = expand(first, last)
+    return left, order[position]
+
+
+_SPARSE = 8
+"""How many times as many places as rows a table may have."""

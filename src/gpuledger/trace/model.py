@@ -1,0 +1,155 @@
+"""One profile in memory: its tables, where it came from, and what was lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuledger.trace.health import Note, NotMeasured
+from gpuledger.trace.spans import Ints, Span
+from gpuledger.trace.stacks import Stacks
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Rows, Table, empty
+
+PID_BITS = 24
+"""Bits of `pid` that hold the operating system's process id; the host's index is above them."""
+
+
+def os_pid(pid: int) -> int:
+    """The operating system's number for a process of the tables."""
+    return pid if pid < 0 else pid & (1 << PID_BITS) - 1
+
+
+def thread_number(pid: Ints, tid: Ints) -> Ints:
+    """One number per thread. A thread's id may be as long as a pointer, so it is added, not packed."""
+    return (pid << 32) + tid
+
+
+_NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One physical GPU, as far as the profile describes it. None: not recorded."""
+
+    name: str
+    bus: str | None = None
+    compute_capability: tuple[int, int] | None = None
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    bandwidth_bytes_per_s: int | None = None
+    clock_hz: int | None = None
+    l2_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One traced process. `pid` is the tables' key."""
+
+    pid: int
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """What may name people, paths or secrets. Shown only when asked for."""
+
+    command: tuple[str, ...] = ()
+    host: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """What took the tables out of a file that our own decoder can read, and SQLite too, which is slower."""
+
+    by: str
+    """native or sqlite."""
+    reason: str | None = None
+    """Why it was not native: not-compiled, switched-off, write-ahead-log, journal or unusual-header."""
+    by_sqlite: tuple[str, ...] = ()
+    """The tables that SQLite read all the same, as the decoder would not answer for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a trace came from. None: the profile does not say."""
+
+    tool: str
+    container: str
+    """How the profile is stored: sqlite, parquetdir, arrowdir."""
+    tool_version: str | None = None
+    schema_version: str | None = None
+    started_utc: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    asked_for: tuple[str, ...] | None = None
+    """What the capture was told to trace, in the profiler's words."""
+    gpus: tuple[Gpu, ...] = ()
+    processes: tuple[Process, ...] = ()
+    rank: int | None = None
+    """Which of a job's ranks this is."""
+    world_size: int | None = None
+    """How many ranks the job has."""
+    source_rows: tuple[tuple[str, int], ...] = ()
+    """Rows of each of the profile's own event tables, by name."""
+    decoding: Decoding | None = None
+    """How the file was read; None where there is only one way."""
+    private: Private = field(default_factory=Private)
+
+    def gpu(self, number: int) -> Gpu | None:
+        """A GPU by its number; None if the profile does not describe it."""
+        return self.gpus[number] if 0 <= number < len(self.gpus) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One profile: immutable tables on one clock."""
+
+    origin: Origin
+    health: tuple[Note, ...]
+    strings: Strings
+    tables: Mapping[Table, Rows]
+    """The tables that the profile holds, of those that were asked for."""
+    absent: Mapping[Table, NotMeasured]
+    """The tables that it does not hold, and why."""
+    stacks: Stacks = field(default_factory=Stacks)
+    """The call stacks that columns called `stack` point to."""
+
+    def __getitem__(self, table: Table) -> Rows:
+        """The rows of `table`; none if the profile does not hold it. Asks only for what was read."""
+        if table in self.tables:
+            return self.tables[table]
+        if table in self.absent:
+            return empty(table, self.strings)
+        raise KeyError(f"{table.value} was not read; open the trace with it")
+
+    def missing(self, *needed: Table) -> NotMeasured | None:
+        """Why a question that needs these tables cannot be answered; None if it can."""
+        for table in needed:
+            if table in self.absent:
+                return self.absent[table]
+        return None
+
+    def same_events(self, other: Trace) -> bool:
+        """Whether both hold the same rows, text included, whatever container they came in."""
+        return (
+            dict(self.tables) == dict(other.tables)
+            and set(self.absent) == set(other.absent)
+            and self.origin.gpus == other.origin.gpus
+            and self.origin.processes == other.origin.processes
+        )
+
+    @property
+    def span(self) -> Span | NotMeasured:
+        """From the first to the last time that the program did anything.
+
+        Allocations are left out, as nsys lists those from before the capture too, and so is what the profiler did.
+        """
+        timed = [rows for table, rows in self.tables.items() if len(rows) and table not in _NOT_THE_PROGRAM]
+        if not timed:
+            return NotMeasured("no event was recorded")
+        return Span(
+            min(int(rows["start_ns"].min()) for rows in timed),
+            max(int(max(rows["end_ns"].max(), rows["start_ns"].max())) for rows in timed),
+        )

@@ -1,0 +1,251 @@
+"""Interval arithmetic, the only place that does any. Half-open integer spans [start, end) in, the same out.
+
+A `Spans` is a set of instants in normal form: sorted, disjoint, not touching, none empty. Every operation on
+sets takes and gives normal forms and is vectorised. Two further questions are about records rather than
+instants: which record encloses which (`parents`), and which lie inside which (`pairs_inside`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, search
+from gpuledger.trace.sweep import NOT_NESTED, expand
+
+Ints = NDArray[np.int64]
+
+
+class Span(NamedTuple):
+    """One stretch of time: [start_ns, end_ns)."""
+
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """A set of instants as sorted, disjoint, non-touching, non-empty spans. Make one with `union`."""
+
+    start_ns: Ints
+    end_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def __iter__(self) -> Iterator[Span]:
+        return map(Span, self.start_ns.tolist(), self.end_ns.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spans) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def union(start_ns: ArrayLike, end_ns: ArrayLike) -> Spans:
+    """The instants that at least one span covers. Empty and backward spans cover none."""
+    start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
+    return Spans(*sweep.union(start, end))
+
+
+def union_of(start_ns: Ints, end_ns: Ints, label: NDArray[np.int8], wanted: int) -> Spans:
+    """The instants that at least one span with this label covers."""
+    return Spans(*sweep.union_of(start_ns, end_ns, label, wanted))
+
+
+def either(a: Spans, b: Spans) -> Spans:
+    """The instants that lie in one of them, or in both."""
+    return Spans(*sweep.either((a.start_ns, a.end_ns), (b.start_ns, b.end_ns)))
+
+
+def total(spans: Spans) -> int:
+    """How many nanoseconds the spans cover."""
+    return int((spans.end_ns - spans.start_ns).sum())
+
+
+def clip(spans: Spans, window: Span) -> Spans:
+    """The part of `spans` that lies in `window`."""
+    if not len(spans) or (window.start_ns <= spans.start_ns[0] and spans.end_ns[-1] <= window.end_ns):
+        return spans
+    return intersection(spans, _one(window))
+
+
+def complement(spans: Spans, window: Span) -> Spans:
+    """The part of `window` that `spans` leaves free."""
+    return difference(_one(window), spans)
+
+
+def _one(window: Span) -> Spans:
+    return union([window.start_ns], [window.end_ns])
+
+
+def intersection(a: Spans, b: Spans) -> Spans:
+    """The instants that lie in both."""
+    return Spans(*sweep.intersection((a.start_ns, a.end_ns), (b.start_ns, b.end_ns)))
+
+
+def difference(a: Spans, b: Spans) -> Spans:
+    """The instants of `a` that are not in `b`."""
+    return Spans(*sweep.difference((a.start_ns, a.end_ns), (b.start_ns, b.end_ns)))
+
+
+def covered(spans: Spans, start_ns: Ints, end_ns: Ints) -> Ints:
+    """For each window [start, end) how many nanoseconds of it the spans cover."""
+    return sweep.covered((spans.start_ns, spans.end_ns), start_ns, end_ns)
+
+
+def furthest(end_ns: Ints) -> Ints:
+    """For each record the latest end up to and including it."""
+    return np.maximum.accumulate(end_ns)
+
+
+def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
+    """The part of each record that belongs to it alone, when an instant belongs to the first record that covers it.
+
+    Records come in order of their start. The parts are disjoint and together cover what the records cover; a record
+    that owns nothing has an empty part.
+    """
+    return sweep.shares(start_ns, end_ns)
+
+
+def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positions]:
+    """Each span cut at the sorted instants that lie inside it: starts and ends of the pieces, and whose each one is."""
+    first = sweep.search(cuts, start_ns, "right")
+    last = sweep.search(cuts, end_ns, "left")
+    inside = np.maximum(last - first, 0)
+    if not inside.any():
+        return start_ns, end_ns, np.arange(len(start_ns))
+    whose = np.repeat(np.arange(len(start_ns)), inside + 1)
+    begin, end = start_ns[whose], end_ns[whose]
+    _, cut = expand(first, last)
+    at = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
+    begin[at] = end[at - 1] = cuts[cut]
+    return begin, end, whose
+
+
+def pairs_inside(
+    outer_start: Ints, outer_end: Ints, outer_group: Ints, inner_start: Ints, inner_end: Ints, inner_group: Ints
+) -> tuple[Positions, Positions]:
+    """All pairs (outer, inner) of records of one group where inner lies wholly within outer, bounds included."""
+    by_start = np.lexsort((inner_start, inner_group))
+    group, start = inner_group[by_start], inner_start[by_start]
+    first = search(group, start, outer_group, outer_start, side="left")
+    last = search(group, start, outer_group, outer_end, side="right")
+    outer, position = expand(first, last)
+    inner = by_start[position]
+    whole = inner_end[inner] <= outer_end[outer]
+    return outer[whole], inner[whole]
+
+
+def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
+    """For each record the shortest other one of its group that encloses it, bounds included; -1 where none does.
+
+    Of several equally short ones it is the first record. Records with the same bounds nest in their order, the first
+    outermost, and the innermost of them holds what they enclose. So the result is a forest.
+    """
+    order = _by_group(start_ns, end_ns, group)
+    ordered = group[order]
+    by_order = (start_ns[order], end_ns[order], ordered)
+    swept = sweep.parents(*by_order)
+    nested = _parents_if_nested(*by_order) if swept is None else swept
+    parent = np.full(len(order), -1, np.intp)
+    inside, messy = nested >= 0, nested == NOT_NESTED
+    parent[order[inside]] = order[nested[inside]]
+    for each in sweep.distinct(ordered[messy]).tolist():
+        members = order[np.searchsorted(ordered, each, side="left") : np.searchsorted(ordered, each, side="right")]
+        parent[members] = _parents_one_by_one(members, start_ns[members].tolist(), end_ns[members].tolist())
+    return parent
+
+
+def _by_group(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
+    """The order of records by group, start, then the longer first, then as they come."""
+    ascends = start_ns[1:] > start_ns[:-1]
+    groups = sweep.distinct(group)
+    if len(groups) < 2**15 and (ascends | ((start_ns[1:] == start_ns[:-1]) & (end_ns[1:] <= end_ns[:-1]))).all():
+        return np.argsort(sweep.search(groups, group).astype(np.int16), kind="stable")  # small numbers sort quickly
+    return np.lexsort((-end_ns, start_ns, group))
+
+
+def depths(parent: NDArray[np.signedinteger]) -> Ints:
+    """How many ancestors each record of a forest has."""
+    ancestor = np.append(parent, -1)  # -1 is its own ancestor, at the end
+    depth = (ancestor >= 0).astype(np.int64)
+    while (ancestor >= 0).any():  # each round doubles how far up `ancestor` points
+        depth = depth + depth[ancestor]
+        ancestor = ancestor[ancestor]
+    return depth[:-1]
+
+
+def _parents_if_nested(start: Ints, end: Ints, group: Ints) -> Positions:
+    """Parents of records sorted by (group, start, -end), as positions, where all records of a group nest.
+
+    NOT_NESTED throughout a group in which some overlap without nesting, or are empty: those may touch two others.
+    """
+    position = np.arange(len(start))
+    by_end = np.lexsort((end, group))
+    closed_before = search(group[by_end], end[by_end], group, start, side="right")
+    depth = position - closed_before
+    # the parent is the last record before this one that is one level up
+    by_depth = np.lexsort((position, depth))
+    above = search(depth[by_depth], by_depth, depth - 1, position, side="left") - 1
+    parent = np.where(depth > 0, by_depth[above], -1)
+    child = parent >= 0
+    up = parent[child]
+    bad = (start >= end) | (depth < 0)
+    bad[child] |= (depth[up] != depth[child] - 1) | (group[up] != group[child]) | (end[child] > end[up])
+    if bad.any():
+        parent[np.isin(group, group[bad])] = NOT_NESTED
+    return parent
+
+
+def _parents_one_by_one(members: Positions, starts: list[int], ends: list[int]) -> list[int]:
+    """Parents of one group's records, given sorted by (start, -end), whatever their bounds.
+
+    Records are entered in that order, so that those already there begin no later. Of them, the shortest that ends no
+    earlier is looked up in a tree of minima over the ends.
+    """
+    families: dict[tuple[int, int], list[int]] = {}
+    for record, start, end in zip(members.tolist(), starts, ends, strict=True):
+        families.setdefault((start, end), []).append(record)
+    ranks = {end: rank for rank, end in enumerate(sorted(set(ends), reverse=True), 1)}
+    shortest = _Minima(len(ranks))
+    parent: dict[int, int] = {}
+    for (start, end), twins in families.items():
+        outer = shortest.up_to(ranks[end])
+        above = -1 if outer is None else families[outer[2]][-1]
+        for record in sorted(twins):
+            parent[record] = above
+            above = record
+        twins.sort()
+        shortest.enter(ranks[end], (end - start, twins[0], (start, end)))
+    return [parent[record] for record in members.tolist()]
+
+
+_Entry = tuple[int, int, tuple[int, int]]
+
+
+class _Minima:
+    """The least entry among the first so many places, in a Fenwick tree."""
+
+    def __init__(self, places: int) -> None:
+        self._least: list[_Entry | None] = [None] * (places + 1)
+
+    def enter(self, place: int, entry: _Entry) -> None:
+        while place < len(self._least):
+            held = self._least[place]
+            self._least[place] = entry if held is None else min(held, entry)
+            place += place & -place
+
+    def up_to(self, place: int) -> _Entry | None:
+        least = None
+        while place > 0:
+            held = self._least[place]
+            if held is not None and (least is None or held < least):
+                least = held
+            place -= place & -place
+        return least

@@ -1,0 +1,78 @@
+"""Statistics of groups: integer values and group numbers in, one `Statistics` per group out.
+
+The standard deviation is the sample's (n - 1), 0 for a single value. The median of an even number of values is the
+mean of the middle two. Totals are exact; the others are doubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One group's statistics, in the unit of its values."""
+
+    count: int
+    total: int
+    average: float
+    median: float
+    least: int
+    most: int
+    deviation: float
+
+
+def median(values: NDArray[Any]) -> float:
+    """The middle value, or the mean of the middle two. `np.median` does more, and imports numpy.ma to do it."""
+    middle = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, middle)[middle])
+    parted = np.partition(values, (middle - 1, middle))
+    return float((parted[middle - 1] + parted[middle]) / 2)
+
+
+def summarise(values: Ints, number: Positions) -> list[Summary]:
+    """The statistics of each group; `number` holds each value's group, none of 0..max left out."""
+    if not len(values):
+        return []
+    ordered, group = _by_group(values, number)
+    first = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
+    count = np.diff(np.append(first, len(group)))
+    total = np.add.reduceat(ordered, first)
+    average = total / count
+    low, high = ordered[first + (count - 1) // 2], ordered[first + count // 2]
+    median = (low + high) / 2
+    # centred on a whole number near the average, so that the sum of the offsets is exact and their squares stay small
+    centre = np.rint(average).astype(np.int64)
+    offset = ordered - np.repeat(centre, count)
+    squares = np.add.reduceat(offset.astype(np.float64) ** 2, first)
+    around_mean = squares - np.add.reduceat(offset, first).astype(np.float64) ** 2 / count
+    deviation = np.sqrt(np.maximum(around_mean, 0) / np.maximum(count - 1, 1))
+    columns = (count, total, average, median, ordered[first], ordered[first + count - 1], deviation)
+    return [Summary(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _by_group(values: Ints, number: Positions) -> tuple[Ints, Positions]:
+    """Values and their groups, by group, then value: both in one number where they fit, as that sorts far faster."""
+    least = int(values.min())
+    bits = (int(values.max()) - least).bit_length()
+    if int(number.max()).bit_length() + bits > 62:
+        order = np.lexsort((values, number))
+        return values[order], number[order]
+    both = (number.astype(np.int64) << bits) + (values - least)
+    both.sort()
+    return (both & (1 << bits) - 1) + least, both >> bits
+
+
+def shares(totals: Sequence[int]) -> list[float | None]:
+    """Each total as a percentage of their sum; None if that is zero."""
+    whole = sum(totals)
+    return [100 * total / whole if whole else None for total in totals]

@@ -1,0 +1,112 @@
+"""Text, dictionary-coded: a column holds small integers, this holds each distinct text once.
+
+Equal codes mean equal text and the other way round, within one trace. The order of the codes is the order in which
+the profiler numbered its strings, so sorting by code gives the profiler's own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from gpuledger.trace.columns import distinct, same
+
+Codes = NDArray[np.int32]
+
+NO_TEXT: Final = -1
+"""The code of a text that was not recorded (not the same as an empty text)."""
+
+
+class Strings:
+    """The distinct texts of one trace."""
+
+    __slots__ = ("_codes", "_count", "_load", "_texts")
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        given = tuple(texts)
+        self._texts: tuple[str, ...] | None = given
+        self._codes: dict[str, int] | None = _codes(given)
+        self._count = len(given)
+        self._load: Callable[[], Iterable[str]] = tuple
+
+    @classmethod
+    def later(cls, count: int, load: Callable[[], Iterable[str]]) -> Strings:
+        """`count` texts that `load` gives; it is called when the first of them is asked for."""
+        strings = cls(())
+        strings._texts = strings._codes = None
+        strings._count, strings._load = count, load
+        return strings
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts in the order of their codes."""
+        if self._texts is None:
+            self._texts = tuple(self._load())
+        return self._texts
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> tuple[type[Strings], tuple[tuple[str, ...]]]:
+        return Strings, (self.texts,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Strings) and self.texts == other.texts
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def code(self, text: str) -> int:
+        """The code of `text`; `NO_TEXT` if nothing in the trace is called that."""
+        if self._codes is None:
+            self._codes = _codes(self.texts)
+        return self._codes.get(text, NO_TEXT)
+
+    def text(self, code: int) -> str | None:
+        """The text behind `code`; None for `NO_TEXT`."""
+        return None if code == NO_TEXT else self.texts[code]
+
+    def as_unicode(self) -> list[str]:
+        """All texts for whoever takes nothing but Unicode: a lone surrogate is spelled out."""
+        return [text if text.isascii() else text.encode(errors="backslashreplace").decode() for text in self.texts]
+
+    def decode(self, codes: Codes) -> list[str | None]:
+        """The texts behind a column of codes."""
+        texts = (*self.texts, None)  # NO_TEXT is -1, which indexes the last
+        return [texts[code] for code in codes.tolist()]
+
+    def distinct(self, codes: NDArray[np.signedinteger]) -> list[int]:
+        """The different codes among these, in order."""
+        found: list[int] = distinct(codes).tolist()
+        return found
+
+    def each(
+        self, codes: NDArray[np.signedinteger], says: Callable[[str], int], dtype: DTypeLike = np.int64
+    ) -> NDArray[Any]:
+        """What `says` makes of the text behind each code, asked once per distinct text; what has none is empty."""
+        by_code = np.zeros(len(self.texts) + 1, dtype)  # NO_TEXT is -1, which indexes the last
+        used = self.distinct(codes)
+        for code in used:
+            by_code[code] = says(self.text(code) or "")
+        if len(codes) and (by_code[used] == by_code[used[0]]).all():
+            return same(by_code[used[0]], len(codes), dtype)
+        found: NDArray[Any] = by_code[codes]
+        return found
+
+    def kinds(
+        self, codes: NDArray[np.signedinteger], kind: Callable[[str], str]
+    ) -> tuple[list[str], NDArray[np.int64]]:
+        """The distinct kinds of these texts, in the order of codes, and for each code the position of its own."""
+        found: dict[str, int] = {}
+        numbers = self.each(codes, lambda text: found.setdefault(kind(text), len(found)))
+        return list(found), numbers
+
+
+def _codes(texts: tuple[str, ...]) -> dict[str, int]:
+    """The code of each text."""
+    found = {text: code for code, text in enumerate(texts)}
+    if len(found) != len(texts):
+        raise ValueError("a text was given twice")
+    return found

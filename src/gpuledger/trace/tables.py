@@ -1,0 +1,356 @@
+"""The tables of a trace, column by column: what each holds, in which type, and what it means.
+
+Times are int64 nanoseconds on one clock. Text columns hold codes into the trace's `Strings`. Where a profile did not
+record a value, an integer column holds `NOT_RECORDED` and a text column `NO_TEXT`; both are -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.trace.columns import at
+from gpuledger.trace.strings import Codes, Strings
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+NOT_RECORDED: Final = -1
+"""Stands in an integer column for a value that the profile does not hold."""
+
+
+class Kind(Enum):
+    """How a column is stored."""
+
+    INT64 = "int64"
+    INT32 = "int32"
+    TEXT = "text"
+    FLAG = "bool"
+    TRIPLE = "int32 x 3"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype({Kind.INT64: np.int64, Kind.FLAG: np.bool_}.get(self, np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, how it is stored, and what a value means."""
+
+    name: str
+    kind: Kind
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One table: what a row stands for, and its columns."""
+
+    row: str
+    columns: tuple[Column, ...]
+
+    def __getitem__(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+
+class Table(Enum):
+    """The tables that a trace may hold."""
+
+    KERNELS = "kernels"
+    COPIES = "copies"
+    GRAPHS = "graphs"
+    CALLS = "calls"
+    RANGES = "ranges"
+    SYNCS = "syncs"
+    ALLOCS = "allocs"
+    OVERHEADS = "overheads"
+    SAMPLES = "samples"
+    COLLECTIVES = "collectives"
+
+    @property
+    def schema(self) -> Schema:
+        return SCHEMAS[self]
+
+
+_START = Column("start_ns", Kind.INT64, "when it began")
+_END = Column("end_ns", Kind.INT64, "when it ended")
+_PID = Column(
+    "pid",
+    Kind.INT64,
+    "process: the operating system's id in the low 24 bits, the host's index (0 for the first) above them",
+)
+_TID = Column("tid", Kind.INT64, "thread: the operating system's id; unique together with pid")
+_CORRELATION = Column("correlation", Kind.INT64, "joins GPU work to the call that launched it, within one pid")
+_GPU = Column("gpu", Kind.INT32, "physical GPU: index into origin.gpus")
+_DEVICE = Column("device", Kind.INT32, "CUDA ordinal, as the process saw the GPU")
+_CONTEXT = Column("context", Kind.INT64, "CUDA context")
+_STREAM = Column("stream", Kind.INT64, "CUDA stream, within the context")
+_WHERE = (_GPU, _DEVICE, _CONTEXT, _STREAM, _PID, _CORRELATION)
+_STACK = Column("stack", Kind.INT64, "the recorded call stack: position in the trace's stacks")
+_GRAPH_NODE = Column("graph_node", Kind.INT64, "CUDA graph node that it is an execution of")
+
+SCHEMAS: Final[Mapping[Table, Schema]] = {
+    Table.KERNELS: Schema(
+        "one kernel execution",
+        (
+            _START,
+            _END,
+            *_WHERE,
+            Column("name", Kind.TEXT, "demangled name, whole"),
+            Column("short_name", Kind.TEXT, "the function's bare name"),
+            Column("mangled_name", Kind.TEXT, "the symbol in the binary"),
+            Column("grid", Kind.TRIPLE, "blocks in x, y, z"),
+            Column("block", Kind.TRIPLE, "threads of a block in x, y, z"),
+            Column("registers", Kind.INT32, "registers per thread"),
+            Column("smem_static_bytes", Kind.INT64, "shared memory per block, fixed when compiled"),
+            Column("smem_dynamic_bytes", Kind.INT64, "shared memory per block, asked for at the launch"),
+            Column("graph", Kind.INT64, "CUDA graph that it ran in"),
+            _GRAPH_NODE,
+        ),
+    ),
+    Table.COPIES: Schema(
+        "one memory copy or memset on the GPU",
+        (
+            _START,
+            _END,
+            *_WHERE,
+            Column("kind", Kind.TEXT, "NVIDIA's label of the copy's direction, or 'Memset'"),
+            Column("bytes", Kind.INT64, "bytes moved or set"),
+            Column("src_kind", Kind.TEXT, "memory that was read: Pageable, Pinned, Device, ..."),
+            Column("dst_kind", Kind.TEXT, "memory that was written"),
+            _GRAPH_NODE,
+        ),
+    ),
+    Table.GRAPHS: Schema(
+        "one execution of a whole CUDA graph whose nodes were not traced",
+        (
+            _START,
+            _END,
+            *_WHERE,
+            Column("graph", Kind.INT64, "CUDA graph"),
+            Column("graph_exec", Kind.INT64, "instantiated CUDA graph"),
+        ),
+    ),
+    Table.CALLS: Schema(
+        "one call on the host: CUDA runtime, CUDA driver, a CUDA library, or the operating system",
+        (
+            _START,
+            _END,
+            _PID,
+            _TID,
+            _CORRELATION,
+            Column("name", Kind.TEXT, "function, with the version suffix that the profiler gave it"),
+            Column("layer", Kind.TEXT, "runtime, driver, os, cublas or cudnn"),
+            Column("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
+            _STACK,
+        ),
+    ),
+    Table.RANGES: Schema(
+        "one annotation on the host's timeline",
+        (
+            _START,
+            _END,
+            _PID,
+            _TID,
+            Column("domain", Kind.TEXT, "NVTX domain; empty for the default one"),
+            Column("name", Kind.TEXT, "the annotation's text, without the domain"),
+            Column("kind", Kind.TEXT, "push_pop, start_end or mark; from torch also op (an operator) and python"),
+            Column("open", Kind.FLAG, "the end was not recorded; end_ns is the last time seen in any annotation"),
+            Column("end_tid", Kind.INT64, "thread that ended it, where the profiler says that it was another"),
+            Column("depth", Kind.INT32, "how many ranges of its kind on the thread enclose it; marks and start_end: 0"),
+            Column("parent", Kind.INT64, "row of the range of its kind that directly encloses it"),
+            Column(
+                "inputs",
+                Kind.TEXT,
+                "an operator's or annotation's inputs, as recorded: shapes, then types, as JSON",
+            ),
+        ),
+    ),
+    Table.SYNCS: Schema(
+        "one synchronisation, as CUPTI reports it; incomplete by nature, so count calls instead",
+        (
+            _START,
+            _END,
+            *_WHERE,
+            Column("kind", Kind.TEXT, "NVIDIA's label: Stream sync, Event sync, ..."),
+        ),
+    ),
+    Table.ALLOCS: Schema(
+        "one allocation or release of GPU memory; start_ns equals end_ns",
+        (
+            _START,
+            _END,
+            *_WHERE,
+            Column("operation", Kind.TEXT, "Allocation or Deallocation"),
+            Column("bytes", Kind.INT64, "size of the allocation"),
+            Column("address", Kind.INT64, "address on the device"),
+            Column("memory_kind", Kind.TEXT, "Device, Pinned, Managed, ..."),
+        ),
+    ),
+    Table.OVERHEADS: Schema(
+        "a stretch in which the profiler itself held a thread",
+        (_START, _END, _PID, _TID, Column("name", Kind.TEXT, "what the profiler was doing")),
+    ),
+    Table.SAMPLES: Schema(
+        "one look at what a thread was running; start_ns equals end_ns",
+        (_START, _END, _PID, _TID, _STACK, Column("source", Kind.TEXT, "cpu or python")),
+    ),
+    Table.COLLECTIVES: Schema(
+        "one collective as the framework described it: on its kernel, or on the operator that launched the kernel",
+        (
+            _START,
+            _END,
+            _PID,
+            Column("tid", Kind.INT64, "thread of the operator; -1 where a kernel carries the description"),
+            _CORRELATION,
+            Column("name", Kind.TEXT, "the framework's name: allreduce, all_to_allv, ..."),
+            Column("group", Kind.TEXT, "the process group's name"),
+            Column("ranks", Kind.TEXT, "the ranks in it, as recorded"),
+            Column("group_size", Kind.INT64, "how many ranks are in it"),
+            Column("in_elements", Kind.INT64, "elements that each rank gives"),
+            Column("out_elements", Kind.INT64, "elements that each rank gets"),
+            Column("dtype", Kind.TEXT, "type of the elements"),
+        ),
+    ),
+}
+
+
+class Rows:
+    """The rows of one table as columns. Immutable; `rows["start_ns"]` is a read-only numpy array.
+
+    Holds all columns of its schema, or those that somebody asked for; start and end are always there.
+    """
+
+    __slots__ = ("_columns", "_length", "schema", "strings")
+
+    def __init__(self, schema: Schema, columns: Mapping[str, NDArray[Any]], strings: Strings) -> None:
+        known = [column.name for column in schema.columns]
+        if not {"start_ns", "end_ns"} <= columns.keys() <= set(known):
+            raise ValueError(f"expected start_ns, end_ns and other columns of {known}, got {sorted(columns)}")
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) != 1:
+            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+        self.schema: Final = schema
+        self.strings: Final = strings
+        self._length: Final = lengths.pop()
+        self._columns: Final = {
+            column.name: _frozen(column, columns[column.name]) for column in schema.columns if column.name in columns
+        }
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise KeyError(f"column {name} was not read; it holds {', '.join(self._columns)}") from None
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Rows)
+            and self.schema == other.schema
+            and self.strings == other.strings
+            and self._columns.keys() == other._columns.keys()
+            and all(np.array_equal(values, other[name]) for name, values in self._columns.items())
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def duration_ns(self) -> NDArray[np.int64]:
+        """End minus start of each row; negative where the profile says so."""
+        length: NDArray[np.int64] = self["end_ns"] - self["start_ns"]
+        return length
+
+    def codes(self, name: str) -> Codes:
+        """A text column's codes."""
+        codes: Codes = self[name]
+        return codes
+
+    def texts(self, name: str) -> list[str | None]:
+        """A text column's texts."""
+        return self.strings.decode(self.codes(name))
+
+    def only(self, *names: str) -> Rows:
+        """The same rows with these columns, and the times: cheaper to select from."""
+        kept = {"start_ns", "end_ns", *names}
+        return Rows(self.schema, {name: self[name] for name in kept}, self.strings)
+
+    def where(self, mask: NDArray[np.bool_]) -> Rows:
+        """The rows for which `mask` is true, in order."""
+        if mask.all():
+            return self
+        return Rows(self.schema, {name: at(values, mask) for name, values in self._columns.items()}, self.strings)
+
+    def at(self, positions: NDArray[np.intp]) -> Rows:
+        """The rows at these positions, repeated where a position is."""
+        return Rows(self.schema, {name: at(values, positions) for name, values in self._columns.items()}, self.strings)
+
+    def replaced(self, name: str, values: NDArray[Any]) -> Rows:
+        """The same rows with other values in one column."""
+        return Rows(self.schema, self._columns | {name: values}, self.strings)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """This table for pyarrow, text spelled out as dictionary columns, triples as lists of three."""
+        import pyarrow as pa
+
+        def converted(column: Column, values: NDArray[Any]) -> pyarrow.Array:
+            if column.kind is Kind.TRIPLE:
+                return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 3)
+            if column.kind is Kind.TEXT:
+                codes = pa.array(values, mask=values < 0)
+                return pa.DictionaryArray.from_arrays(codes, pa.array(self.strings.as_unicode(), pa.string()))
+            return pa.array(values)
+
+        return pa.table({name: converted(self.schema[name], values) for name, values in self._columns.items()})
+
+    def to_parquet(self, path: Path) -> None:
+        """Write this table to a Parquet file."""
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(self.to_arrow(), path, compression="zstd")
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """This table for pandas."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """This table for polars."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        if not isinstance(frame, polars.DataFrame):
+            raise TypeError(f"polars made a {type(frame).__name__} of a table")
+        return frame
+
+
+def _frozen(column: Column, values: NDArray[Any]) -> NDArray[Any]:
+    shape = (len(values), 3) if column.kind is Kind.TRIPLE else (len(values),)
+    if values.shape != shape or values.dtype != column.kind.dtype:
+        raise ValueError(
+            f"column {column.name}: expected {column.kind.dtype} {shape}, got {values.dtype} {values.shape}"
+        )
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def empty(table: Table, strings: Strings) -> Rows:
+    """A table without rows."""
+    columns = {
+        column.name: np.empty((0, 3) if column.kind is Kind.TRIPLE else 0, column.kind.dtype)
+        for column in table.schema.columns
+    }
+    return Rows(table.schema, columns, strings)

@@ -1,0 +1,723 @@
+"""Two runs compared: parts that sum, kernels that pair, refusals, formats, and what real captures say."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import lzma
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+import gpuledger as gpuledger_package
+from gpuledger.analyse.diff.baseline import from_document, to_document
+from gpuledger.analyse.diff.compare import Diff, compare
+from gpuledger.analyse.diff.controls import Controls, controls
+from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.diff.from_trace import busiest, side_of
+from gpuledger.analyse.diff.kernel_pairs import paired
+from gpuledger.analyse.diff.parts import MIX, UNLIKE, changes, parts, rounded
+from gpuledger.analyse.diff.range_pairs import paired_ranges
+from gpuledger.analyse.diff.run_side import Kernel, Range, Side, pooled
+from gpuledger.catalog.kernel_names import label
+from gpuledger.cli.sides import told_apart
+from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.ledger.device import analysed
+from gpuledger.ledger.step_variation import variation
+from gpuledger.ledger.steps import Wanted
+from gpuledger.messages import say
+from gpuledger.present.views.diff.document import Compared, diff_markdown, diff_text
+from gpuledger.present.views.diff.json import diff_json
+from gpuledger.read import open_trace
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.printed_tables import Summaries, Summary, SummaryRow
+from support.command import NAMES, ROOT, gpuledger
+from support.exports import call, minimal, push
+from support.exports import kernel as kernel_row
+from support.sides import kernel, side
+
+CORPUS = ROOT.parent / "shared" / "corpus"
+TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
+
+
+def read(path: Path, gpu: int | None = None) -> Side:
+    trace = open_trace(path)
+    devices = analysed(trace, path.name, Wanted())
+    return side_of(trace, devices, busiest(devices, gpu), path.name)
+
+
+@pytest.fixture(scope="module")
+def captured(unpacked: Callable[[str], Path]) -> dict[str, Side]:
+    """Every capture as a side."""
+    nsys = {name: read(unpacked(f"{name}.sqlite")) for name in NAMES}
+    return nsys | {f"torch/{path.name.removesuffix('.json.gz')}": read(path) for path in TORCH}
+
+
+def by_name(found: Diff) -> dict[str, int]:
+    return {part.name: part.ns for part in found.parts}
+
+
+# Parts
+
+
+def test_more_calls_and_longer_calls_are_told_apart() -> None:
+    before = side([1_000] * 4, [kernel("k", calls=8, time_ns=800)])  # 2 calls a step of 100 ns
+    after = side([1_900] * 4, [kernel("k", calls=20, time_ns=4_000)])  # 5 of 200 ns
+    found = by_name(compare(before, after))
+    assert found["calls"] == 3 * 150
+    assert found["time per call"] == 350  # 100 ns longer, 3.5 calls on average
+    assert found["idle.host_code"] == 100
+    assert sum(found.values()) == 900
+
+
+def test_new_and_vanished_kernels_are_mix() -> None:
+    shared = kernel("shared", 4, 4_000)
+    before = side([10_000] * 4, [shared, kernel("old_gemm", 4, 2_000)])
+    after = side([10_000] * 4, [shared, kernel("something_new", 4, 800)])
+    found = compare(before, after)
+    assert by_name(found)[MIX] == 200 - 500
+    assert [change.pair.level for change in found.changes] == ["place", "new", "vanished"]
+
+
+def test_few_large_kernels_for_many_small_ones_are_mix() -> None:
+    small, large = kernel("gemm<1>", 1_200, 120_000), kernel("gemm<2>", 8, 80_000)
+    found = compare(side([100_000] * 4, [small]), side([90_000] * 4, [large]))
+    assert [change.pair.level for change in found.changes] == ["function"]
+    assert by_name(found) == {
+        "calls": 0,
+        "time per call": 0,
+        MIX: -10_000,
+        "idle.host_code": 0,
+        UNLIKE: 0,
+    }
+
+
+def test_a_few_long_steps_are_unlike_steps() -> None:
+    found = compare(side([1_000] * 9, [kernel("k", 9, 900)]), side([1_000] * 8 + [10_000], [kernel("k", 9, 900)]))
+    assert found.delta_ns == 0
+    assert by_name(found)[UNLIKE] == -1_000
+    assert by_name(found)["idle.host_code"] == 1_000
+
+
+def test_in_python_two_traces_are_enough(unpacked: Callable[[str], Path], captured: dict[str, Side]) -> None:
+    loop, batched = (open_trace(unpacked(f"{name}.sqlite")) for name in ("moe_loop", "moe_batched_gemm"))
+    found = gpuledger_package.compare(loop, batched)
+    assert found.verdict == "faster"
+    assert found.delta_ns == compare(captured["moe_loop"], captured["moe_batched_gemm"]).delta_ns
+    assert sum(part.ns for part in found.parts) == found.delta_ns
+
+
+def test_a_host_of_another_pace_is_told_from_a_changed_program() -> None:
+    """As seen on an H200: eager decode took 5 to 9 ms a step from run to run, with the same kernels and launches."""
+    work = [kernel("k", 40, 40_000)]
+    slow, fast = side([9_000] * 40, work), side([5_000] * 40, work)
+    assert compare(slow, fast).is_host_alone
+    assert "Careful: both sides run the same kernels" in diff_text(Compared(compare(slow, fast), ()), 80)
+    assert not compare(slow, slow).is_host_alone
+    assert not compare(slow, side([5_000] * 40, work, launches=[1] * 40)).is_host_alone  # a graph
+    assert not compare(slow, side([5_000] * 40, [kernel("k", 20, 20_000)])).is_host_alone
+    assert not compare(slow, side([5_000] * 40, work, runs=[20, 20])).is_host_alone  # several runs show the noise
+
+
+kernels = st.builds(
+    kernel,
+    st.sampled_from(["a", "b<1>", "b<2>", "nvjet_64x8_v", "nvjet_128x8_v", "ampere_sgemm_64x32_tn", "relu_kernel"]),
+    calls=st.integers(1, 10**5),
+    time_ns=st.integers(0, 10**7),
+    grid=st.sampled_from([(1, 1, 1), (2, 1, 1)]),
+    place=st.sampled_from([(), ("layer#",)]),
+)
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> Side:
+    steps = draw(st.integers(1, 12))
+    lengths = draw(st.lists(st.integers(0, 10**12), min_size=steps, max_size=steps))
+    unique = {(each.bare, each.grid, each.place): each for each in draw(st.lists(kernels, max_size=8))}
+    lines = {
+        name: draw(st.lists(st.integers(0, 10**9), min_size=steps, max_size=steps))
+        for name in draw(st.sets(st.sampled_from(["comm", "copy", "idle.launch", "idle.sync"])))
+    }
+    return side(lengths, [*unique.values()], lines=lines)
+
+
+@given(sides(), sides())
+def test_parts_sum_to_the_difference(before: Side, after: Side) -> None:
+    found = compare(before, after, anyway=True)
+    assert sum(part.ns for part in found.parts) == found.delta_ns == after.median_ns - before.median_ns
+
+
+@given(sides())
+def test_against_itself_everything_is_zero(run: Side) -> None:
+    found = compare(run, run, anyway=True)
+    assert found.verdict == "no change"
+    assert found.delta_ns == 0
+    assert all(part.ns == 0 for part in found.parts)
+    assert all(change.delta_ns == 0 for change in found.changes)
+
+
+@given(sides(), sides())
+def test_the_way_back_is_the_way_there(before: Side, after: Side) -> None:
+    there, back = (by_name(compare(*each, anyway=True)) for each in ((before, after), (after, before)))
+    assert there.keys() == back.keys()
+    assert all(abs(there[name] + back[name]) <= 1 for name in there)
+
+
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20))
+def test_rounded_numbers_sum_and_stay_near(amounts: list[float]) -> None:
+    total = round(sum(amounts))
+    whole = rounded(amounts, total)
+    assert sum(whole) == total
+    assert all(abs(one - other) <= 1.01 for one, other in zip(whole, amounts, strict=True))
+
+
+# Pairs
+
+
+@given(st.lists(kernels, max_size=12), st.lists(kernels, max_size=12))
+def test_every_kernel_is_in_exactly_one_pair(before: list[Kernel], after: list[Kernel]) -> None:
+    pairs = paired(before, after)
+    for given_kernels, held in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
+        assert sorted(map(id, given_kernels)) == sorted(id(each) for group in held for each in group)
+    assert all(bool(pair.before) == (pair.level != "new") for pair in pairs)
+    assert all(bool(pair.after) == (pair.level != "vanished") for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "level"),
+    [
+        (kernel("k", place=("a",)), kernel("k", place=("a",)), "place"),
+        (kernel("k", place=("a",)), kernel("k", place=("b",)), "shape"),
+        (kernel("k", grid=(1, 1, 1)), kernel("k", grid=(2, 1, 1)), "name"),
+        (kernel("void ns::k<(int)128>(int)"), kernel("k<128>"), "place"),
+        (kernel("k<128>"), kernel("k<256>"), "function"),
+        (
+            kernel("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT"),
+            kernel("nvjet_sm90_tst_128x8_64x12_4x1_v_bz_TNT"),
+            "function",
+        ),
+        (kernel("triton_poi_fused_add_12"), kernel("triton_poi_fused_add_7"), "function"),
+        (kernel("ampere_sgemm_64x32_tn"), kernel("nvjet_sm90_tst_64x8_v"), "family"),
+    ],
+)
+def test_levels_of_pairs(before: Kernel, after: Kernel, level: str) -> None:
+    assert [pair.level for pair in paired([before], [after])] == [level]
+
+
+def test_generic_kernels_pair_by_what_is_called_in_them() -> None:
+    names = [f"vectorized_elementwise_kernel<4, {what}<float>, 1>" for what in ("MulFunctor", "AddFunctor")]
+    longer = [name.replace("1>", "2>") for name in names]
+    found = paired([kernel(name) for name in names], [kernel(name) for name in reversed(longer)])
+    assert {(pair.before[0].name[30:40], pair.after[0].name[30:40]) for pair in found} == {
+        (name[30:40], name[30:40]) for name in names
+    }
+
+
+def test_one_family_pairs_in_the_order_of_the_step() -> None:
+    before = [kernel("cutlass_gemm_a"), kernel("softmax_a"), kernel("cutlass_gemm_b")]
+    after = [kernel("nvjet_x"), kernel("softmax_b"), kernel("nvjet_y")]
+    found = {pair.before[0].name: pair.after[0].name for pair in paired(before, after) if pair.level == "family"}
+    assert found == {"cutlass_gemm_a": "nvjet_x", "softmax_a": "softmax_b", "cutlass_gemm_b": "nvjet_y"}
+
+
+# May they be compared?
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        (side([100] * 4, [kernel("k", 4)], gpu_name="other GPU"), "different GPUs: test GPU, other GPU"),
+        (side([100] * 4, [kernel("q", 4)]), "too few kernels in common"),
+    ],
+)
+def test_unlike_runs_are_refused_with_the_reason(after: Side, reason: str) -> None:
+    before = side([100] * 4, [kernel("k", 4)])
+    with pytest.raises(GpuledgerError, match=reason):
+        compare(before, after)
+    assert any(reason in note for note in compare(before, after, anyway=True).notes)
+
+
+def test_a_program_whose_kernels_were_rewritten_is_known_by_its_ranges() -> None:
+    def marked(name: str, *ranges: str) -> Side:
+        return side([100] * 4, [kernel(name, 4)], ranges=[Range(each, 4, 40) for each in ranges])
+
+    found = compare(marked("k", "route", "experts_loop", "combine"), marked("q", "route", "experts_grouped", "combine"))
+    assert "Few kernels are the same, but the ranges are: kernels with a partner hold 0.0 %" in found.notes[0]
+    for ranges in (("route",), ("other", "names", "route"), ("cub::Sort", "aten::add")):
+        with pytest.raises(GpuledgerError, match="too few kernels in common"):
+            compare(marked("k", *ranges), marked("q", "route", "combine", "cub::Sort", "aten::add"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        ("a/x.sqlite", "b/y.sqlite", ("x.sqlite", "y.sqlite")),
+        ("cells/mode=loop/p.sqlite", "cells/mode=bmm/p.sqlite", ("mode=loop/p.sqlite", "mode=bmm/p.sqlite")),
+        ("p.sqlite", "old/p.sqlite", ("p.sqlite", "old/p.sqlite")),
+        ("/p.sqlite", "p.sqlite", ("/p.sqlite", "p.sqlite")),
+        ("p.sqlite", "p.sqlite", ("p.sqlite", "p.sqlite")),
+    ],
+)
+def test_files_of_one_name_are_told_apart_by_their_folders(one: str, other: str, names: tuple[str, str]) -> None:
+    assert told_apart(one, other) == names
+
+
+def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, Side]) -> None:
+    with pytest.raises(GpuledgerError, match=r"zoo_graph.sqlite has steps .* in zoo_node.sqlite none were found"):
+        compare(captured["zoo_node"], captured["zoo_graph"])
+
+
+# Captures
+
+
+def test_parts_sum_on_all_captures_pairwise(captured: dict[str, Side]) -> None:
+    for before, after in itertools.permutations(captured.values(), 2):
+        pairs = paired(before.kernels, after.kernels, before.steps, after.steps)
+        found = parts(before, after, changes(pairs, before.steps, after.steps))
+        assert sum(part.ns for part in found) == after.median_ns - before.median_ns
+
+
+def test_books_and_kernels_of_every_capture_balance(captured: dict[str, Side]) -> None:
+    for run in captured.values():
+        assert [sum(row) for row in run.books_ns] == list(run.length_ns)
+        compute = int(run.line_steps(lambda line: line.startswith("compute")).sum())
+        assert sum(each.time_ns for each in run.kernels) == compute
+
+
+def test_the_usual_step_is_what_the_report_says(captured: dict[str, Side], unpacked: Callable[[str], Path]) -> None:
+    for name in ("decode", "graph", "moe_loop"):
+        path = unpacked(f"{name}.sqlite")
+        [device] = analysed(open_trace(path), path.name, Wanted())
+        found = variation(device)
+        assert found is not None
+        assert captured[name].median_ns == found.median_ns
+
+
+def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[str, Side]) -> None:
+    for name, wanted in (
+        ("decode", "bench:decode"),
+        ("graph", "bench:decode"),
+        ("moe_loop", "iter"),
+        ("attn", "attention"),
+    ):
+        run = captured[name]
+        [found] = [each for each in run.ranges or () if each.name == wanted]
+        assert found.instances == run.steps
+        assert sum(run.range_steps[wanted]) == found.host_ns
+
+
+def test_random_exports_are_compared_without_surprise(unpacked: Callable[[str], Path]) -> None:
+    paths = sorted(unpacked("random.tar").glob("*.sqlite"))[:40]
+    runs = [read(path) for path in paths]
+    for before, after in itertools.pairwise(runs):
+        found = compare(before, after, anyway=True)
+        assert sum(part.ns for part in found.parts) == found.delta_ns
+        made = Compared(found)
+        valid(json.loads(diff_json(made)))
+        assert max(map(len, diff_text(made, 80).splitlines())) <= 80
+        assert diff_markdown(made)
+
+
+def test_every_capture_against_itself_is_no_change(captured: dict[str, Side]) -> None:
+    for run in captured.values():
+        found = compare(run, run)
+        assert (found.verdict, found.delta_ns) == ("no change", 0)
+        assert all(part.ns == 0 for part in found.parts)
+        assert {change.pair.level for change in found.changes} <= {"place", "name"}
+        assert all(pair.unchanged for pair in found.ranges)
+
+
+def test_a_loop_against_one_batched_gemm(captured: dict[str, Side]) -> None:
+    found = compare(captured["moe_loop"], captured["moe_batched_gemm"])
+    assert found.verdict == "faster"
+    assert 13 < found.before.median_ns / found.after.median_ns < 15
+    before, after = found.before.launches, found.after.launches
+    assert before is not None
+    assert after is not None
+    assert (before.calls / found.before.steps, after.calls / found.after.steps) == (488, 33)
+    assert before.time_ns / before.calls < after.time_ns / after.calls  # fewer, and each of them dearer
+    split = by_name(found)
+    assert min(split, key=lambda name: split[name]) == "idle.dispatch"
+    assert isinstance(found.controls, Controls)
+    assert set(found.controls.names) == {"dispatch_single", "combine_single"}
+    renamed = [pair.name for pair in found.ranges if pair.level == "renamed"]
+    assert renamed == ["compute_loop -> compute_batched_gemm"]
+
+
+def test_a_graph_launches_less(captured: dict[str, Side]) -> None:
+    for prefix in ("", "torch/"):
+        found = compare(captured[f"{prefix}decode"], captured[f"{prefix}graph"])
+        before, after = found.before.launches, found.after.launches
+        assert before is not None
+        assert after is not None
+        assert (before.calls / found.before.steps, after.calls / found.after.steps) == (116, 1)
+        assert found.verdict == "faster"
+        assert all(change.pair.level in ("place", "shape", "name") for change in found.changes)
+
+
+def test_one_program_under_two_profilers_runs_the_same_kernels(captured: dict[str, Side]) -> None:
+    found = compare(captured["decode"], captured["torch/decode"])
+    assert found.overlap.before_share == found.overlap.after_share == 1
+    assert abs(by_name(found)[MIX]) < 0.02 * found.before.median_ns
+    assert any("different profilers" in note for note in found.notes)
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="no third-party profiles beside the checkout")
+def test_a_training_step_of_two_gpus_with_op_ids(tmp_path: Path) -> None:
+    runs = []
+    for when in ("before", "after"):
+        packed = CORPUS / "nsys" / f"GindaChen+nsys-ai__tests__fixtures__mfu_2gpu_{when}.sqlite.xz"
+        path = tmp_path / f"{when}.sqlite"
+        path.write_bytes(lzma.decompress(packed.read_bytes()))
+        runs.append(read(path, gpu=0))
+    found = compare(*runs)
+    assert sum(part.ns for part in found.parts) == found.delta_ns
+    assert {change.pair.level for change in found.changes if sum(change.ns) > 1_000} == {"place"}
+    assert all(abs(change.calls[0] - change.calls[1]) < 0.1 for change in found.changes)
+    shared = [pair for pair in found.ranges if pair.level == "name"]
+    assert {"aten::linear", "aten::to", "FlashAttnFunc"} <= {pair.name for pair in shared}
+    assert not any("op_id" in pair.name for pair in found.ranges)
+    assert any("GPU 1, not shown" in note for note in found.notes)
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="no third-party profiles beside the checkout")
+def test_a_training_step_on_another_gpu() -> None:
+    stem = "facebookresearch+HolisticTraceAnalysis__tests__data__trace_diff__"
+    control, test = (CORPUS / "torch" / f"{stem}{name}__{name}.json.gz" for name in ("control", "test"))
+    ran = gpuledger("diff", control, test)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "different GPUs: NVIDIA A100-PG509-200, Tesla V100-SXM2-16GB" in ran.stderr
+    content = json.loads(gpuledger("diff", control, test, "--anyway", "--format=json").stdout)
+    assert sum(part["ns"] for part in content["parts"]) == content["step_delta_ns"]
+    assert content["verdict"] == "slower"
+
+
+# Ranges and controls
+
+
+def a_range(
+    name: str, host_ns: int, *, calls: dict[str, int] | None = None, wait_ns: int = 0, instances: int = 4
+) -> Range:
+    held = {"launch": 8} if calls is None else calls
+    return Range(name, instances, host_ns, 0, wait_ns, (), held, {"k": 4})
+
+
+def test_ranges_that_did_not_change_correct_the_difference() -> None:
+    before = side([1_000] * 4, ranges=[a_range("same", 4_000), a_range("other", 2_000)])
+    after = side([1_200] * 4, ranges=[a_range("same", 6_000), a_range("other", 3_000, calls={"launch": 80})])
+    pairs = paired_ranges(before.ranges or (), after.ranges or (), 4, 4)
+    found = controls(before, after, pairs, 200)
+    assert isinstance(found, Controls)
+    assert (found.names, found.ratio) == (("same",), 1.5)
+    assert found.corrected_delta_ns == -200  # 1200 ns of host code at the speed before would be 800
+
+
+def test_where_nothing_changed_there_is_no_control() -> None:
+    same = side([1_000] * 4, ranges=[a_range("a", 4_000), a_range("b", 2_000)])
+    found = controls(same, same, paired_ranges(same.ranges or (), same.ranges or (), 4, 4), 0)
+    assert isinstance(found, NotMeasured)
+
+
+def test_a_range_that_waits_for_the_device_is_no_control() -> None:
+    before = side([1_000] * 4, ranges=[a_range("waits", 4_000, wait_ns=3_000), a_range("x", 1)])
+    after = side([1_000] * 4, ranges=[a_range("waits", 8_000, wait_ns=7_000), a_range("y", 1)])
+    assert isinstance(compare(before, after, anyway=True).controls, NotMeasured)
+
+
+def test_ranges_numbered_through_pair_without_their_numbers() -> None:
+    old = [a_range(f"step {at}", 100, instances=1) for at in (1, 2)]
+    new = [a_range(f"step {at}", 100, instances=1) for at in (7, 8)]
+    [pair] = paired_ranges(old, new, 2, 2)
+    assert (pair.level, pair.name) == ("numbers", "step #")
+    assert pair.before is not None
+    assert pair.before.instances == 2
+
+
+SEED = {
+    "loop": {
+        "cuda_api_sum": [
+            ("cudaMemcpyAsync", 475600, 2613668540),
+            ("cudaStreamSynchronize", 442800, 1778504126),
+            ("cudaLaunchKernel", 253800, 1662288454),
+        ],
+        "nvtx_sum": [
+            (":combine_single", 200, 7024131684),
+            (":dispatch_single", 200, 6526328065),
+            (":compute_loop", 200, 4208569565),
+        ],
+        "cuda_gpu_kern_sum": [("copy_kernel", 51200, 75339544), ("gemvx::kernel<int, float>", 19600, 36531415)],
+    },
+    "batched": {
+        "cuda_api_sum": [
+            ("cudaMemcpyAsync", 559800, 2318022480),
+            ("cudaStreamSynchronize", 494200, 2174905673),
+            ("cudaLaunchKernel", 189000, 907236987),
+        ],
+        "nvtx_sum": [
+            (":combine_single", 200, 5945415861),
+            (":dispatch_single", 200, 5521849413),
+            (":compute_batched_gemm", 200, 3173195501),
+        ],
+        "cuda_gpu_kern_sum": [("copy_kernel", 51200, 75334572), ("gemmSN_TN_kernel<float>", 200, 19217374)],
+    },
+}
+"""Published tables of a mixture-of-experts layer, before and after its experts became one batched GEMM."""
+
+
+def tables(name: str) -> Summaries:
+    return Summaries(
+        name,
+        {
+            report: Summary(report, tuple(SummaryRow(text, count, total) for text, count, total in rows))
+            for report, rows in SEED[name].items()
+        },
+    )
+
+
+def test_tables_of_nsys_stats_tell_number_and_cost_of_launches_apart() -> None:
+    before, after = (side_of_tables(tables(name), name) for name in ("loop", "batched"))
+    found = compare(before, after)
+    assert (found.verdict, isinstance(found.interval, NotMeasured)) == (None, True)
+    assert before.launches is not None
+    assert after.launches is not None
+    assert after.launches.calls / before.launches.calls - 1 == pytest.approx(-0.255, abs=5e-4)
+    assert after.launches.time_ns / before.launches.time_ns - 1 == pytest.approx(-0.454, abs=5e-4)
+    assert sum(part.ns for part in found.parts) == found.delta_ns
+    assert isinstance(found.controls, Controls)
+    assert set(found.controls.names) == {"combine_single", "dispatch_single"}
+    assert found.controls.ratio - 1 == pytest.approx(-0.154, abs=5e-4)
+    [pair] = [pair for pair in found.ranges if pair.level == "renamed"]
+    assert pair.before is not None
+    assert pair.after is not None
+    raw = pair.after.host_ns / pair.before.host_ns
+    assert raw - 1 == pytest.approx(-0.246, abs=5e-4)
+    assert raw / found.controls.ratio - 1 == pytest.approx(-0.109, abs=5e-4)
+
+
+def test_names_that_nsys_cut_short_are_still_told_apart() -> None:
+    names = [f"void at::native::elementwise_kernel<(int)128, (int){at}, void at::native::gpu_ker…" for at in (2, 4)]
+    rows = tuple(SummaryRow(name, 1, 10) for name in names)
+    made = side_of_tables(Summaries("x", {"cuda_gpu_kern_sum": Summary("cuda_gpu_kern_sum", rows)}), "x")
+    assert len({each.bare for each in made.kernels}) == 2
+    assert {label(each.name).partition("…")[0] for each in made.kernels} == {"elementwise_kernel"}
+
+
+def test_ranges_of_tables_that_disagree_are_no_controls() -> None:
+    def run(outer: int, inner: int) -> Side:
+        rows = tuple(SummaryRow(name, 10, ns) for name, ns in ((":iter", outer), (":same", inner)))
+        kernels = Summary("cuda_gpu_kern_sum", (SummaryRow("k", 1, 10),))
+        return side_of_tables(
+            Summaries("x", {"nvtx_sum": Summary("nvtx_sum", rows), "cuda_gpu_kern_sum": kernels}), "x"
+        )
+
+    old, new = run(1_000, 100), replace(run(500, 99), ranges=(*(run(500, 99).ranges or ()), Range("new", 10, 5)))
+    assert isinstance(compare(old, new).controls, NotMeasured)
+    named = compare(old, new, control="same").controls
+    assert isinstance(named, Controls)
+    assert named.ratio == pytest.approx(0.99)
+
+
+def test_tables_and_a_profile_are_refused_anyway(decode: Path) -> None:
+    ran = gpuledger("diff", ROOT / "captures" / "nsys" / "decode.nsys-stats", decode, "--anyway")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "holds tables of `nsys stats`, which have no steps" in ran.stderr
+
+
+def test_tables_from_files_say_what_they_cannot_tell(tmp_path: Path) -> None:
+    folders = [ROOT / "captures" / "nsys" / f"{name}.nsys-stats" for name in ("moe_loop", "moe_batched_gemm")]
+    ran = gpuledger("diff", *folders, COLUMNS="80")
+    assert ran.exit_code == 0
+    shown = " ".join(ran.stdout.split())
+    assert "Sums do not say how long a step takes: no verdict." in shown
+    assert "calls 24,400 1,650 -93.2 %" in shown
+    assert "are not in tables of `nsys stats`" in shown
+    content = json.loads(gpuledger("diff", *folders, "--format=json").stdout)
+    assert (content["verdict"], content["step_delta_ns"], content["interval_ns"]) == (None, None, None)
+    valid(content)
+
+
+# The command
+
+
+def valid(content: Any, document: str = "diff") -> None:
+    schema = json.loads((ROOT / "docs" / "schemas" / f"gpuledger.{document}-1.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(json.loads(json.dumps(content)))
+
+
+@pytest.fixture(scope="module")
+def moe(unpacked: Callable[[str], Path]) -> tuple[Path, Path]:
+    return unpacked("moe_loop.sqlite"), unpacked("moe_batched_gemm.sqlite")
+
+
+def test_the_verdict_comes_first_and_lines_fit(moe: tuple[Path, Path]) -> None:
+    for width in (60, 80, 132):
+        ran = gpuledger("diff", *moe, COLUMNS=str(width))
+        assert ran.exit_code == 0
+        assert ran.stdout.startswith("92.8 % faster: 17.8 ms -> 1.28 ms a step, 13.9 x")
+        assert max(map(len, ran.stdout.splitlines())) <= width
+    assert "calls a step             488       33  -93.2 %" in ran.stdout
+    assert "compute_loop -> compute_batched_gemm" in ran.stdout
+
+
+def test_all_formats_hold_the_same_parts(moe: tuple[Path, Path]) -> None:
+    content = json.loads(gpuledger("diff", *moe, "--format=json").stdout)
+    valid(content)
+    assert content["verdict"] == "faster"
+    low, high = content["interval_ns"]
+    assert low < content["step_delta_ns"] < high < 0
+    rows = list(csv.reader(StringIO(gpuledger("diff", *moe, "--format=csv").stdout)))
+    assert rows[0] == ["Part", "Change (ns)"]
+    assert {name: int(ns) for name, ns in rows[1:-1]} == {part["part"]: part["ns"] for part in content["parts"]}
+    assert rows[-1] == ["total", str(content["step_delta_ns"])]
+    assert sum(part["ns"] for part in content["parts"]) == content["step_delta_ns"]
+    markdown = gpuledger("diff", *moe, "--format=md").stdout
+    assert markdown.startswith("# 92.8 % faster: 17.8 ms -&gt; 1.28 ms a step")
+    assert "| idle: dispatch | -10.7 ms |" in markdown
+
+
+def test_the_same_bytes_every_time(moe: tuple[Path, Path]) -> None:
+    first, second = (gpuledger("diff", *moe, "--format=json").stdout for _ in range(2))
+    assert first == second
+
+
+def test_a_baseline_stands_for_its_profile(moe: tuple[Path, Path], tmp_path: Path) -> None:
+    saved = tmp_path / "base.json"
+    ran = gpuledger("diff", moe[0], "--save-baseline", saved)
+    assert (ran.exit_code, ran.stdout) == (0, "")
+    assert ran.stderr == f"Wrote {saved}\n"
+    from_profile = json.loads(gpuledger("diff", *moe, "--format=json").stdout)
+    from_baseline = json.loads(gpuledger("diff", saved, moe[1], "--format=json").stdout)
+    assert from_baseline == from_profile
+    again = gpuledger("diff", moe[0], "--save-baseline", saved)
+    assert (again.exit_code, again.stderr.splitlines()[0]) == (1, f"error: {saved}: exists already")
+
+
+def test_a_baseline_comes_back_as_it_was(captured: dict[str, Side]) -> None:
+    for run in captured.values():
+        assert from_document(json.dumps(to_document(run)).encode(), "x") == run
+        valid(to_document(run), "baseline")
+
+
+def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, Side]) -> None:
+    """What we call it is a sentence of ours, which can be said in another language; the file holds its text."""
+    run = replace(next(iter(captured.values())), gpu_name=say("unknown GPU"))
+    assert from_document(json.dumps(to_document(run)).encode(), "x").gpu_name == "unknown GPU"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"length_ns": []}, "it has no steps"),
+        ({"run_steps": [3]}, "its runs do not have its steps"),
+        ({"books_ns": [[1, 2]] * 4}, "its books do not balance"),
+        ({"whole": "year"}, "whole is none of"),
+        ({"kernels": [{"name": 1}]}, "Expected `str`, got `int`"),
+        ({"schema": "gpuledger.baseline/9"}, "a document gpuledger.baseline/9"),
+        ({"length_ns": None}, "Expected `array`, got `null`"),
+    ],
+)
+def test_a_damaged_baseline_is_refused_in_one_sentence(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    content = to_document(side([100] * 4, [kernel("k", 4)]))
+    with pytest.raises(UnreadableProfile, match=reason):
+        from_document(json.dumps(content | change).encode(), "base.json")
+    path = tmp_path / "base.json"
+    path.write_text(json.dumps(content)[:300])
+    ran = gpuledger("diff", path, path)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: base.json: not a whole baseline: ")
+
+
+def test_several_runs_of_the_same_are_pooled(moe: tuple[Path, Path], tmp_path: Path) -> None:
+    for folder, profile in zip(("before", "after"), moe, strict=True):
+        (tmp_path / folder).mkdir()
+        for at in range(2):
+            (tmp_path / folder / f"run{at}.sqlite").write_bytes(profile.read_bytes())
+    for sides_given in (("before", "after"), ("before/*.sqlite", "after/run?.sqlite")):
+        ran = gpuledger("diff", *sides_given, "--format=json", cwd=tmp_path)
+        assert ran.exit_code == 0
+        content = json.loads(ran.stdout)
+        assert (content["before"]["runs"], content["after"]["runs"]) == ([49, 49], [49, 49])
+        assert sum(part["ns"] for part in content["parts"]) == content["step_delta_ns"]
+    assert not any("One run a side" in note for note in content["notes"])
+
+
+@given(sides(), sides())
+def test_pooling_a_run_with_itself_changes_no_mean(one: Side, other: Side) -> None:
+    twice = pooled([one, one], "twice")
+    assert twice.mean_ns == one.mean_ns
+    found, expected = (compare(each, other, anyway=True) for each in (twice, one))
+    assert [change.calls for change in found.changes] == [change.calls for change in expected.changes]
+
+
+def test_windows_without_steps_are_compared_whole(unpacked: Callable[[str], Path]) -> None:
+    profile = unpacked("zoo_node.sqlite")
+    ran = gpuledger("diff", profile, profile, COLUMNS="80")
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("No change: 26.8 ms -> 26.8 ms in all, 0.0 % (no interval: no steps were found")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("x.sqlite",), "give BEFORE and AFTER"),
+        (("x", "y", "--save-baseline=z"), "give BEFORE and AFTER"),
+        ((), "Missing argument 'BEFORE'"),
+        (("x", "y", "--control=("), "is no regular expression"),
+        (("x", "--save-baseline=z", "--fail-on=step>1%"), "compared with nothing"),
+    ],
+)
+def test_a_wrong_call_exits_2(arguments: tuple[str, ...], complaint: str) -> None:
+    ran = gpuledger("diff", *arguments)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert complaint in " ".join(ran.stderr.split())
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"{}", b'{"schema": "gpuledger.baseline/1"}', b"SQLite format 3\0"])
+def test_what_is_no_profile_is_refused_in_one_sentence(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    ran = gpuledger("diff", path, path)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: ")
+    assert "Traceback" not in ran.stderr
+
+
+def made_export(path: Path, lengths: list[int], name: str = "step") -> Path:
+    """One kernel and one launch in each step, which takes so long."""
+    rows: dict[str, list[dict[str, Any]]] = {"KERNEL": [], "RUNTIME": [], "NVTX": []}
+    now = 0
+    for at, length in enumerate(lengths, 1):
+        rows["NVTX"].append(push(now, now + length - 10, name))
+        rows["RUNTIME"].append(call(now + 10, now + 20, correlationId=at))
+        rows["KERNEL"].append(kernel_row(now + 30, now + length - 20, correlationId=at))
+        now += length
+    return minimal(path, **rows)
+
+
+def test_hostile_names_are_shown_harmless(tmp_path: Path) -> None:
+    nasty = "<script>|`a`\x1b[31m"
+    before = made_export(tmp_path / "a.sqlite", [1_000 + at % 3 for at in range(20)], nasty)
+    after = made_export(tmp_path / "b.sqlite", [2_000 + at % 3 for at in range(20)], nasty)
+    text = gpuledger("diff", before, after).stdout
+    assert "\x1b" not in text
+    assert "% slower" in text
+    assert "<script>" not in gpuledger("diff", before, after, "--format=md").stdout
+    content = json.loads(gpuledger("diff", before, after, "--format=json").stdout)
+    assert content["ranges"][0]["before"]["name"] == nasty
+
+
+def test_in_a_file_names_are_cut_where_they_are_endless() -> None:
+    long = "void " + "very::deep::" * 100 + "kernel<int>(int)"
+    found = compare(side([1_000] * 4, [kernel(long, 4, 400)]), side([1_000] * 4, [kernel(long, 4, 800)]))
+    text = diff_text(Compared(found, ()), None)
+    assert max(map(len, text.splitlines())) < 300
+    assert "very::deep::" * 100 in diff_markdown(Compared(found, ()))

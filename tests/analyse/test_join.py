@@ -1,0 +1,160 @@
+"""The kernels of a step, and which profiled launch speaks for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuledger.analyse.kernels.judgement import FLOOR_NS
+from gpuledger.analyse.kernels.step_kernels import Entry, Overview, by_size, overview
+from gpuledger.analyse.kernels.timeline_match import joined
+from gpuledger.analyse.launch_places import repeated
+from gpuledger.catalog.name_likeness import normalised
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.read import open_trace
+from gpuledger.trace.kernel_report import Dim3
+from gpuledger.trace.model import Trace
+from support.command import NAMES
+from support.profiled import made
+
+
+def opened(path: Path) -> tuple[Trace, tuple[Device, ...]]:
+    trace = open_trace(path)
+    return trace, analysed(trace, path.name, Wanted())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_entries_sum_to_compute(unpacked: Callable[[str], Path], name: str) -> None:
+    trace, devices = opened(unpacked(f"{name}.sqlite"))
+    for device in devices:
+        found = overview(trace, device)
+        assert found.time_ns == device.compute_ns
+        assert all(each.time_ns >= 0 and each.calls > 0 for each in found.entries)
+        assert set(found.sequence) <= set(range(len(found.entries)))
+
+
+def test_layers_are_found_by_their_ranges(decode: Path) -> None:
+    trace, (device,) = opened(decode)
+    found = overview(trace, device)
+    assert (found.layers, len(found.entries), len(found.sequence)) == (8, 17, 116)
+    assert [each.in_layer for each in found.entries] == [False, *[True] * 13, False, False, False]
+    norm = [each for each in found.entries if "layer_norm" in each.name]
+    assert [each.place[1:] for each in norm] == [("layer#", "attention"), ("layer#", "mlp"), ()]
+    assert [each.calls for each in norm] == [160, 160, 20]
+
+
+def test_layers_of_a_graph_are_found_by_what_repeats(unpacked: Callable[[str], Path]) -> None:
+    trace, (device,) = opened(unpacked("graph.sqlite"))
+    found = overview(trace, device)
+    assert (found.layers, len(found.sequence)) == (8, 116)
+    assert sum(each.in_layer for each in found.entries) == 14
+
+
+def test_the_longest_repetition_is_found_wherever_it_begins() -> None:
+    assert repeated(np.array([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8, 7])) == (1, 3, 3)
+    assert repeated(np.array([1, 2, 3, 4, 5, 6, 7])) is None
+    assert repeated(np.array([], np.int64)) is None
+
+
+def test_numbers_in_range_names_do_not_tell_places_apart() -> None:
+    assert normalised("layer12.mlp") == normalised("layer3.mlp") == "layer#.mlp"
+
+
+SHAPE: Dim3 = (8, 1, 1)
+
+
+def entry(
+    name: str, mean_ns: int = 10_000, *, place: tuple[str, ...] = (), calls: int = 1, grid: Dim3 = SHAPE
+) -> Entry:
+    return Entry(name, name, grid, SHAPE, place, in_layer=False, calls=calls, time_ns=mean_ns * calls, mean_ns=mean_ns)
+
+
+def step(*entries: Entry) -> Overview:
+    return Overview(entries, tuple(range(len(entries))), 0, 0)
+
+
+def test_a_launch_of_that_name_and_shape_speaks_for_the_kernel() -> None:
+    found = joined(step(entry("a"), entry("b")), [made("a", SHAPE, SHAPE, time=12_000, dram=0.0, sm=0.45)])
+    assert [each.level for each in found.matches] == ["shape", "none"]
+    assert found.coverage == 0.5
+    assert found.matches[0].saving_ns == 5_000  # half of what can be reached
+    assert found.unused == ()
+
+
+def test_another_shape_or_variant_is_shown_and_does_not_count() -> None:
+    launches = [
+        made("a", (9, 1, 1), SHAPE, time=10_000, dram=0.0, sm=0.1),
+        made("f<1>", SHAPE, SHAPE, time=10_000, dram=0.0, sm=0.1),
+    ]
+    found = joined(step(entry("a"), entry("f<2>")), launches)
+    assert [each.level for each in found.matches] == ["name", "function"]
+    assert (found.coverage, [each.saving_ns for each in found.matches]) == (0.0, [0, 0])
+    assert len(found.unused) == 2
+
+
+def test_a_problem_of_another_size_does_not_count() -> None:
+    found = joined(step(entry("a", 10_000)), [made("a", SHAPE, SHAPE, time=90_000, dram=0.0, sm=0.1)])
+    assert found.matches[0].level == "size"
+    assert found.coverage == 0.0
+
+
+def test_of_several_problems_of_one_shape_the_nearest_in_time_speaks() -> None:
+    """A GEMM of one tile and grid may have a short or a long inner dimension."""
+    launches = [
+        made("g", SHAPE, SHAPE, time=t, dram=0.0, sm=sm, order=at)
+        for at, (t, sm) in enumerate([(6_000, 0.2), (11_000, 0.4)])
+    ]
+    found = joined(step(entry("g", 5_500), entry("g", 12_000)), launches)
+    assert [each.launch.launch.order for each in found.matches if each.launch] == [0, 1]
+
+
+def test_the_range_decides_where_it_is_known() -> None:
+    launches = [
+        made("g", SHAPE, SHAPE, time=10_000, dram=0.0, sm=0.2, nvtx=("step", "layer3", "mlp"), order=0),
+        made("g", SHAPE, SHAPE, time=10_000, dram=0.0, sm=0.4, nvtx=("step", "layer3", "attention"), order=1),
+    ]
+    kernels = step(entry("g", place=("step", "layer#", "attention")), entry("g", place=("step", "layer#", "mlp")))
+    found = joined(kernels, launches)
+    assert [each.level for each in found.matches] == ["range", "range"]
+    assert [each.launch.launch.order for each in found.matches if each.launch] == [1, 0]
+
+
+def test_launches_that_follow_the_step_are_matched_by_order_wherever_they_begin() -> None:
+    names = ["a", "g", "b", "g", "c"]
+    kernels = step(*(entry(name) for name in names))
+    launches = [
+        made(name, SHAPE, SHAPE, time=10_000, dram=0.0, sm=at / 10, order=at)
+        for at, name in enumerate(names[2:] + names)
+    ]
+    found = joined(kernels, launches)
+    assert {each.level for each in found.matches} == {"order"}
+    placed = {at: each.launch.launch.order for at, each in enumerate(found.matches) if each.launch}
+    assert placed == {0: 3, 1: 4, 2: 0, 3: 1, 4: 2} or placed == {0: 3, 1: 4, 2: 5, 3: 6, 4: 7}
+
+
+def test_no_kernel_becomes_shorter_than_starting_one_takes() -> None:
+    found = joined(step(entry("a", 3_000, calls=10)), [made("a", SHAPE, SHAPE, time=3_000, dram=0.0, sm=0.01)])
+    assert found.matches[0].saving_ns == 10 * (3_000 - FLOOR_NS)
+
+
+def test_reports_without_shapes_or_figures_save_nothing() -> None:
+    found = joined(step(entry("a")), [made("a", None, None, time=10_000), made("a", SHAPE, SHAPE)])
+    assert (found.matches[0].level, found.matches[0].saving_ns, found.matches[0].severity) == ("shape", 0, "unknown")
+    assert joined(step(), []).coverage == 0.0
+
+
+def test_times_far_apart_are_classes_where_most_steps_have_them() -> None:
+    number = np.array([0, 0, 0, 0, 1, 1, 1, 0])
+    length = np.array([10, 30, 11, 31, 5, 5, 900, 10])
+    made = by_size(number, length, 2)
+    assert made[[0, 2, 7]].tolist() == [0, 0, 0]
+    assert len(set(made[[1, 3]].tolist())) == 1
+    assert made[1] not in (0, 1)
+    assert made[4] == made[5] == 1  # 900 is in half of two steps, so it is a class of its own
+    assert made[6] not in (0, 1, made[1])
+    assert by_size(number, length, 10).tolist() == number.tolist()
+    assert by_size(np.empty(0, np.intp), np.empty(0, np.int64), 3).tolist() == []

@@ -1,0 +1,373 @@
+"""What to give to Nsight Compute: the kernels worth it, commands that pick them out, and names that ncu will take."""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+import re
+import sqlite3
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from markdown_it import MarkdownIt
+
+from gpuledger.analyse.kernels.ncu_picks import Pick
+from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, LITTLE, NAMELESS, Plan, plan
+from gpuledger.capture.ncu.command import PLACEHOLDER, SETS, Measure, ncu_command
+from gpuledger.capture.ncu.metric_names import checked, complaint, is_metric
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.errors import GpuledgerError, NothingRecorded
+from gpuledger.ledger.device import analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.present.shell import shell_lines
+from gpuledger.read import open_trace
+from gpuledger.trace.model import Gpu
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
+from support.command import NAMES, ROOT, gpuledger
+from support.exports import kernel, minimal
+from support.notation import of_tables, table
+
+TORCH = ROOT / "captures" / "torch"
+
+Launch = tuple[str, int, int]
+"""Kernel, grid, nanoseconds."""
+
+
+def planned(launches: Sequence[Launch], coverage: float = 1.0, *, together: bool = True) -> Plan:
+    """The plan of launches one after the other; a step ends with each kernel called `end`, the first is warm-up."""
+    names = [name for name, _, _ in launches]
+    ends = np.cumsum([ns + 1 for _, _, ns in launches])
+    strings = Strings(dict.fromkeys(names))
+    rows = table(
+        Table.KERNELS,
+        strings,
+        len(launches),
+        start_ns=ends - [ns for _, _, ns in launches],
+        end_ns=ends,
+        name=names,
+        grid=[(grid, 1, 1) for _, grid, _ in launches],
+        graph_node=np.full(len(launches), -1),
+    )
+    trace = of_tables(strings, {Table.KERNELS: rows})
+    [device] = analysed(trace, "a", Wanted(kernel_pattern="^end$"))
+    return plan(trace, device, coverage, together=together)
+
+
+WARM_UP: list[Launch] = [("a", 1, 500), ("b", 1, 10), ("end", 1, 1000)]
+STEP: list[Launch] = [("a", 1, 100), ("b<1>", 1, 30), ("b<2>", 1, 20), ("a", 2, 40), ("end", 1, 10)]
+
+
+def test_launches_that_are_alike_count_once_and_the_longest_come_first() -> None:
+    made = planned([*WARM_UP, *STEP * 4])
+    assert made.steps == 4
+    assert [(each.name, each.grid, each.count, each.ns) for each in made.kernels] == [
+        ("a", (1, 1, 1), 4, 400),
+        ("a", (2, 1, 1), 4, 160),
+        ("b<1>", (1, 1, 1), 4, 120),
+        ("b<2>", (1, 1, 1), 4, 80),
+        ("end", (1, 1, 1), 4, 40),
+    ]
+    # one of the warm-up is skipped; b<1> and b<2> are one function to ncu, so two of each are taken
+    assert made.picks == (Pick(("a", "b", "end"), 1, 2, 8, 2 * (100 + 40 + 10) + 50),)
+
+
+@pytest.mark.parametrize(
+    ("coverage", "names"), [(0.5, "a"), (0.51, "a a"), (0.7, "a a"), (0.71, "a a b"), (1, "a a b b end")]
+)
+def test_the_coverage_asked_for_is_reached_and_no_more_is_taken(coverage: float, names: str) -> None:
+    made = planned([*WARM_UP, *STEP * 4], coverage)
+    assert [each.function for each in made.covered] == names.split()
+    assert made.coverage_share >= coverage
+    assert {each.left_out for each in made.kernels} <= {None, LITTLE}
+
+
+def test_communication_is_never_replayed() -> None:
+    made = planned([*WARM_UP, *[*STEP, ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 1, 300)] * 4])
+    [left_out] = [each for each in made.kernels if each.left_out]
+    assert (left_out.function, left_out.left_out) == ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", COMMUNICATION)
+    assert made.coverage_share == 1.0
+    assert "nccl" not in "".join(name for pick in made.picks for name in pick.functions)
+
+
+def test_kernels_that_no_number_suits_get_runs_of_their_own() -> None:
+    """`often` has 90 launches before the steady steps, `once` has 4 in all: no skip is right for both."""
+    launches = [*[("often", 1, 1)] * 90, ("end", 1, 1000), *[("often", 1, 9), ("once", 1, 9), ("end", 1, 1)] * 4]
+    assert [(pick.functions, pick.skip) for pick in planned(launches).picks] == [(("end", "once"), 1), (("often",), 90)]
+
+
+def test_where_names_are_not_told_apart_each_function_gets_a_run() -> None:
+    made = planned([*WARM_UP, *STEP * 4], together=False)
+    assert sorted(pick.functions for pick in made.picks) == [("a",), ("b",), ("end",)]
+
+
+def taken(launches: Sequence[Launch], pick: Pick) -> list[int]:
+    """What ncu does: of each function and configuration that match, skip some launches and take some."""
+    seen: Counter[tuple[str, int]] = Counter()
+    found = []
+    for at, (name, grid, _) in enumerate(launches):
+        function = parse(name).short
+        if function in pick.functions:
+            if pick.skip <= seen[function, grid] < pick.skip + pick.count:
+                found.append(at)
+            seen[function, grid] += 1
+    return found
+
+
+kernels = st.tuples(st.sampled_from(["a", "b<1>", "b<2>", "c"]), st.integers(1, 2), st.integers(1, 99))
+
+
+@given(st.lists(kernels, max_size=12), st.lists(kernels, min_size=1, max_size=8), st.integers(2, 6), st.booleans())
+def test_the_runs_meet_every_kernel_after_the_warm_up(
+    before: list[Launch], step: list[Launch], steps: int, together: bool
+) -> None:
+    launches = [*before, ("end", 1, 5000), *[*step, ("end", 1, 1)] * steps]
+    made = planned(launches, together=together)
+    steady = len(launches) - made.steps * (len(step) + 1)
+    met = [at for pick in made.picks for at in taken(launches, pick)]
+    assert sum(pick.launches for pick in made.picks) == len(met)
+    assert sum(pick.ns for pick in made.picks) == sum(launches[at][2] for at in met)
+    found = {(launches[at][0], launches[at][1]) for at in met if at >= steady}
+    assert found >= {(each.name, each.grid[0]) for each in made.covered}
+    assert together or all(len(pick.functions) == 1 for pick in made.picks)
+
+
+def test_the_command_is_what_ncu_wants() -> None:
+    command = ncu_command(["a", "f{lambda()#1}"], 3, 1, Measure.of_set("full"), "ncu-run", ["python", "x.py", "--n=1"])
+    assert command == (
+        "ncu",
+        "--set=full",
+        "--clock-control=none",
+        "--filter-mode=per-launch-config",
+        "--kernel-name-base=function",
+        r"--kernel-name=regex:^(a|f\{lambda\(\)#1\})$",
+        "--launch-skip=3",
+        "--launch-count=1",
+        "--nvtx",
+        "--target-processes=all",
+        "--export=ncu-run",
+        "python",
+        "x.py",
+        "--n=1",
+    )
+    assert Measure.of_metrics(["a__b", "c__d"]).options == ("--metrics=a__b,c__d",)
+    assert ncu_command(["a"], 0, 1, Measure.of_set("basic"), "e")[-1] == PLACEHOLDER
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), min_size=1), min_size=1))
+def test_the_filter_takes_these_names_and_no_others(names: list[str]) -> None:
+    [option] = [
+        each for each in ncu_command(names, 0, 1, Measure.of_set("full"), "e") if each.startswith("--kernel-name=")
+    ]
+    pattern = re.compile(option.removeprefix("--kernel-name=regex:"))
+    for name in names:
+        assert pattern.search(name)
+        assert not pattern.search(f"{name}\N{SNOWMAN}")
+        assert not pattern.search(f"\N{SNOWMAN}{name}")
+
+
+def pasted(lines: Sequence[str]) -> list[str]:
+    """What a POSIX shell makes of a command; the program itself is replaced by one that prints its arguments."""
+    script = (
+        "show() { for each; do printf '%s\\0' \"$each\"; done; }\n" + re.sub(r"\A\w+", "show", "\n".join(lines)) + "\n"
+    )
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=True)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, None])
+def test_a_command_comes_back_from_the_shell_as_it_was(width: int | None) -> None:
+    nasty = ["--name=regex:^(a|b c|d'e)$", "x" * 100, "'" * 30, "a b", "--empty=", '$HOME `id` \\ "q"', "*", "~", "é|ü"]
+    lines = shell_lines(["ncu", *nasty], width)
+    assert pasted(lines) == nasty
+    assert width is None or max(map(len, lines)) <= width
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)),
+    st.integers(12, 90),
+)
+def test_any_command_comes_back_from_the_shell(arguments: list[str], width: int) -> None:
+    assert pasted(shell_lines(["ncu", *arguments], width)) == arguments
+
+
+PROFILES = [*(f"{name}.sqlite" for name in NAMES), "decode.json.gz", "graph.json.gz", "work.json.gz"]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
+    name: str, unpacked: Callable[[str], Path]
+) -> None:
+    profile = TORCH / name if name.endswith(".gz") else unpacked(name)
+    ran = gpuledger("ncu-plan", profile, "--format=json", "--", "python", "a b.py", "--x=$1")
+    assert ran.exit_code == 0, ran.stderr
+    made = json.loads(ran.stdout)
+    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.ncu-plan-1.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(made)
+    assert sum(each["share_of_gpu"] for each in made["kernels"]) == pytest.approx(1)
+    assert made["coverage_share"] >= 0.95
+    assert all(each["covered"] is (each["reason"] is None) for each in made["kernels"])
+
+    rows = list(csv.DictReader(StringIO(gpuledger("ncu-plan", profile, "--format=csv").stdout)))
+    assert [row["Name"] for row in rows] == [each["name"] for each in made["kernels"]]
+    assert [row["Left out"] == "" for row in rows] == [each["covered"] for each in made["kernels"]]
+
+    markdown = gpuledger("ncu-plan", profile, "--format=md").stdout
+    html = MarkdownIt("commonmark").enable("table").render(markdown)
+    assert html.count("<tr>") == 1 + sum(each["covered"] for each in made["kernels"])
+    assert html.count("<pre>") == 1
+
+    for width in ("60", "80", "132"):
+        text = gpuledger("ncu-plan", profile, "--", "python", "a b.py", "--x=$1", COLUMNS=width).stdout
+        blocks = [block for block in text.split("\n\n") if block.startswith("ncu ")]
+        assert [["ncu", *pasted(block.splitlines())] for block in blocks] == made["commands"]
+        assert max(len(line) for block in blocks for line in block.splitlines()) <= int(width)
+
+
+def test_decode_says_what_to_profile_why_and_what_next(decode: Path) -> None:
+    text = " ".join(gpuledger("ncu-plan", decode.name, cwd=decode.parent).stdout.split())
+    assert "13 of 17 kernels hold 95.5 % of the kernel time; one run of ncu will do." in text
+    assert "expected cost: 28 launches, " in text
+    assert "left out: 4 kernels, 4.5 % of the kernel time, none more than 1.8 %." in text
+    assert "--clock-control=none keeps the clocks of the timeline" in text
+    assert PLACEHOLDER in text
+    assert text.endswith("next: gpuledger report decode.sqlite --ncu=ncu-decode.ncu-rep")
+
+
+def test_the_recorded_command_is_not_told(unpacked: Callable[[str], Path]) -> None:
+    for form in ("text", "md", "csv", "json"):
+        assert "hunter2" not in gpuledger("ncu-plan", unpacked("zoo_node.sqlite"), f"--format={form}").stdout
+
+
+def test_what_is_measured_decides_the_cost(decode: Path) -> None:
+    def cost(*options: str) -> float:
+        seconds: float = json.loads(gpuledger("ncu-plan", decode, "--format=json", *options).stdout)["expected_seconds"]
+        return seconds
+
+    verdict, full, roofline, basic = (cost(f"--set={each}") for each in SETS)
+    assert roofline < verdict < full
+    assert verdict == cost()
+    assert full > roofline > basic > cost("--metrics=dram__bytes.sum") > 0
+
+
+def test_work_in_graphs_that_were_traced_whole_is_told(unpacked: Callable[[str], Path]) -> None:
+    text = gpuledger("ncu-plan", unpacked("zoo_graph.sqlite")).stdout
+    assert "left out: graphs traced whole, 0.1 % of the time: their kernels are not in the profile." in text
+    assert "profiled node by node" in gpuledger("ncu-plan", unpacked("graph.sqlite")).stdout
+
+
+def test_names_that_cannot_be_typed_are_left_out(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 5), kernel(6, 20, demangledName=4)])
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO StringIds VALUES (4, 'x\x1b[31m`id`')")
+    database.close()
+    ran = gpuledger("ncu-plan", path, "--coverage=1")
+    assert ran.exit_code == 0
+    assert "\x1b" not in ran.stdout
+    assert "regex:^(k)$" in ran.stdout
+    assert f"left out: 1 kernel, 77.8 % of the kernel time: {NAMELESS}." in ran.stdout
+
+
+def test_a_profile_whose_kernels_are_all_unknown_is_refused(tmp_path: Path) -> None:
+    copy = {"start": 1, "end": 9, "bytes": 8, "copyKind": 1, "correlationId": 1, "globalPid": 1 << 24, "streamId": 7}
+    ran = gpuledger("ncu-plan", minimal(tmp_path / "a.sqlite", MEMCPY=[copy]))
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: no kernel ran on GPU 0 in the steady steps")
+
+
+def test_all_names_that_ncu_printed_are_names() -> None:
+    """Of a report with every section, ncu 2025.3, H200."""
+    packed = ROOT / "tests" / "golden" / "ncu_metric_names.txt.xz"
+    names = lzma.decompress(packed.read_bytes()).decode().split()
+    assert len(names) == 2227
+    assert [name for name in names if not is_metric(name)] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "group:memory__chart",
+        "regex:sm__.*",
+        "breakdown:sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__time_duration",
+    ],
+)
+def test_what_else_ncu_takes_for_a_metric(name: str) -> None:
+    assert is_metric(name)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("sm__throughput.avg.pct_of_peak_sustained", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+        ("dram__throughput.avg.pct_of_peak_sustained", "dram__throughput.avg.pct_of_peak_sustained_elapsed"),
+        ("dram_bytes.sum", "dram__bytes.sum"),
+        ("sm.throughput.avg.pct_of_peak_sustained_elapsed", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+        ("sm__cycles_active:avg", "sm__cycles_active.avg"),
+        ("sm__cycles_active-avg", "sm__cycles_active.avg"),
+        ("sm__cycles_active__avg", "sm__cycles_active.avg"),
+        ("SM__cycles_active.avg", "sm__cycles_active.avg"),
+        ("smps__inst_executed.sum", "smsp__inst_executed.sum"),
+        ("l1text__t_bytes.sum.per_second", "l1tex__t_bytes.sum.per_second"),
+        ("dram__bytes.total", "dram__bytes.sum"),
+        ("dram__bytes.mean.per_sec", "dram__bytes.avg.per_second"),
+        ("sm__throughput.pct_of_peak_sustained_elapsed", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+        ("lts__t_sector_hit_rate.percent", "lts__t_sector_hit_rate.pct"),
+        (
+            "breakdown:sm__throughput.avg.pct_of_peak_sustained",
+            "breakdown:sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        ),
+    ],
+)
+def test_a_name_that_is_none_is_answered_with_the_one_that_was_meant(wrong: str, meant: str) -> None:
+    assert not is_metric(wrong)
+    assert complaint(wrong) == f"{wrong} is no metric: did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["DRAM Frequency", "occupancy", "", ".", "__", "a.b.c.d", "sm__x.avg.avg.avg", "sm__\n.sum"]
+)
+def test_what_cannot_be_mended_is_told_how_names_are_built(wrong: str) -> None:
+    assert not is_metric(wrong)
+    assert "is no metric: " in complaint(wrong)
+
+
+@given(st.text())
+def test_any_text_is_a_name_or_has_a_complaint(name: str) -> None:
+    assert is_metric(name) or complaint(name).startswith(f"{name} is no metric: ")
+
+
+def test_wrong_metrics_are_all_told_at_once_before_the_profile_is_read() -> None:
+    listed = "sm__throughput.avg.pct_of_peak_sustained,gpu__time_duration.sum,dram_bytes.sum"
+    ran = gpuledger("ncu-plan", "no-such-file", f"--metrics={listed}")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    first, second = ran.stderr.splitlines()[:2]
+    assert first.startswith("error: sm__throughput.avg.pct_of_peak_sustained is no metric: did you mean sm__throughput")
+    assert second == "       dram_bytes.sum is no metric: did you mean dram__bytes.sum?"
+    with pytest.raises(GpuledgerError, match="no metric in the list"):
+        checked(" , ")
+    assert checked(" a__b.sum, c__d ,a__b.sum") == ("a__b.sum", "c__d")
+
+
+@pytest.mark.parametrize("option", ["--coverage=0", "--coverage=1.5", "--coverage=x", "--set=all"])
+def test_a_wrong_option_is_a_wrong_call(option: str) -> None:
+    assert gpuledger("ncu-plan", "a", option).exit_code == 2
+
+
+def test_other_makers_gpus_are_refused(decode: Path) -> None:
+    trace = open_trace(decode)
+    amd = replace(trace, origin=replace(trace.origin, gpus=(Gpu("AMD Instinct MI300X"),)))
+    (device,) = analysed(amd, "x", Wanted())
+    with pytest.raises(NothingRecorded, match="NVIDIA GPUs only"):
+        plan(amd, device, 0.95)

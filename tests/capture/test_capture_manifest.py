@@ -1,0 +1,174 @@
+"""What a capture writes down: never the whole environment, never a secret, always a whole file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gpuledger.capture.environment import WITHHELD, Commit, commit_of, environment, looks_secret, without_secrets
+from gpuledger.capture.manifest import INTERRUPTED, Checked, Manifest, Recorded, utc, written
+from gpuledger.errors import OutputRefused
+from gpuledger.system.leftovers import MARK, marked, members
+from gpuledger.system.machine import Gpu, Machine
+from support.command import ROOT
+
+SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
+BEGUN = Manifest("nsys", "2025.3.2", ("steady",), ("./a",), (("nsys", "profile", "./a"),), ("gpuledger",), utc(0))
+
+
+def test_a_manifest_is_a_document(tmp_path: Path) -> None:
+    gpu = Gpu(0, "NVIDIA H200", 150_754_820_096, 1980, None, 700_000)
+    whole = replace(
+        BEGUN,
+        machine=Machine("580.65", "13.0", (gpu,), ""),
+        git=Commit("a" * 40, is_dirty=True),
+        via=("ssh", "host"),
+        state=INTERRUPTED,
+        files=(Recorded("run.nsys-rep", 12),),
+        checks=(Checked("GPU work", "PASS", "12 kernels", ""),),
+        seconds=1.23456,
+        exit_code=130,
+    )
+    for each in (BEGUN, whole):
+        written(each, tmp_path / "run.capture.json")
+        found = json.loads((tmp_path / "run.capture.json").read_text())
+        SCHEMA.validate(found)
+        assert found["started_utc"] == "1970-01-01T00:00:00.000Z"
+    assert found["machine"]["gpus"][0]["highest_sm_mhz"] is None
+    assert [path.name for path in tmp_path.iterdir()] == ["run.capture.json"]
+
+
+@given(st.lists(st.text(), max_size=3), st.dictionaries(st.text(), st.text(), max_size=2))
+def test_any_text_can_be_written_down(words: list[str], variables: dict[str, str]) -> None:
+    document = replace(BEGUN, command=tuple(words), environment=variables).to_dict()
+    SCHEMA.validate(document)
+    json.dumps(document).encode()
+
+
+def test_text_that_is_none_does_not_break_the_file(tmp_path: Path) -> None:
+    written(replace(BEGUN, command=("a\udc80b",)), tmp_path / "run.capture.json")
+    assert json.loads((tmp_path / "run.capture.json").read_text())["command"] == ["a\udc80b"]
+
+
+def test_a_place_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(OutputRefused, match="cannot be written to: no such file or directory"):
+        written(BEGUN, tmp_path / "nowhere" / "run.capture.json")
+
+
+def test_only_listed_variables_are_kept() -> None:
+    variables = {
+        "CUDA_VISIBLE_DEVICES": "0",
+        "NCCL_DEBUG": "INFO",
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RANK": "3",
+        "HOME": "/home/user",
+        "AWS_PROFILE": "me",
+        "NMOE_DEEPEP_LOW_LATENCY": "1",
+        "TORCH_HUB_TOKEN": "hush",
+        "HF_TOKEN": "hush",
+    }
+    kept = environment(variables)
+    assert set(kept) == {
+        *("CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "PYTORCH_ALLOC_CONF", "TOKENIZERS_PARALLELISM", "RANK"),
+        "TORCH_HUB_TOKEN",
+    }
+    assert kept["TORCH_HUB_TOKEN"] == WITHHELD
+    more = environment(variables, ["NMOE_*", "HF_TOKEN", "NOT_SET"])
+    assert more["NMOE_DEEPEP_LOW_LATENCY"] == "1"
+    assert more["HF_TOKEN"] == WITHHELD
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z_]{1,12}", fullmatch=True), st.just("the value"), max_size=8))
+def test_nothing_unlisted_or_secret_is_ever_kept(variables: dict[str, str]) -> None:
+    everything = environment(variables, ["*"])
+    assert set(everything) == set(variables)
+    assert all(value == WITHHELD for name, value in everything.items() if looks_secret(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("HF_TOKEN", True),
+        ("OPENAI_API_KEY", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("DB_PASSWORD", True),
+        ("GOOGLE_APPLICATION_CREDENTIALS", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("NCCL_DEBUG", False),
+        ("OMP_NUM_THREADS", False),
+        ("KEYBOARD", False),
+        ("MONKEY_BUSINESS", False),
+    ],
+)
+def test_secrets_are_known_by_their_names(name: str, secret: bool) -> None:
+    assert looks_secret(name) is secret
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["--api-key=abc", "x"], [f"--api-key={WITHHELD}", "x"]),
+        (["--api-key", "abc", "x"], ["--api-key", WITHHELD, "x"]),
+        (["--token", "abc"], ["--token", WITHHELD]),
+        (["env", "HF_TOKEN=abc", "python"], ["env", f"HF_TOKEN={WITHHELD}", "python"]),
+        (
+            ["bash", "-lc", "export OPENAI_API_KEY='a b'; run"],
+            ["bash", "-lc", f"export OPENAI_API_KEY={WITHHELD}; run"],
+        ),
+        (["--password", "--verbose"], ["--password", "--verbose"]),
+        (["--experts-per-token", "8"], ["--experts-per-token", "8"]),
+        (["--max-tokens=100", "--num-key-value-heads", "8"], ["--max-tokens=100", "--num-key-value-heads", "8"]),
+        (["--tokenizer=llama", "--keys", "3"], ["--tokenizer=llama", "--keys", "3"]),
+    ],
+)
+def test_secrets_in_a_command_are_withheld_and_nothing_else(command: list[str], shown: list[str]) -> None:
+    assert without_secrets(command) == shown
+
+
+def test_the_commit_and_what_differs_from_it(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    assert commit_of(tmp_path) is None
+    git("init", "-q")
+    assert commit_of(tmp_path) is None
+    (tmp_path / "a").touch()
+    git("add", "a")
+    git("commit", "-q", "-m", "one")
+    found = commit_of(tmp_path)
+    assert found is not None
+    assert (len(found.commit), found.is_dirty) == (40, False)
+    (tmp_path / "a").write_text("changed")
+    assert commit_of(tmp_path) == Commit(found.commit, is_dirty=True)
+
+
+def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of(tmp_path) is None
+
+
+def test_marks_are_read_from_environments(tmp_path: Path) -> None:
+    for pid, content in (("10", f"A=1\0{MARK}=x\0B=2"), ("11", f"{MARK}=xy\0"), ("12", f"X{MARK}=x\0"), ("13", "")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "environ").write_text(content)
+    (tmp_path / "14").mkdir()
+    (tmp_path / "self").mkdir()
+    assert marked("x", tmp_path) == (10,)
+    assert marked("x", tmp_path / "none") == ()
+
+
+def test_members_of_a_group_are_read_from_their_state(tmp_path: Path) -> None:
+    for pid, stat in (("20", "20 (a) b) S 1 7 7"), ("21", "21 (x) Z 1 7 7"), ("22", "22 (x) R 1 8 8"), ("23", "")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "stat").write_text(stat)
+    assert members(7, tmp_path) == (20,)
+    assert members(9, tmp_path) == ()

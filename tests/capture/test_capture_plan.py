@@ -1,0 +1,387 @@
+"""What a capture would run: presets, the seeds' own commands, launchers of ranks, warnings, names of files."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.capture.launchers import launched
+from gpuledger.capture.nsys.plan import LEAST_FREE_BYTES, Wishes, completed, doubts, flags_for, nsys_command
+from gpuledger.capture.nsys.presets import BASE, PRESETS, changed, joined, traced, value_of
+from gpuledger.capture.outputs import place_for
+from gpuledger.cli.main import cli
+from gpuledger.errors import GpuledgerError, OutputRefused
+
+
+def dry(*arguments: str) -> list[str]:
+    """The first command that --dry-run prints, read back as a shell reads it."""
+    runner = CliRunner(env={"COLUMNS": None})  # on one line, as where it is piped
+    done = runner.invoke(cli, ["capture", *arguments[:1], "--dry-run", *arguments[1:]])
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    return shlex.split(done.stdout.splitlines()[0])
+
+
+def options(argv: list[str]) -> dict[str, str]:
+    """The flags of the tool, whoever stands before it."""
+    at = next(at for at, word in enumerate(argv) if word in ("nsys", "ncu"))
+    flags = {}
+    for word in argv[at + 1 + (argv[at] == "nsys") :]:
+        if not word.startswith("--"):
+            break
+        flags[word.split("=")[0]] = word.partition("=")[2]
+    return flags
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command of the seed documents, how it is written here, and what it must come to."""
+
+    seed: str
+    ours: str
+    intent: dict[str, str]
+    not_there: tuple[str, ...] = ()
+
+
+BENCH = "python bench/bench_ep_moe.py"
+STEADY = {"--capture-range": "cudaProfilerApi", "--capture-range-end": "stop", "--trace": "cuda,nvtx,osrt"}
+COMMON = {"--force-overwrite": "true", "--sample": "none", "--cpuctxsw": "none"}
+NOT_RANGED = ("--capture-range", "--delay", "--duration")
+
+SEEDS = [
+    Case(
+        f"nsys profile -o report --force-overwrite true --trace=cuda,nvtx,osrt {BENCH} --batch-size 8 --iters 20",
+        f"nsys -o report -- {BENCH} --batch-size 8 --iters 20",
+        COMMON | {"--output": "report", "--trace": "cuda,nvtx,osrt"},
+        NOT_RANGED,
+    ),
+    Case(
+        "nsys profile -o report --force-overwrite true --trace=cuda,nvtx,osrt python bench/bench_ep_moe_multi.py "
+        "--world-size 2 --backend nccl --mode both",
+        "nsys -o report -- python bench/bench_ep_moe_multi.py --world-size 2 --backend nccl --mode both",
+        COMMON | {"--output": "report", "--trace": "cuda,nvtx,osrt"},
+        NOT_RANGED,
+    ),
+    Case(
+        "nsys profile -o report --force-overwrite true --capture-range=cudaProfilerApi --capture-range-end=stop "
+        f"--trace=cuda,nvtx,osrt {BENCH} --device cuda --cuda-profiler --mode loop --warmup 20 --iters 200",
+        f"nsys -o report -- {BENCH} --device cuda --cuda-profiler --mode loop --warmup 20 --iters 200",
+        COMMON | STEADY | {"--output": "report"},
+    ),
+    Case(
+        "nsys profile -o report_bmm --force-overwrite true --capture-range=cudaProfilerApi --capture-range-end=stop "
+        f"--trace=cuda,nvtx,osrt {BENCH} --device cuda --cuda-profiler --mode batched_gemm --warmup 20 --iters 200",
+        f"nsys -o report_bmm -- {BENCH} --device cuda --cuda-profiler --mode batched_gemm --warmup 20 --iters 200",
+        COMMON | STEADY | {"--output": "report_bmm"},
+    ),
+    Case(
+        "nsys profile -o report --force-overwrite true --capture-range=cudaProfilerApi --capture-range-end=stop "
+        "--trace=cuda,nvtx,osrt python bench/bench_ep_moe_multi.py --cuda-profiler --world-size 2 --backend nccl",
+        "nsys -o report -- python bench/bench_ep_moe_multi.py --cuda-profiler --world-size 2 --backend nccl",
+        COMMON | STEADY | {"--output": "report"},
+    ),
+    Case(  # ours also has nvtx, without which ranges are lost, and the nodes of graphs
+        "nsys profile -o /tmp/decode_trace -f true -t cuda,cublas --cuda-memory-usage=true ./bench_decode --nocapture",
+        "nsys --preset=decode -o /tmp/decode_trace -- ./bench_decode --nocapture",
+        COMMON | {"--trace": "cuda,nvtx,cublas", "--cuda-memory-usage": "true", "--cuda-graph-trace": "node"},
+        NOT_RANGED,
+    ),
+    Case(
+        "/usr/local/cuda/bin/ncu --set roofline -k rms_norm_kernel ./bench_decode --nocapture",
+        "ncu --set=roofline --kernel=rms_norm_kernel -o norm -- ./bench_decode --nocapture",
+        {"--set": "roofline", "--kernel-name": "regex:rms_norm_kernel", "--export": "norm"},
+    ),
+    Case(  # the seed's metrics lack `_elapsed`; see test_the_seeds_metrics_are_put_right
+        "/usr/local/cuda/bin/ncu --metrics sm__throughput.avg.pct_of_peak_sustained,"
+        "dram__throughput.avg.pct_of_peak_sustained -k fused_mlp_intermediate_kernel ./bench_decode --nocapture",
+        "ncu --metrics=sm__throughput.avg.pct_of_peak_sustained_elapsed,"
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed --kernel=fused_mlp_intermediate_kernel "
+        "-- ./bench_decode --nocapture",
+        {
+            "--metrics": "sm__throughput.avg.pct_of_peak_sustained_elapsed,"
+            "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+            "--kernel-name": "regex:fused_mlp_intermediate_kernel",
+        },
+        ("--set", "--section"),
+    ),
+    Case(
+        "nsys profile -o mock_layer_report -t cuda,nvtx --force-overwrite true python3 test_xxx_op.py",
+        "nsys --trace=cuda,nvtx -o mock_layer_report -- python3 test_xxx_op.py",
+        COMMON | {"--trace": "cuda,nvtx", "--output": "mock_layer_report"},
+        NOT_RANGED,
+    ),
+    Case(
+        "nsys profile -o e2e_report -t cuda,nvtx --force-overwrite true python3 run_full_model.py",
+        "nsys --trace=cuda,nvtx -o e2e_report -- python3 run_full_model.py",
+        COMMON | {"--trace": "cuda,nvtx", "--output": "e2e_report"},
+        NOT_RANGED,
+    ),
+    Case(  # the seed samples the whole system to see workers; nsys traces them anyway, and sampling writes gigabytes
+        "nsys profile -o e2e_report -y 60 -d 20 --sample=system-wide --cpuctxsw=system-wide -t cuda,nvtx,osrt "
+        "--cuda-graph-trace=node --force-overwrite true trtllm-serve /path/to/model --tp_size 8",
+        "nsys --preset=server --delay=60 --duration=20 -o e2e_report -- trtllm-serve /path/to/model --tp_size 8",
+        COMMON
+        | {"--delay": "60", "--duration": "20", "--trace": "cuda,nvtx,osrt", "--cuda-graph-trace": "node"}
+        | {"--kill": "sigterm"},
+    ),
+    Case(  # the seed has no nvtx and counts 15 s from the start, which records loading: see the warnings below
+        "kubectl exec POD -- bash -lc '... nsys profile --force-overwrite=true --sample=none --trace=cuda,cublas,osrt "
+        "--duration=15 -o /tmp/nsys_decode torchrun --nproc_per_node=8 -m nmoe.serve.benchmark_lmsys_e2e --mode decode'"
+        " ; kubectl cp POD:/tmp/nsys_decode.nsys-rep .",
+        "nsys --via='kubectl exec POD --' --preset=decode --trace=cuda,nvtx,cublas,osrt --delay=120 --duration=15 "
+        "-o nsys_decode -- torchrun --nproc_per_node=8 -m nmoe.serve.benchmark_lmsys_e2e --mode decode",
+        COMMON | {"--trace": "cuda,nvtx,cublas,osrt", "--delay": "120", "--duration": "15"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", SEEDS, ids=range(len(SEEDS)))
+def test_the_seeds_commands_are_met(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    argv = dry(*shlex.split(case.ours))
+    flags = options(argv)
+    assert case.intent.items() <= flags.items()
+    assert not set(case.not_there) & set(flags)
+    program = shlex.split(case.ours)[shlex.split(case.ours).index("--") + 1 :]
+    assert argv[-len(program) :] == program
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_seeds_metrics_are_put_right(tmp_path: Path) -> None:
+    metrics = "sm__throughput.avg.pct_of_peak_sustained,dram__throughput.avg.pct_of_peak_sustained"
+    done = CliRunner().invoke(cli, ["capture", "ncu", f"--metrics={metrics}", "--dry-run", "--", "./bench"])
+    assert isinstance(done.exception, GpuledgerError)
+    assert "did you mean sm__throughput.avg.pct_of_peak_sustained_elapsed?" in done.exception.claim
+
+
+def test_ncu_waits_for_the_window_of_a_program_that_opens_one() -> None:
+    assert options(dry("ncu", "--", "./bench", "--cuda-profiler"))["--profile-from-start"] == "no"
+    assert "--profile-from-start" not in options(dry("ncu", "--", "./bench", "--cuda-profilers"))
+
+
+def test_the_runbooks_duration_is_warned_about() -> None:
+    wishes = Wishes(("launch",), trace="cuda,cublas,osrt", duration=15)
+    loading, ranges = doubts(wishes, flags_for(wishes), ["torchrun", "x.py"], None)
+    assert "records loading" in loading
+    assert "ranges are lost" in ranges
+
+
+@pytest.mark.parametrize(
+    ("wishes", "command", "says"),
+    [
+        (Wishes(("steady",)), ["./a"], "calls cudaProfilerStart"),
+        (Wishes(("launch",), settings=("sample=system-wide",)), ["./a"], "--sample=system-wide writes gigabytes"),
+        (Wishes(("launch",), settings=("cpuctxsw=process-tree",)), ["./a"], "--cpuctxsw=process-tree writes gigabytes"),
+        (Wishes(("launch",)), ["./a", "--cuda-graph"], "the kernels inside stay unseen"),
+        (Wishes(("launch",), trace="nvtx,osrt"), ["./a"], "no kernel will be recorded"),
+    ],
+)
+def test_a_doubtful_capture_is_warned_about(wishes: Wishes, command: list[str], says: str) -> None:
+    [warning] = doubts(wishes, flags_for(wishes), command, None)
+    assert says in warning
+
+
+@pytest.mark.parametrize(
+    ("wishes", "command"),
+    [
+        (Wishes(("launch",)), ["./a"]),
+        (Wishes(("steady",)), ["./a", "--cuda-profiler"]),
+        (Wishes(("graph",)), ["./a", "--cuda-graph"]),
+        (Wishes(("server",), delay=60, duration=20), ["./a"]),
+        (Wishes(("steady",), duration=20), ["./a", "--cuda-profiler"]),
+    ],
+)
+def test_a_sound_capture_is_not(wishes: Wishes, command: list[str]) -> None:
+    assert doubts(wishes, flags_for(wishes), command, None) == ()
+
+
+def test_a_full_disk_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wishes = Wishes(("launch",))
+    monkeypatch.setattr("gpuledger.capture.nsys.plan._free_bytes", lambda _: LEAST_FREE_BYTES - 1)
+    [warning] = doubts(wishes, flags_for(wishes), ["./a"], tmp_path)
+    assert "2.00 GB are free" in warning
+    monkeypatch.setattr("gpuledger.capture.nsys.plan._free_bytes", lambda _: LEAST_FREE_BYTES)
+    assert doubts(wishes, flags_for(wishes), ["./a"], tmp_path) == ()
+
+
+def test_the_preset_follows_the_command() -> None:
+    assert completed(Wishes(), ["python", "x.py", "--cuda-profiler"]).presets == ("steady",)
+    assert completed(Wishes(), ["python", "x.py"]).presets == ("launch",)
+    assert completed(Wishes(("memory",)), ["python", "x.py", "--cuda-profiler"]).presets == ("memory",)
+
+
+def test_a_server_needs_its_times_or_a_session() -> None:
+    for wishes in (Wishes(("server",)), Wishes(("server",), duration=5), Wishes(("server",), delay=5)):
+        with pytest.raises(GpuledgerError, match="needs --delay and --duration"):
+            completed(wishes, ["./serve"])
+    assert completed(Wishes(("server",), session="web"), ["./serve"])
+    with pytest.raises(GpuledgerError, match="records nothing yet"):
+        completed(Wishes(("server",), session="web", duration=3), ["./serve"])
+
+
+@given(st.lists(st.sampled_from(sorted(PRESETS)), unique=True))
+def test_joined_presets_keep_every_flag_once_and_the_last_word(names: list[str]) -> None:
+    flags = joined(names)
+    assert len({flag.name for flag in flags}) == len(flags)
+    assert {flag.name for flag in BASE} <= {flag.name for flag in flags}
+    assert all(flag.why for flag in flags)
+    for name in names:
+        for flag in PRESETS[name].flags:
+            if flag.name == "trace":
+                assert set(flag.value.split(",")) <= set(value_of(flags, "trace").split(","))
+            elif flag.name == "cuda-graph-trace":
+                assert value_of(flags, "cuda-graph-trace") == "node"
+
+
+def test_settings_replace_and_add_flags() -> None:
+    flags = changed(BASE, ["cuda-graph-trace=node", "--gpu-metrics-devices=all"])
+    assert value_of(flags, "cuda-graph-trace") == "node"
+    assert value_of(flags, "gpu-metrics-devices") == "all"
+    assert value_of(flags, "sample") == "none"
+
+
+@pytest.mark.parametrize("setting", ["sample", "=x", "Sample=none", "-x=1", "output=x", "session-new=a", "a b=c", ""])
+def test_a_setting_that_is_none_is_refused(setting: str) -> None:
+    with pytest.raises(GpuledgerError):
+        changed(BASE, [setting])
+
+
+def test_a_misspelt_trace_is_refused_and_an_unknown_one_is_not() -> None:
+    with pytest.raises(GpuledgerError, match="did you mean nvtx"):
+        traced("cuda,nvxt")
+    with pytest.raises(GpuledgerError, match="names nothing"):
+        traced(" ,")
+    assert traced("cuda, nvtx,cuda,zz9") == "cuda,nvtx,zz9"
+
+
+def test_every_flag_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for presets in (*PRESETS, "steady,graph"):
+        times = ["--delay=1", "--duration=2"] if presets == "server" else []
+        command = ["torchrun", "x.py"] if presets == "multi" else ["./profiler"]
+        argv = dry("nsys", f"--preset={presets}", *times, "--", *command)
+        asked = ["capture", "nsys", "--explain", f"--preset={presets}", *times, "--", *command]
+        done = CliRunner(env={"COLUMNS": None}).invoke(cli, asked)
+        explained = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+        assert [line.partition("=")[0] for line in explained] == list(options(argv))
+        assert done.stdout.count("\n    ") == len(explained)
+
+
+TORCHRUN = "torchrun --nproc_per_node=8 --master_port 29530"
+
+
+@pytest.mark.parametrize(
+    ("command", "head", "program", "variable"),
+    [
+        (f"{TORCHRUN} -m nmoe.serve --mode decode", TORCHRUN, "python -u -m nmoe.serve --mode decode", "RANK"),
+        (f"{TORCHRUN} train.py -m 3", TORCHRUN, "python -u train.py -m 3", "RANK"),
+        (f"{TORCHRUN} --standalone --no-python ./a -x", f"{TORCHRUN} --standalone", "./a -x", "RANK"),
+        (
+            "python3 -m torch.distributed.run --nnodes 2 train.py",
+            "python3 -m torch.distributed.run --nnodes 2",
+            "python3 -u train.py",
+            "RANK",
+        ),
+        (
+            "mpirun -np 4 -x PATH --mca btl self python a.py",
+            "mpirun -np 4 -x PATH --mca btl self",
+            "python a.py",
+            "OMPI_COMM_WORLD_RANK",
+        ),
+        ("mpiexec.hydra -n 2 -genv A 1 ./a", "mpiexec.hydra -n 2 -genv A 1", "./a", "PMI_RANK"),
+        ("srun -n 8 --gpus-per-task=1 -- ./a -n 3", "srun -n 8 --gpus-per-task=1 --", "./a -n 3", "SLURM_PROCID"),
+    ],
+)
+def test_a_launcher_is_told_from_what_it_starts(command: str, head: str, program: str, variable: str) -> None:
+    found = launched(command.split())
+    assert found is not None
+    assert (" ".join(found.head), " ".join(found.program), found.rank_variable) == (head, program, variable)
+
+
+def test_one_report_per_rank_puts_nsys_behind_the_launcher() -> None:
+    argv = nsys_command("nsys", "out/run", Wishes(("multi",)), f"{TORCHRUN} train.py --lr 1".split())[1]
+    line = " ".join(argv)
+    assert line.startswith(f"{TORCHRUN} --no-python nsys profile --output=out/run_%q{{RANK}} --force-overwrite=true ")
+    assert line.endswith(" python -u train.py --lr 1")
+    wishes = Wishes(("multi",), rank_variable="MY_RANK")
+    assert "--output=run_%q{MY_RANK}" in nsys_command("nsys", "run", wishes, ["srun", "./a"])[1]
+
+
+@pytest.mark.parametrize("command", ["./a", "python train.py", "python -m train", "bash -c torchrun"])
+def test_without_a_launcher_there_are_no_ranks(command: str) -> None:
+    with pytest.raises(GpuledgerError, match="no launcher of ranks"):
+        nsys_command("nsys", "run", Wishes(("multi",)), command.split())
+
+
+@pytest.mark.parametrize("command", ["torchrun", "torchrun --nnodes 2", "srun -n 3", "mpirun -n 2 --"])
+def test_a_launcher_without_a_program_is_refused(command: str) -> None:
+    with pytest.raises(GpuledgerError, match="no program to run"):
+        launched(command.split())
+
+
+def test_what_cannot_be_rewritten_is_refused() -> None:
+    for command in ("mpirun -n 1 ./a : -n 1 ./b", "torchrun --run-path x.py"):
+        with pytest.raises(GpuledgerError):
+            launched(command.split())
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])), max_size=5))
+def test_the_users_words_come_last_and_unchanged(words: list[str]) -> None:
+    wishes = Wishes(("launch",))
+    argv = nsys_command("nsys", "a b%c", wishes, ["prog", *words])[1]
+    assert list(argv[len(argv) - len(words) - 1 :]) == ["prog", *words]
+    assert "--output=a b%%c" in argv
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python bench/moe.py --x 1", "moe"),
+        ("python -u -m pkg.bench.decode 3", "decode"),
+        ("./target/release/bench-1f", "bench-1f"),
+        ("python -c print(1)", "python"),
+        ("torchrun --nproc-per-node=2 train.py", "train"),
+        ("python3.11 -m torch.distributed.run train.py", "train"),
+        ("/opt/a$b", "a_b"),
+    ],
+)
+def test_a_profile_is_named_for_the_program(
+    command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = command.split()
+    assert place_for(None, words, "nsys", force=False).name == name
+    (tmp_path / f"{name}.nsys-rep").touch()
+    assert place_for(None, words, "nsys", force=False).name == f"{name}-2"
+    assert place_for(None, words, "nsys", force=True).name == name
+
+
+def test_a_chosen_name_is_never_overwritten(tmp_path: Path) -> None:
+    wanted = str(tmp_path / "my run.nsys-rep")
+    place = place_for(wanted, ["./a"], "nsys", force=False)
+    assert (place.name, place.folder) == ("my run", tmp_path)
+    for ending in (".nsys-rep", ".sqlite", ".capture.json", "_3.nsys-rep"):
+        taken = tmp_path / f"my run{ending}"
+        taken.touch()
+        with pytest.raises(OutputRefused, match="exists already"):
+            place_for(wanted, ["./a"], "nsys", force=False)
+        assert place_for(wanted, ["./a"], "nsys", force=True) == place
+        taken.unlink()
+
+
+@pytest.mark.parametrize("wanted", ["", ".", "..", "folder/", ".nsys-rep"])
+def test_a_name_that_is_none_is_refused(wanted: str) -> None:
+    with pytest.raises(OutputRefused):
+        place_for(wanted, ["./a"], "nsys", force=False)
+
+
+def test_reports_of_ranks_come_in_order(tmp_path: Path) -> None:
+    place = place_for(str(tmp_path / "r[1]"), ["./a"], "nsys", force=False)
+    for name in ("r[1]_10.nsys-rep", "r[1]_2.nsys-rep", "r[1].nsys-rep", "r1_0.nsys-rep", "r[1]_x.nsys-rep"):
+        (tmp_path / name).touch()
+    assert [path.name for path in place.reports()] == ["r[1].nsys-rep", "r[1]_2.nsys-rep", "r[1]_10.nsys-rep"]

@@ -1,0 +1,450 @@
+"""Captures from the command to the report, with a stand-in for nsys: files, exit codes, failures, interruptions."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gpuledger.capture import manifest as manifests
+from gpuledger.errors import OutputRefused, ToolFailed
+from gpuledger.system.interruption import Interruption
+from gpuledger.system.processes import Patience, attended
+from support.capturing import Tools, alive, finished, interrupt, tools, wait_for
+from support.command import ROOT, gpuledger
+
+SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
+
+
+@pytest.fixture
+def fake(tmp_path: Path, decode: Path) -> Tools:
+    return tools(tmp_path, decode)
+
+
+def python(code: str) -> list[str]:
+    return ["--", "python", "-c", code]
+
+
+def valid(manifest: dict[str, object]) -> dict[str, object]:
+    SCHEMA.validate(manifest)
+    return manifest
+
+
+def test_a_command_becomes_a_profile_checks_and_a_report(fake: Tools) -> None:
+    ran = fake.run("nsys", "-o", "run", *python("print('hello')"))
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("hello\nrun.sqlite  nsys 2025.3.2")
+    assert "Where the time went" in ran.stdout
+    assert "PASS     GPU work: 2,446 kernels on 1 GPU" in ran.stderr
+    assert "MISSING  OS calls: none was recorded" in ran.stderr
+    assert sorted(path.name for path in fake.folder.glob("run*")) == ["run.capture.json", "run.nsys-rep", "run.sqlite"]
+    profile, export = fake.calls()
+    assert profile[:2] == ["profile", "--output=run"]
+    assert export[0] == "export"
+    manifest = valid(fake.manifest())
+    assert (manifest["state"], manifest["exit_code"], manifest["presets"]) == ("finished", 0, ["launch"])
+    assert manifest["versions"] == {"gpuledger": "0.1.0", "nsys": "2025.3.2"}
+    assert manifest["files"] == [
+        {"name": "run.nsys-rep", "bytes": 8},
+        {"name": "run.sqlite", "bytes": (fake.folder / "run.sqlite").stat().st_size},
+    ]
+    assert alive(str(fake.folder)) == []
+
+
+def test_the_exit_code_is_the_programs(fake: Tools) -> None:
+    ran = fake.run("nsys", "--no-report", "-o", "run", *python("raise SystemExit(7)"))
+    assert ran.exit_code == 7
+    assert ran.stdout == ""
+    assert "the command ended with exit code 7" in ran.stderr
+    assert "PASS     GPU work" in ran.stderr
+    assert valid(fake.manifest())["exit_code"] == 7
+
+
+def test_a_program_that_crashes_keeps_its_profile(fake: Tools) -> None:
+    ran = fake.run("nsys", "--no-report", "-o", "run", *python("import os; os.kill(os.getpid(), 11)"))
+    assert ran.exit_code == 128 + 11
+    assert (fake.folder / "run.sqlite").exists()
+
+
+def test_what_nsys_ends_as_asked_is_no_failure(fake: Tools) -> None:
+    ran = fake.run(
+        *("nsys", "--preset=server", "--delay=0.1", "--duration=0.2", "--no-report", "-o", "run"),
+        *python("import time; time.sleep(100)"),
+    )
+    assert ran.exit_code == 0
+    assert valid(fake.manifest())["exit_code"] == 143
+    assert "duration: 1.00 s of the 200 ms asked for hold events" in ran.stderr
+    assert alive(str(fake.folder)) == []
+
+
+def test_input_and_errors_pass_through(fake: Tools) -> None:
+    process = fake.begun("nsys", "--no-report", *python("import sys; print(input(), file=sys.stderr)"))
+    out, err = process.communicate(timeout=60)  # its input is closed, as the test's is
+    assert process.returncode in (0, 1)
+    assert out == b""
+    assert b"EOFError" in err or b"PASS" in err
+
+
+words = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=8)
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(words | st.sampled_from(["; touch hacked", "$(touch hacked)", "`touch hacked`", "a\nb", "'", '"', "%p"]))
+)
+def test_no_shell_ever_sees_the_command(fake: Tools, words: list[str]) -> None:
+    code = "import sys, json, pathlib; pathlib.Path('seen').write_text(json.dumps(sys.argv[1:]))"
+    ran = fake.run("nsys", "--no-report", "--force", "-o", "run", *python(code), *words)
+    assert ran.exit_code == 0
+    assert json.loads((fake.folder / "seen").read_text()) == words
+    assert not (fake.folder / "hacked").exists()
+
+
+@pytest.mark.parametrize("name", ["a run", "50%", "%p%q{HOME}", "-dash", "ünï", "a'b\"c", "deep/er/run"])
+def test_any_name_is_taken_as_it_is(fake: Tools, name: str) -> None:
+    ran = fake.run("nsys", "--no-report", f"--output={name}", *python("pass"))
+    assert ran.exit_code == 0, ran.stderr
+    assert (fake.folder / f"{name}.sqlite").exists()
+    assert valid(fake.manifest(name))["state"] == "finished"
+
+
+def test_an_earlier_capture_stays_unless_forced(fake: Tools) -> None:
+    (fake.folder / "run.nsys-rep").write_text("old")
+    refused = fake.run("nsys", "-o", "run", *python("pass"))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: run.nsys-rep: exists already\n")
+    assert fake.calls() == []
+    assert fake.run("nsys", "--no-report", "--force", "-o", "run", *python("pass")).exit_code == 0
+    assert (fake.folder / "run.nsys-rep").read_text() == "a report"
+
+
+def test_a_stale_report_is_not_taken_for_a_new_one(fake: Tools) -> None:
+    (fake.folder / "run.nsys-rep").write_text("old")
+    ran = fake.run("nsys", "--force", "-o", "run", *python("pass"), how="no-report")
+    assert ran.exit_code == 1
+    assert not (fake.folder / "run.nsys-rep").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "says"),
+    [
+        ("crash", [], "nsys wrote no report (exit code 1)\n       the last that was said: nsys: something is wrong"),
+        ("full", [], "the disk is full"),
+        ("no-report", ["--preset=steady"], "the program never opened a profiler range, so nothing was recorded"),
+        ("no-report", ["--delay=50"], "s, before --delay=50 was over"),
+        ("export-full", [], "run.nsys-rep: the disk is full: there is no room for its export"),
+        ("export-fails", [], "run.nsys-rep: `nsys export` failed (exit code 1)"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence(fake: Tools, how: str, options: list[str], says: str) -> None:
+    ran = fake.run("nsys", *options, "-o", "run", *python("pass"), how=how)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert says in ran.stderr
+    assert ran.stderr.count("error: ") == 1
+    assert "Traceback" not in ran.stderr
+    manifest = valid(fake.manifest())
+    assert manifest["state"] == ("finished" if how.startswith("export") else "failed")
+    assert manifest["reason"]
+    assert not list(fake.folder.glob(".run*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["nsys"], 2, "Missing argument"),
+        (["nsys", "--"], 2, "Missing argument"),
+        (["nsys", "--", "--", "x"], 2, "no such option: --"),
+        (["nsys", "--", "--iters"], 2, "COMMAND comes last"),
+        (["nsys", "--", ""], 2, "no COMMAND to record"),
+        (["nsys", "--preset=fast", "--", "ls"], 2, "'fast' is no preset. There are: launch"),
+        (["nsys", "--", "no-such-program-anywhere"], 1, "error: no-such-program-anywhere: no such program"),
+        (["nsys", "--", "./data"], 1, "error: ./data: cannot be executed"),
+        (["nsys", "--set=x", "--", "ls"], 1, "error: --set=x: expected FLAG=VALUE"),
+        (["nsys", "-o", "file/run", "--", "ls"], 1, "error: file: cannot be written to: "),
+        (["nsys", "--via=", "--", "ls"], 1, "error: --via is empty"),
+        (["nsys", "--via='", "--", "ls"], 1, 'error: --via="\'"'),
+        (["nsys", "--via=kubectl exec POD", "--", "ls"], 1, "kubectl takes what follows for its own options"),
+        (["ncu", "--kernel=(", "--", "ls"], 2, "is no regular expression"),
+        (["ncu", "--metrics=sm__throughput", "--", "no-such-program-anywhere"], 1, "no such program"),
+        (["torch", "--", "./bench"], 1, "error: ./bench: `capture torch` records Python programs"),
+        (["torch", "--", "python"], 1, "error: no script to record"),
+        (["torch", "--", "python", "-c", "1"], 1, "error: no script to record"),
+        (["torch", "--step-range=x", "--", "python", "a.py"], 1, "add --active=N"),
+        (["stop", "web"], 1, "error: no recording of session web was started here"),
+        (["start", "7web"], 1, "is no name for a session"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_call_starts_nothing(fake: Tools, arguments: list[str], code: int, says: str) -> None:
+    (fake.folder / "file").touch()
+    (fake.folder / "data").touch()
+    ran = fake.run(*arguments)
+    assert (ran.exit_code, ran.stdout) == (code, "")
+    assert says in ran.stderr
+    assert fake.calls() == []
+
+
+def test_the_dashes_may_be_left_out(fake: Tools) -> None:
+    ran = fake.run("nsys", "--no-report", "-o", "run", "python", "-c", "pass", "--force", "-o", "x")
+    assert ran.exit_code == 0
+    assert fake.calls()[0][-5:] == ["-c", "pass", "--force", "-o", "x"]
+
+
+@pytest.mark.parametrize("tool", ["nsys", "ncu"])
+def test_a_missing_tool_is_one_sentence(fake: Tools, tool: str) -> None:
+    (fake.folder / "bin" / tool).unlink()
+    ran = fake.run(tool, "-o", "run", *python("pass"))
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert f"error: {tool} was not found" in ran.stderr
+    assert not list(fake.folder.glob("run*"))
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_sentence(fake: Tools) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    (fake.folder / "locked").mkdir(mode=0o500)
+    ran = fake.run("nsys", "-o", "locked/run", *python("pass"))
+    assert (ran.exit_code, fake.calls()) == (1, [])
+    assert ran.stderr.startswith("error: locked: cannot be written to")
+
+
+def test_a_disk_that_is_full_for_the_manifest_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("gpuledger.capture.manifest.tempfile.mkstemp", no_room)
+    begun = manifests.Manifest("nsys", None, (), ("a",), (("a",),), (), manifests.utc(0))
+    with pytest.raises(OutputRefused, match="the disk is full"):
+        manifests.written(begun, tmp_path / "run.capture.json")
+
+
+def test_what_outlives_the_program_is_ended(fake: Tools) -> None:
+    ran = fake.run("nsys", "--no-report", "-o", "run", *python("pass"), how="orphan")
+    assert ran.exit_code == 0
+    assert "ended processes that nsys left behind" in ran.stderr
+    assert alive(str(fake.folder)) == []
+
+
+SLEEPER = "import pathlib, time; pathlib.Path('began').touch(); time.sleep(100)"
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_capture_keeps_what_it_has(fake: Tools, which: signal.Signals) -> None:
+    process = fake.begun("nsys", "-o", "run", *python(SLEEPER), how="slow")
+    wait_for(fake.folder / "began")
+    interrupt(process, which)
+    ran = finished(process)
+    assert ran.exit_code == 130
+    assert "interrupted; what was recorded is kept: `gpuledger report run.nsys-rep`" in ran.stderr
+    assert "error" not in ran.stderr.lower().replace("keyboardinterrupt", "")
+    assert (fake.folder / "run.nsys-rep").read_text() == "a report"
+    assert valid(fake.manifest())["state"] == "interrupted"
+    assert alive(str(fake.folder)) == []
+
+
+@pytest.mark.parametrize("how", ["deaf", "stubborn", "deaf,orphan,hang"])
+def test_who_does_not_listen_is_ended_at_the_next_signal(fake: Tools, how: str) -> None:
+    code = f"import signal; signal.signal(2, signal.SIG_IGN); signal.signal(15, signal.SIG_IGN); {SLEEPER}"
+    process = fake.begun("nsys", "-o", "run", *python(code), how=how)
+    wait_for(fake.folder / "began")
+    told = ["waiting for nsys to write", "telling nsys to end (SIGTERM)", "ending nsys (SIGKILL)"]
+    for said in told if how == "stubborn" else told[:2]:  # the others end when they are told
+        interrupt(process)
+        assert process.stderr is not None
+        while said.encode() not in process.stderr.readline():
+            assert process.poll() is None
+    ran = finished(process)
+    assert ran.exit_code == 130
+    assert "interrupted before nsys had recorded anything" in ran.stderr
+    assert valid(fake.manifest())["state"] == "interrupted"
+    assert alive(str(fake.folder)) == []
+
+
+def test_an_interrupted_export_leaves_the_report_and_nothing_half_done(fake: Tools) -> None:
+    process = fake.begun("nsys", "-o", "run", *python("pass"), how="export-hangs")
+    while len(fake.calls()) < 2:
+        time.sleep(0.02)
+    interrupt(process)
+    ran = finished(process)
+    assert ran.exit_code == 130
+    assert valid(fake.manifest())["state"] == "interrupted"
+    assert sorted(path.name for path in fake.folder.glob("*run*")) == ["run.capture.json", "run.nsys-rep"]
+    assert alive(str(fake.folder)) == []
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.3])
+def test_an_interruption_at_any_moment_leaves_no_process_and_a_readable_state(fake: Tools, after_s: float) -> None:
+    process = fake.begun("nsys", "-o", "run", *python("import time; time.sleep(0.3)"), how="slow")
+    time.sleep(after_s)
+    interrupt(process)
+    ran = finished(process)
+    # it may have been over already, or not even begun: Python itself ends by the signal while it loads
+    assert ran.exit_code in (130, 0, -signal.SIGINT, 1)
+    if (fake.folder / "run.capture.json").exists():
+        state = valid(fake.manifest())["state"]
+        assert state in ("finished", "interrupted")
+        assert ran.exit_code == 130 or state == "finished"
+    assert alive(str(fake.folder)) == []
+
+
+def test_a_manifest_is_there_while_the_program_runs(fake: Tools) -> None:
+    process = fake.begun("nsys", "-o", "run", *python(SLEEPER))
+    wait_for(fake.folder / "began")
+    manifest = valid(fake.manifest())
+    assert (manifest["state"], manifest["pid"], manifest["exit_code"]) == ("running", process.pid, None)
+    process.kill()  # nobody can catch that; the state stays readable, and the program is ended all the same
+    process.communicate()
+    assert valid(fake.manifest())["state"] == "running"
+    until = time.monotonic() + 30
+    while alive(str(fake.folder)):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_program_is_asked_then_told_then_made() -> None:
+    stages: list[str] = []
+    code = "import signal, time; signal.signal(2, signal.SIG_IGN); signal.signal(15, signal.SIG_IGN); time.sleep(99)"
+    with Interruption() as interruption:
+        interruption.count = 1
+        patience = Patience(asked=0.5, told=0.2, made=5)
+        done = attended([sys.executable, "-c", code], interruption, patience=patience, on_stage=stages.append)
+    assert (done.exit_code, done.interrupted) == (137, True) or stages == ["SIGINT"]
+    if stages != ["SIGINT"]:  # a signal before Python has set its handlers ends it at once
+        assert stages == ["SIGINT", "SIGTERM", "SIGKILL"]
+
+
+def test_whatever_goes_wrong_with_us_the_program_does_not_run_on(tmp_path: Path) -> None:
+    def broken(_: str) -> None:
+        raise BrokenPipeError
+
+    code = f"import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(99) # {tmp_path}"
+    interruption = Interruption()
+    interruption.count = 1
+    with pytest.raises(BrokenPipeError):
+        attended([sys.executable, "-c", code], interruption, on_stage=broken)
+    assert alive(str(tmp_path)) == []
+
+
+def test_signals_are_ours_only_meanwhile() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption() as interruption:
+        assert not interruption
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.count == 2
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert interruption.count == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_only_the_end_of_what_is_said_is_kept() -> None:
+    code = "import sys; sys.stdout.write('x' * 300_000 + 'end')"
+    with Interruption() as interruption:
+        done = attended([sys.executable, "-c", code], interruption, quiet=True)
+    assert len(done.said) == 64 * 1024
+    assert done.said.endswith("xend")
+
+
+def test_what_cannot_be_started_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "not-a-program").write_text("hello")
+    (tmp_path / "not-a-program").chmod(0o755)
+    with Interruption() as interruption, pytest.raises(ToolFailed, match="could not be started"):
+        attended([tmp_path / "not-a-program"], interruption)
+
+
+def test_ranks_are_recorded_one_by_one(fake: Tools) -> None:
+    launcher = (
+        "import os, subprocess, sys\n"
+        "args = sys.argv[1:]; args.remove('--no-python'); args.remove('--nproc-per-node=2')\n"
+        "ranks = [subprocess.Popen(args, env=dict(os.environ, RANK=str(r)), start_new_session=True) for r in (0, 1)]\n"
+        "sys.exit(max(rank.wait() for rank in ranks))\n"
+    )
+    fake.install("torchrun", f"#!{sys.executable}\n{launcher}")
+    (fake.folder / "train.py").write_text(
+        "import os; os.write(1, ('rank ' + os.environ['RANK'] + chr(10)).encode())"  # whole lines: two speak at once
+    )
+    ran = fake.run("nsys", "--preset=multi", "-o", "run", "--", "torchrun", "--nproc-per-node=2", "train.py")
+    assert ran.exit_code == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()[:2]) == ["rank 0", "rank 1"]
+    assert "run_1.sqlite: GPU work" in ran.stderr
+    assert "run_0.sqlite  nsys" in ran.stdout
+    assert "gpuledger fleet" in ran.stderr
+    names = ["run.capture.json", "run_0.nsys-rep", "run_0.sqlite", "run_1.nsys-rep", "run_1.sqlite"]
+    assert sorted(path.name for path in fake.folder.glob("run*")) == names
+
+
+def test_a_server_is_recorded_piece_by_piece(fake: Tools) -> None:
+    server = fake.begun("nsys", "--preset=server", "--session=web", *python(SLEEPER))
+    wait_for(fake.folder / "began")
+    ran = fake.run("start", "web", "-o", "one", "--duration=0.2", "--no-report")
+    assert ran.exit_code == 0, ran.stderr
+    assert valid(fake.manifest("one"))["session"] == "web"
+    assert fake.run("start", "web", "-o", "two").exit_code == 0
+    assert valid(fake.manifest("two"))["state"] == "running"
+    ran = fake.run("stop", "web")
+    assert ran.exit_code == 0, ran.stderr
+    assert ran.stdout.startswith("two.sqlite  nsys")
+    assert valid(fake.manifest("two"))["state"] == "finished"
+    assert fake.run("stop", "web").exit_code == 1
+    interrupt(server)
+    assert finished(server).exit_code == 130
+    refused = fake.run("start", "web", "-o", "three")
+    assert refused.exit_code == 1
+    assert "session web: recording could not be started" in refused.stderr
+    assert valid(fake.manifest("three"))["state"] == "failed"
+    assert alive(str(fake.folder)) == []
+    launch = fake.calls()[0]
+    assert launch[:2] == ["launch", "--session-new=web"]
+    assert not [word for word in launch if word.startswith(("--sample", "--stats", "--output"))]
+
+
+def test_kernels_are_profiled(fake: Tools, layer_report: Path) -> None:
+    pytest.importorskip("ncu_report")
+    ran = fake.run("ncu", "-o", "layer", "--kernel=gemm", *python("print('hi')"), FAKE_REPORT=str(layer_report))
+    assert "warning: every launch of gemm is replayed 27 times" in ran.stderr
+    assert ran.exit_code == 0
+    judged = gpuledger("kernels", "layer.ncu-rep", cwd=fake.folder)
+    assert ran.stdout == "hi\n" + judged.stdout
+    assert valid(fake.manifest("layer"))["tool"] == "ncu"
+    [call] = fake.calls()
+    assert {"--kernel-name=regex:gemm", "--clock-control=none", "--log-file=stderr", "--export=layer"} <= set(call)
+
+
+def test_a_report_of_kernels_that_is_none_is_one_sentence(fake: Tools) -> None:
+    ran = fake.run("ncu", "-o", "layer", "--launch-count=1", *python("pass"))
+    assert (ran.exit_code, ran.stdout) == (0, "")  # the program ran well
+    assert ran.stderr.count("error: layer.ncu-rep") == 1
+
+
+def test_counters_that_are_forbidden_come_with_the_fix(fake: Tools) -> None:
+    ran = fake.run("ncu", "-o", "layer", "--launch-count=1", *python("pass"), how="forbidden")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "ERR_NVGPUCTRPERM" in ran.stderr
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in ran.stderr
+    assert "warning" not in ran.stderr
+
+
+def test_a_dry_run_touches_nothing(fake: Tools) -> None:
+    for arguments in (["nsys"], ["nsys", "--explain"], ["ncu"], ["ncu", "--explain"]):
+        ran = fake.run(*arguments, "--dry-run", "-o", "deep/run", *python("pass"))
+        assert ran.exit_code == 0
+        assert "python -c pass" in ran.stdout
+    assert fake.calls() == []
+    assert sorted(path.name for path in fake.folder.iterdir()) == ["bin", "sessions"]

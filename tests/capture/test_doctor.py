@@ -1,0 +1,858 @@
+"""`doctor`: each cause is named with its fix, nothing else is blamed for it, and no tool can hang or spoil it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from rich.cells import cell_len
+
+from gpuledger.doctor import check as checking
+from gpuledger.doctor import probe as probing
+from gpuledger.doctor.check import Handed, Outcome, Patient, Verdict, Written
+from gpuledger.doctor.checks import CHECKS, Diagnosis, diagnosed
+from gpuledger.doctor.probe import Probe
+from gpuledger.errors import ToolFailed, UnreadableProfile
+from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markdown, doctor_text
+from gpuledger.system import machine, tools
+from gpuledger.system.machine import Gpu, Machine
+from gpuledger.system.processes import Ran
+from support.command import ROOT, gpuledger
+
+H200 = Gpu(0, "NVIDIA H200", 150_754_820_096, 345, 1980, 700_000, is_split=False, compute_mode="default")
+HEALTHY = Machine("570.133.20", "12.8", (H200,), "", "NVML")
+NO_GPU = Machine(None, None, (), "the package nvidia-ml-py is not installed; nvidia-smi is not here either")
+NSYS = Path("/opt/nvidia/nsight-systems/2025.3.2/bin/nsys")
+NCU = Path("/usr/local/cuda/bin/ncu")
+SMI = Path("/usr/bin/nvidia-smi")
+TORCH = "gpuledger-torch version=2.9.0 cuda=12.8 gpus=1 kernels=20"
+LIBDW = "error while loading shared libraries: libdw.so.1: cannot open shared object file: No such file or directory"
+GB = 10**9
+
+Answer = Ran | ToolFailed | Callable[[list[str]], Ran]
+
+
+def recorded(argv: list[str]) -> Ran:
+    """What nsys does with the trial: a report, and the program's own output with slower launches."""
+    [name] = [word.removeprefix("--output=") for word in argv if word.startswith("--output=")]
+    Path(f"{name}.nsys-rep").touch()
+    return Ran(0, f"gpuledger-trial launches=10240 ns_per_launch=3300\nGenerated:\n  {name}.nsys-rep\n")
+
+
+def exported(argv: list[str]) -> Ran:
+    if not Path(argv[-1]).exists():
+        return Ran(1, f"File does not exist: {argv[-1]}\n")
+    [name] = [word.removeprefix("--output=") for word in argv if word.startswith("--output=")]
+    Path(name).touch()
+    return Ran(0, "Exporting to SQLite file\n")
+
+
+ANSWERS: Mapping[str, Answer] = {
+    "nsys --version": Ran(0, "NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0\n"),
+    "nsys export": exported,
+    "nsys profile": recorded,
+    "QdstrmImporter --version": Ran(0, "QdstrmImporter 2025.3.2\n"),
+    "ncu --version": Ran(0, "NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0 (build 36398880)\n"),
+    "trial_torch.py": Ran(0, TORCH),
+    "trial_launches.py": Ran(0, "gpuledger-trial launches=10240 ns_per_launch=2100\n"),
+}
+
+FILES: Mapping[str, str] = {
+    "/proc/driver/nvidia/params": "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 0\n",
+    "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.20\n",
+    "/proc/self/status": "Name:\tpython\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n",
+    "/proc/sys/kernel/perf_event_paranoid": "4\n",
+}
+
+
+@dataclass
+class Room:
+    """A machine that is made up: all is well on it, but for what a test changes."""
+
+    machine: Machine = HEALTHY
+    tools: Mapping[str, Path] = field(default_factory=lambda: {"nsys": NSYS, "ncu": NCU, "nvidia-smi": SMI})
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    packages: Sequence[str] = (
+        "pynvml",
+        "ncu_report",
+        "pyarrow",
+        "jinja2",
+        "markdown_it",
+        "vl_convert",
+        "viztracer",
+        "distributed",
+        "torch",
+    )
+    free: int | None = 500 * GB
+    refusal: str = ""
+    kernels: int | Exception = 10240
+    written: Written | None = None
+    is_quick: bool = False
+    started: list[list[str]] = field(default_factory=list)
+    scratch: list[Path] = field(default_factory=list)
+
+    def start(self, argv: Sequence[str | Path], seconds: float) -> Ran:
+        assert 0 < seconds <= 90, "everything that is started has a time limit"
+        words = [str(word) for word in argv]
+        self.started.append(words)
+        name = Path(words[0]).name
+        keys = [Path(word).name for word in words[1:] if word.endswith(".py")]
+        key = keys[-1] if keys and name != "nsys" else " ".join([name, *words[1:2]])
+        answer = {**ANSWERS, **self.answers}[key]
+        if isinstance(answer, ToolFailed):
+            raise answer
+        return answer if isinstance(answer, Ran) else answer(words)
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        with probing._scratch() as path:
+            self.scratch.append(path)
+            yield path
+
+    def probe(self) -> Probe:
+        files = {**FILES, **self.files}
+        return Probe(
+            find=self.tools.get,
+            importer=lambda nsys: nsys.parent / "QdstrmImporter",
+            start=self.start,
+            read=files.get,
+            listed=lambda path: self.folders.get(path, ()),
+            environment=self.environment,
+            machine=lambda: self.machine,
+            package=lambda name: "1.0" if name in self.packages else None,
+            free_bytes=lambda _: self.free,
+            refusal=lambda _: self.refusal,
+            scratch=self.folder,
+            folders={"this folder": Path("/home/user/runs"), "the temporary folder": Path("/scratch")},
+            python=Path("/usr/bin/python3"),
+            versions={"Python": "3.12.1", "gpuledger": "0.1.0"},
+        )
+
+    def kernels_in(self, _: Path) -> int:
+        if isinstance(self.kernels, Exception):
+            raise self.kernels
+        return self.kernels
+
+    def examined(self) -> Diagnosis:
+        handed = Handed(Path("trial_launches.py"), Path("trial_torch.py"), self.kernels_in)
+        return diagnosed(Patient(self.probe(), handed, is_quick=self.is_quick, written=self.written))
+
+
+def outcomes(found: Diagnosis) -> dict[str, Outcome]:
+    return {check.name: check.outcome for check in found.checks}
+
+
+def test_on_a_healthy_machine_all_is_ok() -> None:
+    room = Room(written=Written("run.sqlite", "nsys", "2025.3.2.474"))
+    found = room.examined()
+    assert {check.name: check.outcome.verdict for check in found.checks} == dict.fromkeys(CHECKS, Verdict.OK)
+    assert found.is_ready
+    assert found.records_with == ("nsys", "torch.profiler")
+    assert found.tracing_ns_per_call == 1200.0
+    trial = outcomes(found)["Trial capture"]
+    assert trial.found == "10,240 kernels recorded, exported and read"
+    assert trial.means == "tracing adds about 1.2 us per CUDA call (2.1 us plain, 3.3 us traced)"
+    assert room.scratch
+    assert not any(path.exists() for path in room.scratch), "temporary folders are removed"
+
+
+def without(*names: str) -> dict[str, Path]:
+    return {name: path for name, path in Room().tools.items() if name not in names}
+
+
+def split(**changes: Any) -> Machine:
+    return replace(HEALTHY, gpus=(replace(H200, **changes),))
+
+
+FORBIDDEN = {"/proc/driver/nvidia/params": "RmProfilingAdminOnly: 1\n"}
+DOCKER = {"/.dockerenv": ""}
+DRIVER_GONE = {"/proc/driver/nvidia/version": None}
+
+CASES: Mapping[str, tuple[Room, str, Verdict, str, str]] = {
+    "no GPU at all": (
+        Room(machine=NO_GPU, tools={}, files=DRIVER_GONE),
+        "GPU", Verdict.PROBLEM, "no GPU of NVIDIA, no driver", "copy the export here",
+    ),
+    "a GPU without a driver": (
+        Room(
+            machine=NO_GPU, tools={}, folders={"/sys/bus/pci/devices": ("0000:01:00.0",)},
+            files={
+                **DRIVER_GONE, "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
+                "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
+            },
+        ),
+        "GPU", Verdict.PROBLEM, "built in, but there is no driver", "install the driver",
+    ),
+    "the driver is not loaded": (
+        Room(
+            machine=NO_GPU, tools={"nvidia-smi": SMI}, files=DRIVER_GONE,
+            answers={"nvidia-smi": Ran(9, "NVIDIA-SMI has failed because it couldn't talk to the driver.")},
+        ),
+        "GPU", Verdict.PROBLEM, "the driver is not loaded: NVIDIA-SMI has failed", "sudo modprobe nvidia",
+    ),
+    "nvidia-smi is missing": (
+        Room(machine=NO_GPU, tools={}),
+        "GPU", Verdict.PROBLEM, "neither nvidia-smi nor the package nvidia-ml-py", "pip install 'gpuledger[nvml]'",
+    ),
+    "the driver was updated in use": (
+        Room(
+            machine=NO_GPU, tools={"nvidia-smi": SMI},
+            answers={"nvidia-smi": Ran(18, "Failed to initialize NVML: Driver/library version mismatch\n")},
+        ),
+        "GPU", Verdict.PROBLEM, "another version than the driver in the kernel", "sudo reboot",
+    ),
+    "the GPU has failed": (
+        Room(machine=NO_GPU, tools={"nvidia-smi": SMI}, answers={"nvidia-smi": Ran(6, "No devices were found\n")}),
+        "GPU", Verdict.PROBLEM, "shows no GPU: No devices were found", "dmesg",
+    ),
+    "nvidia-smi hangs": (
+        Room(
+            machine=NO_GPU, tools={"nvidia-smi": SMI},
+            answers={"nvidia-smi": ToolFailed("nvidia-smi did not end within 30 s and was stopped")},
+        ),
+        "GPU", Verdict.PROBLEM, "did not end within 30 s", "dmesg",
+    ),
+    "a container without GPUs": (
+        Room(machine=NO_GPU, tools={}, files=DOCKER),
+        "GPU", Verdict.PROBLEM, "this container (Docker) was given no GPU", "docker run --gpus=all",
+    ),
+    "one of two GPUs is lost": (
+        Room(machine=replace(HEALTHY, reason="NVML lists 2 and answers for 1 of them")),
+        "GPU", Verdict.WARNING, "answers for 1 of them", "dmesg",
+    ),
+    "a GPU that nobody may use": (
+        Room(machine=split(compute_mode="prohibited")),
+        "GPU sharing", Verdict.PROBLEM, "`prohibited`", "--compute-mode=DEFAULT",
+    ),
+    "a GPU for one program": (
+        Room(machine=split(compute_mode="exclusive process")),
+        "GPU sharing", Verdict.WARNING, "`exclusive process`", "--compute-mode=DEFAULT",
+    ),
+    "MIG": (
+        Room(machine=split(is_split=True)), "GPU sharing", Verdict.WARNING, "cut into MIG instances", "a whole GPU",
+    ),
+    "throttled": (
+        Room(machine=split(throttled_by=("heat, by the driver",))),
+        "Clocks", Verdict.WARNING, "held down by heat, by the driver", "PERFORMANCE",
+    ),
+    "GPUs hidden": (
+        Room(environment={"CUDA_VISIBLE_DEVICES": ""}),
+        "Environment", Verdict.PROBLEM, "CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES",
+    ),
+    "launches that block": (
+        Room(environment={"CUDA_LAUNCH_BLOCKING": "1"}),
+        "Environment", Verdict.WARNING, "CUDA_LAUNCH_BLOCKING is set", "unset CUDA_LAUNCH_BLOCKING",
+    ),
+    "under another profiler": (
+        Room(environment={"CUDA_INJECTION64_PATH": "/opt/other.so"}),
+        "Other profilers", Verdict.WARNING, "CUDA_INJECTION64_PATH is set", "unset CUDA_INJECTION64_PATH",
+    ),
+    "nsys runs already": (
+        Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "nsys\n"}),
+        "Other profilers", Verdict.WARNING, "nsys runs already", "nsys sessions list",
+    ),
+    "DCGM": (
+        Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "dcgm-exporter\n"}),
+        "Other profilers", Verdict.WARNING, "dcgm-exporter runs", "dcgmi profiling --pause",
+    ),
+    "nsys is missing, torch is here": (
+        Room(tools=without("nsys")), "nsys", Verdict.WARNING, "not found", "cuda-nsight-systems-12-8",
+    ),
+    "nsys does not start": (
+        Room(answers={"nsys --version": Ran(127, f"{NSYS}: {LIBDW}")}),
+        "nsys", Verdict.PROBLEM, "libdw.so.1 is missing", "apt-get install libdw1",
+    ),
+    "nsys hangs": (
+        Room(answers={"nsys --version": ToolFailed("nsys did not end within 20 s and was stopped")}),
+        "nsys", Verdict.PROBLEM, "did not end within 20 s", "install Nsight Systems again",
+    ),
+    "the importer lacks libdw": (
+        Room(answers={"QdstrmImporter --version": Ran(127, f"/opt/QdstrmImporter: {LIBDW}\n")}),
+        "nsys export", Verdict.PROBLEM, "the importer lacks libdw.so.1", "apt-get install libdw1",
+    ),
+    "the importer is not installed": (
+        Room(answers={"nsys export": Ran(1, "Importer binary was not found\n")}),
+        "nsys export", Verdict.PROBLEM, "Importer binary was not found", "the whole of Nsight Systems",
+    ),
+    "nsys is older than the profile": (
+        Room(written=Written("new.sqlite", "nsys", "2026.1.1.204")),
+        "PROFILE", Verdict.WARNING, "from nsys 2026.1.1.204; the nsys here is 2025.3.2", "install nsys 2026.1.1 or",
+    ),
+    "sampling on a small disk": (
+        Room(free=9 * GB, files={"/proc/sys/kernel/perf_event_paranoid": "1\n"}),
+        "CPU sampling", Verdict.WARNING, "9.0 GB are free", "--sample=none",
+    ),
+    "torch for the CPU": (
+        Room(answers={"trial_torch.py": Ran(0, "gpuledger-torch version=2.9.0+cpu cuda=None gpus=0 kernels=None")}),
+        "torch", Verdict.WARNING, "is built for the CPU", "a build for CUDA",
+    ),
+    "the driver is too old for torch": (
+        Room(
+            answers={
+                "trial_torch.py": Ran(
+                    0,
+                    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old.\n"
+                    "gpuledger-torch version=2.9.0 cuda=12.8 gpus=0 kernels=None",
+                )
+            }
+        ),
+        "torch", Verdict.WARNING, "the driver is too old for it", "update the driver",
+    ),
+    "torch does not start": (
+        Room(answers={"trial_torch.py": Ran(1, "Traceback\nImportError: libcudnn.so.9: cannot open")}),
+        "torch", Verdict.WARNING, "ImportError: libcudnn.so.9", "import torch",
+    ),
+    "torch hangs": (
+        Room(answers={"trial_torch.py": ToolFailed("python3 did not end within 90 s and was stopped")}),
+        "torch", Verdict.WARNING, "did not end within 90 s", "import torch",
+    ),
+    "torch records nothing": (
+        Room(answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=0"))}),
+        "torch", Verdict.PROBLEM, "its profiler recorded no kernel", "end the other profiler",
+    ),
+    "ncu is missing": (
+        Room(tools=without("ncu")), "ncu", Verdict.WARNING, "not found", "cuda-nsight-compute-12-8",
+    ),
+    "counters are forbidden": (
+        Room(files=FORBIDDEN),
+        "Counters", Verdict.PROBLEM, "this process is none", "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
+    ),
+    "counters are forbidden in a container": (
+        Room(files={**FORBIDDEN, **DOCKER}),
+        "Counters", Verdict.PROBLEM, "no CAP_SYS_ADMIN", "docker run --gpus=all --cap-add=SYS_ADMIN",
+    ),
+    "no room": (Room(free=GB), "Disk", Verdict.WARNING, "1.00 GB free, under 2 GB", "make room"),
+    "a full disk": (Room(free=10**7), "Disk", Verdict.PROBLEM, "0.01 GB free, under 2 GB", "make room"),
+    "a folder that is read-only": (
+        Room(refusal="read-only file system"), "Disk", Verdict.PROBLEM, "read-only file system", "another folder",
+    ),
+    "CUDA programs fail": (
+        Room(answers={"trial_launches.py": Ran(1, "cuInit gave error 999\n")}),
+        "Trial capture", Verdict.PROBLEM, "cuInit gave error 999", "mend the driver",
+    ),
+    "CUDA programs fail under nsys": (
+        Room(answers={"nsys profile": lambda argv: replace(recorded(argv), output="Segmentation fault\n")}),
+        "Trial capture", Verdict.PROBLEM, "though it runs without: Segmentation fault", "update Nsight Systems",
+    ),
+    "nsys writes no report": (
+        Room(answers={"nsys profile": Ran(0, f"Importer error: {LIBDW}\n")}),
+        "Trial capture", Verdict.PROBLEM, "its importer lacks libdw.so.1", "by hand",
+    ),
+    "nsys profile hangs": (
+        Room(answers={"nsys profile": ToolFailed("nsys did not end within 60 s and was stopped")}),
+        "Trial capture", Verdict.PROBLEM, "did not end within 60 s", "by hand",
+    ),
+    "nsys records no kernels": (
+        Room(kernels=0), "Trial capture", Verdict.PROBLEM, "none of 10,240 kernels", "update Nsight Systems",
+    ),
+    "nsys loses kernels": (
+        Room(kernels=10_000), "Trial capture", Verdict.WARNING, "10,000 of 10,240 kernels", "gpuledger info",
+    ),
+    "the export cannot be read": (
+        Room(kernels=UnreadableProfile("trial.sqlite: not a profile")),
+        "Trial capture", Verdict.PROBLEM, "not a profile", "report it",
+    ),
+}  # fmt: skip
+
+
+FOLLOW_UPS = {
+    # what builds on a thing that does not work is left open, and blamed for nothing
+    "nsys does not start": {"nsys export", "Trial capture"},
+    "nsys hangs": {"nsys export", "Trial capture"},
+    "the importer lacks libdw": {"Trial capture"},
+    "the importer is not installed": {"Trial capture"},
+    "nsys is missing, torch is here": {"nsys export", "CPU sampling", "Trial capture"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> None:
+    room, name, verdict, found, fix = CASES[case]
+    seen = outcomes(room.examined())
+    outcome = seen[name]
+    assert outcome.verdict is verdict
+    assert found in outcome.found
+    assert outcome.means or "read" in outcome.found
+    assert fix in " ".join([outcome.fix, *outcome.commands])
+    for sentence in (outcome.found, outcome.means, outcome.fix):
+        assert not sentence.endswith(".")
+    others = {key: each.verdict for key, each in seen.items() if key != name and each.verdict is not Verdict.OK}
+    assert set(others.values()) <= {Verdict.NOT_CHECKED}
+    if room.machine.gpus:
+        assert set(others) == FOLLOW_UPS.get(case, set())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_exit_code_follows_from_the_checks(case: str) -> None:
+    found = CASES[case][0].examined()
+    problems = [check.name for check in found.checks if check.outcome.verdict is Verdict.PROBLEM]
+    assert found.is_ready == (not problems and bool(found.records_with))
+    assert ("nsys" in found.records_with) == (
+        bool(found.machine.gpus)
+        and found.tools[0].version is not None
+        and not {"nsys", "nsys export", "Trial capture"} & set(problems)
+    )
+
+
+def test_nothing_to_record_with_is_a_problem() -> None:
+    found = Room(tools=without("nsys"), packages=()).examined()
+    assert outcomes(found)["nsys"].verdict is Verdict.PROBLEM
+    assert found.records_with == ()
+    assert doctor_text(found, 80).startswith("Profiles cannot be recorded here: 1 problem.\n")
+
+
+def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
+    room = Room(machine=NO_GPU, files=DRIVER_GONE, tools=without("nvidia-smi"))
+    found = room.examined()
+    assert [check.name for check in found.having(Verdict.PROBLEM)] == ["GPU"]
+    assert {Path(words[0]).name for words in room.started} <= {"nsys", "QdstrmImporter"}
+    assert outcomes(found)["nsys export"].verdict is Verdict.OK, "reports from elsewhere can be opened"
+    assert doctor_text(found, 80).count("no GPU:") == 1, "said once"
+
+
+def test_quick_starts_nothing_on_the_gpu() -> None:
+    room = Room(is_quick=True, answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=None"))})
+    found = room.examined()
+    assert outcomes(found)["Trial capture"] == Outcome(Verdict.NOT_CHECKED, "left out by --quick")
+    assert found.is_ready
+    assert found.tracing_ns_per_call is None
+    assert not any("profile" in words or words[-1].endswith("trial_launches.py") for words in room.started)
+    [torch] = [words for words in room.started if any(word.endswith("trial_torch.py") for word in words)]
+    assert torch[-1] == "--quick"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "driver", "allowed"),
+    [
+        (1 << 21, "470.57", True),
+        (1 << 38, "570.133.20", True),
+        (1 << 38, "550.54.15", False),  # CAP_PERFMON counts only since 565
+        (1 << 20 | 1 << 22 | 1 << 37, "570.133.20", False),
+        (0x1FFFFFFFFFF, "418.43", True),
+    ],
+)
+def test_counters_are_for_those_with_the_capability(capabilities: int, driver: str, allowed: bool) -> None:
+    status = {"/proc/self/status": f"CapInh:\tffffffffffffffff\nCapEff:\t{capabilities:016x}\n"}
+    seen = outcomes(Room(files={**FORBIDDEN, **status}, machine=replace(HEALTHY, driver=driver)).examined())
+    assert seen["Counters"].verdict is (Verdict.OK if allowed else Verdict.PROBLEM)
+
+
+def test_what_the_driver_does_not_say_is_not_checked() -> None:
+    silent = replace(HEALTHY, gpus=(Gpu(0, "NVIDIA T4", 16 * GB, None, None, None),))
+    files = dict.fromkeys((*FORBIDDEN, "/proc/sys/kernel/perf_event_paranoid"))
+    seen = outcomes(Room(machine=silent, files=files, free=None).examined())
+    for name in ("GPU sharing", "Clocks", "Counters", "CPU sampling", "Disk"):
+        assert seen[name].verdict is Verdict.NOT_CHECKED, name
+
+
+@pytest.mark.parametrize(
+    ("written", "verdict"),
+    [
+        (Written("run.nsys-rep", "nsys report", None), Verdict.NOT_CHECKED),
+        (Written("trace.json", "torch", "2.9.0"), Verdict.OK),
+        (Written("old.sqlite", "nsys", "2024.6.2.225"), Verdict.OK),
+        (Written("same.sqlite", "nsys", "2025.3.2.9999"), Verdict.OK),  # the build does not count
+        (Written("next.sqlite", "nsys", "2025.10.1"), Verdict.WARNING),  # 10 comes after 3
+        (Written("odd.sqlite", "nsys", None), Verdict.NOT_CHECKED),
+    ],
+)
+def test_the_version_of_a_profile(written: Written, verdict: Verdict) -> None:
+    assert outcomes(Room(written=written).examined())["PROFILE"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("files", "environment", "kind"),
+    [
+        ({"/.dockerenv": ""}, {}, "Docker"),
+        ({"/run/.containerenv": ""}, {}, "Podman"),
+        ({"/proc/1/cgroup": "0::/kubepods.slice/pod1\n"}, {}, "Kubernetes"),
+        ({"/.dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "Kubernetes"),
+        ({}, {"APPTAINER_CONTAINER": "/x.sif"}, "Apptainer"),
+        ({"/proc/1/cgroup": "0::/init.scope\n"}, {}, ""),
+    ],
+)
+def test_containers_are_recognised(files: dict[str, str], environment: dict[str, str], kind: str) -> None:
+    outcome = outcomes(Room(files=files, environment=environment).examined())["Container"]
+    assert outcome.found.startswith(f"in a container ({kind})" if kind else "not in a container")
+
+
+def test_the_library_comes_from_the_package_manager_that_is_here() -> None:
+    def commands(**here: str) -> tuple[str, ...]:
+        return checking.library_commands("libdw.so.1", lambda name: Path(here[name]) if name in here else None)
+
+    assert commands(dnf="/usr/bin/dnf", sudo="/usr/bin/sudo") == ("sudo dnf install elfutils-libs",)
+    assert len(commands()) == 2
+    assert checking.library_commands("libodd.so.3", lambda _: None)[0] == "apt-file search libodd.so.3"
+
+
+def schema() -> Draft202012Validator:
+    return Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.doctor-1.json").read_text()))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_format_holds_every_check(case: str) -> None:
+    found = CASES[case][0].examined()
+    content = json.loads(doctor_json(found))
+    schema().validate(content)
+    assert content["ready"] == found.is_ready
+    assert [each["name"] for each in content["checks"]] == [check.name for check in found.checks]
+    assert doctor_csv(found).count("\n") == len(found.checks) + 1
+    text = doctor_text(found, None)
+    for check in found.checks:
+        assert check.name in text
+        assert f"| {check.name} |" in doctor_markdown(found)
+        for command in check.outcome.commands:
+            assert command in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+@pytest.mark.parametrize("case", CASES)
+def test_no_line_is_wider_than_the_terminal(case: str, width: int) -> None:
+    lines = doctor_text(CASES[case][0].examined(), width).splitlines()
+    assert max(map(cell_len, lines)) <= width
+    assert all(line == line.rstrip() for line in lines)
+
+
+words = st.text(max_size=60) | st.sampled_from(
+    ["\x1b[31mred\x1b[0m", "libdw.so.1: cannot open shared object file", "模型" * 80]
+)
+
+CONTROL = {chr(code) for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(ANSWERS)), st.builds(Ran, st.integers(-1, 3), words), max_size=7),
+    st.dictionaries(st.sampled_from([*FILES, "/proc/1/cgroup", "/.dockerenv"]), words, max_size=4),
+    words.map(lambda reason: Machine(None, None, (), reason)) | st.just(HEALTHY),
+    st.sampled_from([60, 80, 132]),
+)
+def test_whatever_tools_say_the_answer_can_be_shown(
+    answers: dict[str, Ran], files: dict[str, str], told: Machine, width: int
+) -> None:
+    smi = {"nvidia-smi": next(iter(answers.values()), Ran(0, ""))}
+    found = Room(machine=told, answers={**answers, **smi}, files=files, written=Written("a", "nsys", "x")).examined()
+    text = doctor_text(found, width)
+    assert not CONTROL & set(text.replace("\n", ""))
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert not CONTROL & set(doctor_markdown(found).replace("\n", "") + doctor_csv(found).replace("\n", ""))
+    schema().validate(json.loads(doctor_json(found)))
+
+
+# The machine itself, and tools that are real programs.
+
+
+def tool(folder: Path, name: str, script: str) -> Path:
+    path = folder / name
+    path.write_text(script)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for tools, the only one on the PATH but for those of the shell."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def test_a_tool_that_hangs_is_stopped(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(bare, "nsys", "#!/bin/sh\nexec sleep 100\n")
+    monkeypatch.setattr(checking, "SECONDS", 0.3)
+    patient = Patient(probing.here(), Handed(Path(), Path(), lambda _: 0))
+    outcome = CHECKS["nsys"](patient)
+    assert outcome.verdict is Verdict.PROBLEM
+    assert "did not end within 0.3 s" in outcome.found
+
+
+def test_a_tool_that_prints_ten_megabytes_is_harmless(bare: Path) -> None:
+    tool(bare, "nsys", "#!/bin/sh\nhead -c 10000000 /dev/zero | tr '\\0' '\\033'\n")
+    outcome = CHECKS["nsys"](Patient(probing.here(), Handed(Path(), Path(), lambda _: 0)))
+    assert outcome.verdict is Verdict.PROBLEM
+    assert len(outcome.found) < 400
+
+
+@pytest.mark.parametrize(
+    "script", ["", "#!/no/such/interpreter\n", "\x7fELF", "#!/bin/sh\nkill -9 $$\n", "#!/bin/sh\necho 'Version x.y'\n"]
+)
+def test_a_broken_tool_is_a_problem(bare: Path, script: str) -> None:
+    tool(bare, "nsys", script)
+    outcome = CHECKS["nsys"](Patient(probing.here(), Handed(Path(), Path(), lambda _: 0)))
+    assert outcome.verdict is Verdict.PROBLEM
+
+
+def test_the_probe_reads_what_is_there_and_nothing_else(tmp_path: Path) -> None:
+    here = probing.here()
+    (tmp_path / "long").write_bytes(b"\xff" * 10**6)
+    assert here.read(str(tmp_path / "none")) is None
+    assert here.read(str(tmp_path)) is None
+    assert len(here.read(str(tmp_path / "long")) or "") == 1 << 16
+    assert here.listed(str(tmp_path / "none")) == ()
+    assert here.free_bytes(tmp_path / "none") is None
+    assert here.refusal(tmp_path) == ""
+    assert list(tmp_path.iterdir()) == [tmp_path / "long"], "nothing is left behind"
+    assert "no such file" in here.refusal(tmp_path / "none")
+    assert here.package("no_such_package") is None
+    assert here.package("hypothesis")
+
+
+def test_a_driver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    released = threading.Event()
+    monkeypatch.setattr(probing, "_DRIVER_SECONDS", 0.1)
+    monkeypatch.setattr(probing, "machine", lambda: released.wait(60))
+    told = probing.here().machine()
+    released.set()
+    assert told == Machine(None, None, (), "the driver did not answer within 0 s")
+
+
+def test_here_without_a_gpu(bare: Path, tmp_path: Path) -> None:
+    if Path("/proc/driver/nvidia").exists():
+        pytest.skip("this machine has a GPU")
+    assert bare.exists()
+    for width in (60, 80, 132):
+        ran = gpuledger("doctor", cwd=tmp_path, COLUMNS=str(width))
+        assert (ran.exit_code, ran.stderr) == (1, "")
+        assert ran.stdout.startswith("Profiles cannot be recorded here: 1 problem.\n")
+        assert max(map(cell_len, ran.stdout.splitlines())) <= width
+    content = json.loads(gpuledger("doctor", "--quick", "--format=json", cwd=tmp_path).stdout)
+    schema().validate(content)
+    assert [each["name"] for each in content["checks"] if each["verdict"] == "problem"] == ["GPU"]
+
+
+def test_a_profile_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.sqlite").write_text("nothing")
+    for name in ("x.sqlite", "missing.sqlite"):
+        ran = gpuledger("doctor", name, cwd=tmp_path)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert ran.stderr.startswith("error: ")
+
+
+def test_the_profile_says_who_wrote_it(decode: Path, tmp_path: Path) -> None:
+    ran = gpuledger("doctor", "--quick", decode, "--format=json")
+    [check] = [each for each in json.loads(ran.stdout)["checks"] if each["name"] == "PROFILE"]
+    assert check["found"].startswith("decode.sqlite: from nsys 2025.3.2")
+    (tmp_path / "run.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report" + b"\0" * 100)
+    ran = gpuledger("doctor", "--quick", tmp_path / "run.nsys-rep", "--format=json")
+    [check] = [each for each in json.loads(ran.stdout)["checks"] if each["name"] == "PROFILE"]
+    assert check["verdict"] == "not checked"
+
+
+DRIVER = r"""
+#include <string.h>
+static int begun, waiting, kernel;
+static char context, module;
+int cuInit(unsigned flags) { begun = 1; return flags; }
+int cuDeviceGet(int *device, int index) { *device = index; return !begun; }
+int cuDevicePrimaryCtxRetain(void **made, int device) { *made = &context; return device; }
+int cuCtxSetCurrent(void *given) { return given != &context; }
+int cuModuleLoadData(void **made, const char *text) {
+    *made = &module;
+    return !strstr(text, ".entry gpuledger_trial()");
+}
+int cuModuleGetFunction(void **made, void *from, const char *name) {
+    *made = &kernel;
+    return from != &module || strcmp(name, "gpuledger_trial");
+}
+int cuLaunchKernel(void *what, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **arguments, void **extra) {
+    waiting++;
+    return what != &kernel || gx * gy * gz * bx * by * bz != 1 || shared || stream || arguments || extra;
+}
+int cuCtxSynchronize(void) { int full = waiting > 1000; waiting = 0; return full; }
+"""
+"""CUDA's driver as far as the trial calls it, with its signatures: it refuses what is not called as CUDA wants it."""
+
+FAKE_NSYS = """#!{python}
+import pathlib, shutil, subprocess, sys
+if sys.argv[1] == "--version":
+    sys.exit(print("NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0"))
+[output] = [word.split("=", 1)[1] for word in sys.argv if word.startswith("--output=")]
+if sys.argv[1] == "profile":
+    at = next(at for at, word in enumerate(sys.argv) if at > 1 and not word.startswith("--"))
+    pathlib.Path(output + ".nsys-rep").touch()
+    sys.exit(subprocess.run(sys.argv[at:]).returncode)
+if not pathlib.Path(sys.argv[-1]).exists():
+    sys.exit("File does not exist: " + sys.argv[-1])
+shutil.copy("{export}", output)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, for a driver that is made up")
+def test_from_end_to_end_with_a_made_up_driver(bare: Path, tmp_path: Path, decode: Path) -> None:
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
+    tool(bare, "nsys", FAKE_NSYS.format(python=sys.executable, export=decode))
+    row = "0, 570.133.20, 143771, 345, 1980, 700.00, Default, Disabled, NVIDIA H200"
+    tool(
+        bare,
+        "nvidia-smi",
+        f"#!/bin/sh\ncase \"$*\" in *query*) echo '{row}';; *) echo '| CUDA Version: 12.8 |';; esac\n",
+    )
+    ran = gpuledger("doctor", "--format=json", cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path), TMPDIR=str(tmp_path))
+    content = json.loads(ran.stdout)
+    schema().validate(content)
+    seen = {each["name"]: each for each in content["checks"]}
+    if content["machine"]["gpus"][0]["name"] != "NVIDIA H200":
+        pytest.skip("this machine has a GPU of its own")
+    assert content["machine"]["gpus"][0]["memory_bytes"] == 143771 * 2**20
+    assert content["machine"]["cuda"] == "12.8"
+    assert seen["nsys export"]["verdict"] == "ok"
+    assert seen["Trial capture"]["found"].startswith("2,446 of 10,240 kernels recorded; tracing adds about ")
+    assert seen["Trial capture"]["verdict"] == "warning", "the export that was put in holds other kernels"
+    assert content["tracing_ns_per_call"] >= 0
+    assert content["records_with"][0] == "nsys"
+    assert not list(tmp_path.glob("gpuledger-doctor-*")), "temporary folders are removed"
+
+
+# Tools and the machine, by themselves.
+
+
+@pytest.mark.parametrize(
+    ("output", "version"),
+    [
+        ("NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0", "2025.3.2"),
+        (
+            "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2025\nVersion 2025.3.1.0 (build 1)",
+            "2025.3.1",
+        ),
+        ("Version 2024.1", "2024.1"),
+        ("usage: nsys [--version] [--help]", None),
+        ("", None),
+    ],
+)
+def test_the_version_of_a_tool(output: str, version: str | None) -> None:
+    assert tools.version_in(output) == version
+
+
+def test_ncu_and_the_importer_are_found_where_nvidia_puts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert tools.find_ncu(tmp_path) is None
+    for version in ("2024.3.2", "2025.10.0", "2025.3.1"):
+        folder = tmp_path / "opt/nvidia/nsight-compute" / version
+        folder.mkdir(parents=True)
+        tool(folder, "ncu", "#!/bin/sh\necho Version 2025.3.1.0\n")
+    found = tools.find_ncu(tmp_path)
+    assert found == tmp_path / "opt/nvidia/nsight-compute/2025.10.0/ncu"
+    assert tools.version_of(found) == "2025.3.1"
+    host = tmp_path / "opt/nvidia/nsight-compute/2025.3.1/host"
+    for name in ("target-linux-x64/nsys", "linux-desktop-glibc_2_11_3-x64/QdstrmImporter"):
+        (host / name).parent.mkdir(parents=True)
+        tool(host / Path(name).parent, Path(name).name, "")
+    assert tools.find_importer(host / "target-linux-x64/nsys") == host / "linux-desktop-glibc_2_11_3-x64/QdstrmImporter"
+    assert tools.find_importer(found) is None
+
+
+FIELDS = ("index", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "power.limit")
+
+
+def test_nvidia_smi_is_understood() -> None:
+    full = "0, 570.133.20, 143771, 345, 1980, 700.00, Exclusive_Process, Enabled, NVIDIA H200\n"
+
+    def start(argv: Sequence[str | Path], seconds: float) -> Ran:
+        return Ran(0, full if len(argv) > 1 else "| NVIDIA-SMI 570.133.20   CUDA Version: 12.8     |\n")
+
+    gpu = Gpu(0, "NVIDIA H200", 143771 * 2**20, 345, 1980, 700_000, is_split=True, compute_mode="exclusive process")
+    assert machine.by_smi(SMI, start) == Machine("570.133.20", "12.8", (gpu,), "", "nvidia-smi")
+
+
+def test_an_old_driver_is_asked_for_less() -> None:
+    def start(argv: Sequence[str | Path], seconds: float) -> Ran:
+        if "mig.mode.current" in str(argv[1:]):
+            return Ran(2, 'Field "mig.mode.current" is not a valid field to query.\n')
+        return Ran(0, "0, 418.43, 16160, 135, 1530, [N/A], Tesla V100, 16GB\n" if len(argv) > 1 else "")
+
+    gpu = Gpu(0, "Tesla V100, 16GB", 16160 * 2**20, 135, 1530, None)
+    assert machine.by_smi(SMI, start) == Machine("418.43", None, (gpu,), "", "nvidia-smi")
+
+
+@given(st.text() | st.lists(st.text(",. 0123456789[N/A]"), max_size=5).map("\n".join))
+def test_whatever_nvidia_smi_prints_is_no_error(output: str) -> None:
+    for row in machine.parsed(output, FIELDS):
+        assert machine._gpu(row).memory_bytes >= 0
+    machine.by_smi(SMI, lambda *_, **__: Ran(0, output))
+
+
+class NVMLError(Exception):
+    """As the package has it."""
+
+
+def nvml(**changes: Any) -> SimpleNamespace:
+    """The package nvidia-ml-py, with one GPU that tells everything."""
+
+    def refused(*_: object) -> int:
+        raise NVMLError("Not Supported")
+
+    answers: dict[str, Any] = {
+        "NVMLError": NVMLError,
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlSystemGetDriverVersion": lambda: b"570.133.20",
+        "nvmlSystemGetCudaDriverVersion": lambda: 12080,
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda _: "NVIDIA H200",
+        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=150_754_820_096),
+        "nvmlDeviceGetClockInfo": lambda _, which: 345 if which == 1 else 3201,
+        "nvmlDeviceGetMaxClockInfo": lambda _, which: 1980 if which == 1 else 3201,
+        "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
+        "nvmlDeviceGetMigMode": lambda _: [0, 0],
+        "nvmlDeviceGetComputeMode": lambda _: 0,
+        "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x1,
+    }
+    changed = {name: refused if value is None else value for name, value in changes.items()}
+    return SimpleNamespace(**{**answers, **changed})
+
+
+def test_nvml_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml())
+    assert machine.machine() == HEALTHY
+    few = nvml(
+        nvmlDeviceGetMigMode=None, nvmlDeviceGetClockInfo=None, nvmlDeviceGetCurrentClocksEventReasons=lambda _: 0x24
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", few)
+    [gpu] = machine.machine().gpus
+    assert (gpu.sm_mhz, gpu.is_split) == (None, None)
+    assert gpu.throttled_by == ("the power limit", "heat, by the driver")
+
+
+def test_nvml_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlInit=None))
+    told = machine.machine()
+    assert (told.gpus, told.reason) == ((), "NVML does not start: Not Supported; nvidia-smi is not here either")
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlDeviceGetHandleByIndex=None))
+    assert "lists 1 and answers for 0" in machine.machine().reason
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert machine.machine().reason.startswith("the package nvidia-ml-py is not installed")
+
+
+def test_torch_says_what_it_sees() -> None:
+    pytest.importorskip("torch")
+    program = ROOT / "src" / "gpuledger" / "workloads" / "trial_torch.py"
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"}
+    ran = subprocess.run(
+        [sys.executable, "-P", program, "--quick"], capture_output=True, text=True, env=clean, check=True, timeout=300
+    )
+    match = checking._TORCH.search(ran.stdout)
+    assert match is not None
+    assert match[4] == "None"

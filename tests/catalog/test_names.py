@@ -1,0 +1,97 @@
+"""Kernel names: the parts, one spelling for all profilers, families."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger import Table, open_trace
+from gpuledger.catalog.kernel_names import label, parse
+from support.command import NAMES, ROOT
+
+SILU_NSYS = (
+    "void at::native::elementwise_kernel<(int)128, (int)4, void at::native::gpu_kernel_impl_nocast<at::native::"
+    "<unnamed>::silu_kernel(at::TensorIteratorBase &)::[lambda() (instance 1)]::operator ()() const::"
+    "[lambda(c10::BFloat16) (instance 1)]>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)"
+)
+SILU_TORCH = (
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::(anonymous namespace)::"
+    "silu_kernel(at::TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda(c10::BFloat16)#1}>"
+    "(at::TensorIteratorBase&, at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}"
+    " const&)::{lambda(int)#1}>(int, at::native::foo)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "short", "qualified", "template"),
+    [
+        ("gemm_tn", "gemm_tn", "gemm_tn", ()),
+        ("void k<(int)1>(T1 *)", "k", "k", ("1",)),
+        ("void at::native::reduce<(int)512, float>(T3)", "reduce", "at::native::reduce", ("512", "float")),
+        ("void <unnamed>::soft<(bool)0, (bool)1>(T2 *)", "soft", "(anonymous)::soft", ("false", "true")),
+        (
+            "std::enable_if<!T7, void>::type internal::gemvx::kernel<int>(int)",
+            "kernel",
+            "internal::gemvx::kernel",
+            ("int",),
+        ),
+        ("f<std::array<char *, (unsigned long)3>>(int)", "f", "f", ("std::array<char*,3>",)),
+        ("f<std::array<char*, 3ul> >(int)", "f", "f", ("std::array<char*,3>",)),
+        ("a::b::operator()(int)", "operator()", "a::b::operator()", ()),
+        ("", "", "", ()),
+    ],
+)
+def test_a_name_comes_apart(name: str, short: str, qualified: str, template: tuple[str, ...]) -> None:
+    found = parse(name)
+    assert (found.short, found.qualified, found.template) == (short, qualified, template)
+
+
+def test_nsys_and_torch_mean_the_same_kernel() -> None:
+    assert parse(SILU_NSYS).canonical == parse(SILU_TORCH).canonical
+
+
+@pytest.mark.parametrize("capture", NAMES)
+def test_short_names_equal_nsys_own(capture: str, unpacked: Callable[[str], Path]) -> None:
+    kernels = open_trace(unpacked(f"{capture}.sqlite"), only=[Table.KERNELS])[Table.KERNELS]
+    both = set(zip(kernels.texts("name"), kernels.texts("short_name"), strict=True))
+    assert {(whole, parse(whole or "").short) for whole, _ in both} == both
+
+
+def test_different_kernels_of_a_capture_keep_different_canonical_names(decode: Path) -> None:
+    names = {name or "" for name in open_trace(decode, only=[Table.KERNELS])[Table.KERNELS].texts("name")}
+    assert len({parse(name).canonical for name in names}) == len(names)
+
+
+TORCH = ROOT / "captures" / "torch"
+
+
+@pytest.mark.parametrize("capture", ["attn", "decode", "graph", "moe_batched_gemm", "moe_loop"])
+def test_nsys_and_torch_agree_on_every_kernel_of_one_program(capture: str, unpacked: Callable[[str], Path]) -> None:
+    kernels = open_trace(unpacked(f"{capture}.sqlite"), only={Table.KERNELS: ["name"]})[Table.KERNELS]
+    seen_by_nsys = {parse(name or "").canonical for name in set(kernels.texts("name"))}
+    events = json.loads(gzip.decompress((TORCH / f"{capture}.json.gz").read_bytes()))["traceEvents"]
+    seen_by_torch = {parse(event["name"]).canonical for event in events if event.get("cat") == "kernel"}
+    assert seen_by_nsys == seen_by_torch
+
+
+def test_a_label_says_what_an_elementwise_kernel_does() -> None:
+    assert label(SILU_NSYS) == "elementwise_kernel…silu_kernel"
+    assert label("gemm_tn") == "gemm_tn"
+
+
+@given(st.text(alphabet="ab<>()[]{}:, *&0-operator", max_size=60))
+def test_any_text_comes_apart_without_harm(name: str) -> None:
+    found = parse(name)
+    assert isinstance(found.canonical, str)
+    assert isinstance(label(name), str)
+
+
+def test_a_huge_name_is_no_burden() -> None:
+    assert parse("void f<" + "g<" * 3000 + "int" + ">" * 3000 + ">(int)").short == "f"
+    assert parse("f<" + "(" * 30_000 + ")" * 30_000 + ">").short == "f"

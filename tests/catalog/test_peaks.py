@@ -1,0 +1,197 @@
+"""What GPUs can do at most: names as drivers report them, and laws that catch a slip of the pen in the table."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuledger.catalog import gpu_peaks as table
+from gpuledger.catalog.gpu_peaks import PEAKS, PLAIN_TYPES, TYPES, Peaks, peak_bytes_per_s, peak_flops, peaks_of
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Gpu
+
+NAMES = [
+    # name, multiprocessors, TB/s, plain fp32, matrix fp16
+    ("Tesla P100-PCIE-16GB", 56, 0.732, 9.3, None),
+    ("Tesla P100-PCIE-12GB", 56, 0.549, 9.3, None),
+    ("Tesla P100-SXM2-16GB", 56, 0.732, 10.6, None),
+    ("Tesla V100-SXM2-16GB", 80, 0.9, 15.7, 125),
+    ("Tesla V100-SXM2-32GB", 80, 0.9, 15.7, 125),
+    ("Tesla V100-PCIE-32GB", 80, 0.9, 14, 112),
+    ("Tesla V100S-PCIE-32GB", 80, 1.134, 16.4, 130),
+    ("NVIDIA TITAN V", 80, 0.653, 13.8, 110),
+    ("Tesla T4", 40, 0.32, 8.1, 65),
+    ("GeForce RTX 2080 Ti", 68, 0.616, 13.4, 53.8),
+    ("Quadro RTX 8000", 72, 0.672, 16.3, 130.5),
+    ("A100-SXM4-40GB", 108, 1.555, 19.5, 312),
+    ("NVIDIA A100-SXM4-40GB", 108, 1.555, 19.5, 312),
+    ("NVIDIA A100-PCIE-40GB", 108, 1.555, 19.5, 312),
+    ("NVIDIA A100-SXM4-80GB", 108, 2.039, 19.5, 312),
+    ("NVIDIA A100 80GB PCIe", 108, 1.935, 19.5, 312),
+    ("NVIDIA A800-SXM4-80GB", 108, 2.039, 19.5, 312),
+    ("NVIDIA A800 80GB PCIe", 108, 1.935, 19.5, 312),
+    ("NVIDIA A30", 56, 0.933, 10.3, 165),
+    ("NVIDIA A10", 72, 0.6, 31.2, 125),
+    ("NVIDIA A10G", 80, 0.6, 35, 70),
+    ("NVIDIA A40", 84, 0.696, 37.4, 149.7),
+    ("NVIDIA RTX A6000", 84, 0.768, 38.7, 154.8),
+    ("NVIDIA GeForce RTX 3080", 68, 0.76, 29.8, 59.5),
+    ("NVIDIA GeForce RTX 3090", 82, 0.936, 35.6, 71),
+    ("NVIDIA L4", 58, 0.3, 30.3, 121),
+    ("NVIDIA L40", 142, 0.864, 90.5, 181.05),
+    ("NVIDIA L40S", 142, 0.864, 91.6, 362.05),
+    ("NVIDIA RTX 6000 Ada Generation", 142, 0.96, 91.1, 364.2),
+    ("NVIDIA GeForce RTX 4080", 76, 0.717, 48.7, 97.5),
+    ("NVIDIA GeForce RTX 4090", 128, 1.008, 82.6, 165.2),
+    ("NVIDIA H100 PCIe", 114, 2.0, 51, 756),
+    ("NVIDIA H100 NVL", 132, 3.9, 60, 835.5),
+    ("NVIDIA H100 80GB HBM3", 132, 3.35, 66.9, 989.4),
+    ("NVIDIA H800", 132, 3.35, 66.9, 989.4),
+    ("NVIDIA H800 PCIe", 114, 2.0, 51, 756),
+    ("NVIDIA H20", 78, 4.0, 44, 148),
+    ("NVIDIA H20-3e", 78, 4.8, 44, 148),
+    ("NVIDIA H200", 132, 4.8, 66.9, 989.4),
+    ("NVIDIA GH200 120GB", 132, 4.0, 66.9, 989.4),
+    ("NVIDIA GH200 480GB", 132, 4.0, 66.9, 989.4),
+    ("NVIDIA GH200 144G HBM3e", 132, 4.9, 66.9, 989.4),
+    ("NVIDIA B200", 148, 7.7, 75, 2250),
+    ("NVIDIA GB200", 152, 8.0, 80, 2500),
+    ("NVIDIA B300 SXM6 AC", 148, 7.7, 75, 2250),
+    ("NVIDIA GB300", 152, 8.0, 80, 2500),
+    ("NVIDIA GeForce RTX 5080", 84, 0.96, 56.3, 112.6),
+    ("NVIDIA GeForce RTX 5090", 170, 1.792, 104.8, 209.5),
+    ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 188, 1.792, 126, 503.8),
+    ("AMD Instinct MI250X", 110, 1.638, 23.95, 191.5),
+    ("AMD Instinct MI300X", 304, 5.3, 163.4, 1307.4),
+]
+
+STRANGERS = [
+    "",
+    "NVIDIA",
+    "NVIDIA T4G",
+    "NVIDIA A2",
+    "NVIDIA A16",
+    "NVIDIA A40-48Q",
+    "NVIDIA L20",
+    "NVIDIA H200 NVL",
+    "NVIDIA GB300 WS",
+    "NVIDIA GB10",
+    "NVIDIA TITAN V CEO Edition",
+    "NVIDIA TITAN RTX",
+    "NVIDIA GeForce RTX 3080 Ti",
+    "NVIDIA GeForce RTX 3080 Laptop GPU",
+    "NVIDIA GeForce RTX 4080 SUPER",
+    "NVIDIA GeForce RTX 4090 D",
+    "NVIDIA GeForce RTX 4090 Laptop GPU",
+    "NVIDIA GeForce RTX 5090 D",
+    "NVIDIA RTX 5000 Ada Generation",
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+    "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+    "AMD Instinct MI210",
+    "AMD Instinct MI300A",
+]
+
+every_model = pytest.mark.parametrize("peaks", PEAKS, ids=lambda peaks: peaks.name.pattern)
+
+
+@pytest.mark.parametrize(("name", "processors", "tb_per_s", "fp32", "fp16"), NAMES, ids=[each[0] for each in NAMES])
+def test_a_name_finds_its_own_figures(
+    name: str, processors: int, tb_per_s: float, fp32: float, fp16: float | None
+) -> None:
+    gpu = Gpu(name, sm_count=processors)
+    found = peaks_of(gpu)
+    assert isinstance(found, Peaks)
+    assert (found.processors, found.plain["fp32"], found.tera.get("fp16")) == (processors, fp32, fp16)
+    assert peak_bytes_per_s(gpu) == peak_bytes_per_s(Gpu(name)) == tb_per_s * 1e12
+
+
+def test_no_name_finds_two_models_and_each_model_is_found() -> None:
+    found = {name: [each for each in PEAKS if each.name.search(name)] for name, *_ in NAMES}
+    without_memory = [each for each in PEAKS if each.dram_tb_per_s is None]
+    assert [each.name.pattern for each in without_memory] == [r"\bA100\b"]
+    assert all(len([each for each in models if each not in without_memory]) == 1 for models in found.values())
+    assert {id(models[0]) for models in found.values()} == {id(each) for each in PEAKS if each not in without_memory}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_near_name_finds_nothing(name: str) -> None:
+    assert peaks_of(Gpu(name)) == NotMeasured(f"the peak of '{name}' is not known")
+    assert isinstance(peak_bytes_per_s(Gpu(name)), NotMeasured)
+
+
+def test_a_name_without_memory_has_operations_and_no_bytes() -> None:
+    gpu = Gpu("NVIDIA A100", sm_count=108)
+    assert peak_flops(gpu, "bf16") == 312e12
+    assert peak_bytes_per_s(gpu) == NotMeasured("the memory bandwidth of 'NVIDIA A100' is not known")
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        Gpu("NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+        Gpu("NVIDIA A100-SXM4-80GB", sm_count=14),
+        Gpu("NVIDIA H100 80GB HBM3", sm_count=16),
+        Gpu("NVIDIA GeForce RTX 3080", sm_count=70),
+        Gpu("AMD Instinct MI300X", sm_count=38),
+    ],
+    ids=lambda gpu: f"{gpu.name}, {gpu.sm_count}",
+)
+def test_a_part_of_a_gpu_has_no_bandwidth(gpu: Gpu) -> None:
+    found = peak_bytes_per_s(gpu)
+    assert isinstance(found, NotMeasured)
+    assert "part of a GPU" in found.reason
+
+
+@every_model
+def test_figures_are_in_their_range(peaks: Peaks) -> None:
+    assert peaks.dram_tb_per_s is None or 0.2 <= peaks.dram_tb_per_s <= 10
+    assert set(peaks.plain) <= set(PLAIN_TYPES)
+    assert set(peaks.tera) <= set(TYPES)
+    assert all(0.2 <= figure <= 10_000 for figure in (*peaks.plain.values(), *peaks.tera.values()))
+    assert 30 <= peaks.processors <= 400
+
+
+@every_model
+def test_matrix_units_are_not_slower(peaks: Peaks) -> None:
+    both = set(peaks.plain) & set(peaks.tera)
+    assert all(peaks.tera[kind] >= peaks.plain[kind] for kind in both)
+    assert "fp32" in both
+    assert peaks.plain.get("fp64", 0) <= peaks.plain["fp32"] <= peaks.plain.get("fp16", float("inf"))
+
+
+@every_model
+def test_half_the_bits_are_twice_the_products(peaks: Peaks) -> None:
+    halves = [("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8")]
+    for wide, narrow in halves:
+        if wide in peaks.tera and narrow in peaks.tera:
+            assert peaks.tera[narrow] / peaks.tera[wide] == pytest.approx(2, rel=0.03)
+    if "bf16" in peaks.tera:
+        assert peaks.tera["bf16"] == peaks.tera["fp16"]
+
+
+@every_model
+def test_the_models_with_tf32_say_so(peaks: Peaks) -> None:
+    """`work_done` takes a model without `tf32` for one that multiplies floats in fp32 only."""
+    has_bf16_alone = peaks.name.search("AMD Instinct MI250X") is not None
+    assert ("tf32" in peaks.tera) == ("bf16" in peaks.tera and not has_bf16_alone)
+
+
+def test_every_row_has_its_source() -> None:
+    text = Path(table.__file__).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    rows = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_gpu"
+    ]
+    assert len(rows) == len(PEAKS)
+    for row in rows:
+        above = row.lineno - 1
+        while lines[above - 1].lstrip().startswith("#"):
+            above -= 1
+        source = " ".join(line.strip("# ") for line in lines[above : row.lineno - 1])
+        assert re.match(r"(NVIDIA|AMD) .*\b(data sheets?|whitepaper|page)\b.*\(20\d\d\b", source), lines[row.lineno - 1]
+        assert re.search(r"\b(Seen|[Rr]ecalled): ", source), source

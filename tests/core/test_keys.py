@@ -1,0 +1,36 @@
+"""Grouping and joining on several columns, against plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.trace.keys import group, join
+
+rows = st.lists(st.tuples(st.integers(-2, 3), st.integers(-2, 3)), max_size=15)
+
+
+def split(given_rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    table = np.array(given_rows, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def test_groups_are_numbered_in_the_order_of_their_keys() -> None:
+    first, number = group(*split([(2, 1), (1, 9), (2, 1), (1, 3)]))
+    assert number.tolist() == [2, 1, 2, 0]
+    assert first.tolist() == [3, 1, 0]
+
+
+@given(rows)
+def test_rows_share_a_group_when_their_keys_are_equal(given_rows: list[tuple[int, int]]) -> None:
+    first, number = group(*split(given_rows))
+    assert [given_rows[first[each]] for each in number.tolist()] == given_rows
+    assert len(first) == len(set(given_rows))
+
+
+@given(rows, rows)
+def test_a_join_holds_each_pair_of_equal_keys_once(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
+    found = list(zip(*(each.tolist() for each in join(*split(left), *split(right))), strict=True))
+    assert sorted(found) == [(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if a == b]
+    assert [i for i, _ in found] == sorted(i for i, _ in found)

@@ -1,0 +1,90 @@
+"""Programs that lose time for one planted reason: the top finding names it, and its saving is what mending saves.
+
+The captures were made with `captures/planted.sh` on an H200, bad and fixed variants profiled the same way.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gpuledger import open_trace
+from gpuledger.findings.pages import codes
+from gpuledger.findings.rules import findings
+from gpuledger.ledger.steps import Wanted
+from support.books import analysed, check_balance
+from support.command import CAPTURES, ROOT, gpuledger
+from support.planted import EXPECTED, HELD_OUT
+
+TWO_REASONS = ("growing_alloc",)
+"""Mending it also does without kernels that copy, so that it saves more than the allocation costs."""
+
+ALL = {"planted": EXPECTED, "zoo_llm": HELD_OUT}
+STEP = Wanted(range_pattern="^step$")
+
+
+CASES = [(programs, case) for programs, cases in ALL.items() for case in cases]
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planted")
+    for programs in ALL:
+        with tarfile.open(CAPTURES / f"{programs}.tar.xz") as archive:
+            archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.parametrize(("programs", "case"), CASES)
+def test_the_planted_reason_is_the_top_finding_with_its_saving(programs: str, case: str, captured: Path) -> None:
+    bad = open_trace(captured / programs / f"{case}.bad.sqlite")
+    [slow] = analysed(bad, STEP)
+    [fast] = analysed(captured / programs / f"{case}.fixed.sqlite", STEP)
+    check_balance(slow)
+    check_balance(fast)
+    top = findings(bad, [slow])[0]
+    assert top.code == ALL[programs][case]
+    saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
+    if case not in TWO_REASONS:
+        assert top.saving_ns_per_step == pytest.approx(saved, rel=0.2)
+    assert 0 <= (top.saving_low_ns_per_step or 0) <= (top.saving_ns_per_step or 0)
+
+
+@pytest.mark.parametrize(("programs", "case"), CASES)
+def test_the_fixed_program_has_that_finding_no_more(programs: str, case: str, captured: Path) -> None:
+    fixed = open_trace(captured / programs / f"{case}.fixed.sqlite")
+    [device] = analysed(fixed, STEP)
+    remaining = {found.code: found.saving_ns / device.steady_ns for found in findings(fixed, [device])}
+    assert remaining.get(ALL[programs][case], 0) < 0.05
+
+
+def test_every_code_that_is_told_has_a_page() -> None:
+    import re
+
+    told = set()
+    for path in (ROOT / "src" / "gpuledger" / "findings").glob("*.py"):
+        told |= set(
+            re.findall(
+                r'"((?:HOST|LAUNCH|TINY|DEVICE|GPU|COPY|COMM|CAST|CAPTURE|STEP|ALLOC)(?:-[A-Z]+)+|CAST)"',
+                path.read_text(),
+            )
+        )
+    assert told
+    assert told <= set(codes())
+
+
+@pytest.mark.parametrize("code", codes())
+def test_a_page_has_all_its_sections(code: str) -> None:
+    ran = gpuledger("explain", code.lower())
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith(f"# {code}: ")
+    sections = [line for line in ran.stdout.splitlines() if line.startswith("## ")]
+    assert sections == ["## Symptom", "## How it was recognised", "## Usual causes", "## Fix", "## How to verify"]
+
+
+def test_an_unknown_code_is_refused_with_the_nearest() -> None:
+    ran = gpuledger("explain", "HOST-SINK")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "Did you mean HOST-SYNC?" in ran.stderr

@@ -1,0 +1,382 @@
+"""Many profiles at once: whoever does the work, and whatever befalls them, the report is the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gpuledger import GpuledgerError, MissingPackage, open_trace
+from gpuledger.analyse.ranks.job import job as put_together
+from gpuledger.analyse.ranks.rank import rank_summary
+from gpuledger.cli.verbs.fleet import _drawn
+from gpuledger.cli.verbs.fleet import fleet as command
+from gpuledger.errors import ToolFailed, UnreadableProfile
+from gpuledger.fleet import run, workers
+from gpuledger.fleet.profiles import Failed, Profile, described, failure, job_profiles
+from gpuledger.ledger.steps import Wanted
+from gpuledger.present.views.fleet import Map, map_lines
+from gpuledger.present.views.lateness import Lateness, lateness, straggler_sheet
+from gpuledger.present.views.ranks import job_sheets
+from support.command import ROOT, gpuledger
+from support.rank_traces import generator
+
+DLRM = ROOT.parent / "shared/corpus/torch/facebookresearch+param__et_replay__tests__inputs__dlrm_kineto.tar.gz"
+RANKS, STEPS, LATE = 4, 5, 2
+own_summarise = run.summarise
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fleet") / "ranks"
+    generator().write_job(folder, ranks=RANKS, events=6 * 24 * 8 * STEPS, steps=STEPS, late=LATE, packed=True)
+    return folder
+
+
+def printed(*arguments: str | Path) -> str:
+    """What the command prints, in this process."""
+    ran = CliRunner().invoke(command, [str(each) for each in arguments], catch_exceptions=False)
+    assert ran.exit_code == 0
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def serial(ranks: Path) -> str:
+    return printed(ranks, "--workers=0", "--format=json")
+
+
+# Examples
+
+
+def test_two_workers_print_what_one_process_prints(ranks: Path, serial: str) -> None:
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in ranks.parent.rglob("*"))
+    ran = gpuledger("fleet", ranks, "--workers=2", "--format=json")
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (0, serial, "")
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in ranks.parent.rglob("*")) == before
+
+
+def test_the_command_at_80_columns_names_the_late_rank(ranks: Path) -> None:
+    ran = gpuledger("fleet", ranks, "--workers=0", COLUMNS="80")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+    assert ran.stdout.startswith("ranks  4 profiles · 4 of 4 ranks · NVIDIA H200 · ")
+    [row] = [line for line in ran.stdout.splitlines() if line.startswith("  rank 2  ")]
+    assert set(row.split()[-1]) == {"█"}
+    assert "Stragglers: ranks that others wait for (fleet_stragglers)" in ran.stdout
+
+
+def test_the_late_rank_is_the_one_that_was_made_late(ranks: Path) -> None:
+    made = run.fleet([str(ranks)], Wanted(), count=0)
+    late = lateness(made.job)
+    assert isinstance(late, Lateness)
+    assert late.late_ns.shape == (RANKS, STEPS)
+    assert late.late_ns.argmax(axis=0).tolist() == [LATE] * STEPS
+    [row] = straggler_sheet(made.job, late).rows
+    assert row[0] == f"rank {LATE}"
+    assert row[3] == 100.0
+    assert row[4] == pytest.approx(15, abs=2)  # it was made to compute 15 % longer
+
+
+def test_json_is_what_the_schema_says(serial: str) -> None:
+    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.fleet-1.json").read_text())
+    document = json.loads(serial)
+    jsonschema.validate(document, schema)
+    assert (document["profiles"], document["ranks"], document["world_size"]) == (RANKS, RANKS, RANKS)
+    assert {table["table"] for table in document["tables"]} >= {"fleet_stragglers", "job_ranks", "job_collectives"}
+    assert np.shape(document["late"]["late_ns"]) == (RANKS, STEPS)
+
+
+def test_markdown_and_csv_hold_the_tables(ranks: Path, tmp_path: Path) -> None:
+    document = printed(ranks, "--workers=0", "--format=md")
+    assert document.startswith("# ranks\n")
+    assert "## Stragglers" in document
+    assert "█" in document
+    out = tmp_path / "job.csv"
+    printed(ranks, "--workers=0", "-o", out)
+    assert out.read_text().count("\nrank 2,") >= 2
+    assert "Rank,Step 0 (ns),Step 1 (ns)," in out.read_text()
+
+
+def test_a_running_cluster_gives_the_same(ranks: Path, serial: str) -> None:
+    with workers.local_workers(1) as client:
+        assert printed(ranks, f"--scheduler={client.scheduler.address}", "--format=json") == serial
+
+
+@pytest.mark.skipif(not DLRM.exists(), reason="no third-party profiles beside the checkout")
+def test_the_dlrm_job_from_its_archive() -> None:
+    once = printed(DLRM, "--workers=0", "--format=json")
+    assert printed(DLRM, "--workers=2", "--format=json") == once
+    document = json.loads(once)
+    assert (document["profiles"], document["ranks"], document["failed"]) == (8, 8, [])
+    tables = {table["table"]: table["rows"] for table in document["tables"]}
+    assert [row["matched"] for row in tables["job_ranks"]] == [row["seen"] for row in tables["job_ranks"]] == [8] * 8
+    assert tables["fleet_stragglers"][0]["rank"] == "rank 7"
+
+
+# What may befall a profile or a worker
+
+
+def test_a_broken_profile_is_named_and_the_rest_goes_on(ranks: Path, tmp_path: Path) -> None:
+    shutil.copytree(ranks, tmp_path / "job")
+    (tmp_path / "job" / "rank0001.pt.trace.json.gz").write_bytes(b"")
+    (tmp_path / "job" / "rank0003.pt.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    (tmp_path / "job" / "notes.txt").write_text("nothing to see")
+    document = json.loads(printed(tmp_path / "job", "--workers=0", "--format=json"))
+    assert [each["profile"] for each in document["failed"]] == [f"rank000{n}.pt.trace.json.gz" for n in (1, 3)]
+    assert document["failed"][0]["sentence"] == "the file is empty"
+    assert (document["profiles"], document["ranks"]) == (4, 2)
+    assert any(note["code"] == "rank-missing" for note in document["health"])
+    text = printed(tmp_path / "job", "--workers=0")
+    assert "Failed: rank0001.pt.trace.json.gz: the file is empty." in text
+
+
+def marked(what: str) -> bool:
+    """Whether this is the first time that anybody comes here."""
+    try:
+        (Path(os.environ["FLEET_MARKS"]) / what).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def dies_once(profile: Profile, **options: object) -> run.Outcome:
+    if "rank0002" in profile.name and marked("died"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return own_summarise(profile, **options)  # type: ignore[arg-type]
+
+
+def dies_always(profile: Profile, **options: object) -> run.Outcome:
+    if "rank0002" in profile.name:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return own_summarise(profile, **options)  # type: ignore[arg-type]
+
+
+def sleeps(profile: Profile, **options: object) -> run.Outcome:
+    marked("sleeping")
+    time.sleep(60)
+    return own_summarise(profile, **options)  # type: ignore[arg-type]
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    ranks: Path, serial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_MARKS", str(tmp_path))
+    monkeypatch.setattr(run, "summarise", dies_once)
+    assert printed(ranks, "--workers=2", "--format=json") == serial
+    assert (tmp_path / "died").exists()
+
+
+def test_a_profile_that_kills_its_workers_is_named(ranks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "summarise", dies_always)
+    document = json.loads(printed(ranks, "--workers=2", "--format=json"))
+    assert document["ranks"] == RANKS - 1
+    [failed] = document["failed"]
+    assert failed["profile"].startswith("rank0002")
+    assert failed["sentence"].startswith("4 workers died over it")
+
+
+def test_interrupting_ends_the_workers(ranks: Path, tmp_path: Path) -> None:
+    psutil = pytest.importorskip("psutil")
+    code = "from gpuledger.cli.main import main; from gpuledger.fleet import run; import test_fleet; "
+    code += "run.summarise = test_fleet.sleeps; main()"
+    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    started = subprocess.Popen(
+        [sys.executable, "-c", code, "fleet", str(ranks), "--workers=2"],
+        env=os.environ | {"FLEET_MARKS": str(tmp_path), "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "sleeping").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    children = psutil.Process(started.pid).children(recursive=True)
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does: to all of them
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out, err.strip()) == (130, b"", b"interrupted")
+    assert len(children) >= 2
+    assert not psutil.wait_procs(children, timeout=10)[1]
+
+
+# Hostile input
+
+
+@pytest.mark.parametrize("given", ["empty", "empty/*.json", "missing", "broken"])
+def test_nothing_to_read_is_said_in_one_sentence(given: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    for number in range(8):
+        (tmp_path / "broken" / f"rank{number}.json").write_text("{" * number)
+    ran = gpuledger("fleet", given, "--workers=0", cwd=tmp_path)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith(f"error: {given}: ")
+    assert "Traceback" not in ran.stderr
+    if given == "broken":
+        assert "not one of 8 profiles could be analysed" in ran.stderr
+        assert "       and 3 more" in ran.stderr
+
+
+def test_workers_and_scheduler_exclude_each_other(ranks: Path) -> None:
+    ran = CliRunner().invoke(command, [str(ranks), "--workers=2", "--scheduler=tcp://127.0.0.1:1"])
+    assert ran.exit_code == 2
+
+
+def test_no_scheduler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_CONNECT_S", 1)
+    for address in ("tcp://127.0.0.1:1", "nowhere", "ftp://x"):
+        with pytest.raises(ToolFailed, match="no Dask scheduler answers there"), workers.workers_of(address):
+            pass
+
+
+def test_without_dask_the_package_to_install_is_named(
+    ranks: Path, serial: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingPackage) as refused:
+        run.fleet([str(ranks)], Wanted(), count=2)
+    assert "pip install 'gpuledger[fleet]'" in refused.value.hint
+    assert printed(ranks, "--workers=0", "--format=json") == serial
+    assert printed(ranks, "--format=json") == serial
+
+
+# Which profiles
+
+
+@pytest.fixture
+def tree(ranks: Path, tmp_path: Path) -> Path:
+    """A folder with everything in it."""
+    top = tmp_path / "job"
+    source = next(iter(sorted(ranks.iterdir())))
+    for name in (
+        "b/rank10.json.gz",
+        "b/rank2.json.gz",
+        "a/run.nsys-rep",
+        "a/run.sqlite",
+        "a/.hidden.json",
+        "a/log.txt",
+    ):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, top / name)
+    (top / "a/log.txt").write_text("epoch 1")
+    (top / "c_pqtdir").mkdir()
+    (top / "c_pqtdir" / "StringIds.parquet").touch()
+    with tarfile.open(top / "more.tar.gz", "w:gz") as archive:
+        archive.add(source, "x/rank5.json.gz")
+    return top
+
+
+def names(given: list[str]) -> list[str]:
+    return [each.name for each in job_profiles(given)[0]]
+
+
+def test_folders_archives_and_exports_are_found_at_any_depth(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = ["a/run.sqlite", "b/rank2.json.gz", "b/rank10.json.gz", "c_pqtdir", "more.tar.gz::x/rank5.json.gz"]
+    assert names([str(tree)]) == expected
+    assert names([str(tree), str(tree / "b"), str(tree / "**/*.gz")]) == expected
+    monkeypatch.chdir(tree)
+    assert names(["*"]) == expected
+    assert names(["b/*"]) == ["rank2.json.gz", "rank10.json.gz"]
+    assert names(["more.tar.gz::x/rank5.json.gz"]) == ["more.tar.gz::x/rank5.json.gz"]
+    assert all(Path(each.address).is_absolute() for each in job_profiles(["."])[0])
+
+
+def test_what_is_asked_for_by_name_counts_whatever_it_is(tree: Path) -> None:
+    profiles, broken = job_profiles([str(tree / "a/log.txt"), str(tree / "b")])
+    assert [each.name for each in profiles] == ["a/log.txt", "b/rank2.json.gz", "b/rank10.json.gz"]
+    assert not broken
+
+
+def test_a_damaged_archive_is_named(tree: Path) -> None:
+    (tree / "more.tar.gz").write_bytes(b"PK\x03\x04 and no more")
+    assert [each.name for each in job_profiles([str(tree)])[1]] == ["more.tar.gz"]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (UnreadableProfile("rank1.json: the file is empty"), "the file is empty"),
+        (GpuledgerError("no range matches 'x'"), "no range matches 'x'"),
+        (MemoryError(), "not enough memory"),
+        (ValueError("a\nb"), "internal error: ValueError: a b"),
+    ],
+)
+def test_failures_are_one_sentence(error: Exception, sentence: str) -> None:
+    assert failure("node1/rank1.json", error) == Failed("node1/rank1.json", sentence)
+
+
+# Parts
+
+
+def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
+    for path in (ranks / "rank0000.pt.trace.json.gz", decode):
+        whole, part = open_trace(path), open_trace(path, only=run.NEEDED)
+        made = [job_sheets(put_together([rank_summary(trace, "x", Wanted())])) for trace in (whole, part)]
+        assert made[0] == made[1]
+
+
+def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dask.system
+
+    monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
+    for free, profiles, largest, count in (
+        (64, 100, 1, 16),
+        (64, 3, 1, 3),
+        (9, 100, 1, 4),
+        (1, 100, 1, 1),
+        (64, 9, 30, 2),
+    ):
+        monkeypatch.setattr(workers, "_free_bytes", lambda free=free: free << 30)
+        assert workers.worker_count(profiles, largest << 30) == count
+
+
+def test_the_bar_counts_profiles() -> None:
+    told: list[tuple[str, int]] = []
+    draw = _drawn(lambda what, rows: told.append((what, rows)))
+    draw(0, 0)
+    draw(1, 4)
+    assert told == [("the folder", 0), ("█████··············· 1 of 4 profiles", 0)]
+    assert described(3, 1) == "2 of 3 profiles"
+
+
+@pytest.mark.parametrize(("count", "steps"), [(1, 1), (8, 3), (32, 100), (500, 3000)])
+def test_the_map_fits_a_terminal_whatever_the_job(count: int, steps: int) -> None:
+    late = np.random.default_rng(1).integers(0, 900_000, (count, steps))
+    late[count // 2, steps // 2] = 100_000_000
+    labels = [f"rank {at}" for at in range(count)]
+    drawn = map_lines(Map("", labels, range(steps), late), 80)
+    assert max(map(len, drawn)) <= 80
+    assert next(line.split("  ")[1] for line in drawn if "█" in line) == f"rank {count // 2}"
+    assert len(drawn) <= 5  # all others look the same
+    late[:, 0] = 25_000_000 * (np.arange(count) % 5)
+    drawn = map_lines(Map("", labels, range(steps), late), 80)
+    assert len(drawn) <= 34
+    assert max(map(len, drawn)) <= 80
+
+
+def test_a_job_without_steps_or_collectives_still_has_its_table(
+    unpacked: Callable[[str], Path],
+) -> None:
+    text = printed(unpacked("graph.sqlite"), "--workers=0")
+    assert "Ranks, per step (job_ranks)" in text
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_is_left() -> Iterator[None]:
+    """Whatever a test does, no process of its own survives it."""
+    yield
+    psutil = pytest.importorskip("psutil")
+    left = [each for each in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(each.cmdline())]
+    assert not psutil.wait_procs(left, timeout=10)[1]

@@ -1,0 +1,481 @@
+"""The books balance, on every profile we have, and say what an independent sweep says."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger import Table, open_trace
+from gpuledger.ledger.activity import State, activities
+from gpuledger.ledger.books import ledger
+from gpuledger.ledger.busy import busy, default_window
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.gaps import TRIGGERS
+from gpuledger.ledger.host import Host, call_kind
+from gpuledger.trace.spans import Span, total
+from gpuledger.trace.strings import Strings
+from support.books import analysed, check_balance
+from support.command import NAMES
+from support.corpus import FILES
+from support.exports import call, kernel, minimal, push
+from support.notation import of_tables, table, trace
+
+NO_CUTS = np.empty(0, np.int64)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_books_of_a_capture_balance(name: str, unpacked: Callable[[str], Path]) -> None:
+    found = analysed(unpacked(f"{name}.sqlite"))
+    assert found
+    for device in found:
+        check_balance(device)
+
+
+@pytest.mark.parametrize("packed", FILES, ids=lambda path: path.name.split("__")[-1])
+def test_the_books_of_a_third_party_profile_balance(packed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "profile.sqlite"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    for device in analysed(path):
+        check_balance(device)
+
+
+def test_overlapping_streams_count_once() -> None:
+    made = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
+    books = ledger(activities(made), Host(made), 0, Span(0, 30), np.empty(0, np.int64))
+    assert list(books.busy.idle) == [(15, 20)]
+    assert {line: ns for line, ns in books.total().items() if line.startswith("compute")} == {
+        "compute.gemm": 20,
+        "compute.softmax": 5,
+    }
+
+
+def test_the_naive_query_goes_wrong_under_overlap_and_ours_does_not() -> None:
+    made = trace("s0: 0-100 a", "s1: 10-20 b", "s0: 110-120 c")
+    kernels = made[Table.KERNELS]
+    order = np.argsort(kernels["start_ns"])
+    naive = kernels["start_ns"][order][1:] - kernels["end_ns"][order][:-1]
+    assert naive.sum() == -90 + 90
+    [device] = analysed(made)
+    assert device.ledger.gaps.length_ns.tolist() == [10]
+
+
+def test_communication_and_copies_count_only_where_exposed() -> None:
+    strings = Strings(["gemm", "ncclDevKernel_AllReduce", "Host-to-Device"])
+    kernels = table(
+        Table.KERNELS,
+        strings,
+        2,
+        start_ns=[0, 5],
+        end_ns=[10, 20],
+        stream=[0, 1],
+        name=["gemm", "ncclDevKernel_AllReduce"],
+    )
+    copies = table(Table.COPIES, strings, 1, start_ns=[15], end_ns=[30], stream=[2], kind=["Host-to-Device"])
+    found = activities(of_tables(strings, {Table.KERNELS: kernels, Table.COPIES: copies}))
+    work = busy(found, 0, Span(0, 40))
+    assert [work.compute_ns, *map(total, (work.comm, work.copy, work.idle))] == [10, 10, 10, 10]
+    assert (work.hidden_comm_ns, work.hidden_copy_ns) == (5, 5)
+
+
+kernel_lines = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(1, 15), st.sampled_from(["gemm", "softmax", "nccl"])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(kernel_lines, st.lists(st.integers(0, 80), max_size=4))
+def test_books_balance_for_any_kernels_and_any_cuts(lines: list[tuple[int, int, int, str]], cuts: list[int]) -> None:
+    made = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in lines))
+    found = activities(made)
+    window = default_window(Host(made), found)
+    assert isinstance(window, Span)
+    books = ledger(found, Host(made), 0, window, np.array(sorted(set(cuts)), np.int64))
+    assert sum(books.total().values()) == books.window_ns
+    whole = ledger(found, Host(made), 0, window, NO_CUTS)
+    assert whole.total() == books.total()  # where one cuts changes no line
+
+
+@given(kernel_lines, st.integers(-1000, 10**12))
+def test_shifting_time_changes_no_line(lines: list[tuple[int, int, int, str]], shift: int) -> None:
+    def total_of(offset: int) -> dict[str, int]:
+        made = trace(*(f"s{s}: {start + offset}-{start + offset + length} {name}" for s, start, length, name in lines))
+        found = activities(made)
+        window = default_window(Host(made), found)
+        assert isinstance(window, Span)
+        return ledger(found, Host(made), 0, window, NO_CUTS).total()
+
+    assert total_of(0) == total_of(shift)
+
+
+US = 1000
+
+
+def planted(calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int, int]]) -> Device:
+    """One thread's CUDA calls (name, start us, end us, correlation) and kernels (start us, end us, correlation)."""
+    strings = Strings(["runtime", "k", *dict.fromkeys(name for name, *_ in calls)])
+    call_rows = table(
+        Table.CALLS,
+        strings,
+        len(calls),
+        start_ns=[start * US for _, start, _, _ in calls],
+        end_ns=[end * US for _, _, end, _ in calls],
+        correlation=[correlation for *_, correlation in calls],
+        name=[name for name, *_ in calls],
+        layer=["runtime"] * len(calls),
+    )
+    kernel_rows = table(
+        Table.KERNELS,
+        strings,
+        len(kernels),
+        start_ns=[start * US for start, _, _ in kernels],
+        end_ns=[end * US for _, end, _ in kernels],
+        correlation=[correlation for *_, correlation in kernels],
+        name=["k"] * len(kernels),
+        graph_node=[-1] * len(kernels),
+    )
+    [device] = analysed(of_tables(strings, {Table.CALLS: call_rows, Table.KERNELS: kernel_rows}))
+    return device
+
+
+LAUNCH = "cudaLaunchKernel"
+
+
+@pytest.mark.parametrize(
+    ("calls", "kernels", "expected", "trigger"),
+    [
+        # the host was ahead: a short turn-around, and a long wait
+        ([(LAUNCH, 0, 2, 1), (LAUNCH, 3, 5, 2)], [(10, 20, 1), (22, 30, 2)], {"turnaround": 2}, "turnaround"),
+        ([(LAUNCH, 0, 2, 1), (LAUNCH, 3, 5, 2)], [(10, 20, 1), (60, 70, 2)], {"device_wait": 40}, "device_wait"),
+        # the host was late: code of its own, short and long, then the launch
+        (
+            [(LAUNCH, 0, 2, 1), (LAUNCH, 40, 44, 2)],
+            [(4, 10, 1), (47, 50, 2)],
+            {"dispatch": 30, "launch": 4, "launch_latency": 3},
+            "behind",
+        ),
+        (
+            [(LAUNCH, 0, 2, 1), (LAUNCH, 400, 404, 2)],
+            [(4, 10, 1), (407, 410, 2)],
+            {"host_code": 390, "launch": 4, "launch_latency": 3},
+            "host_code",
+        ),
+        # the host looked at the device, which ran dry meanwhile
+        (
+            [(LAUNCH, 0, 2, 1), ("cudaStreamSynchronize", 3, 15, 5), (LAUNCH, 20, 24, 2)],
+            [(4, 10, 1), (27, 30, 2)],
+            {"sync": 5, "dispatch": 5, "launch": 4, "launch_latency": 3},
+            "drained",
+        ),
+        (
+            [(LAUNCH, 0, 2, 1), ("cudaMalloc", 12, 90, 5), (LAUNCH, 92, 95, 2)],
+            [(4, 10, 1), (97, 99, 2)],
+            {"alloc": 78, "dispatch": 4, "launch": 3, "launch_latency": 2},
+            "alloc",
+        ),
+        (
+            [(LAUNCH, 0, 2, 1), ("cuLibraryLoadData", 12, 90, 5), (LAUNCH, 92, 95, 2)],
+            [(4, 10, 1), (97, 99, 2)],
+            {"load": 78, "dispatch": 4, "launch": 3, "launch_latency": 2},
+            "load",
+        ),
+        # nothing is known of the launch
+        ([(LAUNCH, 0, 2, 1)], [(4, 10, 1), (47, 50, 9)], {"unattributed": 37}, "unattributed"),
+        # launched before the capture began: its id is below the first recorded one
+        ([(LAUNCH, 100, 102, 5)], [(0, 10, 1), (14, 20, 2), (110, 120, 5)], {"turnaround": 4}, "turnaround"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_planted_cause_is_booked_to_its_line(
+    calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int, int]], expected: dict[str, int], trigger: str
+) -> None:
+    gaps = planted(calls, kernels).ledger.gaps
+    at = int(np.flatnonzero(gaps.start_ns == kernels[0][1] * US)[0])
+    booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([at])).items()}
+    assert booked == expected
+    assert TRIGGERS[gaps.trigger[at]] == trigger
+    assert gaps.draining[gaps.drained_by[at]] == ("cudaStreamSynchronize" if trigger == "drained" else "")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        ("cudaLaunchKernel", "launch"),
+        ("cuLaunchKernelEx", "launch"),
+        ("cudaGraphLaunch_v10000", "launch"),
+        ("cudaLaunchHostFunc", "call"),
+        ("cudaMemcpyAsync", "copy_call"),
+        ("cuMemsetD8Async", "copy_call"),
+        ("cudaMalloc", "alloc"),
+        ("cudaFree", "alloc"),
+        ("cuMemAllocAsync", "alloc"),
+        ("cudaStreamSynchronize", "sync"),
+        ("cuCtxSynchronize", "sync"),
+        ("cudaStreamWaitEvent", "call"),
+        ("cuKernelSetAttribute", "load"),
+        ("cuLibraryLoadData", "load"),
+        ("cudaGraphInstantiate", "load"),
+        ("hipLaunchKernel", "launch"),
+        ("cudaEventRecord", "call"),
+    ],
+)
+def test_calls_are_of_a_kind(function: str, kind: str) -> None:
+    assert call_kind(function) == kind
+
+
+def test_decode_loses_its_time_to_loading_code(decode: Path) -> None:
+    [device] = analysed(decode)
+    assert device.steps is not None
+    assert (device.steps.source, device.step_count) == ("a repeated range", 20)
+    shares = {line: ns / device.steady_ns for line, ns in device.line_ns.items()}
+    assert shares["idle.host_code"] == pytest.approx(0.86, abs=0.01)
+    (trigger, _), (time, _) = next(iter(device.triggers.items()))
+    assert trigger == "load"
+    assert time / device.step_count == pytest.approx(41.7e6, rel=0.02)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["with ranges", "ranges hidden"])
+def test_graph_replays_are_steps(hidden: bool, unpacked: Callable[[str], Path]) -> None:
+    opened = open_trace(unpacked("graph.sqlite"), only=[t for t in Table if not (hidden and t is Table.RANGES)])
+    if hidden:
+        opened = of_tables(opened.strings, dict(opened.tables))
+    [device] = analysed(opened)
+    assert device.steps is not None
+    assert len(device.steps) == 20
+    assert device.steps.source == ("graph launches" if hidden else "a repeated range")
+
+
+def test_steps_are_found_in_kernels_alone(unpacked: Callable[[str], Path]) -> None:
+    opened = open_trace(unpacked("moe_batched_gemm.sqlite"), only=[Table.KERNELS])
+    [device] = analysed(of_tables(opened.strings, dict(opened.tables)))
+    assert device.steps is not None
+    assert device.steps.source == "the period of the kernel sequence"
+    assert 49 <= len(device.steps) <= 51
+
+
+def test_steps_tile_the_time(unpacked: Callable[[str], Path]) -> None:
+    for name in ("decode", "graph", "moe_loop", "two_gloo"):
+        for device in analysed(unpacked(f"{name}.sqlite")):
+            assert device.steps is not None
+            assert (device.steps.length_ns > 0).all()
+            assert int(device.steps.length_ns.sum()) == int(device.steps.edges_ns[-1] - device.steps.edges_ns[0])
+
+
+def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callable[[str], Path]) -> None:
+    from gpuledger.findings.rules import findings
+
+    loop = open_trace(unpacked("moe_loop.sqlite"))
+    found = findings(loop, analysed(loop))
+    assert found[0].code == "LAUNCH-BOUND"
+    assert "488 launches a step" in found[0].claim
+    [slow], [fast] = analysed(loop), analysed(unpacked("moe_batched_gemm.sqlite"))
+    saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
+    assert found[0].saving_ns_per_step == pytest.approx(saved, rel=0.2)
+
+
+def test_two_processes_on_one_gpu_pay_for_switching(unpacked: Callable[[str], Path]) -> None:
+    [device] = analysed(unpacked("two_gloo.sqlite"))
+    assert device.line_ns["idle.context_switch"] > 0
+    assert {trigger for trigger, _ in device.triggers} >= {"context_switch"}
+
+
+def test_states_are_in_order_of_precedence() -> None:
+    assert State.COMPUTE < State.COMM < State.COPY < State.IDLE
+
+
+def test_amdahl_keeps_saving_and_speed_up_apart() -> None:
+    from gpuledger.analyse.whatif import WhatIf
+
+    change = WhatIf("compute 10 x as fast", "", 1, 1_000_000, 70_000, 63_000)
+    assert change.saving_ns / change.step_ns == pytest.approx(0.063)
+    assert change.speed_up == pytest.approx(1.067, abs=0.001)
+    assert change.limit == pytest.approx(1 / 0.93)
+
+
+def test_what_if_uses_the_same_books(decode: Path) -> None:
+    from gpuledger.analyse.whatif import graph, hide, remove, speed_up
+    from support.command import gpuledger
+
+    opened = open_trace(decode)
+    [device] = analysed(opened)
+    each = device.steady_ns // device.step_count
+    assert speed_up(device, "gemm", 2).saving_ns == round(device.line_ns["compute.gemm"] / 2) // device.step_count
+    assert remove(device, "sync").saving_ns == device.line_ns["idle.sync"] // device.step_count
+    assert hide(device, "copy").new_step_ns == each - device.line_ns["copy"] // device.step_count
+    assert 0 < graph(opened, device, "decode").saving_ns < each
+    ran = gpuledger("whatif", decode, "--speedup=gemm=2", "--graph=decode", "--format=csv")
+    assert ran.exit_code == 0
+    assert len(ran.stdout.splitlines()) == 3
+    ran = gpuledger("whatif", decode, "--remove=nothing")
+    assert ran.exit_code == 1
+    assert "has no line 'nothing'" in ran.stderr
+    assert gpuledger("whatif", decode).exit_code == 2
+    assert gpuledger("whatif", decode, "--speedup=gemm").exit_code == 2
+
+
+GOLDEN = """\
+decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kernels
+
+The GPU works 1.1 % of the time. The GPU waits 41.7 ms a step while code is
+loaded, compiled or prepared.
+
+Where the time went, per step (mean of 20 decode steps by a repeated range)
+"""
+
+
+def test_the_first_screen_says_it_all(decode: Path) -> None:
+    from support.command import gpuledger
+
+    shown = gpuledger("report", decode, COLUMNS="80").stdout
+    assert shown.startswith(GOLDEN)
+    assert "  1  HOST-LOAD       saves 41.6 ms a step (88.2 %)\n" in shown
+    assert "     in bench:decode > layer0 > attention\n" in shown
+    assert shown.endswith("next: gpuledger explain HOST-LOAD\n")
+    assert len(shown.splitlines()) <= 50
+
+
+def test_the_report_of_nothing_is_one_sentence(tmp_path: Path) -> None:
+    from support.command import gpuledger
+    from support.exports import minimal, push
+
+    ran = gpuledger("report", minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")]))
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: a.sqlite: no GPU work was recorded")
+
+
+def test_a_marker_that_matches_nothing_lists_what_there_is(decode: Path) -> None:
+    from support.command import gpuledger
+
+    ran = gpuledger("steps", decode, "--step-range=nonsense")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "no range matches 'nonsense'" in ran.stderr
+    assert "bench:decode" in ran.stderr
+    assert gpuledger("steps", decode, "--step-kernel=reduce_kernel", "--format=csv").exit_code == 0
+    assert gpuledger("steps", decode, "--step-range=(").exit_code == 2
+
+
+def test_users_add_families_of_their_own(decode: Path, tmp_path: Path) -> None:
+    import json
+
+    from support.command import gpuledger
+
+    (tmp_path / "pyproject.toml").write_text('[tool.gpuledger.families]\nours = ["nvjet_.*"]\n')
+    ran = gpuledger("report", decode, "--format=json", cwd=tmp_path)
+    lines = {line["line"]: line["ns"] for line in json.loads(ran.stdout)["devices"][0]["ledger"]}
+    assert "compute.ours" in lines
+    (tmp_path / "mine.toml").write_text('[families]\ncommunication = ["nvjet_.*"]\n')
+    ran = gpuledger("report", decode, "--format=json", "--families=mine.toml", cwd=tmp_path)
+    lines = {line["line"]: line["ns"] for line in json.loads(ran.stdout)["devices"][0]["ledger"]}
+    assert lines["comm"] > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("families = 3", "families is not a table"),
+        ('[families]\na = "x"', "family 'a' is not a list of patterns"),
+        ('[families]\na = ["("]', "'(' is no regular expression"),
+        ("[", "cannot be read as TOML"),
+    ],
+)
+def test_bad_families_are_refused_in_one_sentence(content: str, complaint: str, decode: Path, tmp_path: Path) -> None:
+    from support.command import gpuledger
+
+    (tmp_path / "mine.toml").write_text(content)
+    ran = gpuledger("gaps", decode, "--families=mine.toml", cwd=tmp_path)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: mine.toml: ")
+    assert complaint in ran.stderr
+
+
+def corpus(name: str, folder: Path) -> Path:
+    packed = next((path for path in FILES if name in path.name), None)
+    if packed is None:
+        pytest.skip("no third-party profiles beside the checkout")
+    path = folder / "profile.sqlite"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    return path
+
+
+def test_a_gpu_that_copies_is_not_idle(tmp_path: Path) -> None:
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(corpus("h100_2gpu_1s", tmp_path))
+    found = analysed(opened)
+    for device in found:
+        assert device.ledger.total()["copy"] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
+        assert total(device.ledger.busy.idle) / device.ledger.window_ns < 0.01
+        assert "idle.unattributed" not in device.ledger.total()  # launched before the capture, not lost
+    assert findings(opened, found)[0].code == "COPY-EXPOSED"
+
+
+def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> None:
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(corpus("result_2_7B", tmp_path))
+    [device] = analysed(opened)
+    assert device.ledger.total()["compute.graph"] == pytest.approx(7.8e9, rel=0.01)
+    assert [found.code for found in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]
+
+
+def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
+    import json
+
+    from support.command import gpuledger
+
+    def window(*options: str) -> int:
+        ran = gpuledger("report", decode, "--format=json", *options)
+        assert ran.exit_code == 0, ran.stderr
+        content = json.loads(ran.stdout)
+        assert sum(line["ns"] for line in content["devices"][0]["ledger"]) == content["window_ns"]
+        return int(content["window_ns"])
+
+    assert window("--time=0.1s:0.35s") == 250_000_000
+    assert window("--time=:1ms") == 1_000_000
+    assert window("--range=prefill") == pytest.approx(57.4e6, rel=0.01)
+    assert window("--device=0") == window()
+    for options, complaint in (
+        (["--device=7"], "nothing ran on GPU 7"),
+        (["--time=5s:6s"], "nothing lies in that stretch"),
+        (["--range=zzz"], "no range matches 'zzz'"),
+    ):
+        ran = gpuledger("report", decode, *options)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert complaint in ran.stderr
+    assert gpuledger("gaps", decode, "--time=soon").exit_code == 2
+
+
+def test_large_copies_are_not_called_small(tmp_path: Path) -> None:
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(corpus("Mordred", tmp_path))
+    told = [found.code for found in findings(opened, analysed(opened))]
+    assert "HOST-COPY" not in told
+    assert "COPY-PAGEABLE" in told
+
+
+def test_steps_that_become_slower_would_save_what_they_take_more_than_early_ones(tmp_path: Path) -> None:
+    """Twelve steps, each 1 us longer than the one before, all of it in one kernel."""
+    kernels, calls, ranges, at = [], [], [], 0
+    for step in range(12):
+        length = 10_000 + 1_000 * step
+        ranges.append(push(at, at + length, "step"))
+        calls.append(call(at + 100, at + 200, correlationId=step + 1))
+        kernels.append(kernel(at + 1_000, at + length - 500, correlationId=step + 1))
+        at += length
+    from gpuledger.findings.rules import findings
+
+    opened = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=ranges))
+    devices = analysed(opened)
+    [drift] = [each for each in findings(opened, devices) if each.code == "STEP-DRIFT"]
+    steps = devices[0].steps
+    assert steps is not None
+    early = int(np.median(steps.steady_ns[: len(steps.steady_ns) // 3]))
+    assert drift.saving_ns == pytest.approx(steps.steady_ns.sum() - early * len(steps.steady_ns), rel=0.2)
+    assert "most of it compute" in drift.evidence[0]

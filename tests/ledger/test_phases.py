@@ -1,0 +1,92 @@
+"""Prefill is told from decode, by ranges first, by attention kernels where both kinds occur."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuledger.ledger.activity import activities
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.phases import PHASES, Phases, phases
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
+from support.books import analysed
+from support.command import gpuledger
+from support.notation import of_tables, table, trace
+
+PREFILL = "void flash_fwd_kernel<Flash_fwd_kernel_traits<128>>()"
+DECODE = "void flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>()"
+
+
+def told(given: Trace, *edges: int) -> Phases:
+    return phases(given, activities(given), Host(given), 0, np.array(edges))
+
+
+def words(found: Phases) -> list[str]:
+    return [PHASES[each] for each in found.of_step]
+
+
+def launched_in(*names: str) -> Trace:
+    """One kernel of 10 ns in each of these ranges."""
+    count = len(names)
+    strings = Strings(dict.fromkeys([*names, "k", "cudaLaunchKernel", "push_pop", "runtime", ""]))
+    starts = 100 * np.arange(count)
+    kernels = table(
+        Table.KERNELS, strings, count, start_ns=starts + 20, end_ns=starts + 30, correlation=starts, name=["k"] * count
+    )
+    calls = table(
+        Table.CALLS,
+        strings,
+        count,
+        start_ns=starts + 1,
+        end_ns=starts + 2,
+        correlation=starts,
+        name=["cudaLaunchKernel"] * count,
+        layer=["runtime"] * count,
+    )
+    ranges = table(
+        Table.RANGES, strings, count, start_ns=starts, end_ns=starts + 10, name=list(names), kind=["push_pop"] * count
+    )
+    return of_tables(strings, {Table.KERNELS: kernels, Table.CALLS: calls, Table.RANGES: ranges})
+
+
+def test_the_decode_capture_has_prefill_before_its_steps(unpacked: Callable[[str], Path]) -> None:
+    [device] = analysed(unpacked("decode.sqlite"))
+    assert words(device.phases) == ["decode"] * 20
+    assert PHASES[device.phases.before] == "prefill"
+    shown = gpuledger("steps", unpacked("decode.sqlite"), COLUMNS="80").stdout
+    assert "prefill  before the steps" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("bench:prefill", "prefill"),
+        ("decode_step 3", "decode"),
+        ("execute_context_2(512)_generation_0(0)", "prefill"),
+        ("execute_context_0(0)_generation_8(8)", "decode"),
+        ("execute_8192_context_9(sq8155)_generation_37(sq37)", "mixed"),
+        ("extend", "prefill"),
+        ("extended_model", ""),
+        ("forward", ""),
+    ],
+)
+def test_a_range_says_what_it_is(name: str, phase: str) -> None:
+    assert words(told(launched_in(name), 0, 100)) == [phase]
+
+
+def test_ranges_tell_steps_apart() -> None:
+    assert words(told(launched_in("prefill", "decode", "decode"), 0, 100, 200, 300)) == ["prefill", "decode", "decode"]
+
+
+def test_kernels_tell_where_both_kinds_occur() -> None:
+    both = trace(f"s0: 0-10 {PREFILL}", f"s0: 20-30 {DECODE}", f"s0: 40-44 {PREFILL}", f"s0: 44-50 {DECODE}")
+    assert words(told(both, 0, 20, 40, 60)) == ["prefill", "decode", "mixed"]
+
+
+def test_training_is_not_called_prefill() -> None:
+    assert not told(trace(f"s0: 0-10 {PREFILL}", "s0: 20-30 gemm"), 0, 20, 40).known

@@ -1,0 +1,61 @@
+"""Whole reports, as a user sees them at 80 columns. `UPDATE_GOLDEN=1 pytest tests/test_golden.py` writes them anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from gpuledger.present.safe_text import columns
+from support.command import NAMES, gpuledger
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_reads_as_it_did(name: str, unpacked: Callable[[str], Path]) -> None:
+    shown = gpuledger("report", unpacked(f"{name}.sqlite"), COLUMNS="80").stdout
+    expected = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        expected.write_text(shown)
+    assert shown == expected.read_text()
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("style", ["txt", "md"])
+@pytest.mark.parametrize("name", ["decode", "two_gloo", "zoo_graph"])
+def test_the_chinese_report_reads_as_it_did(name: str, style: str, unpacked: Callable[[str], Path]) -> None:
+    formatted = "--format=text" if style == "txt" else "--format=md"
+    shown = gpuledger("report", unpacked(f"{name}.sqlite"), "--lang=zh", formatted, COLUMNS="80").stdout
+    expected = GOLDEN / f"{name}.zh.{style}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        expected.write_text(shown)
+    assert shown == expected.read_text()
+    if style == "txt":
+        assert max(map(columns, shown.splitlines())) <= 80
+    else:
+        html = MarkdownIt("commonmark").enable("table").render(shown)
+        assert html.count("<strong>") == 1 + html.count("<li><strong>") + html.count("<li>\n<p><strong>") > 1
+        assert "**" not in html
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_screen_holds_the_verdict_the_ledger_and_the_findings(name: str) -> None:
+    lines = (GOLDEN / f"{name}.txt").read_text().splitlines()
+    assert lines[lines.index("") + 1].startswith(("The GPU works ", "GPU "))
+    total = next(at for at, line in enumerate(lines) if line.startswith("  total"))
+    assert total < 30
+    assert len(lines) <= 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_markdown_renders(name: str, unpacked: Callable[[str], Path]) -> None:
+    written = gpuledger("report", unpacked(f"{name}.sqlite"), "--format=md").stdout
+    html = MarkdownIt("commonmark").enable("table").render(written)
+    assert html.count("<h1>") == html.count("<table>") == 1
+    assert html.count("<tr>") == sum(line.startswith("|") for line in written.splitlines()) - 1
+    assert {row.count("</td>") for row in html.split("</tr>")[1:-1]} == {3}
+    assert html.count("<li>") >= 1 or "Nothing stands out" in html

@@ -1,0 +1,399 @@
+"""The page of a report: its numbers are the JSON's, anybody can read it, and no name in a profile can do anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.analyse.inventory import MEANING, contents
+from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
+from gpuledger.cli.verbs.report import report as verb
+from gpuledger.errors import MissingPackage
+from gpuledger.ledger.step_variation import variation
+from gpuledger.ledger.steps import Wanted
+from gpuledger.messages.zh import TEMPLATES
+from gpuledger.present.html import words
+from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.report import Report, build_report
+from support.command import NAMES, ROOT, Ran, gpuledger
+from support.exports import kernel, minimal
+
+pytest.importorskip("jinja2")
+
+from gpuledger.present.html.page import LARGEST, LARGEST_JSON, embedded, fitting, html
+from gpuledger.present.html.parts import Page, Room, Section, Text
+from gpuledger.present.html.report import report_html
+from support.pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
+
+Unpacked = Callable[[str], Path]
+CJK = re.compile("[\u4e00-\u9fff]")
+HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069]")
+SHOWN = (*(f"{name}.sqlite" for name in NAMES), "decode.json.gz", "work.json.gz")
+
+
+@pytest.fixture(scope="session")
+def drawn(unpacked: Unpacked) -> Callable[[str], tuple[Report, str]]:
+    """A capture's report and its page, made once."""
+    made: dict[str, tuple[Report, str]] = {}
+
+    def draw(name: str) -> tuple[Report, str]:
+        if name not in made:
+            report = reported(unpacked(name) if name.endswith(".sqlite") else ROOT / "captures" / "torch" / name)
+            made[name] = (report, page_of(report))
+        return made[name]
+
+    return draw
+
+
+Drawn = Callable[[str], tuple[Report, str]]
+
+
+# Examples
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_numbers_of_the_page_are_those_of_the_json(name: str, drawn: Drawn) -> None:
+    report, text = drawn(name)
+    page = parsed(text)
+    document = json.loads(json.dumps(report.to_dict()))
+    assert held(page) == document
+    main = next(each for each in document["devices"] if each["device"] == report.main_device.gpu)
+    ledger, has_steps = page.one("ledger"), document["steps"] is not None
+    window = values(ledger, 3 if has_steps else 2)
+    assert sorted(amount for amount in window if amount) == sorted(line["ns"] for line in main["ledger"])
+    assert values(ledger, 3 if has_steps else 2, foot=True) == [main["window_ns"]] == [sum(window)]
+    cards = [each for each in page.all("li") if "data-code" in each.attrs]
+    assert [(card.attrs["data-code"], int(card.attrs["data-saving-ns"])) for card in cards] == [
+        (found["code"], found["saving_ns"]) for found in document["findings"]
+    ]
+    if has_steps:
+        assert values(page.one("median-step"), 1, foot=True) == [document["steps"]["median_ns"]]
+        steps = json.loads(page.one("steps-json").text)
+        assert steps["median_ns"] == document["steps"]["median_ns"]
+        device = report.main_device
+        assert device.steps is not None
+        lengths = device.steps.length_ns.tolist()
+        assert all(sum(each["ns"]) == lengths[each["step"]] for each in steps["steps"])
+    kernels = cuda_gpu_kern_sum(report.trace)
+    if kernels.rows:
+        assert values(page.one("kernel-table"), 3) == [row[1] for row in kernels.rows]
+
+
+def test_every_step_is_in_the_strip_or_the_longest_of_its_neighbours(tmp_path: Path) -> None:
+    report = reported(named_export(tmp_path / "many.sqlite", ["k"], steps=1000))
+    page = parsed(page_of(report))
+    steps = json.loads(page.one("steps-json").text)["steps"]
+    device = report.main_device
+    assert device.steps is not None
+    lengths = device.steps.length_ns.tolist()
+    assert len(lengths) == 1000
+    assert [each["step"] // 3 for each in steps] == list(range(334))
+    assert all(sum(each["ns"]) == max(lengths[3 * at : 3 * at + 3]) for at, each in enumerate(steps))
+    assert "each column is the longest of 3 neighbours" in page.one("steps").text
+
+
+def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
+    page = parsed(drawn("decode.sqlite")[1])
+    names = [section.attrs["id"] for section in page.all("section")]
+    expected = "books findings steps streams gaps kernels ranges launches memory roofline communication health"
+    assert names == expected.split()
+    assert [link.attrs["href"] for link in page.all("nav")[0].all("a")] == [f"#{name}" for name in names]
+    assert "Not measured: no report of Nsight Compute was given" in page.one("roofline").text
+    assert "gpuledger report run.sqlite" in page.one("health").text
+
+
+def test_what_was_not_recorded_is_said_not_shown_as_zero(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "bare.sqlite", KERNEL=[kernel(0, 1000)])
+    page = parsed(page_of(reported(path)))
+    for section in ("steps", "ranges", "launches", "memory", "roofline"):
+        said = [each for each in page.one(section).all("p") if each.attrs.get("class") == "unknown"]
+        assert said
+        assert all(each.text.startswith("Not measured: ") for each in said)
+    assert not page.one("steps").all("svg")
+    assert "launch overhead, synchronisation and the cause" in page.one("missing").text
+
+
+def test_chinese_throughout(drawn: Drawn) -> None:
+    report, english = drawn("moe_loop.sqlite")
+    page = parsed(page_of(report, "zh"))
+    (root,) = page.all("html")
+    assert root.attrs["lang"] == "zh-Hans"
+    for heading in page.all("h2", "caption", "dt", "button"):
+        assert CJK.search(heading.text), heading.text
+    names = {"P10", "P90", "GPU", ""}
+    assert all(CJK.search(head.text) or head.text in names for table in page.all("thead") for head in table.all("th"))
+    assert held(page) == held(parsed(english))
+
+
+def test_every_word_for_a_missing_table_is_known() -> None:
+    assert set(words._MEANINGS) == set(MEANING.values())
+    assert all(message in TEMPLATES for message in words._MEANINGS)
+
+
+def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer_report: Path) -> None:
+    path = unpacked("decode.sqlite")
+    report = reported(path)
+    joined = build_report(report.trace, path.name, Wanted(), open_kernels([layer_report]))
+    text = page_of(joined)
+    page = parsed(text)
+    (chart,) = page.one("roofline-chart").all("svg")[:1]
+    assert len(chart.all("circle")) == 13
+    assert "tensor fp16" in chart.text
+    assert "DRAM 4.81 TB/s" in chart.text
+    assert held(page) == json.loads(json.dumps(joined.to_dict()))
+
+
+# The command
+
+
+def test_the_command_writes_a_page_that_says_how_to_make_it_again(decode: Path, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    first = gpuledger("report", decode, "--device=0", "--time=0:1s", "-o", target, PYTHONHASHSEED="1")
+    assert first == Ran(0, "", f"Wrote {target}\n")
+    text = target.read_text()
+    command = "gpuledger report decode.sqlite --time=0ns:1000000000ns --device=0 --output=report.html"
+    assert command in parsed(text).one("health").text
+    assert str(tmp_path) not in text
+    again = gpuledger("report", decode, "--device=0", "--time=0:1s", "-o", target, "--force", PYTHONHASHSEED="2")
+    assert again.exit_code == 0
+    assert target.read_text().replace(" --force", "") == text
+
+
+def test_a_verb_without_a_page_says_what_it_writes(decode: Path, tmp_path: Path) -> None:
+    ran = gpuledger("gaps", decode, "-o", tmp_path / "gaps.html")
+    assert (ran.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "this verb writes no page; it writes text, md, csv, json" in " ".join(ran.stderr.split())
+
+
+def test_a_missing_package_is_named_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    for arguments in (["x.sqlite", "-o", "x.html"], ["x.sqlite", "-o", "x.md", "--charts"]):
+        ran = CliRunner().invoke(verb, arguments)
+        assert isinstance(ran.exception, MissingPackage)
+        assert ran.exception.hint == "`pip install 'gpuledger[html]'` installs it"
+
+
+def test_markdown_with_pictures(decode: Path, tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert")
+    target = tmp_path / "a b.md"
+    assert gpuledger("report", decode, "-o", target, "--charts", "-q") == Ran(0, "", "")
+    text = target.read_text()
+    files = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert files == [f"a%20b-{name}.png" for name in ("ledger", "steps", "streams", "gaps")]
+    pictures = sorted(tmp_path.glob("*.png"))
+    assert len(pictures) == 4
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    target.unlink()
+    pictures[0].unlink()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    refused = gpuledger("report", decode, "-o", target, "--charts")
+    assert refused.exit_code == 1
+    assert "exists already" in refused.stderr
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    ran = CliRunner().invoke(verb, [str(decode), "--charts"])
+    assert (ran.exit_code, "--charts goes with a Markdown file" in ran.stderr) == (2, True)
+
+
+def test_a_notebook_shows_the_verdict_the_bar_and_the_findings(decode: Path, tmp_path: Path) -> None:
+    import gpuledger as package
+
+    report = package.build_report(package.open_trace(decode), "run.sqlite", Wanted())
+    shown = report._repr_html_()
+    assert shown is not None
+    assert "The GPU works 1.1 % of the time" in shown
+    assert "<svg" in shown
+    assert "<b>HOST-LOAD</b>, saves 41.6 ms a step (88.2 %)" in shown
+    assert not re.search(r"<script|class=\"narrow\"", shown)
+    parsed(shown)
+    report = reported(named_export(tmp_path / "x.sqlite", HOSTILE))
+    shown = Report(
+        HOSTILE[0], *(getattr(report, name) for name in ("trace", "window", "devices", "findings"))
+    )._repr_html_()
+    assert shown is not None
+    assert not {"img", "script"} & {each.tag for each in parsed(shown).walk()}
+
+
+# Laws
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_anybody_can_read_it(name: str, drawn: Drawn) -> None:
+    is_accessible(parsed(drawn(name)[1]))
+
+
+def is_accessible(page: Element) -> None:
+    """What a parser can tell of a page's accessibility."""
+    (root,) = page.all("html")
+    assert root.attrs["lang"]
+    assert all(len(page.all(tag)) == 1 for tag in ("h1", "main", "nav", "header", "footer"))
+    assert page.all("head")[0].all("title")[0].text
+    ids = [each.attrs["id"] for each in page.walk() if "id" in each.attrs]
+    assert len(ids) == len(set(ids))
+    for link in page.all("a"):
+        assert link.attrs["href"].removeprefix("#") in ids
+    levels = [int(each.tag[1]) for each in page.walk() if re.fullmatch("h[1-6]", each.tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for table in page.all("table"):
+        assert table.all("caption") or table.attrs.get("aria-label")
+        assert all(head.attrs.get("scope") in ("col", "row") for head in table.all("th"))
+        assert all(head.text.strip() for head in table.all("thead")[0].all("th"))
+        widths = {len(row.all("td", "th")) for row in table.all("tr")}
+        assert len(widths) == 1
+    inner = {id(below) for each in page.all("svg") for below in each.all("svg")}
+    for picture in page.all("svg"):
+        named = picture.attrs.get("role") == "img" and len(picture.attrs.get("aria-label", "")) > 3
+        assert named or picture.attrs.get("aria-hidden") == "true" or id(picture) in inner
+    for each in page.walk():
+        label = each.attrs.get("aria-labelledby")
+        assert label is None or label in ids
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_nothing_is_loaded_and_only_our_own_script_runs(name: str, drawn: Drawn) -> None:
+    is_self_contained(parsed(drawn(name)[1]))
+
+
+def is_self_contained(page: Element) -> None:
+    """No address, no handler, no style attribute; the policy has the hashes of what is there."""
+    for each in page.walk():
+        assert not any(name.startswith("on") or name in ("style", "src") for name in each.attrs)
+        assert each.attrs.get("href", "#").startswith(("#", "data:,"))
+        assert each.tag not in ("img", "iframe", "object", "form", "base")
+    (policy,) = [each for each in page.all("meta") if each.attrs.get("http-equiv") == "Content-Security-Policy"]
+    (style,) = page.all("style")
+    (script,) = [each for each in page.all("script") if "type" not in each.attrs]
+    assert "http" not in script.text.replace("http://www.w3.org/2000/svg", "")
+    assert "url(" not in style.text.replace("url(#hatch)", "")
+    said = dict(rule.strip().split(" ", 1) for rule in policy.attrs["content"].split(";"))
+    assert said["default-src"] == "'none'"
+    for rule, content in (("style-src", style.text), ("script-src", script.text)):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert said[rule] == f"'sha256-{digest}'"
+    others = [each for each in page.all("script") if "type" in each.attrs]
+    assert all(each.attrs["type"] == "application/json" and json.loads(each.text) for each in others)
+
+
+@given(st.text(), st.text())
+def test_whatever_a_page_is_given_is_text(name: str, sentence: str) -> None:
+    made = Page("en", name, name, sentence, sentence, (), (Section("a", name, (Text(sentence),)),), '{"a": "b"}', "0")
+    text = html(made)
+    assert not HIDDEN.search(text)
+    page = parsed(text)
+    is_self_contained(page)
+    empty = Page("en", "", "", "", "", (), (Section("a", "", (Text(""),)),), '{"a": "b"}', "0")
+    assert [each.tag for each in page.walk() if each.tag != "code"] == [each.tag for each in parsed(html(empty)).walk()]
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda deeper: st.lists(deeper) | st.dictionaries(st.text(), deeper)
+    )
+)
+def test_a_document_goes_into_a_page_and_comes_out_the_same(content: Any) -> None:
+    made = Page("en", "", "", "", "", (), (), embedded({"content": content}), "0")
+    text = html(made)
+    assert held(parsed(text)) == {"content": content}
+    assert text.count("</script>") == 2
+
+
+def test_a_document_that_is_too_large_says_what_it_leaves_out() -> None:
+    small = {"schema": "x/1", "health": []}
+    assert json.loads(embedded(small)) == small
+    large = {**small, "kernels": [{"name": "k" * 1000}] * 1000}
+    assert json.loads(embedded(large)) == {**small, "left_out": ["kernels"]}
+    assert json.loads(embedded({"health": ["x" * LARGEST_JSON]})) == {"left_out": ["all"]}
+
+
+def test_a_page_that_is_too_large_is_made_again_with_less() -> None:
+    rooms: list[Room] = []
+
+    def make(room: Room) -> Page:
+        rooms.append(room)
+        return Page("en", "", "", "", "", (), (Section("a", "", (Text("x" * room.rows * 20_000),)),), "{}", "0")
+
+    assert len(fitting(make)) < LARGEST
+    assert [room.rows for room in rooms] == sorted((room.rows for room in rooms), reverse=True)
+    assert len(rooms) == 3
+
+
+# Hostile input
+
+
+def hostile_page(folder: Path) -> str:
+    """Kernels, ranges and the file are all called something bad, and one name is 64 kB long."""
+    long = "".join(f"<b>{at}</b>" for at in range(8_000))[: 64 << 10]
+    names = (*HOSTILE, long, "x" * (64 << 10))
+    path = named_export(folder / "x.sqlite", names, ranges=(*HOSTILE, long))
+    report = reported(path, Wanted(range_pattern="step"))
+    return report_html(
+        Report(HOSTILE[0], report.trace, report.window, report.devices, report.findings),
+        contents(report.trace),
+        "en",
+        f"gpuledger report {HOSTILE[5]}",
+        "0",
+    )
+
+
+def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:
+    text = hostile_page(tmp_path)
+    page = parsed(text)
+    is_self_contained(page)
+    is_accessible(page)
+    assert len(text.encode()) < 500_000
+    shown = page.one("kernel-table").text + page.one("ranges").text
+    for name in HOSTILE[:2]:
+        assert shown.count(name) >= 2
+    assert "49" not in {cell.text for cell in page.all("td", "th")}
+    assert "\\u202egnp.exe\\u200f" in shown
+    assert "\\x1b[31mred\\x07" in shown
+    assert not HIDDEN.search(text)
+    assert "… (cut here: 65,536 letters in all)" in shown
+    assert page.all("h1")[0].text == HOSTILE[0]
+
+
+def test_any_number_of_long_names_fits(tmp_path: Path) -> None:
+    names = [f"kernel_{at}<" + "&\u4e2d\x1b<\"'" * 150 for at in range(700)]
+    report = reported(named_export(tmp_path / "many.sqlite", names, steps=2, ranges=names[:100]))
+    text = page_of(report)
+    assert len(text.encode()) < LARGEST
+    page = parsed(text)
+    table = page.one("kernel-table")
+    rows, rest = values(table, 3), values(table, 3, foot=True)
+    assert sum(rows) + sum(rest) == sum(int(str(row[1])) for row in cuda_gpu_kern_sum(report.trace).rows)
+    assert f"{700 - len(rows)} other kernels" in table.text
+
+
+def test_ten_thousand_kernels(tmp_path: Path) -> None:
+    program = ROOT / "benchmarks" / "gen_nsys.py"
+    subprocess.run([sys.executable, program, tmp_path / "big.sqlite", "10000"], check=True, capture_output=True)
+    report = reported(tmp_path / "big.sqlite")
+    text = page_of(report)
+    page = parsed(text)
+    is_accessible(page)
+    assert len(text.encode()) < 700_000
+    assert variation(report.main_device) is not None
+    assert sum(values(page.one("kernel-table"), 4)) == 10_000
+
+
+def test_an_empty_database_is_refused_as_ever(tmp_path: Path) -> None:
+    path = tmp_path / "empty.sqlite"
+    sqlite3.connect(path).close()
+    ran = gpuledger("report", path, "-o", tmp_path / "x.html")
+    assert (ran.exit_code, ran.stderr[:7]) == (1, "error: ")
+    assert not (tmp_path / "x.html").exists()

@@ -1,0 +1,278 @@
+"""Pages in a real browser: they ask for nothing, say nothing to the console, and all that can be done works."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpuledger.cli.verbs.align import align
+from gpuledger.cli.verbs.diff import diff
+from gpuledger.cli.verbs.fleet import fleet
+from gpuledger.cli.verbs.report import report
+from gpuledger.present.views.diff.figures import signed_time
+from gpuledger.units import share_text, time_text
+from support.command import ROOT
+from support.pages import HOSTILE, named_export
+
+pytest.importorskip("jinja2")
+sync_api = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+PAGES = ("decode", "moe", "layer", "diff", "align", "ranks", "zh", "hostile")
+Unpacked = Callable[[str], Path]
+Any_ = Any  # playwright is not typed here, as it may not be installed
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where the pages are."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.html"
+
+    def url(self, name: str) -> str:
+        return self.path(name).as_uri()
+
+
+def write(verb: Any_, *arguments: object) -> None:
+    ran = CliRunner().invoke(verb, [str(each) for each in arguments], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.stderr
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, layer_report: Path) -> Shelf:
+    made = Shelf(tmp_path_factory.mktemp("pages"))
+    decode, moe = unpacked("decode.sqlite"), unpacked("moe_loop.sqlite")
+    write(report, decode, "-o", made.path("decode"))
+    write(report, decode, "--lang=zh", "-o", made.path("zh"))
+    write(report, moe, "-o", made.path("moe"))
+    write(report, decode, f"--ncu={layer_report}", "-o", made.path("layer"))
+    write(diff, moe, unpacked("moe_batched_gemm.sqlite"), "-o", made.path("diff"))
+    write(align, unpacked("attn.sqlite"), decode, "-o", made.path("align"))
+    spec = spec_from_file_location("gen_ranks", ROOT / "benchmarks" / "gen_ranks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules["gen_ranks"] = module
+    spec.loader.exec_module(module)
+    module.write_job(made.folder / "ranks", ranks=8, events=6 * 24 * 8 * 6, steps=6, late=5, packed=True)
+    write(fleet, made.folder / "ranks", "--workers=0", "-o", made.path("ranks"))
+    long = "<i>" * 22_000
+    hostile = named_export(made.folder / "a<b>{{7*7}}'.sqlite", (*HOSTILE, long), ranges=(*HOSTILE, long))
+    write(report, hostile, "-o", made.path("hostile"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any_]:
+    with sync_api.sync_playwright() as play:
+        made = play.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield made
+        made.close()
+
+
+@contextmanager
+def opened(browser: Any_, url: str, *, width: int = 1280, **options: object) -> Iterator[Any_]:
+    """A page that is alone: whatever it says or asks for but itself is an error."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+    page = context.new_page()
+    told: list[str] = []
+    page.on("console", lambda message: told.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: told.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: told.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: told.append(request.url))
+    page.goto(url)
+    yield page
+    assert [each for each in told if each not in (url, "data:,")] == []
+    context.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_quiet_and_fits_both_widths_in_light_and_dark(name: str, shelf: Shelf, browser: Any_) -> None:
+    between = ((820, "light"),) if name in ("decode", "diff") else ()
+    for width, scheme in ((1280, "light"), (390, "dark"), *between):
+        with opened(browser, shelf.url(name), width=width, color_scheme=scheme) as page:
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.locator("h1").count() == 1
+            assert page.locator("svg.picture, table").count() > 0
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 27)")
+
+
+def test_the_button_turns_light_into_dark_and_back(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("decode"), color_scheme="light") as page:
+        colours = (
+            "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.f-ink')).fill]"
+        )
+        light = page.evaluate(colours)
+        page.locator("#theme").press("Enter")
+        dark = page.evaluate(colours)
+        assert dark == ["rgb(18, 22, 27)", "rgb(231, 234, 238)"]
+        page.locator("#theme").click()
+        assert page.evaluate(colours) == light
+
+
+def column(page: Any_, at: int) -> list[float]:
+    found: list[float] = page.evaluate(
+        "at => [...document.querySelector('#kernel-table').tBodies[0].rows].filter(row => !row.hidden)"
+        ".map(row => Number(row.cells[at].dataset.value))",
+        at,
+    )
+    return found
+
+
+def test_kernels_are_sorted_by_headings_with_mouse_and_keys(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("decode")) as page:
+        before = column(page, 4)
+        heading = page.locator("#kernel-table thead th").nth(4)
+        heading.locator("button").click()
+        assert heading.get_attribute("aria-sort") == "descending"
+        assert column(page, 4) == sorted(before, reverse=True)
+        heading.locator("button").press("Enter")
+        assert heading.get_attribute("aria-sort") == "ascending"
+        assert column(page, 4) == sorted(before)
+        name = page.locator("#kernel-table thead th").nth(0)
+        name.locator("button").press("Space")
+        assert (heading.get_attribute("aria-sort"), name.get_attribute("aria-sort")) == (None, "ascending")
+        names = page.locator("#kernel-table tbody tr th").all_text_contents()
+        assert names == page.evaluate("names => [...names].sort((a, b) => a.trim().localeCompare(b.trim()))", names)
+
+
+def test_kernels_are_filtered_by_words(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("decode")) as page:
+        every = len(column(page, 3))
+        page.get_by_label("Filter").fill("gemm NVJET")
+        assert 0 < len(column(page, 3)) < every
+        shown = page.locator("#kernel-table tbody tr:visible").all_text_contents()
+        assert all("nvjet" in row and "gemm" in row for row in shown)
+        assert page.locator(".filter output").text_content() == f"{len(shown)} / {every}"
+        page.get_by_label("Filter").fill("")
+        assert len(column(page, 3)) == every
+
+
+def test_a_step_is_chosen_with_mouse_and_keys_and_shows_its_ledger(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("moe")) as page:
+        steps = json.loads(page.locator("#steps-json").text_content())
+        assert page.locator("#step-ledger").count() == 0
+        box = page.locator("#step-cursor svg.picture").bounding_box()
+        chosen = 37
+        place = {"x": box["width"] * (chosen + 0.5) / len(steps["steps"]), "y": 100}
+        page.locator("#step-cursor svg.picture").click(position=place)
+        is_ledger_of(page, steps, chosen)
+        assert page.evaluate("document.activeElement.id") == "step-cursor"
+        page.keyboard.press("ArrowRight")
+        is_ledger_of(page, steps, chosen + 1)
+        page.keyboard.press("Home")
+        is_ledger_of(page, steps, 0)
+        page.keyboard.press("ArrowLeft")
+        is_ledger_of(page, steps, 0)
+        page.reload()
+        page.locator("#step-cursor").press("Enter")
+        is_ledger_of(page, steps, 0)
+
+
+def is_ledger_of(page: Any_, steps: dict[str, Any], at: int) -> None:
+    """The panel shows this step: its lines are those of the page's data, in our own digits."""
+    step = steps["steps"][at]
+    table = page.locator("#step-ledger")
+    assert table.get_attribute("data-step") == str(step["step"])
+    whole = sum(step["ns"])
+    cells = [
+        row.split("\t") for row in table.locator("tbody tr").evaluate_all("rows => rows.map(row => row.innerText)")
+    ]
+    every = zip(steps["lines"], step["ns"], steps["median_lines_ns"], strict=True)
+    shown = [(line[2], ns, ns - usual) for line, ns, usual in every if ns or usual]
+    assert cells == [[words, time_text(ns), share_text(ns / whole), signed_time(more)] for words, ns, more in shown]
+    assert table.locator("tfoot td").first.text_content() == time_text(whole)
+    said = page.locator("#step-cursor").get_attribute("aria-valuetext")
+    assert said == table.locator("caption").text_content()
+    assert said.startswith(f"Step {step['step']}: {time_text(whole)}")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_without_scripts_tables_and_pictures_are_there(name: str, shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url(name), java_script_enabled=False) as page:
+        assert page.locator("table >> nth=0").is_visible()
+        assert page.locator("button:visible, input:visible").count() == 0
+        if name not in ("align",):
+            assert page.locator("svg.picture >> nth=0").is_visible()
+        if name == "moe":
+            assert page.locator("#median-step").is_visible()
+            assert page.locator("#outliers tbody tr").count() == 8
+
+
+def test_the_numbers_in_the_browser_are_those_of_the_document(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("moe")) as page:
+        document = page.evaluate("JSON.parse(document.getElementById('document').textContent)")
+        ledger = page.evaluate(
+            "[...document.querySelector('#ledger').tBodies[0].rows].map(row => Number(row.cells[3].dataset.value))"
+        )
+        assert sorted(filter(None, ledger)) == sorted(line["ns"] for line in document["devices"][0]["ledger"])
+        savings = page.evaluate(
+            "[...document.querySelectorAll('.card')].map(card => Number(card.dataset.savingNsPerStep))"
+        )
+        assert savings == [found["saving_ns_per_step"] for found in document["findings"]]
+        assert page.locator(".tiles b").nth(1).text_content() == time_text(document["steps"]["median_ns"])
+    with opened(browser, shelf.url("diff")) as page:
+        document = page.evaluate("JSON.parse(document.getElementById('document').textContent)")
+        assert sum(part["ns"] for part in document["parts"]) == document["step_delta_ns"]
+        shown = page.locator("#waterfall svg.picture").get_attribute("aria-label")
+        assert f"{time_text(document['whole']['before_ns'])} before" in shown
+
+
+def test_hostile_names_are_shown_and_do_nothing(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("hostile")) as page:
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        page.locator("#kernel-table summary").first.hover()
+        page.wait_for_timeout(50)
+        assert page.locator("img, iframe, object").count() == 0
+        assert page.locator("script").count() == 3
+        text = page.locator("main").text_content()
+        for name in HOSTILE[:2]:
+            assert name in text
+        assert page.locator("h1").text_content() == "a<b>{{7*7}}'.sqlite"
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert shelf.path("hostile").stat().st_size < 500_000
+
+
+def test_keys_reach_the_content_and_see_where_they_are(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("decode")) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.id") == "theme"
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        page.locator("nav a").last.press("Enter")
+        assert page.evaluate("document.getElementById('health').getBoundingClientRect().top") < 900
+
+
+def test_a_page_prints_without_its_controls(shelf: Shelf, browser: Any_) -> None:
+    with opened(browser, shelf.url("decode")) as page:
+        page.emulate_media(media="print")
+        assert page.locator("nav").is_hidden()
+        assert page.locator("button:visible").count() == 0
+        assert page.locator("#kernel-table").is_visible()
+        assert page.pdf(format="A4")[:5] == b"%PDF-"

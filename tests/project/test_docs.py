@@ -1,0 +1,128 @@
+"""The docs are true: generated pages are fresh, commands run, and what is shown is what comes out."""
+
+from __future__ import annotations
+
+import importlib.util
+import lzma
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from support.command import ROOT, gpuledger
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
+CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_fresh() -> None:
+    pages: dict[str, str] = generator().pages()
+    for name, text in pages.items():
+        assert (ROOT / "docs" / "reference" / name).read_text() == text, f"{name}: run `make docs`"
+
+
+def test_help_fits_a_terminal() -> None:
+    for name, text in generator().pages().items():
+        if "```text" in text:
+            assert max(map(len, text.split("```")[1].splitlines())) <= 80, name
+
+
+def sessions(page: Path) -> list[tuple[list[str], list[str]]]:
+    """The commands of a page, each with the lines shown under it."""
+    found: list[tuple[list[str], list[str]]] = []
+    for block in CONSOLE.findall(page.read_text()):
+        for line in block.splitlines():
+            if line.startswith("$ gpuledger "):
+                found.append((shlex.split(line)[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)], ids=lambda page: page.name)
+def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
+    for packed in ROOT.glob("captures/n*/*.xz"):
+        if packed.stem in page.read_text():
+            (tmp_path / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    for arguments, shown in sessions(page):
+        ran = gpuledger(*arguments, cwd=tmp_path, COLUMNS="80")
+        assert ran.exit_code == 0, arguments
+        output = iter(ran.stdout.splitlines())
+        skipping = False
+        for line in shown:
+            if line == "...":
+                skipping = True
+                continue
+            for actual in output:
+                if actual == line:
+                    break
+                assert skipping, f"{arguments}: the page shows {line!r}, the command {actual!r}"
+            else:
+                pytest.fail(f"{arguments}: {line!r} does not come out")
+            skipping = False
+
+
+def test_both_readmes_show_the_same_commands() -> None:
+    def commands(name: str) -> list[str]:
+        blocks = re.findall(r"```(?:console|sh)\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+        lines = [line for block in blocks for line in block.splitlines()]
+        return [line.split("#")[0].strip() for line in lines if re.match(r"(\$ )?(make|pip|nsys|gpuledger) ", line)]
+
+    assert commands("README.md") == commands("README.zh.md")
+    assert len(commands("README.md")) == 13
+
+
+def test_the_readme_fits_a_screen() -> None:
+    assert (ROOT / "README.md").read_text().count("\n") <= 60
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_python_page_runs(decode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "reference" / "python.md").read_text(), re.DOTALL)
+    exec(compile(code, "python.md", "exec"), {})
+
+
+def test_every_question_names_a_command_that_exists() -> None:
+    from gpuledger.analyse.nvidia.reports import REPORTS
+    from gpuledger.cli.main import VERBS
+
+    table = (ROOT / "docs" / "README.md").read_text()
+    assert set(re.findall(r"`gpuledger ([\w-]+)", table)) == set(VERBS)
+    named = {name for group in re.findall(r"--report=([\w,]+)", table) for name in group.split(",")}
+    assert named == {report.name for report in REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
+
+
+def test_nothing_of_this_machine_is_in_the_repository() -> None:
+    import subprocess
+
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not listed:
+        pytest.skip("not a checkout")
+    pattern = re.compile(r"/(?:work|root)/|/home/(?!user\b)\w+")
+    for name in listed:
+        path = ROOT / name
+        if (
+            path.suffix in (".py", ".md", ".toml", ".json", ".csv", ".cu", "")
+            and path.is_file()
+            and name != "tests/test_docs.py"
+        ):
+            assert not pattern.search(path.read_text(errors="replace")), name

@@ -1,0 +1,76 @@
+"""Whatever an export holds, every question gets an answer or one sentence, and the books balance."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gpuledger import GpuledgerError, open_trace
+from gpuledger.ledger.steps import Wanted
+from gpuledger.present.sheets import sheets
+from gpuledger.present.views.books import ledger_sheet
+from gpuledger.present.views.gaps import gap_sheets
+from gpuledger.present.views.launches import launches_sheets
+from gpuledger.present.views.memory import memory_sheets
+from gpuledger.present.views.overlap import overlap_sheets
+from gpuledger.present.views.ranges import ranges_sheets
+from gpuledger.present.views.report import report_markdown, report_text
+from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.writers.json import document
+from gpuledger.report import build_report
+from support.books import check_balance
+from support.command import CAPTURES
+from support.exports import call, kernel, minimal, push
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_question_about_a_random_export(part: int, tmp_path: Path) -> None:
+    with tarfile.open(CAPTURES / "random.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    answered = 0
+    for path in sorted((tmp_path / "random").glob("*.sqlite"))[part::4]:
+        trace = open_trace(path)
+        for wanted in (Wanted(), Wanted(range_pattern="step|layer"), Wanted(kernel_pattern="gemm")):
+            try:
+                report = build_report(trace, path.name, wanted)
+            except GpuledgerError:  # refused in one sentence: no such range or kernel, or no GPU work
+                continue
+            answered += 1
+            for device in report.devices:
+                check_balance(device)
+                made = [
+                    *gap_sheets(trace, device),
+                    *step_sheets(device),
+                    *launches_sheets(trace, device),
+                    *memory_sheets(trace, device),
+                    *ranges_sheets(trace, device),
+                    *overlap_sheets(device),
+                    ledger_sheet(device),
+                ]
+                for form in ("text", "md", "csv", "json"):
+                    assert sheets(form, "gaps", path.name, made, trace.health, 80)
+            assert document(report.to_dict())
+            assert report_text(report, "about", 80)
+            assert report_markdown(report, "about")
+    assert answered > 50
+
+
+def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: Path) -> None:
+    nvtx = [
+        push(20, 30, "inner"),
+        push(12, None, "a mark", eventType=34),
+        push(10, 90, "outer"),
+        push(40, 50, "inner"),
+    ]
+    calls = [call(22, 24, correlationId=1), call(42, 44, correlationId=2), call(60, 62, correlationId=3)]
+    kernels = [kernel(25, 35, correlationId=1), kernel(45, 52, correlationId=2), kernel(63, 66, correlationId=3)]
+    trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))
+    [device] = build_report(trace, "a", Wanted()).devices
+    [sheet] = ranges_sheets(trace, device)
+    assert [row[:6] for row in sheet.rows] == [
+        ("outer", 1, 80, 20, 3, 3),
+        ("  inner", 2, 20, 17, 17, 2),
+        ("(in no range)", None, None, 0, 0, 0),
+    ]

@@ -1,0 +1,369 @@
+"""torch.profiler traces: what is in the JSON is in the tables, and broken ones are refused or marked."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuledger import Table, open_trace
+from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.read import profiles_in
+from gpuledger.read.torch import events
+from gpuledger.report import build_report
+from support.books import analysed, check_balance
+from support.command import ROOT, gpuledger
+from support.kineto import CALL, CORPUS, FILES, KERNEL, KERNEL_ARGS, OP, OURS, SMALL, saved
+from support.notation import columns_of
+
+CAPTURES = ROOT / "captures" / "torch"
+
+
+def test_a_small_trace(tmp_path: Path) -> None:
+    properties = [{"id": 0, "name": "NVIDIA H200", "numSms": 132, "computeMajor": 9, "computeMinor": 0}]
+    job = {"rank": 3, "world_size": 8}
+    trace = open_trace(saved(tmp_path / "a.json", SMALL, deviceProperties=properties, distributedInfo=job))
+    kernels = trace[Table.KERNELS]
+    assert columns_of(kernels, "start_ns", "end_ns", "name", "gpu", "stream", "pid", "correlation") == [
+        (30_500, 34_750, "k<1>", 0, 7, 9, 5)
+    ]
+    assert kernels["grid"].tolist() == [[8, 2, 1]]
+    assert columns_of(trace[Table.CALLS], "start_ns", "name", "layer") == [(20_000, "cudaLaunchKernel", "runtime")]
+    assert columns_of(trace[Table.RANGES], "name", "kind", "inputs") == [
+        ("aten::mm", "op", '[[8, 4], [4, 2]]\n["float", "float"]')
+    ]
+    assert (trace.origin.rank, trace.origin.world_size, trace.origin.gpus[0].sm_count) == (3, 8, 132)
+    assert not trace.health
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
+def test_kernels_are_those_of_an_independent_count(path: Path) -> None:
+    with gzip.open(path) as file:
+        listed = json.loads(file.read(), parse_float=Decimal)["traceEvents"]
+    mine = [each for each in listed if each.get("cat") in ("kernel", "Kernel") and each["ph"] == "X"]
+    trace = open_trace(path)
+    kernels = trace[Table.KERNELS]
+    assert len(kernels) == len(mine)
+    assert sorted(kernels["start_ns"].tolist()) == sorted(int(each["ts"] * 1000) for each in mine)
+    assert int(kernels.duration_ns.sum()) == sum(int(each["dur"] * 1000) for each in mine)
+    everything = [
+        each for each in listed if each.get("cat") in ("cpu_op", "Operator", "user_annotation", "python_function")
+    ]
+    assert len(trace[Table.RANGES]) == len(everything)
+    assert sorted(trace[Table.RANGES]["start_ns"].tolist()) == sorted(int(each["ts"] * 1000) for each in everything)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
+def test_the_books_balance_and_every_verb_answers(path: Path) -> None:
+    trace = open_trace(path)
+    for device in analysed(trace):
+        check_balance(device)
+    if trace.missing(Table.KERNELS):
+        ran = gpuledger("report", path)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert "no GPU work was recorded" in ran.stderr
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "verb", ["report", "gaps", "steps", "launches", "ranges", "memory", "overlap", "info", "stats"]
+)
+def test_all_verbs_take_a_torch_trace(verb: str, path: Path) -> None:
+    ran = gpuledger(verb, path, COLUMNS="80")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert ran.stdout
+
+
+def test_a_profiler_step_is_a_step(tmp_path: Path) -> None:
+    made = []
+    for step in range(4):
+        at = 1000 * step
+        made += [
+            {
+                "ph": "X",
+                "cat": "user_annotation",
+                "name": f"ProfilerStep#{step}",
+                "pid": 9,
+                "tid": 10,
+                "ts": at,
+                "dur": 900,
+            },
+            CALL | {"ts": at + 20, "args": {"correlation": step}},
+            KERNEL | {"ts": at + 30, "args": KERNEL_ARGS | {"correlation": step}},
+        ]
+    [device] = analysed(saved(tmp_path / "a.json", made))
+    assert device.steps is not None
+    assert (device.steps.source, len(device.steps)) == ("torch's ProfilerStep", 4)
+
+
+def test_copies_say_what_they_join(tmp_path: Path) -> None:
+    names = ("Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)", "Memcpy HtoD (Host -> Device)")
+    made = [KERNEL | {"cat": "gpu_memcpy", "name": name, "args": {"device": 0, "bytes": 8}} for name in names]
+    made.append(KERNEL | {"cat": "gpu_memset", "name": "Memset (Device)", "args": {"device": 0, "bytes": "16"}})
+    copies = open_trace(saved(tmp_path / "a.json", made))[Table.COPIES]
+    assert columns_of(copies, "kind", "src_kind", "dst_kind", "bytes") == [
+        ("Host-to-Device", "Pageable", "Device", 8),
+        ("Device-to-Host", "Device", "Pinned", 8),
+        ("Host-to-Device", "Unknown", "Device", 8),
+        ("Memset", "Unknown", "Device", 16),
+    ]
+
+
+def test_blocking_calls_have_pythons_stack(tmp_path: Path) -> None:
+    python = {"ph": "X", "cat": "python_function", "pid": 9, "tid": 10}
+    made = [
+        python | {"name": "/home/user/train.py(7): main", "ts": 0, "dur": 100},
+        python | {"name": "/opt/lib/python3.12/site-packages/torch/x.py(3): f", "ts": 10, "dur": 20},
+        python | {"name": "<built-in method item>", "ts": 12, "dur": 10},
+        CALL | {"name": "cudaStreamSynchronize", "ts": 14, "dur": 4, "args": {"correlation": 1}},
+        CALL | {"name": "cudaStreamSynchronize", "ts": 50, "dur": 4, "args": {"correlation": 2}},
+        KERNEL | {"args": KERNEL_ARGS},
+    ]
+    trace = open_trace(saved(tmp_path / "a.json", made))
+    stacks = [trace.stacks.texts(stack, trace.strings) for stack in trace[Table.CALLS]["stack"].tolist()]
+    assert stacks == [["<built-in method item>", "f (torch/x.py:3)", "main (train.py:7)"], ["main (train.py:7)"]]
+
+
+# Laws
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.sampled_from(range(3)), min_size=1, max_size=40),
+    st.integers(40, 400),
+    st.sampled_from([None, 0, 2]),
+    st.booleans(),
+)
+def test_pieces_and_layout_change_nothing(
+    kinds: list[int], piece: int, indent: int | None, metadata_last: bool
+) -> None:
+    made = [SMALL[kind] | {"ts": 10 * at, "name": '"},\n  {"ph": ' * kind + str(at)} for at, kind in enumerate(kinds)]
+    around = {"note": {"traceEvents": [{"ph": 1}, {"ph": 2}]}, "deviceProperties": [{"id": 0}, {"id": 1, "name": "x"}]}
+    whole = {"traceEvents": made} | around if metadata_last else around | {"traceEvents": made}
+    text = json.dumps(whole, indent=indent).encode()
+
+    class Small(io.BytesIO):
+        cut = ""
+
+    def names(size: int) -> list[str]:
+        before = events.PIECE
+        events.PIECE = size  # type: ignore[misc]
+        try:
+            stream = events.EventStream(Small(text), "x", Limits())
+            found = [event.name for batch in stream.batches() for event in batch]
+        finally:
+            events.PIECE = before  # type: ignore[misc]
+        assert stream.metadata == around
+        assert not stream.notes()
+        return found
+
+    assert names(piece) == names(1 << 20) == [each["name"] for each in made]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_a_cut_off_trace_keeps_its_whole_events(data: st.DataObject) -> None:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": [each | {"ts": 5 * at} for at, each in enumerate(SMALL * 5)]})
+    ends, reach = [], text.index("[", text.index("traceEvents")) + 1
+    while text[reach] != "]":
+        _, reach = json.JSONDecoder().raw_decode(text, text.index("{", reach))
+        ends.append(reach)
+    at = data.draw(st.integers(ends[0] - 50, len(text) - 3))
+
+    class Cut(io.BytesIO):
+        cut = ""
+
+    stream = events.EventStream(Cut(text[:at].encode()), "x", Limits())
+    kept = [event for batch in stream.batches() for event in batch]
+    assert len(kept) == sum(end <= at for end in ends)
+    assert [note.code for note in stream.notes()] == ["trace-cut-off"]
+
+
+# Hostile
+
+
+REFUSED: dict[str, bytes] = {
+    "not json": b"{this is not json",
+    "no events": b'{"a": 1}',
+    "events null": b'{"traceEvents": null}',
+    "events a dict": b'{"traceEvents": {"a": 1}}',
+    "events empty": b'{"traceEvents": []}',
+    "a list of nothing": b"[]",
+    "deep": b'{"traceEvents": [' + b"[" * 100_000,
+    "deep before": b'{"a": ' + b"[" * 100_000,
+    "utf-16": '{"traceEvents": [{"ph": "X"}]}'.encode("utf-16"),
+    "spaces": b" " * 5000 + b"{" + b" " * 5000,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_what_is_no_trace_is_refused_in_one_sentence(name: str, suffix: str, tmp_path: Path) -> None:
+    ran = gpuledger("report", saved(tmp_path / f"a{suffix}", REFUSED[name]))
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: ")
+    assert "Traceback" not in ran.stderr
+
+
+ODD: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
+    "nan": lambda made: json.dumps({"traceEvents": [made[0] | {"args": {"x": float("nan")}}, *made[1:]]}).encode(),
+    "bad utf-8": lambda made: json.dumps({"traceEvents": made}).encode().replace(b"aten::mm", b"aten::\xff"),
+    "lone surrogate": lambda made: json.dumps({"traceEvents": made}).encode().replace(b"aten::mm", b"aten::\\ud800"),
+    "huge integer": lambda made: (
+        json.dumps({"traceEvents": made})
+        .encode()
+        .replace(b'"correlation": 5}', b'"correlation": ' + b"9" * 5000 + b"}")
+    ),
+    "text for a number": lambda made: (
+        json.dumps({"traceEvents": made}).encode().replace(b'"stream": 7', b'"stream": "7"')
+    ),
+    "trailing comma": lambda made: json.dumps({"traceEvents": made}).encode().replace(b"}]}", b"},]}"),
+    "bom": lambda made: b"\xef\xbb\xbf" + json.dumps({"traceEvents": made}).encode(),
+    "list form": lambda made: json.dumps(made).encode(),
+    "unknown phase": lambda made: json.dumps(
+        {"traceEvents": [{"ph": "?", "ts": 1}, {"ph": "B", "cat": "cpu_op", "ts": 1}, *made]}
+    ).encode(),
+    "not an object": lambda made: json.dumps({"traceEvents": [1, None, "x", *made]}).encode(),
+    "broken in the middle": lambda made: (
+        json.dumps({"traceEvents": [made[0], *made]}).encode().replace(b'"cpu_op", "name"', b'"cpu_op" "name"', 1)
+    ),
+    "duplicate key": lambda made: (
+        json.dumps({"traceEvents": made}).encode().replace(b'"tid": 7,', b'"tid": 7, "tid": 7,')
+    ),
+    "no end": lambda made: json.dumps({"traceEvents": made}).encode()[:-2],
+    "time is text": lambda made: json.dumps({"traceEvents": [made[0] | {"ts": "10"}, *made[1:]]}).encode(),
+    "no time": lambda made: json.dumps({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k"}, *made]}).encode(),
+    "process is text": lambda made: json.dumps({"traceEvents": [each | {"tid": "main"} for each in made]}).encode(),
+    "deep arguments": lambda made: (
+        json.dumps({"traceEvents": made})
+        .encode()
+        .replace(b'"args": {"correlation": 5}', b'"args": {"correlation": 5, "x": ' + b"[" * 900 + b"]" * 900 + b"}")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_odd_is_read_as_far_as_it_goes(name: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", ODD[name](SMALL))
+    trace = open_trace(path)
+    assert columns_of(trace[Table.KERNELS], "start_ns", "end_ns", "name") == [(30_500, 34_750, "k<1>")]
+    ran = gpuledger("report", path, "--format=json")
+    assert (ran.exit_code, "Traceback" in ran.stderr) == (0, False)
+    json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("nan", ["events-odd"]),
+        ("no end", ["trace-cut-off"]),
+        ("no time", ["events-untimed"]),
+        ("unknown phase", ["events-begin-end"]),
+        ("broken in the middle", ["events-unreadable"]),
+        ("list form", []),
+    ],
+)
+def test_what_was_lost_is_told(name: str, codes: list[str], tmp_path: Path) -> None:
+    assert [note.code for note in open_trace(saved(tmp_path / "a.json", ODD[name](SMALL))).health] == codes
+
+
+def test_gzip_that_breaks_off_is_marked(tmp_path: Path) -> None:
+    content = json.dumps({"traceEvents": SMALL * 2000}).encode()
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(content)[:-3000])
+    trace = open_trace(path)
+    assert 0 < len(trace[Table.KERNELS]) < 2000
+    assert [note.code for note in trace.health] == ["trace-cut-off"]
+    path.write_bytes(gzip.compress(content[:5000]) + gzip.compress(content[5000:]) + b"junk")
+    assert len(open_trace(path)[Table.KERNELS]) == 2000
+
+
+def test_bombs_do_not_explode(tmp_path: Path) -> None:
+    zeros = tmp_path / "a.json.gz"
+    with gzip.open(zeros, "wb") as file:
+        for _ in range(300):
+            file.write(b"[" + b" " * (1 << 20))
+    with pytest.raises(UnreadableProfile, match="unpacks to more than"):
+        open_trace(zeros, limits=Limits(unpacked_bytes=1 << 24))
+    with pytest.raises(GpuledgerError):
+        open_trace(zeros, limits=Limits(event_bytes=1 << 24))
+    twice = tmp_path / "b.json.gz"
+    twice.write_bytes(gzip.compress(gzip.compress(b"{}")))
+    with pytest.raises(UnreadableProfile, match="gzipped twice"):
+        open_trace(twice)
+
+
+def test_archives_are_streamed(tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": SMALL}).encode()
+    names = ("../../rank1.json", "/rank0.json", "notes.txt", "rank2.json.gz")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
+        for name in names:
+            content = b"hello" if name.endswith("txt") else gzip.compress(text) if name.endswith("gz") else text
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("link.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("rank0.json", "rank1.json"):
+            archive.writestr(name, text)
+    found = profiles_in(tmp_path / "a.tar.gz")
+    assert [each.split("::")[1] for each in found] == ["../../rank1.json", "/rank0.json", "rank2.json.gz"]
+    for each in (*found, *profiles_in(tmp_path / "a.zip")):
+        assert len(open_trace(each)[Table.KERNELS]) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "a.zip"]
+    with pytest.raises(UnreadableProfile, match="holds 3 traces"):
+        open_trace(tmp_path / "a.tar.gz")
+    with pytest.raises(UnreadableProfile, match="holds no member"):
+        open_trace(f"{tmp_path / 'a.zip'}::nothing")
+    (tmp_path / "b.tar.gz").write_bytes((tmp_path / "a.tar.gz").read_bytes()[:-200])
+    (tmp_path / "b.zip").write_bytes((tmp_path / "a.zip").read_bytes()[:-20])
+    for broken in ("b.tar.gz", "b.zip"):
+        ran = gpuledger("report", tmp_path / broken)
+        assert (ran.exit_code, ran.stderr.startswith("error: "), "Traceback" in ran.stderr) == (1, True, False)
+
+
+def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
+    trace = open_trace(saved(tmp_path / "a.json", [OP]))
+    with pytest.raises(NothingRecorded):
+        build_report(trace, "a", Wanted())
+
+
+def test_the_start_is_that_of_the_first_event(tmp_path: Path) -> None:
+    base = 1_751_410_836 * 10**9
+    later = [each | {"ts": each["ts"] + 86_400 * 10**6} for each in SMALL]  # type: ignore[operator]
+    assert open_trace(saved(tmp_path / "a.json", later, baseTimeNanoseconds=base)).origin.started_utc == (
+        "2025-07-02 23:00:36"
+    )
+    assert open_trace(saved(tmp_path / "b.json", SMALL)).origin.started_utc is None
+
+
+def test_mtia_is_named(tmp_path: Path) -> None:
+    trace = open_trace(saved(tmp_path / "a.json", [KERNEL | {"cat": "mtia_ccp_events"}, OP]))
+    assert [note.code for note in trace.health] == ["mtia"]
+    assert trace.missing(Table.KERNELS)
+
+
+def test_times_are_those_of_the_text() -> None:
+    if not CORPUS.exists():
+        pytest.skip("no corpus")
+    [path] = CORPUS.glob("*ns_resolution*")
+    trace = open_trace(path)
+    with gzip.open(path) as file:
+        listed = json.loads(file.read(), parse_float=Decimal)["traceEvents"]
+    expected = sorted(int(each["ts"] * 1000) for each in listed if each.get("cat") == "cuda_runtime")
+    assert np.array_equal(np.sort(trace[Table.CALLS]["start_ns"]), np.array(expected))

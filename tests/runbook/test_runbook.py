@@ -1,0 +1,511 @@
+"""Runbooks as text: what is refused and where, what a matrix holds, what is run, what a saving is worth."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.errors import GpuledgerError
+from gpuledger.present.views.runbook import _filled, _savings
+from gpuledger.runbook.book import Axis, Runbook, Saving
+from gpuledger.runbook.figures import Documents, documents_of, nanoseconds
+from gpuledger.runbook.fill import BadField, all_filled, filled, names_in
+from gpuledger.runbook.matrix import Cell, cells_of, pairs
+from gpuledger.runbook.nodes import MOST_BYTES, parsed
+from gpuledger.runbook.plan import Choices, comparisons_of, environment_of, fingerprint, jobs_of
+from gpuledger.runbook.read import runbook_of
+from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged, judged_by_the_middle, saving_of, slowed
+from support.command import ROOT
+
+GOOD = """\
+runbook: 1
+name: toy
+question: Does it work?
+variables: {iters: 3}
+sizes: {small: {iters: 1}, real: {}}
+environment: {TOY: "x-${mode}"}
+matrix:
+  mode: [loop, grouped]
+  fast: {values: ["0", "1"], environment: FAST, flags: {"0": [], "1": [-f, now]}}
+steps:
+  - bench: [moe, "--mode=${mode}", "--iters=${iters}", "${fast.flags}"]
+  - capture: nsys
+    preset: steady
+    bench: [moe, "--mode=${mode}", --cuda-profiler]
+  - report: profile
+compare:
+  - {diff: profile, before: {mode: loop}, after: {mode: grouped}}
+  - {saving: top, from: {mode: loop}, to: {mode: grouped}, key: median_ms, within: 20 %}
+targets:
+  - {key: median_ms, at_most: 2.5, where: {mode: grouped, size: real}}
+show: [median_ms]
+"""
+
+
+def book(text: str = GOOD) -> Runbook:
+    return runbook_of(text.encode(), "toy.yaml")
+
+
+def changed(line: int, text: str) -> str:
+    """The good runbook with another line at this place."""
+    lines = GOOD.splitlines()
+    lines[line - 1] = text
+    return "\n".join(lines) + "\n"
+
+
+CHOICES = Choices("small", {"iters": "1"}, Path("/runs/toy"), Path("/books"), "/usr/bin/python")
+
+
+def test_a_good_one_is_read() -> None:
+    made = book()
+    assert (made.name, made.question) == ("toy", "Does it work?")
+    assert [axis.values for axis in made.axes] == [("loop", "grouped"), ("0", "1")]
+    assert [cell.title for cell in cells_of(made)][:2] == ["mode=loop, fast=0", "mode=loop, fast=1"]
+
+
+def test_words_stay_as_they_were_written() -> None:
+    text = GOOD.replace("[loop, grouped]", "[no, 0x10, 1e3, 010]").replace("{mode: loop}", "{mode: no}")
+    text = text.replace("{mode: grouped", "{mode: 0x10")
+    assert book(text).axes[0].values == ("no", "0x10", "1e3", "010")
+
+
+def test_the_guides_example_is_one() -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides" / "runbooks.md").read_text(), re.DOTALL)
+    assert len(cells_of(book(text))) == 4
+
+
+BAD = [
+    (changed(1, "runbook: 2"), ":1: 'runbook' says which form this is: 1"),
+    (changed(2, "named: toy"), ":2: unknown key 'named' in the runbook; did you mean 'name'?"),
+    (changed(2, "name: a/b"), ":2: 'name' in the runbook: 'a/b' is no name"),
+    (changed(2, ""), ":1: the runbook has no 'name'"),
+    (changed(3, "question: [a]"), ":3: 'question' in the runbook: expected a word, found a list"),
+    (changed(3, "question:"), ":3: 'question' in the runbook: there is no value"),
+    (changed(3, "name: other"), ":3: 'name' is given twice, first in line 2"),
+    (changed(4, "variables: [iters]"), ":4: 'variables': expected keys with values, found a list"),
+    (changed(4, "variables: {mode: x, iters: 1}"), ":4: the variable 'mode' is also an axis of the matrix"),
+    (changed(4, "variables: {cell: x, iters: 1}"), ":4: the variable 'cell' is also a name with a meaning of its own"),
+    (changed(4, "variables: {iters: '${x}'}"), ":4: 'iters': a variable holds a plain value"),
+    (changed(4, "variables: {it-ers: 1, iters: 1}"), ":4: 'it-ers' is no name for a variable"),
+    (changed(5, "sizes: {small: {iter: 1}}"), ":5: unknown key 'iter' in size 'small'; did you mean 'iters'?"),
+    (changed(6, "environment: {FAST: 1}"), ":6: 'FAST' is set by an axis of the matrix too"),
+    (changed(6, "environment: {A-B: 1}"), ":6: 'A-B' is no name of an environment variable"),
+    (changed(6, "environment: {A: '${nothing}'}"), ":6: '${nothing}': nothing is called 'nothing'"),
+    (changed(8, "  mode: []"), ":8: axis 'mode' has no values"),
+    (changed(8, "  mode: [loop, loop]"), ":8: axis 'mode' has the value 'loop' twice"),
+    (changed(8, "  mode: [loop, {a: b}]"), ":8: item 2 of axis 'mode': expected a word, found keys with values"),
+    (changed(8, "  folder: [a, b]"), ":8: 'folder' is taken"),
+    (changed(9, "  fast: {value: [a]}"), ":9: unknown key 'value' in axis 'fast'; did you mean 'values'?"),
+    (
+        changed(9, "  fast: {values: [a], needs: {a: [gpus]}}"),
+        ":9: 'a' in 'needs': unknown 'gpus'; did you mean 'gpu'?",
+    ),
+    (changed(9, "  fast: {values: [a], flags: {b: []}}"), ":9: unknown key 'b' in 'flags'"),
+    (changed(9, "  fast: {values: [a], environment: 'A B'}"), ":9: 'A B' is no name of an environment variable"),
+    (changed(10, "step:"), ":10: unknown key 'step' in the runbook; did you mean 'steps'?"),
+    (changed(11, "  - bench: moe --mode=loop"), ":11: 'bench' in step 1 (bench): expected a list of words"),
+    (
+        changed(11, "  - bench: [moe, '--mode=${mod}']"),
+        ":11: '--mode=${mod}': nothing is called 'mod'; did you mean 'mode'?",
+    ),
+    (changed(11, "  - bench: [moe, '--x=${fast.flags}']"), ":11: '--x=${fast.flags}': ${fast.flags} is a list"),
+    (changed(11, "  - bench: [moe, '${mode.flags}']"), ":11: '${mode.flags}': nothing is called 'mode.flags'"),
+    (changed(11, "  - bench: [moe, '${mode']"), ":11: '${mode': ${ without an end"),
+    (changed(11, "  - bench: []"), ":11: 'bench' in step 1 (bench): an empty command"),
+    (changed(11, "  - as: x"), ":11: step 1 does nothing: it needs one of capture, bench, report, command"),
+    (changed(11, "  - {bench: [moe], needs: cuda}"), ":11: 'needs' in step 1 (bench): unknown 'cuda'"),
+    (
+        changed(11, "  - {bench: [moe], optional: yes}"),
+        ":11: 'optional' in step 1 (bench): 'yes' is neither true nor false",
+    ),
+    (changed(11, "  - {bench: [moe], timeout_s: 1.5}"), ":11: 'timeout_s' in step 1 (bench): '1.5' is no whole number"),
+    (changed(11, "  - {bench: [moe], when: {mod: loop}}"), ":11: 'when' in step 1 (bench): no axis is called 'mod'"),
+    (
+        changed(11, "  - {bench: [moe], when: {mode: lop}}"),
+        ":11: 'mode' in 'when': unknown 'lop'; did you mean 'loop'?",
+    ),
+    (changed(11, "  - {bench: [moe], as: profile}"), ":12: 'profile' is also what the step in line 11 leaves"),
+    (changed(12, "  - capture: nsight"), ":12: 'capture' in step 2 (capture): unknown 'nsight'"),
+    (changed(12, "  - capture: torch"), ":13: step 2 (capture): presets are for nsys, not for torch"),
+    (changed(14, "    command: []"), ":14: 'command' in step 2 (capture): an empty command"),
+    (changed(14, ""), ":12: step 2 (capture) needs either 'bench' or 'command'"),
+    (
+        changed(15, "  - report: profil"),
+        ":15: there is no profile 'profil' of an earlier step in mode=loop, fast=0; did you mean",
+    ),
+    (changed(15, "  - {report: profile, formats: [pdf]}"), ":15: 'formats' in step 3 (report): unknown 'pdf'"),
+    (
+        changed(17, "  - {diff: other, before: {mode: loop}, after: {mode: grouped}}"),
+        ":17: there is no profile 'other'",
+    ),
+    (changed(17, "  - {diff: profile, before: {mode: loop}}"), ":17: compare 1 (diff) has no 'after'"),
+    (changed(17, "  - {diff: profile, before: {mode: loop}, after: {mode: loop}}"), ":17: this comparison has no pair"),
+    (changed(18, "  - {saving: top, from: {mode: loop}, to: {mode: grouped}, within: near}"), "'near' is no share"),
+    (changed(18, "  - {saving: top, from: {mode: loop}, to: {mode: grouped}, over: mode}"), "no axis 'mode' besides"),
+    (
+        changed(18, "  - {saving: {slow: syncs}, from: {mode: loop}, to: {mode: grouped}}"),
+        ":18: 'saving' in compare 2 (saving): 'slow' is no code",
+    ),
+    (changed(18, "  - {saving: {}, from: {mode: loop}, to: {mode: grouped}}"), "names no finding"),
+    (
+        changed(18, "  - {saving: {CAST: {a: b}}, from: {mode: loop}, to: {mode: grouped}}"),
+        "'CAST' in 'saving': expected a list of words, found keys with values",
+    ),
+    (
+        changed(18, "  - {saving: slow, from: {mode: loop}, to: {mode: grouped}}"),
+        ":18: 'saving' in compare 2 (saving): 'slow' is no code",
+    ),
+    (
+        changed(18, "  - {saving: top, from: {mode: loop}, to: {mode: grouped}, key: launches}"),
+        ":18: 'key' in compare 2 (saving)",
+    ),
+    (changed(20, "  - {key: median_ms}"), ":20: target 1 needs either 'at_most' or 'at_least'"),
+    (changed(20, "  - {key: median_ms, at_most: fast}"), ":20: 'at_most' in target 1: 'fast' is no number"),
+    (changed(20, "  - {key: median ms, at_most: 1}"), ":20: 'median ms' is no name of a figure"),
+    (changed(21, "show: [a b]"), ":21: 'show': 'a b' is no name of a figure"),
+    (changed(21, "exclude: [{}]"), ":21: exclude 1 names no axis"),
+    (changed(21, "exclude: [{mode: [loop, grouped]}]"), ":21: 'exclude' leaves no cell of the matrix"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD, ids=[said[:60] for _, said in BAD])
+def test_a_bad_one_is_refused_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(GpuledgerError) as raised:
+        book(text)
+    assert raised.value.claim.startswith("toy.yaml:")
+    assert said in raised.value.claim
+
+
+HOSTILE = [
+    (b"", "toy.yaml:1: empty"),
+    (b"- a\n- b\n", "toy.yaml:1: the runbook: expected keys with values, found a list"),
+    (b"a: [1,\n", "toy.yaml:2: not YAML"),
+    (b"a: b\n\tc: d\n", "toy.yaml:2: not YAML"),
+    (b"a: 1\n--- \nb: 2\n", "toy.yaml:2: a second document"),
+    (b"a: 1\nb: \x07\n", "toy.yaml:2: the character"),
+    (b"a: 1\nb: \xff\n", "toy.yaml:2: not UTF-8"),
+    (b"runbook: !!python/object/apply:os.system [id]\n", "toy.yaml:1: the tag"),
+    (b"runbook: !mine 1\n", "toy.yaml:1: the tag !mine"),
+    (b"a: &a {b: 1}\nc:\n  <<: *a\n", "toy.yaml:3: merge keys"),
+    (b"a: *nowhere\n", "toy.yaml:1: not YAML"),
+    (b"a: &a [*a]\n", "nested more than"),
+    (b"? [a, b]\n: c\n", "toy.yaml:1: a key must be a word"),
+    (b"a: " + b"[" * 5000, "nested more than"),
+    (b"a: " + b"{a: " * 200, "nested more than"),
+    (b"#" * (MOST_BYTES + 1), "toy.yaml: 200,001 bytes"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=[said for _, said in HOSTILE])
+def test_what_is_no_runbook_is_refused_in_one_sentence(text: bytes, said: str) -> None:
+    with pytest.raises(GpuledgerError) as raised:
+        runbook_of(text, "toy.yaml")
+    assert said in raised.value.claim
+    assert "\n" not in raised.value.claim
+
+
+def test_aliases_that_multiply_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 10)]
+    with pytest.raises(GpuledgerError, match="more than 10,000 values"):
+        parsed("\n".join(lines).encode(), "toy.yaml")
+
+
+@given(st.binary(max_size=200))
+def test_whatever_the_bytes_nothing_but_one_sentence_comes(text: bytes) -> None:
+    with pytest.raises(GpuledgerError):
+        runbook_of(text, "toy.yaml")
+
+
+@given(st.integers(0, len(GOOD) - 1), st.text(max_size=3))
+def test_a_typing_error_is_refused_or_harmless(at: int, text: str) -> None:
+    said = ""
+    try:
+        runbook_of((GOOD[:at] + text + GOOD[at + 1 :]).encode(errors="replace"), "toy.yaml")
+    except GpuledgerError as error:
+        said = error.claim
+    assert not said or said.startswith("toy.yaml:")
+
+
+# ${name}
+
+
+def test_words_are_filled() -> None:
+    assert filled("--mode=${mode}$$x", {"mode": "${x}"}) == "--mode=${x}$x"
+    assert names_in("a$${b}${c}") == ("c",)
+    assert all_filled(("a", "${x.flags}", "${y}"), {"y": "1 2"}, {"x.flags": ("-f", "v")}) == ["a", "-f", "v", "1 2"]
+    with pytest.raises(BadField):
+        names_in("${a b}")
+
+
+@given(st.text(alphabet="ab$ {}", max_size=30))
+def test_a_word_with_its_dollars_doubled_is_itself(word: str) -> None:
+    assert filled(word.replace("$", "$$"), {}) == word
+    assert names_in(word.replace("$", "$$")) == ()
+
+
+# the matrix
+
+VALUES = st.lists(st.text(alphabet="abAB/. ", min_size=1, max_size=3), min_size=1, max_size=4, unique=True)
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> Runbook:
+    axes = tuple(Axis(f"axis{at}", tuple(draw(VALUES))) for at in range(draw(st.integers(0, 3))))
+    exclude: list[dict[str, tuple[str, ...]]] = []
+    if draw(st.booleans()) and axes:
+        axis: Axis = draw(st.sampled_from(axes))
+        exclude.append({axis.name: (draw(st.sampled_from(axis.values)),)})
+    return replace(book(), axes=axes, exclude=tuple(exclude))
+
+
+@given(matrices())
+def test_a_matrix_has_every_combination_once_but_for_the_excluded(made: Runbook) -> None:
+    cells = cells_of(made)
+    count = 1
+    for axis in made.axes:
+        count *= len(axis.values)
+    left_out = count // len(next(a for a in made.axes if a.name in made.exclude[0]).values) if made.exclude else 0
+    assert len(cells) == len({cell.values for cell in cells}) == count - left_out
+
+
+@given(matrices())
+def test_no_two_cells_share_a_folder_and_none_leaves_the_run(made: Runbook) -> None:
+    folders = [cell.folder for cell in cells_of(made)]
+    assert len({folder.casefold() for folder in folders}) == len(folders)
+    assert all("/" not in folder and folder not in (".", "..") and " " not in folder for folder in folders)
+
+
+@given(matrices(), st.data())
+def test_a_pair_differs_in_what_is_named_only(made: Runbook, drawn: st.DataObject) -> None:
+    cells = cells_of(made)
+    if not made.axes:
+        assert pairs(cells, {}, {}) == []
+        return
+    axis = drawn.draw(st.sampled_from(made.axes))
+    before, after = (drawn.draw(st.sampled_from(axis.values)) for _ in range(2))
+    found = pairs(cells, {axis.name: (before,)}, {axis.name: (after,)})
+    for one, other in found:
+        differing = [a[0] for a, b in zip(one.values, other.values, strict=True) if a != b]
+        assert differing == [axis.name]
+        assert (dict(one.values)[axis.name], dict(other.values)[axis.name]) == (before, after)
+    excluded = {value for pick in made.exclude for values in pick.values() for value in values}
+    if before != after and not excluded:
+        assert len(found) == len(cells) // len(axis.values)
+
+
+# what is run
+
+
+def test_the_commands_of_a_cell() -> None:
+    made = book()
+    cell = cells_of(made)[1]
+    bench, capture, report = jobs_of(made, cell, CHOICES)
+    folder = "/runs/toy/cells/mode=loop__fast=1"
+    ours = ("gpuledger", "bench", "moe", "--mode=loop", "--iters=1", "-f", "now")
+    assert bench.commands == ((*ours, f"--output={folder}/bench.json", "--force"),)
+    assert capture.commands[0][:6] == ("gpuledger", "capture", "nsys", "--preset=steady", "--env=TOY", "--env=FAST")
+    after = capture.commands[0][capture.commands[0].index("--") + 1 :]
+    assert after == ("/usr/bin/python", "-m", "gpuledger", "bench", "moe", "--mode=loop", "--cuda-profiler")
+    assert [command[-2] for command in report.commands] == [
+        f"--output={folder}/report.{each}" for each in ("txt", "json")
+    ]
+    assert [str(path) for path in report.inputs] == [f"{folder}/profile.sqlite"]
+    assert environment_of(made, cell, CHOICES) == {"TOY": "x-loop", "FAST": "1"}
+    assert [job.needs for job in (bench, capture, report)] == [("torch",), ("gpu", "nsys"), ()]
+
+
+def test_each_pair_is_compared() -> None:
+    made = book()
+    found = comparisons_of(made, cells_of(made), CHOICES)
+    assert [each.job.title for each in found] == [
+        "diff mode=loop, fast=0 -> mode=grouped, fast=0",
+        "diff mode=loop, fast=1 -> mode=grouped, fast=1",
+    ]
+
+
+def test_an_alias_puts_one_command_into_another() -> None:
+    text = changed(11, '  - bench: &same [moe, "--mode=${mode}"]')
+    text = text.replace('bench: [moe, "--mode=${mode}", --cuda-profiler]', "bench: [*same, --cuda-profiler]")
+    [_, capture, _] = jobs_of(book(text), cells_of(book(text))[0], CHOICES)
+    assert capture.commands[0][-3:] == ("moe", "--mode=loop", "--cuda-profiler")
+
+
+def test_a_fingerprint_follows_what_is_run_and_nothing_else() -> None:
+    def of(text: str = GOOD, choices: Choices = CHOICES, missing: tuple[str, ...] = (), version: str = "1") -> str:
+        made = book(text)
+        return fingerprint(made, cells_of(made)[0], choices, missing, version)
+
+    same = of()
+    assert of(GOOD.replace("Does it work?", "Does it?")) == same
+    assert of(choices=replace(CHOICES, folder=Path("/elsewhere"), python="/other")) == same
+    assert of(missing=("ncu",)) == same  # no step needs it
+    others = {
+        of(GOOD.replace("preset: steady", "preset: launch")),
+        of(choices=replace(CHOICES, variables={"iters": "2"})),
+        of(GOOD.replace('"x-${mode}"', '"y-${mode}"')),
+        of(missing=("gpu",)),
+        of(version="2"),
+    }
+    assert same not in others
+    assert len(others) == 5
+
+
+# figures, savings, targets
+
+
+def test_figures_are_found_by_key() -> None:
+    documents = Documents(
+        {
+            "bench": {"median_ms": 2.5, "launches": None, "launches_reason": "no GPU", "ranks": [{}]},
+            "serve": {"median_ms": 9},
+        },
+        {"report": {"steps": {"median_ns": 7}}},
+    )
+    assert documents.figure("median_ms").value == 2.5
+    assert documents.figure("serve.median_ms").value == 9
+    assert documents.figure("report.steps.median_ns").value == 7
+    assert documents.figure("launches").reason == "no GPU"
+    assert documents.figure("ranks").wrong
+    wrong = documents.figure("median_m")
+    assert wrong.wrong
+    assert "did you mean 'median_ms'?" in wrong.reason
+    assert Documents().figure("x").reason == "the cell left no result"
+
+
+def test_times_by_their_ending() -> None:
+    assert [nanoseconds(key, 1.5) for key in ("a_ms", "a_us", "a_s", "a_ns", "a")] == [
+        1_500_000,
+        1_500,
+        1_500_000_000,
+        2,
+        None,
+    ]
+    assert nanoseconds("a_ms", "x") is nanoseconds("a_ms", True) is None  # noqa: FBT003
+
+
+ONE, OTHER = Cell((("mode", "loop"),), "a"), Cell((("mode", "grouped"),), "b")
+
+
+def report(step: int, *findings: tuple[str, int]) -> dict[str, object]:
+    listed = [{"code": code, "saving_ns_per_step": ns, "saving_low_ns_per_step": ns // 2} for code, ns in findings]
+    return {"steps": {"median_ns": step}, "findings": listed}
+
+
+def test_a_saving_is_held_against_the_profiled_one() -> None:
+    documents = {
+        ONE: Documents(
+            {"bench": {"median_ms": 4.0}}, {"report": report(5_000_000, ("HOST-SYNC", 1), ("LAUNCH-BOUND", 2_000_000))}
+        ),
+        OTHER: Documents({"bench": {"median_ms": 3.0}}, {"report": report(3_200_000)}),
+    }
+    compare = Saving({}, {}, None, "report", "median_ms", 0.2, 1)
+    row = saving_of(compare, (ONE, OTHER), documents)
+    assert (row.code, row.predicted_ns, row.low_ns) == ("LAUNCH-BOUND", 2_000_000, 1_000_000)
+    assert (row.profiled_ns, row.plain_ns, row.verdict) == (1_800_000, 1_000_000, PASS)
+    assert row.ratio == pytest.approx(2.0 / 1.8)
+    assert saving_of(replace(compare, within_share=0.1), (ONE, OTHER), documents).verdict == FAIL
+    assert saving_of(replace(compare, findings={"HOST-SYNC": ()}), (ONE, OTHER), documents).verdict == FAIL
+    assert (
+        saving_of(replace(compare, findings={"CAST": ()}), (ONE, OTHER), documents).reason
+        == "the report of mode=loop has no CAST"
+    )
+    assert saving_of(compare, (ONE, OTHER), {ONE: documents[ONE]}).verdict == OPEN
+    bare = {**documents, OTHER: Documents({"bench": {"median_ms": 2.0}})}
+    assert saving_of(compare, (ONE, OTHER), bare).verdict == PASS  # by the bench, where there is no other profile
+
+
+def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> None:
+    def left(launches: int, syncs: int, step: int) -> Documents:
+        findings = report(step, ("HOST-SYNC", 250_000), ("LAUNCH-BOUND", 880_000), ("TINY-KERNELS", 700_000))
+        return Documents({"bench": {"launches": launches, "syncs": syncs, "how": "x"}}, {"report": findings})
+
+    documents = {ONE: left(44, 2, 1_220_000), OTHER: left(33, 1, 800_000)}
+    compare = Saving({}, {}, {"HOST-SYNC": ("syncs",), "LAUNCH-BOUND": ("launches",)}, "report", None, 0.2, 1)
+    row = saving_of(compare, (ONE, OTHER), documents)
+    assert (row.code, row.predicted_ns, row.low_ns) == ("HOST-SYNC + LAUNCH-BOUND", 125_000 + 220_000, 172_500)
+    assert (row.profiled_ns, row.verdict) == (420_000, PASS)
+    whole = saving_of(replace(compare, findings={"HOST-SYNC": (), "CAST": ("syncs",)}), (ONE, OTHER), documents)
+    assert (whole.code, whole.predicted_ns) == ("HOST-SYNC", 250_000)  # what was not found saves nothing
+    # a host that was faster after makes a saving look larger than it is
+    alike = saving_of(compare, (ONE, OTHER), documents, corrected_ns=350_000)
+    assert (alike.profiled_ns, alike.corrected_ns, alike.measured_ns) == (420_000, 350_000, 350_000)
+    assert alike.ratio == pytest.approx(345 / 350)
+    more = saving_of(compare, (OTHER, ONE), documents)
+    assert more.predicted_ns == -250_000 - round(880_000 / 3)  # counts that rise cost
+    both = replace(compare, findings={"LAUNCH-BOUND": ("launches", "syncs")})
+    assert saving_of(both, (ONE, OTHER), documents).predicted_ns == round(880_000 * (1 - 34 / 46))
+    none = {**documents, ONE: left(44, 0, 1_220_000)}
+    assert "'syncs' is 0 before the change" in saving_of(compare, (ONE, OTHER), none).reason
+    unknown = replace(compare, findings={"HOST-SYNC": ("synks",)})
+    assert "no figure is called 'synks'" in saving_of(unknown, (ONE, OTHER), documents).reason
+    worded = replace(compare, findings={"HOST-SYNC": ("how",)})
+    assert saving_of(worded, (ONE, OTHER), documents).reason == "'how' is no number"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "middle", "verdict"),
+    [((1.5, 0.9, 1.1), 2, PASS), ((0.1, 1.5, 1.6), 1, FAIL), ((None, 1.1, 3.0), 1, PASS), ((1.3,), 0, FAIL)],
+)
+def test_of_repeated_savings_the_middle_one_is_judged(
+    ratios: tuple[float | None, ...], middle: int, verdict: str
+) -> None:
+    def cell(mode: str, turn: int) -> Cell:
+        return Cell((("turn", str(turn)), ("mode", mode)), f"{mode}{turn}")
+
+    rows = [
+        judged(SavingRow((cell("a", at), cell("b", at)), OPEN, "", "X", round(1000 * ratio), None, 1000, None, 0.2))
+        if ratio is not None
+        else SavingRow((cell("a", at), cell("b", at)), OPEN, "a is not finished")
+        for at, ratio in enumerate(ratios)
+    ]
+    found = judged_by_the_middle(rows, "turn")
+    assert [row.verdict for row in found] == [verdict if at == middle else OPEN for at in range(len(rows))]
+    assert all(f"turn={middle} is the middle one" in row.reason for at, row in enumerate(found) if at != middle)
+    other = replace(rows[0], cells=(cell("c", 0), cell("d", 0)))  # another pair is another measurement
+    assert judged_by_the_middle([*rows, other], "turn")[: len(rows)] == found
+
+
+def test_a_column_of_savings_is_there_if_any_row_has_it() -> None:
+    bare = SavingRow((ONE, OTHER), PASS, "", "CAST", 5_000, None, 4_000)
+    corrected = replace(bare, corrected_ns=4_500)
+    named = [[column.key for column in _filled(_savings(rows)).columns] for rows in ([bare], [bare, corrected])]
+    assert named[0] == ["from", "to", "finding", "predicted_ns", "profiled_ns", "ratio", "verdict"]
+    assert named[1] == [*named[0][:5], "corrected_ns", *named[0][5:]]
+
+
+def test_a_cell_that_the_profiler_slows_is_told() -> None:
+    compare = Saving({}, {}, None, "report", "median_ms", None, 1)
+    cells = {
+        ONE: Documents({"bench": {"median_ms": 1.6}}, {"report": report(4_000_000)}),
+        OTHER: Documents({"bench": {"median_ms": 3.0}}, {"report": report(4_000_000)}),
+    }
+    assert slowed(compare, cells) == [
+        "mode=loop: a step takes 1.60 ms plain and 4.00 ms profiled, 2.50 x: "
+        "what its report would save is in part the profiler's own"
+    ]
+    assert slowed(replace(compare, key=None), cells) == []
+
+
+@given(st.integers(1, 10**9), st.integers(1, 10**9), st.floats(0, 2))
+def test_prediction_and_saving_may_lie_so_far_apart(predicted: int, measured: int, within: float) -> None:
+    row = judged(SavingRow((ONE, OTHER), OPEN, "", "X", predicted, None, measured, None, within))
+    assert (row.verdict == PASS) == (abs(predicted - measured) <= within * measured)
+    assert judged(replace(row, profiled_ns=-measured)).verdict == FAIL
+
+
+def test_documents_of_a_cell_are_read(tmp_path: Path) -> None:
+    made, choices = book(), replace(CHOICES, folder=tmp_path)
+    cell = cells_of(made)[0]
+    folder = choices.cell_folder(cell)
+    folder.mkdir(parents=True)
+    (folder / "bench.json").write_text(json.dumps({"median_ms": 1}))
+    (folder / "report.json").write_text("[1]")  # no document
+    found = documents_of(made, cell, choices)
+    assert (dict(found.results), dict(found.reports)) == ({"bench": {"median_ms": 1}}, {})

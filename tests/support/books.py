@@ -1,0 +1,58 @@
+"""Books of a trace, and the laws that they keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from gpuledger import Trace, open_trace
+from gpuledger.ledger.activity import activities
+from gpuledger.ledger.busy import default_window
+from gpuledger.ledger.device import Device, devices
+from gpuledger.ledger.gaps import histogram
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.spans import total
+
+
+def analysed(path_or_trace: Path | Trace, wanted: Wanted | None = None) -> tuple[Device, ...]:
+    opened = path_or_trace if isinstance(path_or_trace, Trace) else open_trace(path_or_trace)
+    found = activities(opened)
+    host = Host(opened)
+    window = default_window(host, found)
+    return () if isinstance(window, NotMeasured) else devices(opened, found, host, window, wanted or Wanted())
+
+
+def idle_by_plain_sweep(device: Device) -> list[tuple[int, int]]:
+    """Gaps by walking over sorted activities: nothing of `spans` is used."""
+    window = device.ledger.window
+    rows = sorted(
+        (int(start), int(end))
+        for start, end, gpu in zip(device.found.start_ns, device.found.end_ns, device.found.gpu, strict=True)
+        if gpu == device.gpu
+    )
+    gaps, reach = [], window.start_ns
+    for start, end in rows:
+        if start > reach:
+            gaps.append((reach, min(start, window.end_ns)))
+        reach = max(reach, end)
+    if reach < window.end_ns:
+        gaps.append((reach, window.end_ns))
+    return gaps
+
+
+def check_balance(device: Device) -> None:
+    books = device.ledger
+    assert sum(books.total().values()) == books.window_ns
+    assert np.array_equal(books.books.sum(axis=1), np.diff(books.tiles_ns))
+    assert np.array_equal(books.gaps.by_cause.total(), books.gaps.length_ns)
+    assert sum(ns for line, ns in books.total().items() if line.startswith("compute")) == books.busy.compute_ns
+    compute = sum(ns for line, ns in books.total().items() if line.startswith("compute."))
+    assert compute == books.busy.compute_ns
+    assert sum(device.line_ns.values()) == device.steady_ns
+    assert sum(time for _, _, time in histogram(books.gaps)) == total(books.busy.idle)
+    assert list(zip(books.gaps.start_ns.tolist(), books.gaps.end_ns.tolist(), strict=True)) == idle_by_plain_sweep(
+        device
+    )

@@ -1,0 +1,175 @@
+"""`gpuledger bench`: results in every format, the workloads by name, and what a plain install says."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import importlib.util
+import io
+import json
+import math
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gpuledger.cli.verbs.bench import BENCHES
+from gpuledger.present.views.bench import bench_csv, bench_json, bench_markdown, bench_text, figure, heading
+from support.command import ROOT, gpuledger
+
+SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+RESULT: dict[str, Any] = {
+    "workload": "ep",
+    "settings": {"mode": "grouped", "world_size": 2, "graph": False, "dtype": None},
+    "median_ms": 1.23456,
+    "ttft_p99_ms": 0.0004,
+    "sent_bytes": 2_123_456,
+    "comm_share": 0.4567,
+    "tokens_per_s": 123456.7,
+    "launches": None,
+    "launches_reason": "not measured on a CPU",
+    "ranks": [{"rank": 0, "median_ms": 1.0, "is_slowest": False}, {"rank": 1, "median_ms": 1.5, "is_slowest": True}],
+    "checked": True,
+    "verdict": "FAIL",
+}
+
+
+def test_a_result_reads_well() -> None:
+    assert (
+        bench_text(RESULT, 80)
+        == """\
+ep  mode grouped, world-size 2
+
+What                        Value
+----------  ---------------------
+Median                    1.23 ms
+TTFT p99                   400 ns
+Sent                      2.12 MB
+Comm share                 45.7 %
+Tokens                123,457 / s
+Launches    not measured on a CPU
+Checked                       yes
+
+Ranks
+Rank   Median  Is slowest
+----  -------  ----------
+   0  1.00 ms          no
+   1  1.50 ms         yes
+
+Verdict: FAIL
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("median_ms", 1.23456, "1.23 ms"),
+        ("barrier_us", 12.5, "12.5 us"),
+        ("stall_s", 120, "120 s"),
+        ("sent_bytes", 2_123_456, "2.12 MB"),
+        ("padding_share", 0.4567, "45.7 %"),
+        ("tokens_per_s", 123456.7, "123,457 / s"),
+        ("bandwidth_bytes_per_s", 319_420_693.5, "319 MB/s"),
+        ("launches", 1269, "1,269"),
+        ("imbalance", 1.5, "1.50"),
+        ("launches", None, "not measured"),
+        ("checked", True, "yes"),
+        ("sizes", [1, 2], "1, 2"),
+    ],
+)
+def test_a_figure_has_the_unit_of_its_name(key: str, value: object, shown: str) -> None:
+    assert figure(key, value) == shown
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("ttft_cold_ms", "TTFT cold"),
+        ("p99_ms", "p99"),
+        ("median_ms", "Median"),
+        ("tokens_per_s", "Tokens"),
+        ("bandwidth_bytes_per_s", "Bandwidth"),
+    ],
+)
+def test_a_heading_leaves_the_unit_to_the_figure(key: str, shown: str) -> None:
+    assert heading(key) == shown
+
+
+def test_the_documents_say_the_same() -> None:
+    content = json.loads(bench_json(RESULT))
+    SCHEMA.validate(content)
+    assert content == {"schema": "gpuledger.bench/1", **RESULT}
+    (row,) = csv.DictReader(io.StringIO(bench_csv(RESULT)))
+    assert (row["workload"], row["mode"], float(row["median_ms"]), row["launches"]) == ("ep", "grouped", 1.23456, "")
+    assert "| Comm share | 45.7 % |" in bench_markdown(RESULT)
+    assert "**Verdict: FAIL**" in bench_markdown(RESULT)
+
+
+names = st.text(alphabet="abcdefgh", min_size=1)
+values = st.one_of(st.none(), st.booleans(), st.integers(-(10**12), 10**12), st.floats(-1e12, 1e12), st.text())
+
+
+@given(st.dictionaries(names, values), st.integers(40, 200))
+def test_any_result_fits_any_terminal(found: dict[str, Any], width: int) -> None:
+    text = bench_text(
+        {"workload": "moe", "settings": found, **{f"x_{key}": each for key, each in found.items()}}, width
+    )
+    assert max(len(line) for line in text.splitlines()) <= max(width, 60)
+    assert all(each == "\n" or unicodedata.category(each) != "Cc" for each in text)
+
+
+def test_a_text_that_is_hostile_stays_a_text() -> None:
+    text = bench_text({**RESULT, "device_name": "\x1b[31mH200\x07"}, 80)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_help_lists_every_workload() -> None:
+    for arguments in ((), ("--help",), ("-h",)):
+        ran = gpuledger("bench", *arguments)
+        assert ran.exit_code == 0
+        assert all(f"\n  {name} " in ran.stdout for name in BENCHES)
+
+
+def test_another_name_is_a_wrong_command_line() -> None:
+    ran = gpuledger("bench", "mooe")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "no workload 'mooe'. There are: moe, ep," in ran.stderr
+
+
+@pytest.mark.skipif(HAS_TORCH, reason="torch is installed")
+def test_without_torch_one_sentence_says_what_to_install() -> None:
+    ran = gpuledger("bench", "moe", "--mode=loop")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        "error: bench moe: needs the package torch\n\nhint: install it with `pip install 'gpuledger[workloads]'`\n"
+    )
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_workload_teaches_its_options_and_keeps_off_the_verbs_own(name: str) -> None:
+    parser = importlib.import_module(f"gpuledger.workloads.{name}").parser()
+    taken = {option for action in parser._actions for option in action.option_strings}
+    assert not taken & {"--format", "--output", "-o", "--force", "--quiet", "-q"}
+    assert {"--device", "--seed", "--cuda-profiler", "--dtype"} <= taken
+    assert "gpuledger bench" in parser.format_help()
+    assert math.isfinite(len(parser.description))
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+def test_a_workload_runs_and_its_document_is_valid(tmp_path: Path) -> None:
+    target = tmp_path / "decode.json"
+    ran = gpuledger("bench", "decode", "--device=cpu", "--steps=3", "-o", str(target))
+    assert ran.exit_code == 0, ran.stderr
+    content = json.loads(target.read_text())
+    SCHEMA.validate(content)
+    assert content["workload"] == "decode"
+    assert content["settings"]["steps"] == 3

@@ -1,0 +1,321 @@
+"""The server's steps, on the CPU: pages and shares are right, ranks go in lockstep, and targets are judged."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
+
+from gpuledger.workloads import serve as program  # noqa: E402
+from gpuledger.workloads.parts import serving  # noqa: E402
+from gpuledger.workloads.parts.decoder import Decoder  # noqa: E402
+from gpuledger.workloads.parts.point import (  # noqa: E402
+    LAUNCH,
+    Point,
+    Room,
+    chunks,
+    expect_fit,
+    pages_for,
+    readings,
+    room_of,
+    shares,
+)
+from gpuledger.workloads.parts.program import main  # noqa: E402
+from gpuledger.workloads.parts.serving import Phase, Worker  # noqa: E402
+from gpuledger.workloads.parts.targets import Target, judged, parsed  # noqa: E402
+from support.plain_decoder import plain  # noqa: E402
+
+SMALL = ("--decode-batch-size=5", "--decode-ctx-len=7", "--output-len=4", "--max-prefill-tokens=15", "--warmup=1")
+counts = st.integers(1, 300)
+
+
+def ran(*arguments: str) -> Any:
+    return program.run(program.parser().parse_args(["--device=cpu", *arguments]))
+
+
+@pytest.fixture(autouse=True)
+def apart() -> Iterator[None]:
+    """A rank that was refused leaves its group as it is: its process would end."""
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is told where these are a wrong command line."""
+    with pytest.raises(SystemExit) as end:
+        ran(*arguments)
+    assert end.value.code == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    return told.err
+
+
+def test_a_run_counts_its_tokens_pages_and_steps() -> None:
+    said = ran(*SMALL, "--page-size=4", "--num-pages=15", "--iters=2")
+    assert (said["workload"], said["checked"]) == ("serve", True)
+    assert said["prefill_tokens"] == 2 * 5 * 7
+    assert said["decode_tokens"] == 2 * 5 * (4 - 1)
+    assert (said["kv_pages_needed"], said["kv_pages_there"]) == (15, 15)  # 11 tokens take 3 pages of 4, five times
+    assert said["kv_bytes"] == 2 * 2 * 5 * 2 * 64 * 16 * 4  # keys and values, layers, sequences, heads, positions
+    assert [row["sequences"] for row in said["ranks"]] == [5]
+    for name in ("ttft", "itl", "prefill_step", "decode_step"):
+        spread = [said[f"{name}_{key}_ms"] for key in ("p10", "median", "p90", "p99")]
+        assert spread == sorted(spread)
+        assert spread[0] > 0
+    assert said["itl_median_ms"] >= said["decode_step_median_ms"]
+    assert "verdict" not in said
+    assert (said["peak_memory_bytes"], said["slowest_rank"]) == (None, 0)
+
+
+@pytest.mark.parametrize("mode", ["prefill", "decode"])
+def test_a_mode_measures_one_half(mode: str) -> None:
+    said = ran(*SMALL, f"--mode={mode}", "--warmup=0")
+    for other in {"prefill", "decode"} - {mode}:
+        assert not [key for key in said if key.startswith(other)]
+    assert said[f"{mode}_tokens_per_s"] > 0
+    assert set(program.figures(mode)) <= set(said)
+    assert ("ttft_p99_ms" in said, "itl_p99_ms" in said) == (mode == "prefill", mode == "decode")
+
+
+@pytest.mark.parametrize("most", [3, 7, 15, 100], ids="{} tokens of prefill".format)
+def test_every_sequence_goes_on_as_a_plain_pass_over_its_text_says(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program checks some; here all, whether prompts are read in chunks, one by one or together."""
+    workers: list[Worker] = []
+
+    class Seen(Worker):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            workers.append(self)
+
+    monkeypatch.setattr(serving, "Worker", Seen)
+    ran(*SMALL, f"--max-prefill-tokens={most}")
+    (worker,) = workers
+    model: Any = worker.model
+    assert torch.equal(model.text[:, :7], worker.prompts)
+    assert len({tuple(row) for row in worker.prompts.tolist()}) == 5
+    for text in model.text[:, :11]:
+        assert text[7:].tolist() == plain(model, worker.size, text[:10])[6:].argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("mode", ["prefill", "decode", "all"])
+def test_a_cache_that_is_wrong_is_noticed(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Decoder.prefill
+
+    def prefill(self: Any, *arguments: Any) -> Any:
+        logits = honest(self, *arguments)
+        for layer in self.layers:
+            layer.attention.values.copy_(layer.attention.values.roll(1, dims=0))
+        return logits
+
+    monkeypatch.setattr(Decoder, "prefill", prefill)
+    with pytest.raises(SystemExit, match="off by"):
+        ran(*SMALL, f"--mode={mode}")
+
+
+def test_a_target_that_is_missed_ends_with_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "targets.json").write_text('{"itl_p99_ms": "<= 1e9"}')
+    options = ["--device=cpu", *SMALL, "--target=decode_tokens_per_s>=1e15", f"--targets={tmp_path / 'targets.json'}"]
+    with pytest.raises(SystemExit) as end:
+        main(program.parser(), program.run, options)
+    assert end.value.code == 3
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "FAIL"
+    assert [(row["name"], row["wanted"], row["verdict"]) for row in said["targets"]] == [
+        ("decode_tokens_per_s", ">= 1e+15", "FAIL"),
+        ("itl_p99_ms", "<= 1000000000", "PASS"),
+    ]
+    assert [row["found"] for row in said["targets"]] == [said["decode_tokens_per_s"], said["itl_p99_ms"]]
+
+
+def test_a_target_that_is_met_passes() -> None:
+    assert ran(*SMALL, "--mode=prefill", "--target=ttft_p99_ms<=1e9")["verdict"] == "PASS"
+
+
+@given(st.sampled_from([">=", "<="]), st.floats(-1e6, 1e6), st.floats(allow_nan=True))
+def test_a_target_is_judged_by_its_sign(sign: str, wanted: float, found: float) -> None:
+    (row,) = judged([Target("x_ms", sign, wanted)], {"x_ms": found})["targets"]
+    met = found >= wanted if sign == ">=" else found <= wanted
+    assert row["verdict"] == ("PASS" if met else "FAIL")
+    assert parsed(f"x_ms {sign}{wanted!r}") == Target("x_ms", sign, wanted)
+
+
+@pytest.mark.parametrize("text", ["", "ttft_p99_ms", "x=3", "x>3", "x>=", ">=3", "x>=nan", "x<=inf", "x>=3>=4", "é>=1"])
+def test_what_is_no_target_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert parsed(text) is None
+    assert "not of the form NAME>=N" in refusal(capsys, f"--target={text}")
+
+
+def test_a_target_for_what_is_not_measured_is_refused_before_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refusal(capsys, "--target=decode_token_per_s>=1")
+    assert "no figure is called decode_token_per_s here\n\nhint: there is decode_tokens_per_s" in told
+    assert "no figure is called itl_p99_ms" in refusal(capsys, "--mode=prefill", "--target=itl_p99_ms<=1")
+
+
+@pytest.mark.parametrize("text", ["[]", '{"itl_p99_ms": 3}', '{"itl_p99_ms": "about 3"}', "{"])
+def test_a_wrong_file_of_targets_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "targets.json"
+    path.write_text(text)
+    with pytest.raises(SystemExit, match="error: --targets: "):
+        ran(f"--targets={path}")
+
+
+def seen(sequences: int, work: list[float], wait: list[float], first_ms: list[float]) -> dict[str, Any]:
+    phase, nothing = Phase(tuple(work), tuple(wait)), Phase((), ())
+    told = {"sequences": sequences, "kv_pages": sequences, "kv_bytes": 8 * sequences, "peak_bytes": None}
+    return {
+        **told,
+        "prefill": phase if first_ms else nothing,
+        "decode": nothing if first_ms else phase,
+        "ttft_ms": first_ms,
+    }
+
+
+def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
+    answers = [
+        seen(2, [10, 10, 40], [30, 2, 0], []),
+        seen(1, [40, 5, 1], [1, 6, 38], []),
+        seen(0, [0] * 3, [40, 12, 40], []),
+    ]
+    found = program.found(Namespace(mode="decode", iters=1), Point(3, 100, 4), (), answers)
+    assert found["decode_tokens"] == 9
+    assert found["decode_tokens_per_s"] == round(9 / (41 + 12 + 40) * 1e3, 1)
+    assert (found["itl_median_ms"], found["decode_step_median_ms"]) == (40, 40)
+    assert found["decode_step_p10_ms"] == 16  # work in a step: 40, 10, 40
+    assert found["slowest_rank"] == 0
+    assert [row["wait_share"] for row in found["ranks"]] == [round(32 / 92, 4), round(45 / 91, 4), 1.0]
+    assert [row["work_ms"] for row in found["ranks"]] == [60, 46, 0]
+
+
+def test_the_first_token_is_there_when_the_last_of_its_prompt_was_read() -> None:
+    worker: Any = Worker.__new__(Worker)
+    worker.point = Point(5, 7, 2)
+    worker.plan = readings(5, 7, 15)  # two prompts at a time
+    assert worker.first_tokens_ms([10, 20, 5, 99]) == [10, 10, 30, 30, 35]
+    worker.plan = readings(2, 7, 4)  # each in two chunks
+    assert worker.first_tokens_ms([10, 20, 5, 1]) == [30, 36]
+
+
+def test_what_the_requirements_say_about_pages() -> None:
+    assert pages_for(163_840, 64) == 2_560 <= 4_096
+    room = Room(num_pages=4096, page_size=64, max_seq_len=32768, max_batch_size=256, max_prefill_tokens=16384)
+    assert expect_fit(LAUNCH, room, ranks=8) == 33 * 32
+
+
+@given(counts, counts, counts, counts, st.integers(1, 9), counts)
+def test_a_point_fits_exactly_if_its_pages_can_be_handed_out(
+    batch: int, context: int, output: int, page: int, ranks: int, there: int
+) -> None:
+    room = Room(there, page, max_seq_len=600, max_batch_size=300, max_prefill_tokens=1)
+    left = [there] * ranks
+    for sequence in range(batch):  # hand out, token by token, to one rank after the other
+        for token in range(context + output):
+            left[sequence % ranks] -= token % page == 0
+    if min(left) < 0:
+        with pytest.raises(SystemExit):
+            expect_fit(Point(batch, context, output), room, ranks)
+    else:
+        assert expect_fit(Point(batch, context, output), room, ranks) == there - min(left)
+
+
+@given(st.integers(0, 40), st.integers(1, 60), st.integers(1, 200))
+def test_every_token_is_read_once_in_order_and_no_step_is_too_large(sequences: int, context: int, most: int) -> None:
+    read = [0] * sequences
+    for step in readings(sequences, context, most):
+        assert 0 < (step.last - step.first) * (step.end - step.begin) <= most
+        for row in range(sequences)[step.rows]:
+            assert read[row] == step.begin
+            read[row] = step.end
+    assert read == [context] * sequences
+    assert len(readings(sequences, context, most)) <= len(readings(sequences + 1, context, most))
+
+
+@given(counts, st.integers(1, 400))
+def test_shares_are_whole_and_even(batch: int, ranks: int) -> None:
+    found = shares(batch, ranks)
+    assert (sum(found), len(found)) == (batch, ranks)
+    assert max(found) - min(found) <= 1
+    assert list(found) == sorted(found, reverse=True)
+
+
+@given(counts, counts)
+def test_chunks_tile_a_text(length: int, most: int) -> None:
+    assert [token for begin, end in chunks(length, most) for token in range(begin, end)] == list(range(length))
+    assert max(end - begin for begin, end in chunks(length, most)) <= most
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["--point=launch", "--output-len=32"],
+            "--output-len=32 is another point than the launch point, where it is 100",
+        ),
+        (["--point=launch", "--decode-batch-size=255"], "--decode-batch-size=255 is another point"),
+        (["--point=launch", "--decode-ctx-len=1999"], "--decode-ctx-len=1999 is another point"),
+        (["--point=launch"], "256 x 33 = 8,448 are needed for 2,100 tokens in each sequence, and --num-pages=4096"),
+        (["--point=launch", "--world-size=2"], "128 x 33 = 4,224 are needed"),
+        (["--decode-ctx-len=32767", "--output-len=2"], "are 32,769, more than --max-seq-len=32768"),
+        (["--decode-batch-size=257"], "257 sequences are more than --max-batch-size=256"),
+        (["--disable-chunked-prefill", "--max-prefill-tokens=47"], "48 tokens is longer than --max-prefill-tokens=47"),
+        (["--output-len=1"], "leaves nothing to decode"),
+        (["--attention-type=mla"], "--attention-type=mla: this decoder has no such attention"),
+        (["--graph"], "--graph needs a CUDA device"),
+        (["--heads=3"], "--width must be a multiple"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_cannot_run_is_refused_before_anything_is_allocated(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "over_ranks", lambda *_: pytest.fail("ranks were started"))
+    assert told in refusal(capsys, *arguments)
+
+
+def test_on_a_gpu_the_point_is_the_launch_point_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = "--attention-type gqa --mode all --decode-batch-size 256 --decode-ctx-len 2000 --output-len 100 "
+    flags += "--num-pages 4096 --page-size 64 --max-seq-len 32768 --max-batch-size 256 --max-prefill-tokens 16384 "
+    flags += "--disable-prefix-cache --disable-chunked-prefill"
+    options = program.parser().parse_args(flags.split())
+    usual = program.parser().parse_args(["--disable-prefix-cache", "--disable-chunked-prefill"])
+    for each in (options, usual):
+        each.device = "cuda"
+        assert program.settled_point(each) == LAUNCH
+        room_of(each, prefill_on_cpu=1)
+    assert options == usual
+    with pytest.raises(SystemExit):
+        program.settled_point(Namespace(**{**vars(usual), "output_len": 32}))
+    assert "--output-len=32 is another point" in capsys.readouterr().err
+    free = Namespace(**{**vars(usual), "output_len": 32, "point": "any"})
+    assert program.settled_point(free) == Point(256, 2000, 32)
+
+
+def test_torchrun_says_how_many_ranks_there_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert "86 x 33 = 2,838 are needed" in refusal(capsys, "--point=launch", "--num-pages=2837")
+    monkeypatch.setattr(program, "over_ranks", lambda *_: None)
+    assert ran("--point=launch", "--num-pages=2838") is None  # rank 0 tells
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_two_ranks_go_in_lockstep_also_where_one_has_nothing(batch: int) -> None:
+    said = ran("--world-size=2", "--backend=gloo", *SMALL[1:], f"--decode-batch-size={batch}")
+    assert [row["sequences"] for row in said["ranks"]] == [batch - batch // 2, batch // 2]
+    assert [row["kv_pages"] for row in said["ranks"]] == [batch - batch // 2, batch // 2]
+    assert (said["prefill_tokens"], said["decode_tokens"]) == (batch * 7, batch * 3)
+    assert said["checked"] is True
+    if batch == 1:
+        assert said["slowest_rank"] == 0
