@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.nvidia.reports import REPORTS
-from gpuledger.analyse.sheet import Digits
 from gpuledger.cli.main import VERBS, cli, verb_named
+from gpuledger.present.sheet import Digits
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Origin, Trace
 from gpuledger.trace.strings import Strings

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.sheet import Digits
 from gpuledger.present.digits import cell_text, tenths
+from gpuledger.present.sheet import Digits
 from gpuledger.trace.statistics import summarise
 from gpuledger.units import bytes_text, count_text, parse_time, share_text, three_figures, time_text
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, open_trace
 from gpuledger.analyse.nvidia.reports import REPORTS
-from gpuledger.analyse.sheet import Digits, Sheet
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.present.digits import cell_text
+from gpuledger.present.sheet import Digits, Sheet
 from gpuledger.present.writers.json import sheet_json
 from gpuledger.present.writers.markdown import sheet_markdown
 from gpuledger.read.stats_text.headings import KNOWN

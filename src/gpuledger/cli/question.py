@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.sheets import sheets
 from gpuledger.read import open_trace
 from gpuledger.report import build_report

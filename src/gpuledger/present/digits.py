@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
-from gpuledger.analyse.sheet import Cell, Digits
+from gpuledger.present.sheet import Cell, Digits, Term
 
 _TENTH = Decimal("0.1")
 
@@ -13,6 +13,8 @@ def cell_text(value: Cell, digits: Digits) -> str:
     """A cell as NVIDIA prints it; blank for None."""
     if value is None:
         return ""
+    if isinstance(value, Term):
+        return value.code
     if isinstance(value, tuple):
         return " ".join(f"{each:4d}" for each in value)
     if isinstance(value, str):

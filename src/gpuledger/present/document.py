@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.messages import joined, say, translated
 from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.writers.markdown import escaped, table_markdown
 from gpuledger.present.writers.terminal import sheet_lines
 
@@ -90,7 +90,7 @@ def blocks_markdown(blocks: Iterable[Block], language: str) -> str:
 
 
 def _translated(sheet: Sheet, language: str) -> Sheet:
-    columns = tuple(replace(column, heading=translated(column.heading, language)) for column in sheet.columns)
+    columns = tuple(replace(column, name=translated(column.name, language)) for column in sheet.columns)
     rows = tuple(
         tuple(translated(cell, language) if isinstance(cell, str) else cell for cell in row) for row in sheet.rows
     )

@@ -10,12 +10,12 @@ from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this
 from gpuledger.analyse.diff.range_contents import functions_of, ranges_of
 from gpuledger.analyse.diff.run_side import NO_SHAPE, STEP, WINDOW, Call, Copied, Kernel, Launches, Side, median_of
 from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import call_kind
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.memory import memory_sheets
 from gpuledger.trace.health import Severity
 from gpuledger.trace.keys import Positions

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuledger.analyse.nvidia.columns import TIME_SHARE, time_cells, time_columns
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.ledger.calls import cuda_calls, of_layers, short_names, shortened
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import Summary, shares, summarise
 from gpuledger.trace.tables import Rows
 
-_COLUMNS = (TIME_SHARE, *time_columns("calls", "Num Calls"), Column("name", "Name", Digits.TEXT))
+_COLUMNS = (TIME_SHARE, *time_columns("calls", "Num Calls"), Column("name", "Name", Unit.TEXT))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.sheet import Cell, Column, Digits
+from gpuledger.present.sheet import Cell, Column, Unit
 from gpuledger.trace.statistics import Summary
 
-TIME_SHARE = Column("time_percent", "Time (%)", Digits.TENTH)
+TIME_SHARE = Column("time_percent", "Time", Unit.SHARE_PERCENT)
 
 
 def time_columns(count_key: str, count_heading: str) -> tuple[Column, ...]:
     """NVIDIA's columns for the statistics of durations."""
     return (
-        Column("total_ns", "Total Time (ns)", Digits.WHOLE),
-        Column(count_key, count_heading, Digits.WHOLE),
+        Column("total_ns", "Total Time", Unit.NS),
+        Column(count_key, count_heading, Unit.COUNT),
         *spread_columns(""),
     )
 
@@ -21,11 +21,11 @@ def spread_columns(prefix: str, *, average_detail: int = 1) -> tuple[Column, ...
     """Average, median, least, most and deviation of a duration; `prefix` as in `TAvg`."""
     key = f"{prefix.strip().lower()}_" if prefix else ""
     return (
-        Column(f"{key}avg_ns", f"{prefix}Avg (ns)", Digits.TENTH, detail=average_detail),
-        Column(f"{key}med_ns", f"{prefix}Med (ns)", Digits.TENTH, detail=2),
-        Column(f"{key}min_ns", f"{prefix}Min (ns)", Digits.WHOLE, detail=4),
-        Column(f"{key}max_ns", f"{prefix}Max (ns)", Digits.WHOLE, detail=3),
-        Column(f"{key}stddev_ns", f"{prefix}StdDev (ns)", Digits.TENTH, detail=5),
+        Column(f"{key}avg_ns", f"{prefix}Avg", Unit.MEAN_NS, detail=average_detail),
+        Column(f"{key}med_ns", f"{prefix}Med", Unit.MEAN_NS, detail=2),
+        Column(f"{key}min_ns", f"{prefix}Min", Unit.NS, detail=4),
+        Column(f"{key}max_ns", f"{prefix}Max", Unit.NS, detail=3),
+        Column(f"{key}stddev_ns", f"{prefix}StdDev", Unit.MEAN_NS, detail=5),
     )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuledger.analyse.nvidia.columns import TIME_SHARE, time_cells, time_columns
-from gpuledger.analyse.sheet import Column, Digits, Sheet
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import Summary, shares, summarise
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 
-OPERATION = Column("operation", "Operation", Digits.TEXT)
+OPERATION = Column("operation", "Operation", Unit.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ def cuda_gpu_mem_time_sum(trace: Trace) -> Sheet:
 def cuda_gpu_mem_size_sum(trace: Trace) -> Sheet:
     """Bytes of copies and memsets."""
     columns = (
-        Column("total_bytes", "Total (MB)", Digits.MEGABYTES),
-        Column("count", "Count", Digits.WHOLE),
-        Column("avg_bytes", "Avg (MB)", Digits.MEGABYTES, detail=1),
-        Column("med_bytes", "Med (MB)", Digits.MEGABYTES, detail=2),
-        Column("min_bytes", "Min (MB)", Digits.MEGABYTES, detail=4),
-        Column("max_bytes", "Max (MB)", Digits.MEGABYTES, detail=3),
-        Column("stddev_bytes", "StdDev (MB)", Digits.MEGABYTES, detail=5),
+        Column("total_bytes", "Total (MB)", Unit.MB),
+        Column("count", "Count", Unit.COUNT),
+        Column("avg_bytes", "Avg (MB)", Unit.MB, detail=1),
+        Column("med_bytes", "Med (MB)", Unit.MB, detail=2),
+        Column("min_bytes", "Min (MB)", Unit.MB, detail=4),
+        Column("max_bytes", "Max (MB)", Unit.MB, detail=3),
+        Column("stddev_bytes", "StdDev (MB)", Unit.MB, detail=5),
         OPERATION,
     )
     groups = sorted(by_kind(trace), key=lambda each: (-each.bytes.total, each.operation))

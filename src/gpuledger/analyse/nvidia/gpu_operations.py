@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from gpuledger.analyse.nvidia import calls, copies, kernels
 from gpuledger.analyse.nvidia.columns import TIME_SHARE, time_cells, time_columns
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import Summary, shares
 
@@ -21,8 +21,8 @@ def _shorter(operation: str) -> str:
 _COLUMNS = (
     TIME_SHARE,
     *time_columns("instances", "Instances"),
-    Column("category", "Category", Digits.TEXT, detail=6),
-    Column("operation", "Operation", Digits.TEXT, shorten=_shorter),
+    Column("category", "Category", Unit.TEXT, detail=6),
+    Column("operation", "Operation", Unit.TEXT, shorten=_shorter),
 )
 
 _Operation = tuple[Summary, str, str]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuledger.analyse.nvidia.columns import TIME_SHARE, time_cells, time_columns
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import Summary, shares, summarise
 from gpuledger.trace.tables import Table
 
-_NAME = Column("name", "Name", Digits.TEXT, shorten=label)
+_NAME = Column("name", "Name", Unit.TEXT, shorten=label)
 _TIMES = (TIME_SHARE, *time_columns("instances", "Instances"))
 
 
@@ -71,5 +71,5 @@ def cuda_gpu_kern_gb_sum(trace: Trace) -> Sheet:
         (share, *time_cells(each.times), each.grid, each.block, each.name)
         for share, each in zip(percent, groups, strict=True)
     )
-    shape = (Column("grid", "GridXYZ", Digits.TRIPLE), Column("block", "BlockXYZ", Digits.TRIPLE))
+    shape = (Column("grid", "GridXYZ", Unit.TRIPLE), Column("block", "BlockXYZ", Unit.TRIPLE))
     return Sheet("cuda_gpu_kern_gb_sum", "CUDA GPU Kernel/Grid/Block Summary", (*_TIMES, *shape, _NAME), rows)

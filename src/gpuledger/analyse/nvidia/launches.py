@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.analyse.nvidia.columns import spread_cells, spread_columns
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.calls import cuda_calls, short_names
 from gpuledger.ledger.launches import launches
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.spans import Ints
@@ -22,17 +22,17 @@ from gpuledger.trace.tables import Table
 _NOTHING_WAITED = (None, None, None, None, 0.0)
 
 _COLUMNS = (
-    Column("pid", "PID", Digits.WHOLE, detail=6),
-    Column("tid", "TID", Digits.WHOLE, detail=6),
-    Column("device", "DevId", Digits.WHOLE, detail=6),
-    Column("count", "Count", Digits.WHOLE),
-    Column("queued_count", "QCount", Digits.WHOLE, detail=6),
+    Column("pid", "PID", Unit.ID, detail=6),
+    Column("tid", "TID", Unit.ID, detail=6),
+    Column("device", "DevId", Unit.ID, detail=6),
+    Column("count", "Count", Unit.COUNT),
+    Column("queued_count", "QCount", Unit.COUNT, detail=6),
     *spread_columns("T", average_detail=0),
     *spread_columns("A", average_detail=0),
     *spread_columns("Q", average_detail=0),
     *spread_columns("K", average_detail=0),
-    Column("api_name", "API Name", Digits.TEXT, detail=4),
-    Column("kernel_name", "Kernel Name", Digits.TEXT, shorten=label),
+    Column("api_name", "API Name", Unit.TEXT, detail=4),
+    Column("kernel_name", "Kernel Name", Unit.TEXT, shorten=label),
 )
 
 

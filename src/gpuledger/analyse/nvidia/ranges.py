@@ -10,19 +10,19 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.analyse.nvidia.columns import TIME_SHARE, spread_cells, spread_columns, time_cells, time_columns
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.calls import cuda_calls
 from gpuledger.ledger.launches import launches
 from gpuledger.ledger.ranges import RangeName, calls_in_ranges, ends_known, holding_calls, named, spans_of_time, thread
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.statistics import shares, summarise
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-_RANGE = Column("range", "Range", Digits.TEXT)
-_STYLE = Column("style", "Style", Digits.TEXT, detail=6)
+_RANGE = Column("range", "Range", Unit.TEXT)
+_STYLE = Column("style", "Style", Unit.TEXT, detail=6)
 
 
 def nvtx_sum(trace: Trace) -> Sheet:
@@ -98,14 +98,14 @@ def nvtx_gpu_proj_sum(trace: Trace) -> Sheet:
     columns = (
         _RANGE,
         _STYLE,
-        Column("total_proj_ns", "Total Proj Time (ns)", Digits.WHOLE),
-        Column("total_range_ns", "Total Range Time (ns)", Digits.WHOLE, detail=1),
-        Column("instances", "Range Instances", Digits.WHOLE),
+        Column("total_proj_ns", "Total Proj Time", Unit.NS),
+        Column("total_range_ns", "Total Range Time", Unit.NS, detail=1),
+        Column("instances", "Range Instances", Unit.COUNT),
         *spread_columns("Proj "),
-        Column("gpu_ops", "Total GPU Ops", Digits.WHOLE, detail=1),
-        Column("avg_gpu_ops", "Avg GPU Ops", Digits.TENTH, detail=6),
-        Column("avg_level", "Avg Range Lvl", Digits.TENTH, detail=6),
-        Column("avg_children", "Avg Num Child", Digits.TENTH, detail=6),
+        Column("gpu_ops", "Total GPU Ops", Unit.COUNT, detail=1),
+        Column("avg_gpu_ops", "Avg GPU Ops", Unit.MEAN, detail=6),
+        Column("avg_level", "Avg Range Lvl", Unit.MEAN, detail=6),
+        Column("avg_children", "Avg Num Child", Unit.MEAN, detail=6),
     )
     ranked = tuple(cells for _, cells in sorted(rows, key=lambda each: each[0]))
     return Sheet("nvtx_gpu_proj_sum", "NVTX GPU Projection Summary", columns, ranked)
@@ -207,15 +207,15 @@ def nvtx_kern_sum(trace: Trace) -> Sheet:
         text, style = (name.text, name.style) if name else ("", "")
         rows.append(((text, *owner, -times[at].total, style, kernel_name), cells))
     columns = (
-        Column("range", "NVTX Range", Digits.TEXT),
+        Column("range", "NVTX Range", Unit.TEXT),
         _STYLE,
-        Column("pid", "PID", Digits.WHOLE, detail=6),
-        Column("tid", "TID", Digits.WHOLE, detail=6),
-        Column("range_instances", "NVTX Inst", Digits.WHOLE, detail=1),
-        Column("kernel_instances", "Kern Inst", Digits.WHOLE),
-        Column("total_ns", "Total Time (ns)", Digits.WHOLE),
+        Column("pid", "PID", Unit.ID, detail=6),
+        Column("tid", "TID", Unit.ID, detail=6),
+        Column("range_instances", "NVTX Inst", Unit.COUNT, detail=1),
+        Column("kernel_instances", "Kern Inst", Unit.COUNT),
+        Column("total_ns", "Total Time", Unit.NS),
         *spread_columns(""),
-        Column("kernel_name", "Kernel Name", Digits.TEXT, shorten=label),
+        Column("kernel_name", "Kernel Name", Unit.TEXT, shorten=label),
     )
     ranked = tuple(cells for _, cells in sorted(rows, key=lambda each: each[0]))
     return Sheet("nvtx_kern_sum", "NVTX Range Kernel Summary", columns, ranked)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from gpuledger.analyse.nvidia import calls, copies, kernels, launches, ranges
 from gpuledger.analyse.nvidia import gpu_operations as operations
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.ledger.calls import cuda_calls
+from gpuledger.present.sheet import Sheet
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table

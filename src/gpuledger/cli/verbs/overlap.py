@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.cli.question import question
 from gpuledger.ledger.device import Device
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.overlap import overlap_sheets
 from gpuledger.trace.model import Trace
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.messages import say
 from gpuledger.present.html.parts import Command, Heading, Listing, Part, Section, Text
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.overlap import overlap_sheets
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import share_text
 
 _MISSING = (
-    Column("what", "Not in the profile", Digits.TEXT),
-    Column("reason", "Why", Digits.TEXT),
-    Column("means", "What that means", Digits.TEXT),
+    Column("what", "Not in the profile", Unit.TEXT),
+    Column("reason", "Why", Unit.TEXT),
+    Column("means", "What that means", Unit.TEXT),
 )
-_NOTES = (Column("severity", "Severity", Digits.TEXT), Column("sentence", "What was seen", Digits.TEXT))
+_NOTES = (Column("severity", "Severity", Unit.TEXT), Column("sentence", "What was seen", Unit.TEXT))
 
 
 def communication_section(scene: Scene) -> Section:

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.messages import translated
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.charts.svg import Picture
@@ -15,6 +14,7 @@ from gpuledger.present.html.findings import cards, section
 from gpuledger.present.html.page import embedded, fitting
 from gpuledger.present.html.parts import Chart, Command, Listing, Page, Part, Room, Section, Text, Tile
 from gpuledger.present.html.tables import cut, table
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.fleet import Map, Merged, fleet_json, for_people, verdict
 from gpuledger.units import count_text, time_text
 
@@ -22,7 +22,7 @@ MOST_ROWS: Final = 64
 MOST_COLUMNS: Final = 240
 """Ranks and steps of the map; of more, neighbours share a cell, where the latest shows."""
 
-_NOTES: Final = (Column("severity", "Severity", Digits.TEXT), Column("sentence", "What was seen", Digits.TEXT))
+_NOTES: Final = (Column("severity", "Severity", Unit.TEXT), Column("sentence", "What was seen", Unit.TEXT))
 
 
 def fleet_html(merged: Merged, command: str, version: str) -> str:

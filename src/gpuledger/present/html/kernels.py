@@ -10,8 +10,6 @@ import numpy as np
 from gpuledger.analyse.kernels.judgement import Judged
 from gpuledger.analyse.kernels.roofs import Roofs
 from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
-from gpuledger.analyse.sheet import Cell as Value
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import say
@@ -23,12 +21,14 @@ from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import cell, table
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.palette import line_tone
+from gpuledger.present.sheet import Cell as Value
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.kernels import BOUNDS, bound_text
 from gpuledger.present.views.report import kernel_blocks
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
-_FAMILY = Column("family", "Family", Digits.TEXT)
+_FAMILY = Column("family", "Family", Unit.TEXT)
 _LEFT_OUT = ("min_ns", "stddev_ns")
 """Columns that `gpuledger stats` has."""
 

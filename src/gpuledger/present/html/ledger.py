@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.sheet import Cell as Value
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Bar, Part, stacked
@@ -15,6 +13,8 @@ from gpuledger.present.html.parts import Part as PagePart
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
+from gpuledger.present.sheet import Cell as Value
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.report import ledger_title, line_words
 from gpuledger.units import share_text, time_text
 
@@ -94,17 +94,17 @@ def _sheet(device: Device) -> Sheet:
     window = device.ledger.total()
     steady = device.line_ns
     columns = [
-        Column("line", "Line", Digits.TEXT),
-        Column("step_percent", "Share (%)", Digits.TENTH),
-        Column("step_ns", "Per step (ns)", Digits.WHOLE),
+        Column("line", "Line", Unit.TEXT),
+        Column("step_percent", "Share", Unit.SHARE_PERCENT),
+        Column("step_ns", "Per step", Unit.NS),
     ]
     if device.steps is not None:
         columns += [
-            Column("window_ns", "Whole window (ns)", Digits.WHOLE),
-            Column("window_percent", "Of the window (%)", Digits.TENTH),
+            Column("window_ns", "Whole window", Unit.NS),
+            Column("window_percent", "Of the window", Unit.SHARE_PERCENT),
         ]
     else:
-        columns[2] = Column("window_ns", "Whole window (ns)", Digits.WHOLE)
+        columns[2] = Column("window_ns", "Whole window", Unit.NS)
     rows: list[tuple[Value, ...]] = []
     order = ordered(steady) + [line for line in ordered(window) if line not in steady]
     whole = device.ledger.window_ns

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gpuledger.analyse.activity_bins import Use, queue_delays, stream_use
 from gpuledger.analyse.memory.in_use import memory_use
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Column, columns
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
@@ -14,6 +13,7 @@ from gpuledger.present.charts.svg import Picture
 from gpuledger.present.html.parts import Chart, Part, Section, Text
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.launches import launches_sheets
 from gpuledger.present.views.memory import memory_sheets
 from gpuledger.trace.health import NotMeasured

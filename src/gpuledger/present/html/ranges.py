@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpuledger.analyse.sheet import Cell as Value
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import THINNEST, Node, icicle
 from gpuledger.present.html.parts import Chart, Part, Section, Text
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
+from gpuledger.present.sheet import Cell as Value
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.ranges import ranges_sheets
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import count_text, share_text, time_text

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import say
@@ -23,6 +22,7 @@ from gpuledger.present.html.parts import Chart, Part, Section, StepStrip, Table,
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.report import line_words
 from gpuledger.present.views.steps import step_sheets
 from gpuledger.units import count_text, time_text
@@ -156,9 +156,9 @@ def _median_step(scene: Scene, found: Variation) -> Table:
     """The ledger of the step that is as long as the median."""
     step, lines = _median_books(scene.device, found)
     columns = (
-        Column("line", "Line", Digits.TEXT),
-        Column("time_ns", "Time (ns)", Digits.WHOLE),
-        Column("share_percent", "Share (%)", Digits.TENTH),
+        Column("line", "Line", Unit.TEXT),
+        Column("time_ns", "Time", Unit.NS),
+        Column("share_percent", "Share", Unit.SHARE_PERCENT),
     )
     whole = int(found.steps.length_ns[step])
     rows = tuple((line, lines[line], 100 * lines[line] / whole) for line in ordered(lines))

@@ -1,7 +1,7 @@
 """Sheets as tables of a page: every number with its unit, the exact value beside it, long names cut.
 
-A column's key says what its numbers are: `total_ns` are nanoseconds, `share_percent` percent, `bytes` bytes. What is
-shown is rounded for people, as in text; the exact value is kept for sorting and for whoever reads the page by program.
+What is shown is rounded for people, as in text; the exact value is kept for sorting and for whoever reads the page by
+program.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpuledger.analyse.sheet import Cell as Value
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.messages import say
 from gpuledger.present.digits import cell_text, tenths
 from gpuledger.present.html.parts import Cell, Head, Room, Table, Tell
 from gpuledger.present.html.words import BADGES, cell_words, heading_words
 from gpuledger.present.safe_text import cut_apart, visible
+from gpuledger.present.sheet import Cell as Value
+from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.units import bytes_text, count_text, time_text
 
 LONGEST_TEXT: Final = 72
@@ -25,12 +25,8 @@ LONGEST_TEXT: Final = 72
 LONGEST_NAME: Final = 34
 """Letters of a kernel's name before the same."""
 
-_INSTANTS: Final = ("start_ns", "at_ns")
 _ENOUGH: Final = 1_000
 """Letters of a name that are looked at for what tells it apart from others."""
-
-_CHANGES: Final = ("drift_percent", "compute_percent")
-"""Percentages that are no share of a whole."""
 
 _SECOND: Final = 1_000_000_000
 
@@ -56,7 +52,7 @@ def table(
     Names of kernels are cut to `letters`.
     """
     sheet = _without(_with_units(sheet), without)
-    shown, foot = list(sheet.rows), list[tuple[Value, ...]]()
+    shown, foot = list(sheet.rows), list(sheet.foot)
     while shown and str(shown[-1][0]) in ("total", "window"):
         foot.insert(0, shown.pop())
     said = caption or tell(sheet.title)
@@ -64,11 +60,11 @@ def table(
         more = say("{title} (the first {shown} of {count} rows)", title=said, shown=room.rows, count=len(shown))
         said = tell(more)
     body = _cells(sheet.columns, [*shown[: room.rows], *foot], tell, room, tones or {}, letters)
-    exact = all(column.digits is not Digits.FIGURE for column in sheet.columns)
+    exact = all(column.unit is not Unit.FIGURE for column in sheet.columns)
     return Table(
         caption=said,
         heads=tuple(
-            Head(heading(column, tell), column.digits is not Digits.TEXT, column.shorten is not None)
+            Head(heading(column, tell), column.unit is not Unit.TEXT, column.shorten is not None)
             for column in sheet.columns
         ),
         rows=tuple(body[: len(body) - len(foot)]),
@@ -114,42 +110,51 @@ def _names(values: Sequence[Value], shorten: Callable[[str], str], tell: Tell, r
 
 def heading(column: Column, tell: Tell) -> str:
     """What a column is called; units stand with the numbers instead."""
-    bare = column.heading
-    for unit in (" (ns)", " (%)", " (GB/s)"):
-        bare = bare.removesuffix(unit)
-    return tell(heading_words(column.key, bare))
+    return tell(heading_words(column.key, column.name))
 
 
 def cell(value: Value, column: Column, tell: Tell, room: Room) -> Cell:
     """One cell with its unit."""
     if value is None:
         return Cell("")
+    if isinstance(value, Term):
+        return _term_cell(value, tell, room)
     if isinstance(value, str):
         return _text_cell(value, column, tell, room)
     if isinstance(value, tuple):
         return Cell(" x ".join(map(str, value)))
-    exact = repr(value)
-    if column.key.endswith("_percent"):
-        share = None if column.key in _CHANGES else min(max(value / 100, 0.0), 1.0)
-        return Cell(f"{tenths(value)} %", exact, share=share)
-    return Cell(_number_text(value, column), exact)
+    share = min(max(value / 100, 0.0), 1.0) if column.unit is Unit.SHARE_PERCENT else None
+    return Cell(_number_text(value, column.unit), repr(value), share=share)
 
 
-def _number_text(value: float, column: Column) -> str:
-    key, whole = column.key, round(value)
-    if key in _INSTANTS:
-        return f"{whole / _SECOND:.6f} s"
-    if key.endswith("_ns"):
-        return time_text(whole)
-    if key.endswith("bytes"):
-        return bytes_text(whole)
-    if key.endswith("bytes_per_s"):
-        return f"{bytes_text(whole)}/s"
-    if key.endswith("gb_per_s"):
-        return f"{tenths(value)} GB/s"
-    if isinstance(value, int):
-        return str(value) if key in ("pid", "tid", "gpu", "step", "number", "position") else count_text(value)
-    return cell_text(value, column.digits)
+def _number_text(value: float, unit: Unit) -> str:
+    """A number for people, with its unit."""
+    match unit:
+        case Unit.SHARE_PERCENT | Unit.CHANGE_PERCENT:
+            return f"{tenths(value)} %"
+        case Unit.INSTANT_NS:
+            return f"{round(value) / _SECOND:.6f} s"
+        case Unit.NS | Unit.MEAN_NS:
+            return time_text(round(value))
+        case Unit.BYTES | Unit.MB:
+            return bytes_text(round(value))
+        case Unit.MB_PER_S:
+            return f"{bytes_text(round(value))}/s"
+        case Unit.GB_PER_S:
+            return f"{tenths(value)} GB/s"
+        case Unit.COUNT if isinstance(value, int):
+            return count_text(value)
+        case Unit.ID:
+            return str(value)
+        case _:
+            return cell_text(value, unit.digits)
+
+
+def _term_cell(term: Term, tell: Tell, room: Room) -> Cell:
+    said = tell(term.words)
+    short = visible(middle(said, LONGEST_TEXT))
+    whole = "" if short == said else cut(said, room.letters, tell)
+    return Cell(short, whole=whole, tone=term.tone, badge=term.badge, depth=term.depth)
 
 
 def _text_cell(value: str, column: Column, tell: Tell, room: Room) -> Cell:
@@ -157,7 +162,7 @@ def _text_cell(value: str, column: Column, tell: Tell, room: Room) -> Cell:
     depth = (len(value) - len(bare)) // 2 if column.key == "range" else 0
     said = tell(cell_words(column.key, value if not depth else bare))
     badge = BADGES.get(value.split(":")[0], "") if column.key in ("verdict", "result", "severity") else ""
-    if column.digits is Digits.FIGURE:
+    if column.unit is Unit.FIGURE:
         return Cell(middle(said, LONGEST_TEXT), badge=badge)
     short = visible(middle(said, LONGEST_TEXT))
     whole = "" if short == said else cut(said, room.letters, tell)
@@ -199,5 +204,5 @@ def _with_units(sheet: Sheet) -> Sheet:
         number = float(value) if isinstance(value, int | float) else 0.0
         text = time_text(round(number)) if unit == "ns" else f"{tenths(number)} {unit or ''}".rstrip()
         rows.append((figure, text))
-    columns = (sheet.columns[0], Column("value", "Value", Digits.FIGURE))
+    columns = (sheet.columns[0], Column("value", "Value", Unit.FIGURE))
     return Sheet(sheet.name, sheet.title, columns, tuple(rows))

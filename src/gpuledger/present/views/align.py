@@ -11,10 +11,10 @@ from gpuledger.analyse.align.forward import Kernel
 from gpuledger.analyse.align.operation_side import Side
 from gpuledger.analyse.align.side_by_side import Row, shape_text
 from gpuledger.analyse.align.verdicts import FAIL, Check
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document, health_json
 from gpuledger.present.writers.junit import Case, junit_xml
@@ -28,10 +28,10 @@ MOST_LINES: Final = 6
 """So much of what a check found is said to people."""
 
 _CHECKS: Final = (
-    Column("check", "Check", Digits.TEXT),
-    Column("verdict", "Verdict", Digits.TEXT),
-    Column("mock", "Mock", Digits.TEXT),
-    Column("e2e", "Model", Digits.TEXT),
+    Column("check", "Check", Unit.TEXT),
+    Column("verdict", "Verdict", Unit.TEXT),
+    Column("mock", "Mock", Unit.TEXT),
+    Column("e2e", "Model", Unit.TEXT),
 )
 
 
@@ -165,15 +165,15 @@ def _side_by_side(lines: Sequence[_Line]) -> Sheet:
     same = all(line.row.level == EXACT for line in lines)
     several = any(line.calls > 1 for line in lines)
     columns = (
-        Column("position", "#", Digits.WHOLE, detail=3),
-        *((Column("calls", "Calls", Digits.WHOLE),) if several else ()),
-        Column("mock_kernel", "Kernel" if same else "Kernel of the mock", Digits.TEXT, shorten=label),
-        Column("mock_time", "Mock" if same else "Time", Digits.FIGURE),
-        *(() if same else (Column("e2e_kernel", "of the model", Digits.TEXT, shorten=label),)),
-        Column("e2e_time", "Model" if same else "Time", Digits.FIGURE),
-        Column("ratio", "Ratio", Digits.HUNDREDTH, detail=1),
-        Column("match", "Match", Digits.TEXT),
-        Column("shape", "Shape", Digits.TEXT, detail=2),
+        Column("position", "#", Unit.ID, detail=3),
+        *((Column("calls", "Calls", Unit.COUNT),) if several else ()),
+        Column("mock_kernel", "Kernel" if same else "Kernel of the mock", Unit.TEXT, shorten=label),
+        Column("mock_time", "Mock" if same else "Time", Unit.FIGURE),
+        *(() if same else (Column("e2e_kernel", "of the model", Unit.TEXT, shorten=label),)),
+        Column("e2e_time", "Model" if same else "Time", Unit.FIGURE),
+        Column("ratio", "Ratio", Unit.RATIO, detail=1),
+        Column("match", "Match", Unit.TEXT),
+        Column("shape", "Shape", Unit.TEXT, detail=2),
     )
     rows = tuple(_drawn(line, same=same, several=several) for line in lines)
     return Sheet("align_kernels", "Kernel by kernel", columns, rows)
@@ -198,17 +198,17 @@ def _drawn(line: _Line, *, same: bool, several: bool) -> tuple[Cell, ...]:
 def _every_row(rows: Sequence[Row]) -> Sheet:
     """For programs."""
     columns = (
-        Column("position", "Position", Digits.WHOLE),
-        Column("mock_kernel", "Mock Kernel", Digits.TEXT),
-        Column("mock_ns", "Mock Time (ns)", Digits.WHOLE),
-        Column("e2e_kernel", "E2E Kernel", Digits.TEXT),
-        Column("e2e_ns", "E2E Time (ns)", Digits.WHOLE),
-        Column("ratio", "Ratio", Digits.TEXT),
-        Column("match", "Match", Digits.TEXT),
-        Column("moved", "Moved", Digits.TEXT),
-        Column("shape", "Same Shape", Digits.TEXT),
-        Column("mock_shape", "Mock Shape", Digits.TEXT),
-        Column("e2e_shape", "E2E Shape", Digits.TEXT),
+        Column("position", "Position", Unit.ID),
+        Column("mock_kernel", "Mock Kernel", Unit.TEXT),
+        Column("mock_ns", "Mock Time", Unit.NS),
+        Column("e2e_kernel", "E2E Kernel", Unit.TEXT),
+        Column("e2e_ns", "E2E Time", Unit.NS),
+        Column("ratio", "Ratio", Unit.TEXT),
+        Column("match", "Match", Unit.TEXT),
+        Column("moved", "Moved", Unit.TEXT),
+        Column("shape", "Same Shape", Unit.TEXT),
+        Column("mock_shape", "Mock Shape", Unit.TEXT),
+        Column("e2e_shape", "E2E Shape", Unit.TEXT),
     )
     cells = tuple(
         (

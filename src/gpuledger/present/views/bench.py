@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document
 from gpuledger.present.writers.markdown import escaped, sheet_markdown
@@ -52,7 +52,7 @@ def bench_markdown(result: Mapping[str, Any]) -> str:
 def bench_csv(result: Mapping[str, Any]) -> str:
     """A header and one row with settings and figures, so that the rows of several runs make a table."""
     row = {"workload": result["workload"], **result["settings"], **dict(_figures(result))}
-    columns = tuple(Column(key, key, Digits.TEXT) for key in row)
+    columns = tuple(Column(key, key, Unit.TEXT) for key in row)
     return sheet_csv(Sheet("bench", "bench", columns, (tuple(_plain(value) for value in row.values()),)))
 
 
@@ -63,7 +63,7 @@ def bench_json(result: Mapping[str, Any]) -> str:
 
 def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:
     """The figures, then each table."""
-    columns = (Column("what", "What", Digits.TEXT), Column("value", "Value", Digits.FIGURE))
+    columns = (Column("what", "What", Unit.TEXT), Column("value", "Value", Unit.FIGURE))
     rows = tuple((heading(key), shown) for key, shown in _shown(result) if len(shown) <= _LONG)
     found = [Sheet("result", "Result", columns, rows)] if rows else []
     found += [_table(key, value) for key, value in result.items() if _is_table(value)]
@@ -130,7 +130,7 @@ def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
     keys = list(rows[0])
     is_text = {each: all(isinstance(row[each], str) for row in rows) for each in keys}
     columns = tuple(
-        Column(each, heading(each), Digits.TEXT if is_text[each] else Digits.FIGURE, detail=at if at > 2 else 0)
+        Column(each, heading(each), Unit.TEXT if is_text[each] else Unit.FIGURE, detail=at if at > 2 else 0)
         for at, each in enumerate(keys)
     )
     return Sheet(key, heading(key), columns, tuple(tuple(figure(each, row[each]) for each in keys) for row in rows))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.ledger.device import Device
+from gpuledger.present.sheet import Column, Sheet, Unit
 
 
 def ledger_sheet(device: Device) -> Sheet:
     """Line, time and share; the last row is the window, which the lines sum to."""
     columns = (
-        Column("line", "Line", Digits.TEXT),
-        Column("time_ns", "Time (ns)", Digits.WHOLE),
-        Column("share_percent", "Share (%)", Digits.TENTH),
+        Column("line", "Line", Unit.TEXT),
+        Column("time_ns", "Time", Unit.NS),
+        Column("share_percent", "Share", Unit.SHARE_PERCENT),
     )
     whole = device.ledger.window_ns
     rows = tuple((line, amount, 100 * amount / whole) for line, amount in device.ledger.total().items())

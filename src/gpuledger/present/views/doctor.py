@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.present.safe_text import columns, visible
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document
 from gpuledger.present.writers.markdown import escaped, table_markdown
@@ -143,7 +143,7 @@ def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
         fixes = (outcome.fix, "; ".join(outcome.commands)) if with_fixes else ()
         cells = (check.name, outcome.verdict.value, outcome.found, outcome.means, *fixes)
         rows.append(tuple(visible(cell) for cell in cells))  # tools' own words are in it
-    headings = tuple(Column(key, key if with_fixes else key.capitalize(), Digits.TEXT) for key in keys)
+    headings = tuple(Column(key, key if with_fixes else key.capitalize(), Unit.TEXT) for key in keys)
     return Sheet("doctor", "Checks", headings, tuple(rows))
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuledger.analyse.sheet import Cell, Sheet
 from gpuledger.findings.finding import Finding
 from gpuledger.present.safe_text import cut_in_the_middle, visible, wrapped
+from gpuledger.present.sheet import Cell, Sheet
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document, health_json, sheet_json
 from gpuledger.present.writers.markdown import escaped, sheet_markdown
@@ -196,7 +196,7 @@ def for_people(sheet: Sheet) -> Sheet:
         at = [[column.key for column in sheet.columns].index(key) for key in _WORST_BY[sheet.name]]
         order = sorted(range(len(sheet.rows)), key=lambda row: [-_number(sheet.rows[row][each]) for each in at])
         kept = sorted(order[:_MOST_SHOWN])
-        which = f"worst by {sheet.columns[at[0]].heading.removesuffix(' (ns)').lower()}"
+        which = f"worst by {sheet.columns[at[0]].name.lower()}"
     title = f"{sheet.title}: the {_MOST_SHOWN} {which}, of {count_text(len(sheet.rows))}"
     return replace(sheet, title=title, rows=tuple(sheet.rows[row] for row in kept))
 

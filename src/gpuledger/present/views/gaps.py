@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.gaps import CAUSES, TRIGGERS, histogram
 from gpuledger.ledger.ranges import ranges_around
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.model import Trace
 
 LONGEST = 20
-_NS, _COUNT = Digits.WHOLE, Digits.WHOLE
-_SHARE = Column("share_percent", "Share (%)", Digits.TENTH)
+_SHARE = Column("share_percent", "Share", Unit.SHARE_PERCENT)
 
 
 def gap_sheets(trace: Trace, device: Device) -> list[Sheet]:
@@ -31,7 +30,7 @@ def _by_cause(device: Device) -> Sheet:
     gaps = device.ledger.gaps
     sums = gaps.by_cause.sums()
     total = sum(sums.values())
-    columns = (Column("cause", "Cause", Digits.TEXT), Column("time_ns", "Time (ns)", _NS), _SHARE)
+    columns = (Column("cause", "Cause", Unit.TEXT), Column("time_ns", "Time", Unit.NS), _SHARE)
     rows: list[tuple[Cell, ...]] = [
         (cause, time, _percent(time, total)) for cause, time in sorted(sums.items(), key=lambda e: (-e[1], e[0]))
     ]
@@ -40,10 +39,10 @@ def _by_cause(device: Device) -> Sheet:
 
 def _by_trigger(device: Device) -> Sheet:
     columns = (
-        Column("trigger", "Trigger", Digits.TEXT),
-        Column("call", "Call", Digits.TEXT),
-        Column("gaps", "Gaps", _COUNT),
-        Column("time_ns", "Time (ns)", _NS),
+        Column("trigger", "Trigger", Unit.TEXT),
+        Column("call", "Call", Unit.TEXT),
+        Column("gaps", "Gaps", Unit.COUNT),
+        Column("time_ns", "Time", Unit.NS),
         _SHARE,
     )
     total = sum(time for time, _ in device.triggers.values())
@@ -53,9 +52,9 @@ def _by_trigger(device: Device) -> Sheet:
 
 def _by_length(device: Device) -> Sheet:
     columns = (
-        Column("length", "Length", Digits.TEXT),
-        Column("gaps", "Gaps", _COUNT),
-        Column("time_ns", "Time (ns)", _NS),
+        Column("length", "Length", Unit.TEXT),
+        Column("gaps", "Gaps", Unit.COUNT),
+        Column("time_ns", "Time", Unit.NS),
         _SHARE,
     )
     buckets = histogram(device.ledger.gaps)
@@ -67,15 +66,15 @@ def _by_length(device: Device) -> Sheet:
 def _longest(trace: Trace, device: Device) -> Sheet:
     gaps, found = device.ledger.gaps, device.found
     columns = (
-        Column("length_ns", "Length (ns)", _NS),
-        Column("start_ns", "Start (ns)", _NS, detail=2),
-        Column("trigger", "Trigger", Digits.TEXT),
-        Column("cause", "Largest cause", Digits.TEXT),
-        Column("cause_ns", "Cause (ns)", _NS, detail=1),
-        Column("before", "Before", Digits.TEXT, detail=3, shorten=label),
-        Column("range", "Range", Digits.TEXT, detail=4),
-        Column("tid", "Thread", Digits.WHOLE, detail=5),
-        Column("after", "After", Digits.TEXT, shorten=label),
+        Column("length_ns", "Length", Unit.NS),
+        Column("start_ns", "Start", Unit.INSTANT_NS, detail=2),
+        Column("trigger", "Trigger", Unit.TEXT),
+        Column("cause", "Largest cause", Unit.TEXT),
+        Column("cause_ns", "Cause", Unit.NS, detail=1),
+        Column("before", "Before", Unit.TEXT, detail=3, shorten=label),
+        Column("range", "Range", Unit.TEXT, detail=4),
+        Column("tid", "Thread", Unit.ID, detail=5),
+        Column("after", "After", Unit.TEXT, shorten=label),
     )
 
     def name(activity: int) -> str | None:

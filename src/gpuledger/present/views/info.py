@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.messages import joined, say
 from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document, health_json
 from gpuledger.present.writers.markdown import escaped, sheet_markdown
@@ -56,9 +56,9 @@ def info_markdown(name: str, trace: Trace, found: Contents, *, verbose: bool) ->
 def info_csv(trace: Trace, found: Contents) -> str:
     """The rows of every table, ours and the profile's own."""
     columns = (
-        Column("of", "Of", Digits.TEXT),
-        Column("table", "Table", Digits.TEXT),
-        Column("rows", "Rows", Digits.WHOLE),
+        Column("of", "Of", Unit.TEXT),
+        Column("table", "Table", Unit.TEXT),
+        Column("rows", "Rows", Unit.COUNT),
     )
     rows = [("gpuledger", name, count) for name, count in found.rows]
     rows += [(trace.origin.tool, name, count) for name, count in trace.origin.source_rows]
@@ -185,15 +185,15 @@ def _sheets(trace: Trace, found: Contents, *, verbose: bool) -> list[Sheet]:
 
 def _gpu_sheet(found: Contents) -> Sheet:
     columns = (
-        Column("gpu", "GPU", Digits.WHOLE),
-        Column("name", "Name", Digits.TEXT),
-        Column("memory", "Memory", Digits.TEXT, detail=2),
-        Column("sms", "SMs", Digits.WHOLE, detail=1),
-        Column("processes", "Processes", Digits.WHOLE, detail=3),
-        Column("streams", "Streams", Digits.WHOLE),
-        Column("kernels", "Kernels", Digits.WHOLE),
-        Column("copies", "Copies", Digits.WHOLE),
-        Column("graphs", "Graphs", Digits.WHOLE, detail=4),
+        Column("gpu", "GPU", Unit.ID),
+        Column("name", "Name", Unit.TEXT),
+        Column("memory", "Memory", Unit.TEXT, detail=2),
+        Column("sms", "SMs", Unit.COUNT, detail=1),
+        Column("processes", "Processes", Unit.COUNT, detail=3),
+        Column("streams", "Streams", Unit.COUNT),
+        Column("kernels", "Kernels", Unit.COUNT),
+        Column("copies", "Copies", Unit.COUNT),
+        Column("graphs", "Graphs", Unit.COUNT, detail=4),
     )
     rows = tuple(
         (
@@ -214,12 +214,12 @@ def _gpu_sheet(found: Contents) -> Sheet:
 
 def _process_sheet(found: Contents) -> Sheet:
     columns = (
-        Column("pid", "PID", Digits.WHOLE),
-        Column("name", "Process", Digits.TEXT),
-        Column("threads", "Threads", Digits.WHOLE),
-        Column("calls", "Calls", Digits.WHOLE),
-        Column("ranges", "Ranges", Digits.WHOLE),
-        Column("gpu_work", "GPU work", Digits.WHOLE),
+        Column("pid", "PID", Unit.ID),
+        Column("name", "Process", Unit.TEXT),
+        Column("threads", "Threads", Unit.COUNT),
+        Column("calls", "Calls", Unit.COUNT),
+        Column("ranges", "Ranges", Unit.COUNT),
+        Column("gpu_work", "GPU work", Unit.COUNT),
     )
     rows = tuple(
         (os_pid(use.process.pid), use.process.name, use.threads, use.calls, use.ranges, use.gpu_work)
@@ -230,9 +230,9 @@ def _process_sheet(found: Contents) -> Sheet:
 
 def _table_sheet(found: Contents) -> Sheet:
     columns = (
-        Column("table", "Recorded", Digits.TEXT),
-        Column("rows", "Rows", Digits.WHOLE),
-        Column("row", "A row is", Digits.TEXT),
+        Column("table", "Recorded", Unit.TEXT),
+        Column("rows", "Rows", Unit.COUNT),
+        Column("row", "A row is", Unit.TEXT),
     )
     return Sheet(
         "tables", "Recorded", columns, tuple((name, count, Table(name).schema.row) for name, count in found.rows)
@@ -240,7 +240,7 @@ def _table_sheet(found: Contents) -> Sheet:
 
 
 def _source_sheet(trace: Trace) -> Sheet:
-    columns = (Column("table", "Table of the profile", Digits.TEXT), Column("rows", "Rows", Digits.WHOLE))
+    columns = (Column("table", "Table of the profile", Unit.TEXT), Column("rows", "Rows", Unit.COUNT))
     return Sheet("source", "Tables of the profile", columns, trace.origin.source_rows)
 
 

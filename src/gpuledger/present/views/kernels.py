@@ -8,10 +8,10 @@ from typing import Final
 from gpuledger.analyse.kernels.figures import FIGURE_NAMES, Figure
 from gpuledger.analyse.kernels.judgement import Judged, Kernel, Spread, severity
 from gpuledger.analyse.kernels.roofs import device_of
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Gpu
 from gpuledger.units import bytes_text, count_text, share_text, time_text
@@ -124,17 +124,17 @@ def _verdict(made: Sequence[Kernel], total: int) -> str:
 def kernel_sheet(made: Sequence[Kernel], total: int, *, whole_names: bool = False) -> Sheet:
     """One line per kernel, the longest first."""
     columns = (
-        Column("kernel", say("Kernel"), Digits.TEXT),
-        Column("launches", say("x"), Digits.FIGURE),
-        Column("time", say("Time"), Digits.FIGURE),
-        Column("share", say("Share"), Digits.FIGURE),
-        Column("bound", say("Bound by"), Digits.TEXT),
-        Column("roof", say("Of roof"), Digits.FIGURE),
-        Column("severity", say("Severity"), Digits.TEXT, detail=1),
-        Column("dram", say("DRAM"), Digits.FIGURE, detail=2),
-        Column("occupancy", say("Occupancy"), Digits.FIGURE, detail=3),
-        Column("grid", say("Grid"), Digits.TEXT, detail=4),
-        Column("block", say("Block"), Digits.TEXT, detail=5),
+        Column("kernel", say("Kernel"), Unit.TEXT),
+        Column("launches", say("x"), Unit.FIGURE),
+        Column("time", say("Time"), Unit.FIGURE),
+        Column("share", say("Share"), Unit.FIGURE),
+        Column("bound", say("Bound by"), Unit.TEXT),
+        Column("roof", say("Of roof"), Unit.FIGURE),
+        Column("severity", say("Severity"), Unit.TEXT, detail=1),
+        Column("dram", say("DRAM"), Unit.FIGURE, detail=2),
+        Column("occupancy", say("Occupancy"), Unit.FIGURE, detail=3),
+        Column("grid", say("Grid"), Unit.TEXT, detail=4),
+        Column("block", say("Block"), Unit.TEXT, detail=5),
     )
     rows = []
     for each in made:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.analyse.ranks.job import Job, median
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.ranks import step_lengths
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Ints
@@ -21,14 +21,14 @@ MOST: Final = 10
 """So many stragglers are listed."""
 
 _STRAGGLER: Final = (
-    Column("rank", "Rank", Digits.TEXT),
-    Column("late", "Last to arrive", Digits.WHOLE),
-    Column("of", "of", Digits.WHOLE, detail=3),
-    Column("caused_percent", "Waited for (%)", Digits.TENTH),
-    Column("compute_percent", "More compute (%)", Digits.TENTH),
-    Column("worst_step", "Latest in step", Digits.WHOLE, detail=1),
-    Column("worst_ns", "by (ns)", Digits.WHOLE, detail=2),
-    Column("profile", "Profile", Digits.TEXT, detail=4),
+    Column("rank", "Rank", Unit.TEXT),
+    Column("late", "Last to arrive", Unit.COUNT),
+    Column("of", "of", Unit.COUNT, detail=3),
+    Column("caused_percent", "Waited for", Unit.SHARE_PERCENT),
+    Column("compute_percent", "More compute", Unit.CHANGE_PERCENT),
+    Column("worst_step", "Latest in step", Unit.ID, detail=1),
+    Column("worst_ns", "by", Unit.NS, detail=2),
+    Column("profile", "Profile", Unit.TEXT, detail=4),
 )
 
 
@@ -69,9 +69,9 @@ def lateness(job: Job) -> Lateness | NotMeasured:
 
 def lateness_sheet(late: Lateness) -> Sheet:
     """The whole of it as a table: a row per rank, a column per step."""
-    columns = [Column(f"step_{step}_ns", f"Step {step} (ns)", Digits.WHOLE) for step in late.steps]
+    columns = [Column(f"step_{step}_ns", f"Step {step}", Unit.NS) for step in late.steps]
     rows = tuple((rank, *row) for rank, row in zip(late.ranks, late.late_ns.tolist(), strict=True))
-    return Sheet("fleet_late", f"By rank and step: {late.what}", (Column("rank", "Rank", Digits.TEXT), *columns), rows)
+    return Sheet("fleet_late", f"By rank and step: {late.what}", (Column("rank", "Rank", Unit.TEXT), *columns), rows)
 
 
 def straggler_sheet(job: Job, late: Lateness | NotMeasured) -> Sheet:

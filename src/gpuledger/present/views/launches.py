@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.analyse.activity_bins import launch_delays
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import pairs_inside
@@ -37,13 +37,13 @@ def _by_function(device: Device, chosen: Positions, name: str, title: str) -> Sh
     names = calls.strings.decode(calls.codes("name")[first])
     times = summarise(calls.duration_ns, number)
     columns = (
-        Column("name", "Call", Digits.TEXT),
-        Column("calls", "Calls", Digits.WHOLE),
-        Column("per_step", "A step", Digits.TENTH),
-        Column("total_ns", "Time (ns)", Digits.WHOLE),
-        Column("avg_ns", "Avg (ns)", Digits.TENTH, detail=1),
-        Column("med_ns", "Med (ns)", Digits.TENTH, detail=2),
-        Column("step_percent", "Of the step (%)", Digits.TENTH),
+        Column("name", "Call", Unit.TEXT),
+        Column("calls", "Calls", Unit.COUNT),
+        Column("per_step", "A step", Unit.MEAN),
+        Column("total_ns", "Time", Unit.NS),
+        Column("avg_ns", "Avg", Unit.MEAN_NS, detail=1),
+        Column("med_ns", "Med", Unit.MEAN_NS, detail=2),
+        Column("step_percent", "Of the step", Unit.SHARE_PERCENT),
     )
     rows: list[tuple[Cell, ...]] = [
         (
@@ -68,9 +68,9 @@ def _queue(device: Device) -> Sheet:
     delay = launch_delays(device)
     length = found.end_ns[here] - found.start_ns[here]
     columns = (
-        Column("figure", "Figure", Digits.TEXT),
-        Column("value", "Value", Digits.TENTH),
-        Column("unit", "Unit", Digits.TEXT),
+        Column("figure", "Figure", Unit.TEXT),
+        Column("value", "Value", Unit.MEAN),
+        Column("unit", "Unit", Unit.TEXT),
     )
     rows: list[tuple[Cell, ...]] = [("GPU activities a step", len(here) / device.step_count, "")]
     if len(here):
@@ -98,11 +98,11 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> Sheet:
     instances = np.bincount(number[group(number, outer)[0]], minlength=len(first))
     names = trace.strings.decode(ranges.codes("name")[outer[first]])
     columns = (
-        Column("range", "Range", Digits.TEXT),
-        Column("instances", "Instances", Digits.WHOLE),
-        Column("launches", "Launches", Digits.WHOLE),
-        Column("per_instance", "Each", Digits.TENTH),
-        Column("total_ns", "Time (ns)", Digits.WHOLE),
+        Column("range", "Range", Unit.TEXT),
+        Column("instances", "Instances", Unit.COUNT),
+        Column("launches", "Launches", Unit.COUNT),
+        Column("per_instance", "Each", Unit.MEAN),
+        Column("total_ns", "Time", Unit.NS),
     )
     rows = [
         (name or "", int(count), each.count, each.count / count, each.total)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuledger.analyse.over_time import memory_events
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.device import Device
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import summarise
@@ -27,14 +27,14 @@ def _copies(trace: Trace, device: Device) -> Sheet:
     labels = list(zip(*(copies.strings.decode(key[first]) for key in keys), strict=True))
     times, sizes = summarise(copies.duration_ns, number), summarise(copies["bytes"], number)
     columns = (
-        Column("kind", "Kind", Digits.TEXT),
-        Column("from", "From", Digits.TEXT),
-        Column("to", "To", Digits.TEXT),
-        Column("copies", "Copies", Digits.WHOLE),
-        Column("per_step", "A step", Digits.TENTH),
-        Column("total_bytes", "MB", Digits.MEGABYTES),
-        Column("total_ns", "Time (ns)", Digits.WHOLE),
-        Column("bytes_per_s", "MB/s", Digits.MEGABYTES, detail=1),
+        Column("kind", "Kind", Unit.TEXT),
+        Column("from", "From", Unit.TEXT),
+        Column("to", "To", Unit.TEXT),
+        Column("copies", "Copies", Unit.COUNT),
+        Column("per_step", "A step", Unit.MEAN),
+        Column("total_bytes", "MB", Unit.MB),
+        Column("total_ns", "Time", Unit.NS),
+        Column("bytes_per_s", "MB/s", Unit.MB_PER_S, detail=1),
     )
     rows: list[tuple[Cell, ...]] = []
     for (kind, source, target), time, size in zip(labels, times, sizes, strict=True):
@@ -50,10 +50,10 @@ def _calls(device: Device) -> Sheet:
     first, number = group(calls.codes("name"))
     names = calls.strings.decode(calls.codes("name")[first])
     columns = (
-        Column("name", "Call", Digits.TEXT),
-        Column("calls", "Calls", Digits.WHOLE),
-        Column("per_step", "A step", Digits.TENTH),
-        Column("total_ns", "Time (ns)", Digits.WHOLE),
+        Column("name", "Call", Unit.TEXT),
+        Column("calls", "Calls", Unit.COUNT),
+        Column("per_step", "A step", Unit.MEAN),
+        Column("total_ns", "Time", Unit.NS),
     )
     rows = [
         (shortened(name or ""), each.count, each.count / device.step_count, each.total)
@@ -66,7 +66,7 @@ def _calls(device: Device) -> Sheet:
 def _in_use(trace: Trace, device: Device) -> Sheet:
     """Device memory over time, from nsys's memory events: allocations from before the capture count."""
     mine, released, level = memory_events(trace, device.gpu)
-    columns = (Column("figure", "Figure", Digits.TEXT), Column("bytes", "MB", Digits.MEGABYTES))
+    columns = (Column("figure", "Figure", Unit.TEXT), Column("bytes", "MB", Unit.MB))
     if not len(mine):
         return Sheet("memory_in_use", "Device memory", columns)
     rows = (

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from gpuledger.analyse.kernels.ncu_plan import Kernel, Plan, Triple
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 
 _COLUMNS = (
-    Column("share_of_gpu_percent", "Kernels (%)", Digits.TENTH),
-    Column("share_of_step_percent", "Step (%)", Digits.TENTH, detail=2),
-    Column("count_per_step", "Launches", Digits.TENTH, detail=1),
-    Column("ns_per_step", "Time (ns)", Digits.WHOLE),
-    Column("grid", "Grid", Digits.TEXT, detail=3),
-    Column("block", "Block", Digits.TEXT, detail=4),
-    Column("name", "Name", Digits.TEXT, shorten=label),
+    Column("share_of_gpu_percent", "Kernels", Unit.SHARE_PERCENT),
+    Column("share_of_step_percent", "Step", Unit.SHARE_PERCENT, detail=2),
+    Column("count_per_step", "Launches", Unit.MEAN, detail=1),
+    Column("ns_per_step", "Time", Unit.NS),
+    Column("grid", "Grid", Unit.TEXT, detail=3),
+    Column("block", "Block", Unit.TEXT, detail=4),
+    Column("name", "Name", Unit.TEXT, shorten=label),
 )
-_LEFT_OUT = Column("reason", "Left out", Digits.TEXT)
+_LEFT_OUT = Column("reason", "Left out", Unit.TEXT)
 
 
 def covered_sheet(plan: Plan) -> Sheet:

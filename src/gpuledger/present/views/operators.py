@@ -11,13 +11,13 @@ from gpuledger.analyse.call_sites import place
 from gpuledger.analyse.operators.arithmetic import Inputs, Work, WorkDone, parse_inputs, work_done
 from gpuledger.analyse.operators.graph_names import GraphNames, graph_names
 from gpuledger.analyse.operators.operators import Ops, Paths, ops
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.calls import short_names, shortened
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import call_kind
 from gpuledger.ledger.ranges import innermost
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
@@ -25,55 +25,55 @@ from gpuledger.trace.model import Trace
 MOST_SHAPES: Final = 50
 MOST_PLACES: Final = 50
 
-_COUNT = Column("count", "Count", Digits.WHOLE)
+_COUNT = Column("count", "Count", Unit.COUNT)
 _OPERATORS = (
-    Column("name", "Operator", Digits.TEXT),
+    Column("name", "Operator", Unit.TEXT),
     _COUNT,
-    Column("per_step", "A step", Digits.TENTH, detail=2),
-    Column("host_ns", "Host (ns)", Digits.WHOLE, detail=1),
-    Column("host_self_ns", "Host, self (ns)", Digits.WHOLE),
-    Column("device_ns", "GPU (ns)", Digits.WHOLE, detail=1),
-    Column("device_self_ns", "GPU, self (ns)", Digits.WHOLE),
-    Column("device_self_percent", "GPU, self (%)", Digits.TENTH),
-    Column("kernels", "Kernels", Digits.WHOLE, detail=3),
-    Column("launches", "Launches", Digits.WHOLE, detail=4),
+    Column("per_step", "A step", Unit.MEAN, detail=2),
+    Column("host_ns", "Host", Unit.NS, detail=1),
+    Column("host_self_ns", "Host, self", Unit.NS),
+    Column("device_ns", "GPU", Unit.NS, detail=1),
+    Column("device_self_ns", "GPU, self", Unit.NS),
+    Column("device_self_percent", "GPU, self", Unit.SHARE_PERCENT),
+    Column("kernels", "Kernels", Unit.COUNT, detail=3),
+    Column("launches", "Launches", Unit.COUNT, detail=4),
 )
 _SHAPES = (
-    Column("name", "Operator", Digits.TEXT),
-    Column("shapes", "Inputs", Digits.TEXT),
-    Column("types", "Types", Digits.TEXT, detail=3),
+    Column("name", "Operator", Unit.TEXT),
+    Column("shapes", "Inputs", Unit.TEXT),
+    Column("types", "Types", Unit.TEXT, detail=3),
     _COUNT,
-    Column("host_self_ns", "Host, self (ns)", Digits.WHOLE, detail=4),
-    Column("device_self_ns", "GPU, self (ns)", Digits.WHOLE),
-    Column("device_self_percent", "GPU, self (%)", Digits.TENTH, detail=1),
-    Column("flops", "FLOPs", Digits.WHOLE, detail=5),
-    Column("computed_in", "Computed in", Digits.TEXT, detail=2),
-    Column("tflops_per_s", "TFLOP/s", Digits.TENTH),
-    Column("peak_percent", "Of peak (%)", Digits.TENTH),
-    Column("note", "", Digits.TEXT, detail=2),
+    Column("host_self_ns", "Host, self", Unit.NS, detail=4),
+    Column("device_self_ns", "GPU, self", Unit.NS),
+    Column("device_self_percent", "GPU, self", Unit.SHARE_PERCENT, detail=1),
+    Column("flops", "FLOPs", Unit.COUNT, detail=5),
+    Column("computed_in", "Computed in", Unit.TEXT, detail=2),
+    Column("tflops_per_s", "TFLOP/s", Unit.MEAN),
+    Column("peak_percent", "Of peak", Unit.SHARE_PERCENT),
+    Column("note", "", Unit.TEXT, detail=2),
 )
 _AGAINST = (
-    Column("kind", "Kind", Digits.TEXT),
-    Column("name", "Name", Digits.TEXT, shorten=label),
-    Column("where", "Where", Digits.TEXT, detail=1),
-    Column("count", "Count", Digits.WHOLE, detail=2),
-    Column("per_step", "A step", Digits.TENTH, detail=3),
-    Column("host_ns_per_step", "Host a step (ns)", Digits.WHOLE),
-    Column("device_ns_per_step", "GPU a step (ns)", Digits.WHOLE),
+    Column("kind", "Kind", Unit.TEXT),
+    Column("name", "Name", Unit.TEXT, shorten=label),
+    Column("where", "Where", Unit.TEXT, detail=1),
+    Column("count", "Count", Unit.COUNT, detail=2),
+    Column("per_step", "A step", Unit.MEAN, detail=3),
+    Column("host_ns_per_step", "Host a step", Unit.NS),
+    Column("device_ns_per_step", "GPU a step", Unit.NS),
 )
 _FIGURES = (
-    Column("figure", "Figure", Digits.TEXT),
-    Column("value", "Value", Digits.HUNDREDTH),
-    Column("unit", "Unit", Digits.TEXT),
-    Column("note", "", Digits.TEXT),
+    Column("figure", "Figure", Unit.TEXT),
+    Column("value", "Value", Unit.RATIO),
+    Column("unit", "Unit", Unit.TEXT),
+    Column("note", "", Unit.TEXT),
 )
 _GRAPHS = (
-    Column("place", "Place", Digits.TEXT),
-    Column("known_by", "Known by", Digits.TEXT, detail=1),
-    Column("count", "Executions", Digits.WHOLE),
-    Column("per_step", "A step", Digits.TENTH, detail=2),
-    Column("device_ns", "GPU (ns)", Digits.WHOLE, detail=1),
-    Column("device_percent", "GPU (%)", Digits.TENTH),
+    Column("place", "Place", Unit.TEXT),
+    Column("known_by", "Known by", Unit.TEXT, detail=1),
+    Column("count", "Executions", Unit.COUNT),
+    Column("per_step", "A step", Unit.MEAN, detail=2),
+    Column("device_ns", "GPU", Unit.NS, detail=1),
+    Column("device_percent", "GPU", Unit.SHARE_PERCENT),
 )
 
 MOVES: Final = ("aten::to", "aten::_to_copy", "aten::copy_")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.ledger.device import Device
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.spans import total
 
 _COLUMNS = (
-    Column("kind", "Kind", Digits.TEXT),
-    Column("running_ns", "Running (ns)", Digits.WHOLE, detail=1),
-    Column("hidden_ns", "Hidden (ns)", Digits.WHOLE),
-    Column("exposed_ns", "Exposed (ns)", Digits.WHOLE),
-    Column("exposed_percent", "Of the window (%)", Digits.TENTH),
+    Column("kind", "Kind", Unit.TEXT),
+    Column("running_ns", "Running", Unit.NS, detail=1),
+    Column("hidden_ns", "Hidden", Unit.NS),
+    Column("exposed_ns", "Exposed", Unit.NS),
+    Column("exposed_percent", "Of the window", Unit.SHARE_PERCENT),
 )
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.tables import Rows
 
 _COLUMNS = (
-    Column("range", "Range", Digits.TEXT),
-    Column("instances", "Instances", Digits.WHOLE),
-    Column("host_ns", "Host (ns)", Digits.WHOLE),
-    Column("gpu_ns", "GPU (ns)", Digits.WHOLE),
-    Column("gpu_own_ns", "GPU, own (ns)", Digits.WHOLE, detail=1),
-    Column("launches", "Launches", Digits.WHOLE),
-    Column("syncs", "Waits", Digits.WHOLE, detail=2),
+    Column("range", "Range", Unit.TEXT),
+    Column("instances", "Instances", Unit.COUNT),
+    Column("host_ns", "Host", Unit.NS),
+    Column("gpu_ns", "GPU", Unit.NS),
+    Column("gpu_own_ns", "GPU, own", Unit.NS, detail=1),
+    Column("launches", "Launches", Unit.COUNT),
+    Column("syncs", "Waits", Unit.COUNT, detail=2),
 )
 
 

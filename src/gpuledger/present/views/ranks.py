@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.job import Job, Lane, median
 from gpuledger.analyse.ranks.rank import KINDS, RankSummary
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints
@@ -26,61 +26,61 @@ WORST = 20
 _MOST = 2.0**62
 
 _RANK = (
-    Column("rank", "Rank", Digits.TEXT),
-    Column("profile", "Profile", Digits.TEXT, detail=5),
-    Column("gpu", "GPU", Digits.TEXT, detail=5),
-    Column("steps", "Steps", Digits.WHOLE, detail=4),
-    Column("step_ns", "Step (ns)", Digits.WHOLE),
-    Column("compute_ns", "Compute (ns)", Digits.WHOLE),
-    Column("exposed_comm_ns", "Exposed comm (ns)", Digits.WHOLE, detail=2),
-    Column("hidden_comm_ns", "Hidden comm (ns)", Digits.WHOLE, detail=3),
-    Column("wait_ns", "Waits (ns)", Digits.WHOLE),
-    Column("transfer_ns", "Transfers (ns)", Digits.WHOLE, detail=1),
-    Column("late", "Late", Digits.WHOLE, detail=1),
-    Column("caused_ns", "Others wait for it (ns)", Digits.WHOLE, detail=1),
-    Column("matched", "Matched", Digits.WHOLE, detail=2),
-    Column("seen", "of", Digits.WHOLE, detail=2),
-    Column("clock_ahead_ns", "Clock ahead (ns)", Digits.WHOLE, detail=3),
-    Column("clock_residual_ns", "give or take (ns)", Digits.WHOLE, detail=3),
+    Column("rank", "Rank", Unit.TEXT),
+    Column("profile", "Profile", Unit.TEXT, detail=5),
+    Column("gpu", "GPU", Unit.TEXT, detail=5),
+    Column("steps", "Steps", Unit.COUNT, detail=4),
+    Column("step_ns", "Step", Unit.NS),
+    Column("compute_ns", "Compute", Unit.NS),
+    Column("exposed_comm_ns", "Exposed comm", Unit.NS, detail=2),
+    Column("hidden_comm_ns", "Hidden comm", Unit.NS, detail=3),
+    Column("wait_ns", "Waits", Unit.NS),
+    Column("transfer_ns", "Transfers", Unit.NS, detail=1),
+    Column("late", "Late", Unit.COUNT, detail=1),
+    Column("caused_ns", "Others wait for it", Unit.NS, detail=1),
+    Column("matched", "Matched", Unit.COUNT, detail=2),
+    Column("seen", "of", Unit.COUNT, detail=2),
+    Column("clock_ahead_ns", "Clock ahead", Unit.NS, detail=3),
+    Column("clock_residual_ns", "give or take", Unit.NS, detail=3),
 )
 _COLLECTIVE = (
-    Column("kind", "Collective", Digits.TEXT),
-    Column("group", "Group", Digits.TEXT),
-    Column("ranks", "Ranks", Digits.WHOLE, detail=1),
-    Column("matched", "Matched", Digits.WHOLE),
-    Column("seen", "of", Digits.WHOLE, detail=4),
-    Column("bytes", "Bytes each", Digits.WHOLE, detail=2),
-    Column("transfer_ns", "Transfer (ns)", Digits.WHOLE),
-    Column("wait_ns", "Wait per rank (ns)", Digits.WHOLE),
-    Column("late_rank", "Waited for most", Digits.TEXT),
-    Column("late_percent", "of the wait (%)", Digits.TENTH, detail=3),
-    Column("bus_gb_per_s", "Bus (GB/s)", Digits.TENTH, detail=1),
+    Column("kind", "Collective", Unit.TEXT),
+    Column("group", "Group", Unit.TEXT),
+    Column("ranks", "Ranks", Unit.COUNT, detail=1),
+    Column("matched", "Matched", Unit.COUNT),
+    Column("seen", "of", Unit.COUNT, detail=4),
+    Column("bytes", "Bytes each", Unit.BYTES, detail=2),
+    Column("transfer_ns", "Transfer", Unit.NS),
+    Column("wait_ns", "Wait per rank", Unit.NS),
+    Column("late_rank", "Waited for most", Unit.TEXT),
+    Column("late_percent", "of the wait", Unit.SHARE_PERCENT, detail=3),
+    Column("bus_gb_per_s", "Bus", Unit.GB_PER_S, detail=1),
 )
 _SINGLE = (
-    Column("at_ns", "At (ns)", Digits.WHOLE, detail=1),
-    Column("step", "Step", Digits.WHOLE, detail=2),
-    Column("kind", "Collective", Digits.TEXT),
-    Column("ordinal", "No. in step", Digits.WHOLE),
-    Column("group", "Group", Digits.TEXT, detail=3),
-    Column("bytes", "Bytes each", Digits.WHOLE, detail=4),
-    Column("skew_ns", "Skew (ns)", Digits.WHOLE),
-    Column("wait_ns", "Wait per rank (ns)", Digits.WHOLE),
-    Column("transfer_ns", "Transfer (ns)", Digits.WHOLE, detail=5),
-    Column("late_rank", "Last to arrive", Digits.TEXT),
+    Column("at_ns", "At", Unit.INSTANT_NS, detail=1),
+    Column("step", "Step", Unit.ID, detail=2),
+    Column("kind", "Collective", Unit.TEXT),
+    Column("ordinal", "No. in step", Unit.COUNT),
+    Column("group", "Group", Unit.TEXT, detail=3),
+    Column("bytes", "Bytes each", Unit.BYTES, detail=4),
+    Column("skew_ns", "Skew", Unit.NS),
+    Column("wait_ns", "Wait per rank", Unit.NS),
+    Column("transfer_ns", "Transfer", Unit.NS, detail=5),
+    Column("late_rank", "Last to arrive", Unit.TEXT),
 )
 _STEP = (
-    Column("step", "Step", Digits.WHOLE),
-    Column("longest_ns", "Longest (ns)", Digits.WHOLE),
-    Column("slowest_rank", "on", Digits.TEXT),
-    Column("median_ns", "Median (ns)", Digits.WHOLE),
-    Column("shortest_ns", "Shortest (ns)", Digits.WHOLE, detail=1),
+    Column("step", "Step", Unit.ID),
+    Column("longest_ns", "Longest", Unit.NS),
+    Column("slowest_rank", "on", Unit.TEXT),
+    Column("median_ns", "Median", Unit.NS),
+    Column("shortest_ns", "Shortest", Unit.NS, detail=1),
 )
 _FAMILY = (
-    Column("family", "Compute", Digits.TEXT),
-    Column("mean_ns", "Mean (ns)", Digits.WHOLE, detail=1),
-    Column("most_ns", "Most (ns)", Digits.WHOLE),
-    Column("most_rank", "on", Digits.TEXT),
-    Column("imbalance", "Most / mean", Digits.HUNDREDTH),
+    Column("family", "Compute", Unit.TEXT),
+    Column("mean_ns", "Mean", Unit.NS, detail=1),
+    Column("most_ns", "Most", Unit.NS),
+    Column("most_rank", "on", Unit.TEXT),
+    Column("imbalance", "Most / mean", Unit.RATIO),
 )
 
 

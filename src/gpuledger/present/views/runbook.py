@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpuledger.analyse.sheet import Cell as Content
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.present.sheet import Cell as Content
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.shell import shell_lines
 from gpuledger.present.views.bench import figure, heading
 from gpuledger.present.writers.csv import sheet_csv
@@ -22,9 +22,9 @@ from gpuledger.runbook.summary import ComparisonRow, Summary, TargetRow, hidden
 from gpuledger.units import share_text, three_figures, time_text
 
 _SIDES: Final = (
-    Column("from", "From", Digits.TEXT),
-    Column("to", "To", Digits.TEXT),
-    Column("both", "Both", Digits.TEXT, detail=3),
+    Column("from", "From", Unit.TEXT),
+    Column("to", "To", Unit.TEXT),
+    Column("both", "Both", Unit.TEXT, detail=3),
 )
 
 
@@ -41,9 +41,9 @@ def summary_markdown(summary: Summary) -> str:
 def summary_csv(summary: Summary) -> str:
     """The matrix, a row per cell, with plain values."""
     book = summary.book
-    columns = [Column(axis.name, axis.name, Digits.TEXT) for axis in book.axes]
+    columns = [Column(axis.name, axis.name, Unit.TEXT) for axis in book.axes]
     names = ("state", "reason", "seconds", *book.show, "step_ns", "finding", "saving_ns_per_step")
-    columns += [Column(name, name, Digits.TEXT) for name in names]
+    columns += [Column(name, name, Unit.TEXT) for name in names]
     rows = []
     for row in summary.cells:
         found = row.finding
@@ -81,9 +81,9 @@ def commands_text(
 def listing(books: Sequence[Runbook]) -> Sheet:
     """The runbooks that ship, with their questions."""
     columns = (
-        Column("runbook", "Runbook", Digits.TEXT),
-        Column("cells", "Matrix", Digits.TEXT),
-        Column("question", "Question", Digits.TEXT),
+        Column("runbook", "Runbook", Unit.TEXT),
+        Column("cells", "Matrix", Unit.TEXT),
+        Column("question", "Question", Unit.TEXT),
     )
     rows = tuple(
         (book.name, " x ".join(axis.name for axis in book.axes) or "one cell", book.question) for book in books
@@ -147,17 +147,17 @@ def _about(summary: Summary) -> str:
 def _matrix(summary: Summary) -> Sheet:
     book = summary.book
     reported = any(row.finding is not None for row in summary.cells)
-    columns = [Column(axis.name, axis.name, Digits.TEXT) for axis in book.axes]
+    columns = [Column(axis.name, axis.name, Unit.TEXT) for axis in book.axes]
     states = ["kept" if row.kept and row.record.state == FINISHED else row.record.state for row in summary.cells]
     is_told = set(states) != {FINISHED}  # else the line above the table says it of all
     if is_told:
-        columns.append(Column("state", "State", Digits.TEXT))
-    columns += [Column(key, _headed(key), Digits.FIGURE, detail=at) for at, key in enumerate(book.show)]
+        columns.append(Column("state", "State", Unit.TEXT))
+    columns += [Column(key, _headed(key), Unit.FIGURE, detail=at) for at, key in enumerate(book.show)]
     if reported:
         columns += [
-            Column("step_ns", "Profiled", Digits.FIGURE),
-            Column("finding", "Top finding", Digits.TEXT),
-            Column("saving_ns_per_step", "Would save", Digits.FIGURE),
+            Column("step_ns", "Profiled", Unit.FIGURE),
+            Column("finding", "Top finding", Unit.TEXT),
+            Column("saving_ns_per_step", "Would save", Unit.FIGURE),
         ]
     rows = []
     for row, state in zip(summary.cells, states, strict=True):
@@ -186,12 +186,12 @@ def _time(ns: int | None) -> str:
 
 def _comparisons(rows: Sequence[ComparisonRow]) -> Sheet:
     columns = (
-        Column("kind", "Comparison", Digits.TEXT),
+        Column("kind", "Comparison", Unit.TEXT),
         *_SIDES,
-        Column("verdict", "Verdict", Digits.TEXT),
-        Column("before_ns", "Step before", Digits.FIGURE, detail=1),
-        Column("after_ns", "After", Digits.FIGURE, detail=1),
-        Column("delta_ns", "Change", Digits.FIGURE),
+        Column("verdict", "Verdict", Unit.TEXT),
+        Column("before_ns", "Step before", Unit.FIGURE, detail=1),
+        Column("after_ns", "After", Unit.FIGURE, detail=1),
+        Column("delta_ns", "Change", Unit.FIGURE),
     )
     made = tuple(
         (
@@ -230,14 +230,14 @@ def _changed(delta_ns: int, before_ns: int | None) -> str:
 def _savings(rows: Sequence[SavingRow]) -> Sheet:
     columns = (
         *_SIDES,
-        Column("finding", "Finding", Digits.TEXT),
-        Column("predicted_ns", "Predicted", Digits.FIGURE),
-        Column("low_ns", "Low end", Digits.FIGURE, detail=2),
-        Column("profiled_ns", "Profiled", Digits.FIGURE),
-        Column("corrected_ns", "Corrected", Digits.FIGURE),
-        Column("plain_ns", "Plain", Digits.FIGURE, detail=1),
-        Column("ratio", "Ratio", Digits.FIGURE),
-        Column("verdict", "Verdict", Digits.TEXT),
+        Column("finding", "Finding", Unit.TEXT),
+        Column("predicted_ns", "Predicted", Unit.FIGURE),
+        Column("low_ns", "Low end", Unit.FIGURE, detail=2),
+        Column("profiled_ns", "Profiled", Unit.FIGURE),
+        Column("corrected_ns", "Corrected", Unit.FIGURE),
+        Column("plain_ns", "Plain", Unit.FIGURE, detail=1),
+        Column("ratio", "Ratio", Unit.FIGURE),
+        Column("verdict", "Verdict", Unit.TEXT),
     )
     made = tuple(
         (
@@ -254,11 +254,11 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
 
 def _targets(rows: Sequence[TargetRow]) -> Sheet:
     columns = (
-        Column("key", "Figure", Digits.TEXT),
-        Column("cell", "Cell", Digits.TEXT),
-        Column("wanted", "Wanted", Digits.FIGURE),
-        Column("found", "Found", Digits.FIGURE),
-        Column("verdict", "Verdict", Digits.TEXT),
+        Column("key", "Figure", Unit.TEXT),
+        Column("cell", "Cell", Unit.TEXT),
+        Column("wanted", "Wanted", Unit.FIGURE),
+        Column("found", "Found", Unit.FIGURE),
+        Column("verdict", "Verdict", Unit.TEXT),
     )
     made = tuple(
         (

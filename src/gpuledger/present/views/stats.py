@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuledger.analyse.sheet import Sheet
 from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document, health_json, sheet_json
 from gpuledger.present.writers.markdown import escaped, sheet_markdown

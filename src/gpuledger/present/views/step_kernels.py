@@ -11,12 +11,12 @@ from typing import Final
 
 from gpuledger.analyse.kernels.judgement import Kernel, kernels
 from gpuledger.analyse.kernels.timeline_match import LEVELS, Joined, Match
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined as put_together
 from gpuledger.messages import say
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.kernels import (
     IN_DEPTH,
     SEVERITY_WORDS,
@@ -101,14 +101,14 @@ def _coverage(found: Joined) -> str:
 
 def _overview_sheet(matches: list[tuple[int, Match]], device: Device) -> Sheet:
     columns = (
-        Column("number", "#", Digits.FIGURE),
-        Column("kernel", say("Kernel"), Digits.TEXT),
-        Column("calls", say("Calls"), Digits.FIGURE),
-        Column("time", say("Time"), Digits.FIGURE),
-        Column("share", say("Share"), Digits.FIGURE),
-        Column("match", say("Match"), Digits.TEXT),
-        Column("roof", say("Of roof"), Digits.FIGURE),
-        Column("place", say("Range"), Digits.TEXT, detail=1),
+        Column("number", "#", Unit.FIGURE),
+        Column("kernel", say("Kernel"), Unit.TEXT),
+        Column("calls", say("Calls"), Unit.FIGURE),
+        Column("time", say("Time"), Unit.FIGURE),
+        Column("share", say("Share"), Unit.FIGURE),
+        Column("match", say("Match"), Unit.TEXT),
+        Column("roof", say("Of roof"), Unit.FIGURE),
+        Column("place", say("Range"), Unit.TEXT, detail=1),
     )
     rows: list[tuple[Cell, ...]] = [
         (
@@ -178,12 +178,12 @@ def _bottlenecks(found: Joined, device: Device) -> Iterator[Block]:
         return
     yield Heading(say("Bottlenecks by severity"))
     columns = (
-        Column("number", "#", Digits.FIGURE),
-        Column("severity", say("Severity"), Digits.TEXT),
-        Column("kernel", say("Kernel"), Digits.TEXT),
-        Column("bound", say("Bound by"), Digits.TEXT),
-        Column("saves", say("Saves a step"), Digits.FIGURE),
-        Column("of_step", say("Of the step"), Digits.FIGURE),
+        Column("number", "#", Unit.FIGURE),
+        Column("severity", say("Severity"), Unit.TEXT),
+        Column("kernel", say("Kernel"), Unit.TEXT),
+        Column("bound", say("Bound by"), Unit.TEXT),
+        Column("saves", say("Saves a step"), Unit.FIGURE),
+        Column("of_step", say("Of the step"), Unit.FIGURE),
     )
     rows: list[tuple[Cell, ...]] = [
         (

@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 
 _SUMMARY = (
-    Column("source", "Found by", Digits.TEXT),
-    Column("steps", "Steps", Digits.WHOLE),
-    Column("warm_up", "of them warm-up", Digits.WHOLE),
-    Column("median_ns", "Median (ns)", Digits.WHOLE),
-    Column("p10_ns", "P10 (ns)", Digits.WHOLE, detail=1),
-    Column("p90_ns", "P90 (ns)", Digits.WHOLE, detail=1),
-    Column("drift_percent", "Drift (%)", Digits.TENTH, detail=2),
+    Column("source", "Found by", Unit.TEXT),
+    Column("steps", "Steps", Unit.COUNT),
+    Column("warm_up", "of them warm-up", Unit.COUNT),
+    Column("median_ns", "Median", Unit.NS),
+    Column("p10_ns", "P10", Unit.NS, detail=1),
+    Column("p90_ns", "P90", Unit.NS, detail=1),
+    Column("drift_percent", "Drift", Unit.CHANGE_PERCENT, detail=2),
 )
 _OUTLIER = (
-    Column("step", "Step", Digits.WHOLE),
-    Column("length_ns", "Length (ns)", Digits.WHOLE),
-    Column("line", "Line that grew most", Digits.TEXT),
-    Column("excess_ns", "By (ns)", Digits.WHOLE),
+    Column("step", "Step", Unit.ID),
+    Column("length_ns", "Length", Unit.NS),
+    Column("line", "Line that grew most", Unit.TEXT),
+    Column("excess_ns", "By", Unit.NS),
 )
 _STEP = (
-    Column("step", "Step", Digits.WHOLE),
-    Column("start_ns", "Start (ns)", Digits.WHOLE, detail=1),
-    Column("length_ns", "Length (ns)", Digits.WHOLE),
-    Column("busy_ns", "Busy (ns)", Digits.WHOLE),
-    Column("idle_ns", "Idle (ns)", Digits.WHOLE),
-    Column("largest", "Largest line", Digits.TEXT),
-    Column("phase", "Phase", Digits.TEXT),
-    Column("note", "", Digits.TEXT),
+    Column("step", "Step", Unit.ID),
+    Column("start_ns", "Start", Unit.INSTANT_NS, detail=1),
+    Column("length_ns", "Length", Unit.NS),
+    Column("busy_ns", "Busy", Unit.NS),
+    Column("idle_ns", "Idle", Unit.NS),
+    Column("largest", "Largest line", Unit.TEXT),
+    Column("phase", "Phase", Unit.TEXT),
+    Column("note", "", Unit.TEXT),
 )
 _PHASE = (
-    Column("phase", "Phase", Digits.TEXT),
-    Column("where", "Where", Digits.TEXT),
-    Column("steps", "Steps", Digits.WHOLE),
-    Column("median_ns", "Median (ns)", Digits.WHOLE),
-    Column("total_ns", "Total (ns)", Digits.WHOLE),
+    Column("phase", "Phase", Unit.TEXT),
+    Column("where", "Where", Unit.TEXT),
+    Column("steps", "Steps", Unit.COUNT),
+    Column("median_ns", "Median", Unit.NS),
+    Column("total_ns", "Total", Unit.NS),
 )
 
 

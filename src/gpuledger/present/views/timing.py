@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document
 from gpuledger.present.writers.markdown import escaped, sheet_markdown
@@ -55,7 +55,7 @@ def timing_csv(name: str, timing: Timing, gpu: Watched | None) -> str:
     texts = {
         key: value if value is None or isinstance(value, str) else json.dumps(value) for key, value in figures.items()
     }
-    kinds = {key: Digits.TEXT if isinstance(value, str) else Digits.FIGURE for key, value in figures.items()}
+    kinds = {key: Unit.TEXT if isinstance(value, str) else Unit.FIGURE for key, value in figures.items()}
     columns = tuple(Column(key, key, kinds[key]) for key in texts)
     return sheet_csv(Sheet("time", "One call", columns, (tuple(texts.values()),)))
 
@@ -119,7 +119,7 @@ def timing_sheet(timing: Timing, gpu: Watched | None) -> Sheet:
             ("temperature", _range(gpu.temperature_c, 1, "°C")),
             ("throttled", _throttling(gpu)),
         ]
-    columns = (Column("what", "What", Digits.TEXT), Column("value", "Value", Digits.TEXT))
+    columns = (Column("what", "What", Unit.TEXT), Column("value", "Value", Unit.TEXT))
     return Sheet("time", "One call", columns, tuple(rows))
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.analyse.whatif import WhatIf
 from gpuledger.ledger.device import Device
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 
 _COLUMNS = (
-    Column("change", "If", Digits.TEXT),
-    Column("line_ns", "Now (ns)", Digits.WHOLE, detail=2),
-    Column("step_ns", "Step (ns)", Digits.WHOLE),
-    Column("new_step_ns", "New step (ns)", Digits.WHOLE),
-    Column("saving_percent", "Saves (%)", Digits.TENTH),
-    Column("speed_up", "Speed-up", Digits.HUNDREDTH),
-    Column("limit", "Limit", Digits.HUNDREDTH, detail=1),
-    Column("assumption", "Assuming that", Digits.TEXT, detail=3),
+    Column("change", "If", Unit.TEXT),
+    Column("line_ns", "Now", Unit.NS, detail=2),
+    Column("step_ns", "Step", Unit.NS),
+    Column("new_step_ns", "New step", Unit.NS),
+    Column("saving_percent", "Saves", Unit.SHARE_PERCENT),
+    Column("speed_up", "Speed-up", Unit.RATIO),
+    Column("limit", "Limit", Unit.RATIO, detail=1),
+    Column("assumption", "Assuming that", Unit.TEXT, detail=3),
 )
 
 

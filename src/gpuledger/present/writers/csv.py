@@ -7,14 +7,14 @@ starts like a formula reaches a spreadsheet.
 
 from __future__ import annotations
 
-from gpuledger.analyse.sheet import Digits, Sheet
 from gpuledger.present.digits import cell_text
+from gpuledger.present.sheet import Digits, Sheet
 
 
 def sheet_csv(sheet: Sheet) -> str:
     """Header and rows, each ended by a newline."""
     lines = [",".join(_field(column.heading) for column in sheet.columns)]
-    for row in sheet.rows:
+    for row in sheet.all_rows:
         cells = zip(row, sheet.columns, strict=True)
         lines.append(",".join(_cell(cell_text(cell, column.digits), column.digits) for cell, column in cells))
     return "\n".join(lines) + "\n"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpuledger.analyse.sheet import Cell, Digits, Sheet
 from gpuledger.present.digits import tenths
+from gpuledger.present.sheet import Cell, Digits, Sheet, Term
 from gpuledger.trace.health import Note, NotMeasured
 
 _OBEYED: Final = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
@@ -36,12 +36,14 @@ def sheet_json(name: str, sheet: Sheet | NotMeasured) -> dict[str, Any]:
         return {"report": name, "not_measured": sheet.reason, "rows": None}
     rows = [
         {column.key: _value(cell, column.digits) for cell, column in zip(row, sheet.columns, strict=True)}
-        for row in sheet.rows
+        for row in sheet.all_rows
     ]
     return {"report": name, "title": sheet.title, "rows": rows}
 
 
 def _value(cell: Cell, digits: Digits) -> int | float | str | list[int] | None:
+    if isinstance(cell, Term):
+        return cell.code
     if isinstance(cell, tuple):
         return list(cell)
     if isinstance(cell, float):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpuledger.analyse.sheet import Digits, Sheet
 from gpuledger.present.digits import cell_text
 from gpuledger.present.safe_text import visible
+from gpuledger.present.sheet import Digits, Sheet
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
@@ -14,7 +14,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 def sheet_markdown(sheet: Sheet) -> str:
     """A heading and a table."""
     title = f"## {sheet.title}\n\n`{sheet.name}`\n\n"
-    if not sheet.rows:
+    if not sheet.all_rows:
         return f"{title}No data.\n"
     return title + table_markdown(sheet)
 
@@ -25,7 +25,7 @@ def table_markdown(sheet: Sheet) -> str:
     rule = _line(["---" if column.digits is Digits.TEXT else "--:" for column in sheet.columns])
     rows = [
         _line([escaped(cell_text(cell, column.digits)) for cell, column in zip(row, sheet.columns, strict=True)])
-        for row in sheet.rows
+        for row in sheet.all_rows
     ]
     return "".join([heading, rule, *rows])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.present.digits import cell_text
 from gpuledger.present.safe_text import cut_apart, cut_in_the_middle, visible, wrapped
+from gpuledger.present.sheet import Column, Digits, Sheet
 
 _GAP = "  "
 _NAME_WIDTH = 26
@@ -15,7 +15,7 @@ _NAME_WIDTH = 26
 
 def sheet_text(sheet: Sheet, width: int | None) -> str:
     """The sheet with its title; `width` None: as wide as it needs."""
-    if not sheet.rows:
+    if not sheet.all_rows:
         return wrapped(f"{sheet.title} ({sheet.name}): no data", width, 2) + "\n"
     lines, hidden = sheet_lines(sheet, width)
     foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
@@ -25,7 +25,8 @@ def sheet_text(sheet: Sheet, width: int | None) -> str:
 def sheet_lines(sheet: Sheet, width: int | None, longest_name: int | None = None) -> tuple[list[str], list[str]]:
     """The table itself, no text in it longer than said, and the headings that there was no room for."""
     columns = [
-        [visible(cell_text(row[at], column.digits)) for row in sheet.rows] for at, column in enumerate(sheet.columns)
+        [visible(cell_text(row[at], column.digits)) for row in sheet.all_rows]
+        for at, column in enumerate(sheet.columns)
     ]
     shown = _that_fit(sheet.columns, columns, width)
     hidden = [column.heading.removesuffix(" (ns)") for column in sheet.columns if column not in shown]

@@ -11,9 +11,9 @@ from gpuledger.analyse.diff.gate import Outcome
 from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import LEAST_SHARE, NO_CHANGE, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, Side
-from gpuledger.analyse.sheet import Column, Digits, Sheet
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
 from gpuledger.present.safe_text import cut_in_the_middle
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.diff.figures import signed_share, signed_time, times
 from gpuledger.present.views.diff.tables import (
     calls_sheet,
@@ -53,7 +53,7 @@ def diff_markdown(compared: Compared) -> str:
 
 def diff_csv(compared: Compared) -> str:
     """The parts."""
-    columns = (Column("part", "Part", Digits.TEXT), Column("ns", "Change (ns)", Digits.WHOLE))
+    columns = (Column("part", "Part", Unit.TEXT), Column("ns", "Change", Unit.NS))
     rows = tuple((part.name, part.ns) for part in compared.diff.parts)
     return sheet_csv(Sheet("diff_parts", "Parts", columns, (*rows, ("total", compared.diff.delta_ns))))
 

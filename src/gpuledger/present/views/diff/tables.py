@@ -11,8 +11,8 @@ from gpuledger.analyse.diff.gate import COUNT, TIME, Outcome
 from gpuledger.analyse.diff.parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, Change
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import Call, Copied, Side
-from gpuledger.analyse.sheet import Cell, Column, Digits, Sheet
 from gpuledger.catalog.kernel_names import label
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.diff.figures import (
     bar,
     change_share,
@@ -54,10 +54,10 @@ def parts_sheet(found: Diff) -> Sheet:
             rows.append((part_name(part.name), signed_time(part.ns), drawn, _what_changed(found, part.name)))
     rows.append(("total", signed_time(found.delta_ns), "", times(found.before.median_ns, found.after.median_ns)))
     columns = (
-        Column("part", "Part", Digits.TEXT),
-        Column("change", "Change", Digits.FIGURE),
-        Column("bar", "", Digits.TEXT, detail=2),
-        Column("what", "What changed", Digits.TEXT, detail=1),
+        Column("part", "Part", Unit.TEXT),
+        Column("change", "Change", Unit.FIGURE),
+        Column("bar", "", Unit.TEXT, detail=2),
+        Column("what", "What changed", Unit.TEXT, detail=1),
     )
     return Sheet("diff_parts", "Why", columns, tuple(rows))
 
@@ -95,10 +95,10 @@ def launches_sheet(before: Side, after: Side) -> Sheet | None:
     t = [launches.time_ns / steps for launches, steps in sides]
     each = [launches.time_ns / launches.calls if launches.calls else 0.0 for launches, _ in sides]
     columns = (
-        Column("figure", "", Digits.TEXT),
-        Column("before", "Before", Digits.FIGURE),
-        Column("after", "After", Digits.FIGURE),
-        Column("change", "Change", Digits.FIGURE),
+        Column("figure", "", Unit.TEXT),
+        Column("before", "Before", Unit.FIGURE),
+        Column("after", "After", Unit.FIGURE),
+        Column("change", "Change", Unit.FIGURE),
     )
     per = "" if before.whole != "step" else " a step"
     rows = (
@@ -113,11 +113,11 @@ def kernels_sheet(found: Diff) -> Sheet:
     """The kernels that changed the most."""
     changed = _largest((*found.changes, *found.comm), lambda change: change.delta_ns, found, MOST_KERNELS)
     columns = (
-        Column("kernel", "Kernel", Digits.TEXT, shorten=label),
-        Column("match", "Match", Digits.TEXT, detail=1),
-        Column("calls", "Calls", Digits.FIGURE),
-        Column("each", "Time of one", Digits.FIGURE),
-        Column("change", "Change", Digits.FIGURE),
+        Column("kernel", "Kernel", Unit.TEXT, shorten=label),
+        Column("match", "Match", Unit.TEXT, detail=1),
+        Column("calls", "Calls", Unit.FIGURE),
+        Column("each", "Time of one", Unit.FIGURE),
+        Column("change", "Change", Unit.FIGURE),
     )
     rows = tuple(_kernel(change) for change in changed)
     return Sheet("diff_kernels", "Kernels", columns, rows)
@@ -144,11 +144,11 @@ def calls_sheet(found: Diff) -> Sheet:
             (name, counts(one[0], other[0]), times(*each), change, signed_share(change_share(one[1], other[1])))
         )
     columns = (
-        Column("function", "CUDA call", Digits.TEXT),
-        Column("calls", "Calls", Digits.FIGURE),
-        Column("each", "Time of one", Digits.FIGURE, detail=1),
-        Column("change", "Time", Digits.FIGURE),
-        Column("share", "Change", Digits.FIGURE),
+        Column("function", "CUDA call", Unit.TEXT),
+        Column("calls", "Calls", Unit.FIGURE),
+        Column("each", "Time of one", Unit.FIGURE, detail=1),
+        Column("change", "Time", Unit.FIGURE),
+        Column("share", "Change", Unit.FIGURE),
     )
     return Sheet("diff_calls", "CUDA calls", columns, tuple(rows))
 
@@ -193,12 +193,12 @@ def ranges_sheet(found: Diff) -> Sheet:
         found.ranges, lambda pair: range_host_ns(found, pair)[1] - range_host_ns(found, pair)[0], found, MOST_RANGES
     )
     columns = (
-        Column("range", "Range", Digits.TEXT),
-        Column("match", "Match", Digits.TEXT, detail=2),
-        Column("host", "Host time", Digits.FIGURE),
-        Column("share", "Change", Digits.FIGURE),
-        *([Column("corrected", "Corrected", Digits.FIGURE, detail=1)] if corrects else []),
-        Column("gpu", "GPU time", Digits.FIGURE, detail=3),
+        Column("range", "Range", Unit.TEXT),
+        Column("match", "Match", Unit.TEXT, detail=2),
+        Column("host", "Host time", Unit.FIGURE),
+        Column("share", "Change", Unit.FIGURE),
+        *([Column("corrected", "Corrected", Unit.FIGURE, detail=1)] if corrects else []),
+        Column("gpu", "GPU time", Unit.FIGURE, detail=3),
     )
     rows = tuple(row(pair) if corrects else (*row(pair)[:4], row(pair)[5]) for pair in chosen)
     return Sheet("diff_ranges", "Ranges", columns, rows)
@@ -221,10 +221,10 @@ def _gpu_ns(found: Diff, pair: RangePair, at: int) -> float | None:
 def memory_sheet(found: Diff) -> Sheet:
     """Copies by kind, allocation calls, and the most memory in use."""
     columns = (
-        Column("memory", "Memory", Digits.TEXT),
-        Column("count", "Number", Digits.FIGURE),
-        Column("bytes", "Bytes", Digits.FIGURE),
-        Column("time", "Time", Digits.FIGURE, detail=1),
+        Column("memory", "Memory", Unit.TEXT),
+        Column("count", "Number", Unit.FIGURE),
+        Column("bytes", "Bytes", Unit.FIGURE),
+        Column("time", "Time", Unit.FIGURE, detail=1),
     )
     rows: list[tuple[Cell, ...]] = []
     for kind, one, other in copies_paired(found):
@@ -261,10 +261,10 @@ def copies_paired(found: Diff) -> list[tuple[str, CopiedPerStep, CopiedPerStep]]
 def gates_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     """Each gate with its figures and what became of it."""
     columns = (
-        Column("gate", "Gate", Digits.TEXT),
-        Column("values", "Before -> after", Digits.FIGURE),
-        Column("change", "Change", Digits.FIGURE),
-        Column("result", "Result", Digits.TEXT),
+        Column("gate", "Gate", Unit.TEXT),
+        Column("values", "Before -> after", Unit.FIGURE),
+        Column("change", "Change", Unit.FIGURE),
+        Column("result", "Result", Unit.TEXT),
     )
     rows = tuple((each.gate.text, gate_values(each), signed_share(each.share), gate_result(each)) for each in outcomes)
     return Sheet("diff_gates", "Gates", columns, rows)

@@ -1,0 +1,109 @@
+"""A table for people and programs: columns that know their unit, rows of plain values, and rows that close it.
+
+Only views make sheets. CSV, JSON and text show exact values under `Column.heading`; a page rounds them for people, puts
+the unit to each number, and shows `Term`s by their words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Digits(Enum):
+    """How many digits a number is printed with."""
+
+    TEXT = "text"
+    FIGURE = "a number with its unit, as text"
+    WHOLE = "whole number"
+    TENTH = "one decimal, ties away from zero"
+    HUNDREDTH = "two decimals"
+    MEGABYTES = "bytes as MB with three decimals"
+    TRIPLE = "three whole numbers, each at least four wide"
+
+
+class Unit(Enum):
+    """What a column's cells count; with the digits they are printed with, and what is added to the heading."""
+
+    TEXT = ("text", Digits.TEXT, "")
+    FIGURE = ("a number with its unit, as text", Digits.FIGURE, "")
+    COUNT = ("how many", Digits.WHOLE, "")
+    MEAN = ("how many on average", Digits.TENTH, "")
+    ID = ("the number that something is called by", Digits.WHOLE, "")
+    RATIO = ("one number over another", Digits.HUNDREDTH, "")
+    TRIPLE = ("a launch shape", Digits.TRIPLE, "")
+    NS = ("a length of time", Digits.WHOLE, " (ns)")
+    MEAN_NS = ("an average length of time", Digits.TENTH, " (ns)")
+    INSTANT_NS = ("a moment of the capture", Digits.WHOLE, " (ns)")
+    SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
+    CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
+    BYTES = ("bytes", Digits.WHOLE, "")
+    MB = ("bytes, printed as MB", Digits.MEGABYTES, "")
+    MB_PER_S = ("bytes a second, printed as MB", Digits.MEGABYTES, "")
+    GB_PER_S = ("a rate", Digits.TENTH, " (GB/s)")
+
+    def __init__(self, counts: str, digits: Digits, suffix: str) -> None:
+        self.counts = counts
+        self.digits = digits
+        self.suffix = suffix
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word of ours in a cell: programs see its `code`, people on a page its `words`."""
+
+    code: str
+    words: str
+    tone: str = ""
+    """The colour of the swatch before it."""
+    badge: str = ""
+    """good, warn or bad: a verdict."""
+    depth: int = 0
+    """How far it is set in, in a tree."""
+
+
+Cell = int | float | str | tuple[int, int, int] | Term | None
+"""None: there is no such value (blank in NVIDIA's tables)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `key` names it in JSON.
+
+    Where a terminal is narrow, columns with the highest `detail` go first, and a text that is too long is passed
+    through `shorten`.
+    """
+
+    key: str
+    name: str
+    """What it is called, without its unit."""
+    unit: Unit
+    detail: int = 0
+    shorten: Callable[[str], str] | None = None
+    page_name: str = ""
+    """What a page calls it, where that is something else."""
+
+    @property
+    def heading(self) -> str:
+        """What stands over exact values: the unit is part of it."""
+        return f"{self.name}{self.unit.suffix}" if self.unit.suffix else self.name
+
+    @property
+    def digits(self) -> Digits:
+        return self.unit.digits
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One finished table. `rows` are in the order to be shown, `foot` stays under them however a reader sorts."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...] = field(default=())
+    foot: tuple[tuple[Cell, ...], ...] = ()
+
+    @property
+    def all_rows(self) -> tuple[tuple[Cell, ...], ...]:
+        return (*self.rows, *self.foot)
