@@ -38,7 +38,7 @@ from gpuledger.present.views.diff.document import Compared, diff_markdown, diff_
 from gpuledger.present.views.diff.json import diff_json
 from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.printed_tables import Summaries, Summary, SummaryRow
+from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
 from support.command import NAMES, ROOT, gpuledger
 from support.exports import call, minimal, push
 from support.exports import kernel as kernel_row
@@ -472,11 +472,11 @@ SEED = {
 """Published tables of a mixture-of-experts layer, before and after its experts became one batched GEMM."""
 
 
-def tables(name: str) -> Summaries:
-    return Summaries(
+def tables(name: str) -> PrintedTables:
+    return PrintedTables(
         name,
         {
-            report: Summary(report, tuple(SummaryRow(text, count, total) for text, count, total in rows))
+            report: PrintedTable(report, tuple(SummaryRow(text, count, total) for text, count, total in rows))
             for report, rows in SEED[name].items()
         },
     )
@@ -505,7 +505,7 @@ def test_tables_of_nsys_stats_tell_number_and_cost_of_launches_apart() -> None:
 def test_names_that_nsys_cut_short_are_still_told_apart() -> None:
     names = [f"void at::native::elementwise_kernel<(int)128, (int){at}, void at::native::gpu_ker…" for at in (2, 4)]
     rows = tuple(SummaryRow(name, 1, 10) for name in names)
-    made = side_of_tables(Summaries("x", {"cuda_gpu_kern_sum": Summary("cuda_gpu_kern_sum", rows)}), "x")
+    made = side_of_tables(PrintedTables("x", {"cuda_gpu_kern_sum": PrintedTable("cuda_gpu_kern_sum", rows)}), "x")
     assert len({each.bare for each in made.kernels}) == 2
     assert {label(each.name).partition("…")[0] for each in made.kernels} == {"elementwise_kernel"}
 
@@ -513,9 +513,9 @@ def test_names_that_nsys_cut_short_are_still_told_apart() -> None:
 def test_ranges_of_tables_that_disagree_are_no_controls() -> None:
     def run(outer: int, inner: int) -> Side:
         rows = tuple(SummaryRow(name, 10, ns) for name, ns in ((":iter", outer), (":same", inner)))
-        kernels = Summary("cuda_gpu_kern_sum", (SummaryRow("k", 1, 10),))
+        kernels = PrintedTable("cuda_gpu_kern_sum", (SummaryRow("k", 1, 10),))
         return side_of_tables(
-            Summaries("x", {"nvtx_sum": Summary("nvtx_sum", rows), "cuda_gpu_kern_sum": kernels}), "x"
+            PrintedTables("x", {"nvtx_sum": PrintedTable("nvtx_sum", rows), "cuda_gpu_kern_sum": kernels}), "x"
         )
 
     old, new = run(1_000, 100), replace(run(500, 99), ranges=(*(run(500, 99).ranges or ()), Range("new", 10, 5)))

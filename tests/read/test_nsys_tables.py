@@ -22,7 +22,7 @@ from gpuledger.present.writers.markdown import sheet_markdown
 from gpuledger.read.stats_text.headings import KNOWN
 from gpuledger.read.stats_text.tables import looks_like_tables, open_summaries, runs_in
 from gpuledger.trace.health import Severity
-from gpuledger.trace.printed_tables import Summaries, Summary
+from gpuledger.trace.printed_tables import PrintedTable, PrintedTables
 from support.command import CAPTURES, NAMES
 
 API = """\
@@ -85,11 +85,11 @@ def written(folder: Path, text: str | bytes, name: str = "kept.txt") -> Path:
     return path
 
 
-def api(run: Summaries) -> dict[str, tuple[int, int | None]]:
+def api(run: PrintedTables) -> dict[str, tuple[int, int | None]]:
     return {row.name: (row.count, row.total_ns) for row in run.tables["cuda_api_sum"].rows}
 
 
-def codes(run: Summaries) -> dict[str, int]:
+def codes(run: PrintedTables) -> dict[str, int]:
     return {note.code: note.count for note in run.health}
 
 
@@ -140,7 +140,7 @@ def as_stats_has_it(sheet: Sheet) -> list[dict[str, Any]]:
 SIZES = ("total", "average", "median", "least", "most", "deviation")
 
 
-def as_kept(table: Summary) -> list[dict[str, Any]]:
+def as_kept(table: PrintedTable) -> list[dict[str, Any]]:
     """The same rows from what was read."""
     spread = ("avg", "med", "min", "max", "stddev")
     if table.report == "cuda_gpu_mem_size_sum":
@@ -253,7 +253,7 @@ def test_reports_one_after_another_are_told_by_their_columns(unpacked: Callable[
     for between in ("", "\n"):
         text = between.join((folder / f"{name}.csv").read_text() for name in KNOWN)
         run = open_summaries(written(tmp_path, text, "all.csv"))
-        assert run == Summaries("all.csv", open_summaries(folder).tables)
+        assert run == PrintedTables("all.csv", open_summaries(folder).tables)
 
 
 def test_old_titles_names_and_headings_are_understood(tmp_path: Path) -> None:

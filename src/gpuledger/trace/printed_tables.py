@@ -58,7 +58,7 @@ class SizeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PrintedTable:
     """One table. `rows` holds times, `sizes` bytes (cuda_gpu_mem_size_sum only), each in the order printed."""
 
     report: str
@@ -68,12 +68,12 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Summaries:
+class PrintedTables:
     """The tables of one run, by NVIDIA's names."""
 
     name: str
     """What to call it, and what to give to `open_summaries` to get it again."""
-    tables: Mapping[str, Summary]
+    tables: Mapping[str, PrintedTable]
     health: tuple[Note, ...] = ()
     profile: str = ""
     """The profile that nsys says it read; empty where it does not say."""

@@ -18,7 +18,7 @@ from gpuledger.trace.spans import Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Statistics:
     """One group's statistics, in the unit of its values."""
 
     count: int
@@ -39,7 +39,7 @@ def median(values: NDArray[Any]) -> float:
     return float((parted[middle - 1] + parted[middle]) / 2)
 
 
-def summarise(values: Ints, number: Positions) -> list[Summary]:
+def summarise(values: Ints, number: Positions) -> list[Statistics]:
     """The statistics of each group; `number` holds each value's group, none of 0..max left out."""
     if not len(values):
         return []
@@ -57,7 +57,7 @@ def summarise(values: Ints, number: Positions) -> list[Summary]:
     around_mean = squares - np.add.reduceat(offset, first).astype(np.float64) ** 2 / count
     deviation = np.sqrt(np.maximum(around_mean, 0) / np.maximum(count - 1, 1))
     columns = (count, total, average, median, ordered[first], ordered[first + count - 1], deviation)
-    return [Summary(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [Statistics(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _by_group(values: Ints, number: Positions) -> tuple[Ints, Positions]:

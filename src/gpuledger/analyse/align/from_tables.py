@@ -18,7 +18,7 @@ from gpuledger.analyse.align.operation_side import Side
 from gpuledger.catalog.kernel_names import label, parse
 from gpuledger.catalog.name_likeness import EXACT, FUNCTION, likeness
 from gpuledger.errors import NothingRecorded
-from gpuledger.trace.printed_tables import Summaries, SummaryRow
+from gpuledger.trace.printed_tables import PrintedTables, SummaryRow
 from gpuledger.units import count_text
 
 REPORT: Final = "cuda_gpu_kern_sum"
@@ -34,7 +34,7 @@ class FromTable:
     whole: bool = True
 
 
-def mock_from_table(run: Summaries, forwards: int | None) -> FromTable:
+def mock_from_table(run: PrintedTables, forwards: int | None) -> FromTable:
     """The mock: every kernel of the table."""
     rows = _rows(run)
     count = forwards or _common_divisor(rows)
@@ -43,7 +43,7 @@ def mock_from_table(run: Summaries, forwards: int | None) -> FromTable:
     return FromTable(side, (f"{run.name}: {_forwards(count)} ({how}); means of the whole profile", *notes))
 
 
-def model_from_table(run: Summaries, isolation: Isolation, mock: Side, forwards: int | None) -> FromTable:
+def model_from_table(run: PrintedTables, isolation: Isolation, mock: Side, forwards: int | None) -> FromTable:
     """The operation in the model: kernels that match the pattern, or that are like the mock's."""
     rows = _rows(run)
     if isolation.by == "range":
@@ -64,7 +64,7 @@ def model_from_table(run: Summaries, isolation: Isolation, mock: Side, forwards:
     return FromTable(side, (said, *notes), whole)
 
 
-def _rows(run: Summaries) -> list[SummaryRow]:
+def _rows(run: PrintedTables) -> list[SummaryRow]:
     table = run.tables.get(REPORT)
     rows = [row for row in table.rows if row.count > 0 and row.total_ns is not None] if table is not None else []
     if not rows:

@@ -26,7 +26,7 @@ from gpuledger.catalog.name_likeness import unnumbered
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.host import call_kind
 from gpuledger.trace.health import Severity
-from gpuledger.trace.printed_tables import Summaries, Summary, SummaryRow
+from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
 
 _KERNELS = ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum")
 _RANGES = ("nvtx_sum", "nvtx_pushpop_sum")
@@ -34,7 +34,7 @@ _BRACKETS = {"(": ")", "<": ">", "[": "]", "{": "}"}
 _USED = (*_KERNELS, "cuda_api_sum", *_RANGES, "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum")
 
 
-def side_of_tables(found: Summaries, name: str, families: tuple[tuple[str, str], ...] = ()) -> Side:
+def side_of_tables(found: PrintedTables, name: str, families: tuple[tuple[str, str], ...] = ()) -> Side:
     """The tables of one run, in comparable form."""
     tables = found.tables
     if not any(report in tables for report in _USED):
@@ -62,11 +62,11 @@ def side_of_tables(found: Summaries, name: str, families: tuple[tuple[str, str],
     )
 
 
-def _first(tables: Mapping[str, Summary], reports: Iterable[str]) -> Summary | None:
+def _first(tables: Mapping[str, PrintedTable], reports: Iterable[str]) -> PrintedTable | None:
     return next((tables[report] for report in reports if report in tables), None)
 
 
-def _kernels(table: Summary | None, families: tuple[tuple[str, str], ...]) -> tuple[Kernel, ...]:
+def _kernels(table: PrintedTable | None, families: tuple[tuple[str, str], ...]) -> tuple[Kernel, ...]:
     sums: dict[str, Kernel] = {}
     for row in table.rows if table is not None else ():
         name = _closed(row.name) if row.is_cut else row.name
@@ -93,7 +93,7 @@ def _total(row: SummaryRow) -> int:
     return row.total_ns or 0
 
 
-def _calls(table: Summary) -> tuple[Call, ...]:
+def _calls(table: PrintedTable) -> tuple[Call, ...]:
     sums: dict[str, Call] = {}
     for row in table.rows:
         name = without_version(row.name)
@@ -108,7 +108,7 @@ def _launches(calls: Iterable[Call]) -> Launches:
     return Launches((sum(call.calls for call in made),), made)
 
 
-def _ranges(table: Summary) -> tuple[Range, ...]:
+def _ranges(table: PrintedTable) -> tuple[Range, ...]:
     """Ranges by name; the default domain's colon goes, another domain stays."""
     sums: dict[str, Range] = {}
     for row in table.rows:
@@ -119,7 +119,7 @@ def _ranges(table: Summary) -> tuple[Range, ...]:
     return tuple(sums.values())
 
 
-def _copies(tables: Mapping[str, Summary]) -> tuple[Copied, ...]:
+def _copies(tables: Mapping[str, PrintedTable]) -> tuple[Copied, ...]:
     times = {row.name: row for row in tables["cuda_gpu_mem_time_sum"].rows} if "cuda_gpu_mem_time_sum" in tables else {}
     sizes = (
         {row.name: row for row in tables["cuda_gpu_mem_size_sum"].sizes} if "cuda_gpu_mem_size_sum" in tables else {}

@@ -12,7 +12,7 @@ from gpuledger.ledger.calls import cuda_calls, of_layers, short_names, shortened
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.statistics import Summary, shares, summarise
+from gpuledger.trace.statistics import Statistics, shares, summarise
 from gpuledger.trace.tables import Rows
 
 _COLUMNS = (TIME_SHARE, *time_columns("calls", "Num Calls"), Column("name", "Name", Unit.TEXT))
@@ -24,7 +24,7 @@ class CallGroup:
 
     name: str
     order: int
-    times: Summary
+    times: Statistics
 
 
 def by_function(calls: Rows) -> list[CallGroup]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuledger.present.sheet import Cell, Column, Unit
-from gpuledger.trace.statistics import Summary
+from gpuledger.trace.statistics import Statistics
 
 TIME_SHARE = Column("time_percent", "Time", Unit.SHARE_PERCENT)
 
@@ -29,11 +29,11 @@ def spread_columns(prefix: str, *, average_detail: int = 1) -> tuple[Column, ...
     )
 
 
-def time_cells(summary: Summary) -> tuple[Cell, ...]:
+def time_cells(summary: Statistics) -> tuple[Cell, ...]:
     """A summary in the order of `time_columns`."""
     return (summary.total, summary.count, *spread_cells(summary))
 
 
-def spread_cells(summary: Summary) -> tuple[Cell, ...]:
+def spread_cells(summary: Statistics) -> tuple[Cell, ...]:
     """A summary in the order of `spread_columns`."""
     return (summary.average, summary.median, summary.least, summary.most, summary.deviation)

@@ -11,7 +11,7 @@ from gpuledger.analyse.nvidia.columns import TIME_SHARE, time_cells, time_column
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.statistics import Summary, shares, summarise
+from gpuledger.trace.statistics import Statistics, shares, summarise
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
 
@@ -23,8 +23,8 @@ class CopyGroup:
     """The copies of one kind: their times, and their bytes."""
 
     operation: str
-    times: Summary
-    bytes: Summary
+    times: Statistics
+    bytes: Statistics
 
 
 def by_kind(trace: Trace) -> list[CopyGroup]:

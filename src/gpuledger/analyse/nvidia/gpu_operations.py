@@ -10,7 +10,7 @@ from gpuledger.analyse.nvidia.columns import TIME_SHARE, time_cells, time_column
 from gpuledger.catalog.kernel_names import label
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.model import Trace
-from gpuledger.trace.statistics import Summary, shares
+from gpuledger.trace.statistics import Statistics, shares
 
 
 def _shorter(operation: str) -> str:
@@ -25,7 +25,7 @@ _COLUMNS = (
     Column("operation", "Operation", Unit.TEXT, shorten=_shorter),
 )
 
-_Operation = tuple[Summary, str, str]
+_Operation = tuple[Statistics, str, str]
 
 
 def cuda_gpu_sum(trace: Trace) -> Sheet:

@@ -12,7 +12,7 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.statistics import Summary, shares, summarise
+from gpuledger.trace.statistics import Statistics, shares, summarise
 from gpuledger.trace.tables import Table
 
 _NAME = Column("name", "Name", Unit.TEXT, shorten=label)
@@ -24,7 +24,7 @@ class KernelGroup:
     """The executions of one kernel; grid and block where it was asked for by launch shape."""
 
     name: str
-    times: Summary
+    times: Statistics
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
 

@@ -16,7 +16,7 @@ from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.statistics import Summary, summarise
+from gpuledger.trace.statistics import Statistics, summarise
 from gpuledger.trace.tables import Table
 
 _NOTHING_WAITED = (None, None, None, None, 0.0)
@@ -81,7 +81,7 @@ def cuda_kern_exec_sum(trace: Trace) -> Sheet:
     return Sheet("cuda_kern_exec_sum", "CUDA Kernel Launch & Exec Time Summary", _COLUMNS, ranked)
 
 
-def _where(mask: np.ndarray[tuple[int], np.dtype[np.bool_]], values: Ints, number: Positions) -> dict[int, Summary]:
+def _where(mask: np.ndarray[tuple[int], np.dtype[np.bool_]], values: Ints, number: Positions) -> dict[int, Statistics]:
     """The statistics of the values under `mask`, for the groups that have any."""
     chosen = number[mask]
     first, renumbered = group(chosen)

@@ -15,7 +15,8 @@ from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.views.report import ledger_title, line_words
+from gpuledger.present.terms import line_words
+from gpuledger.present.views.report import ledger_title
 from gpuledger.units import share_text, time_text
 
 _ENLARGED: Final = 0.25

@@ -23,7 +23,7 @@ from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.views.report import line_words
+from gpuledger.present.terms import line_words
 from gpuledger.present.views.steps import step_sheets
 from gpuledger.units import count_text, time_text
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.ledger.gaps import CAUSES
 from gpuledger.messages import Message, say
-from gpuledger.present.views.report import cause_words, line_words
+from gpuledger.present.terms import CAUSE_WORDS, line_words
 
 HEADINGS: Final[dict[str, Message]] = {
     str(each): each
@@ -99,7 +98,7 @@ _WHERE: Final[dict[str, Message]] = {
 }
 _SEVERITIES: Final[dict[str, Message]] = {str(each): each for each in (say("info"), say("warning"), say("loss"))}
 _TRIGGERS: Final[dict[str, Message]] = {
-    **{cause: cause_words(cause) for cause in CAUSES},
+    **CAUSE_WORDS,
     "behind": say("the host cannot keep up"),
     "drained": say("the queue ran dry"),
 }

@@ -13,6 +13,7 @@ from gpuledger.ledger.phases import PHASES
 from gpuledger.messages import Message, capitalised, joined, say, translated
 from gpuledger.present.document import Block, blocks_markdown, blocks_text
 from gpuledger.present.safe_text import padded, visible, wrapped
+from gpuledger.present.terms import CAUSE_WORDS, EXPOSED_WORDS
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
 from gpuledger.report import Report
@@ -30,43 +31,6 @@ _LITTLE = 0.02
 
 _SMALL_FAMILY = 0.02
 """Families with less than this share of the step are shown together."""
-
-_IDLE_WORDS = {
-    "sync": say("synchronising"),
-    "host_code": say("host code"),
-    "dispatch": say("dispatch"),
-    "launch": say("launch calls"),
-    "launch_latency": say("launch latency"),
-    "load": say("loading code"),
-    "alloc": say("allocation"),
-    "copy_call": say("copy calls"),
-    "call": say("other CUDA calls"),
-    "os": say("operating system"),
-    "wait_thread": say("waiting for a thread"),
-    "profiler": say("the profiler"),
-    "turnaround": say("between kernels"),
-    "device_wait": say("waiting on the device"),
-    "context_switch": say("another process"),
-    "graph": say("inside a graph"),
-    "unattributed": say("unattributed"),
-    "tail": say("after the last work"),
-}
-_EXPOSED_WORDS = {"comm": say("communication, exposed"), "copy": say("copies, exposed")}
-
-
-def line_words(line: str, *, brief: bool = False) -> str:
-    """A line of the books as people call it; `brief` leaves out whether it is compute or idle time."""
-    kind, _, name = line.partition(".")
-    if kind == "compute":
-        return name if brief else say("compute: {family}", family=name)
-    if kind == "idle":
-        return _IDLE_WORDS[name] if brief else say("idle: {cause}", cause=_IDLE_WORDS[name])
-    return {"comm": say("communication"), "copy": say("copies")}[line] if brief else _EXPOSED_WORDS[line]
-
-
-def cause_words(cause: str) -> Message:
-    """A cause of idle time as people call it."""
-    return _IDLE_WORDS[cause]
 
 
 def report_text(report: Report, headline: str, width: int | None, language: str = "en") -> str:
@@ -182,10 +146,10 @@ def _rows(device: Device) -> list[tuple[str, int]]:
     rows += [(f"  {name}", ns) for name, ns in sorted(large.items(), key=lambda each: -each[1])]
     if rest := sum(compute.values()) - sum(large.values()):
         rows.append((say("  other families"), rest))
-    rows += [(words, device.line_ns[line]) for line, words in _EXPOSED_WORDS.items() if line in device.line_ns]
+    rows += [(words, device.line_ns[line]) for line, words in EXPOSED_WORDS.items() if line in device.line_ns]
     idle = {line.removeprefix("idle."): ns for line, ns in device.line_ns.items() if line.startswith("idle.")}
     by_time = sorted(idle.items(), key=lambda each: -each[1])
-    return [*rows, *((say("idle: {cause}", cause=_IDLE_WORDS[cause]), ns) for cause, ns in by_time)]
+    return [*rows, *((say("idle: {cause}", cause=CAUSE_WORDS[cause]), ns) for cause, ns in by_time)]
 
 
 def _ledger_lines(device: Device, width: int | None, tell: Callable[[str], str]) -> list[str]:

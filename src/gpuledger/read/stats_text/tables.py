@@ -30,7 +30,7 @@ from gpuledger.read.stats_text.headings import (
     report_titled,
 )
 from gpuledger.trace.health import Note, Severity
-from gpuledger.trace.printed_tables import CUT, SizeRow, Summaries, Summary, SummaryRow
+from gpuledger.trace.printed_tables import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
 from gpuledger.units import bytes_text, count_text
 
 _MARGIN: Final = re.compile(r"\s*(?:(?:#|//|>)\s?)+")
@@ -58,13 +58,13 @@ def looks_like_tables(head: bytes | str) -> bool:
     return False
 
 
-def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> Summaries:
+def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> PrintedTables:
     """The tables of one run: from a file, from several, or from a folder of CSV files."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     found = [_only_run(path, limits) for path in given]
     if len(found) == 1:
         return found[0]
-    tables: dict[str, Summary] = {}
+    tables: dict[str, PrintedTable] = {}
     origin: dict[str, str] = {}
     for run in found:
         for report, table in run.tables.items():
@@ -75,10 +75,10 @@ def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits =
                 )
             tables[report], origin[report] = table, run.name
     notes = tuple(note for run in found for note in run.health)
-    return Summaries(", ".join(run.name for run in found), tables, notes, next((r.profile for r in found), ""))
+    return PrintedTables(", ".join(run.name for run in found), tables, notes, next((r.profile for r in found), ""))
 
 
-def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Summaries]:
+def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[PrintedTables]:
     """Every run in a file or a folder; of `FILE::2`, the second alone."""
     bare, number = _chosen(path)
     source = look_at(bare)
@@ -101,7 +101,7 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Summar
     return [made[number - 1]]
 
 
-def _only_run(path: str | Path, limits: Limits) -> Summaries:
+def _only_run(path: str | Path, limits: Limits) -> PrintedTables:
     runs = runs_in(path, limits=limits)
     if len(runs) == 1:
         return runs[0]
@@ -112,7 +112,7 @@ def _only_run(path: str | Path, limits: Limits) -> Summaries:
     )
 
 
-def _listed(runs: Sequence[Summaries]) -> str:
+def _listed(runs: Sequence[PrintedTables]) -> str:
     lines = []
     for at, run in enumerate(runs[:6], 1):
         of = f" of {run.profile}" if run.profile else ""
@@ -299,18 +299,18 @@ def _nothing_in(source: Source, runs: Iterable[_Run]) -> GpuledgerError:
     )
 
 
-def _summaries(run: _Run, name: str) -> Summaries:
+def _summaries(run: _Run, name: str) -> PrintedTables:
     tables = {report: _summary(report, table.grid.rows) for report, table in run.tables.items()}
-    return Summaries(name, tables, tuple(_notes(run, tables)), run.profile)
+    return PrintedTables(name, tables, tuple(_notes(run, tables)), run.profile)
 
 
-def _summary(report: str, rows: Sequence[Values]) -> Summary:
+def _summary(report: str, rows: Sequence[Values]) -> PrintedTable:
     if report == "cuda_gpu_mem_size_sum":
-        return Summary(report, sizes=tuple(SizeRow(**_statistics(row, "bytes")) for row in rows))
+        return PrintedTable(report, sizes=tuple(SizeRow(**_statistics(row, "bytes")) for row in rows))
     names = [str(row["name"]) for row in rows]
     # nsys before 2024 writes the ranges of the default domain without a colon; then a colon may be part of the text
     has_domains = report.startswith("nvtx_") and all(":" in name for name in names)
-    return Summary(
+    return PrintedTable(
         report,
         tuple(
             SummaryRow(
@@ -333,7 +333,7 @@ def _statistics(row: Values, unit: str) -> dict[str, Any]:
     return {"name": row["name"], "count": row["count"]} | {f"{key}_{unit}": row.get(key) for key in _STATISTICS}
 
 
-def _notes(run: _Run, tables: Mapping[str, Summary]) -> Iterator[Note]:
+def _notes(run: _Run, tables: Mapping[str, PrintedTable]) -> Iterator[Note]:
     yield from run.notes
     grids = {report: table.grid for report, table in run.tables.items()}
     if damaged := {report: grid.damaged for report, grid in grids.items() if grid.damaged}:
