@@ -25,12 +25,13 @@ from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.cli.verbs.fleet import _drawn
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
-from gpuledger.fleet import run, workers
+from gpuledger.fleet import cluster, run
 from gpuledger.fleet.profiles import Failed, Profile, described, failure, job_profiles
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.fleet import Map, map_lines
 from gpuledger.present.views.lateness import Lateness, lateness, straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
+from gpuledger.system import host_resources
 from support.command import ROOT, gpuledger
 from support.rank_traces import generator
 
@@ -111,8 +112,9 @@ def test_markdown_and_csv_hold_the_tables(ranks: Path, tmp_path: Path) -> None:
 
 
 def test_a_running_cluster_gives_the_same(ranks: Path, serial: str) -> None:
-    with workers.local_workers(1) as client:
-        assert printed(ranks, f"--scheduler={client.scheduler.address}", "--format=json") == serial
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as running:
+        assert printed(ranks, f"--scheduler={running.scheduler_address}", "--format=json") == serial
 
 
 @pytest.mark.skipif(not DLRM.exists(), reason="no third-party profiles beside the checkout")
@@ -152,19 +154,19 @@ def marked(what: str) -> bool:
     return True
 
 
-def dies_once(profile: Profile, **options: object) -> run.Outcome:
+def dies_once(profile: Profile, **options: object) -> run.ProfileOutcome:
     if "rank0002" in profile.name and marked("died"):
         os.kill(os.getpid(), signal.SIGKILL)
     return own_summarise(profile, **options)  # type: ignore[arg-type]
 
 
-def dies_always(profile: Profile, **options: object) -> run.Outcome:
+def dies_always(profile: Profile, **options: object) -> run.ProfileOutcome:
     if "rank0002" in profile.name:
         os.kill(os.getpid(), signal.SIGKILL)
     return own_summarise(profile, **options)  # type: ignore[arg-type]
 
 
-def sleeps(profile: Profile, **options: object) -> run.Outcome:
+def sleeps(profile: Profile, **options: object) -> run.ProfileOutcome:
     marked("sleeping")
     time.sleep(60)
     return own_summarise(profile, **options)  # type: ignore[arg-type]
@@ -192,7 +194,7 @@ def test_interrupting_ends_the_workers(ranks: Path, tmp_path: Path) -> None:
     psutil = pytest.importorskip("psutil")
     code = "from gpuledger.cli.main import main; from gpuledger.fleet import run; import test_fleet; "
     code += "run.summarise = test_fleet.sleeps; main()"
-    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     started = subprocess.Popen(
         [sys.executable, "-c", code, "fleet", str(ranks), "--workers=2"],
         env=os.environ | {"FLEET_MARKS": str(tmp_path), "PYTHONPATH": path},
@@ -235,21 +237,75 @@ def test_workers_and_scheduler_exclude_each_other(ranks: Path) -> None:
 
 
 def test_no_scheduler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_CONNECT_S", 1)
+    monkeypatch.setattr(cluster, "_CONNECT_S", 1)
     for address in ("tcp://127.0.0.1:1", "nowhere", "ftp://x"):
-        with pytest.raises(ToolFailed, match="no Dask scheduler answers there"), workers.workers_of(address):
+        with pytest.raises(ToolFailed, match="no Dask scheduler answers there"), cluster.cluster_at(address):
             pass
 
 
-def test_without_dask_the_package_to_install_is_named(
-    ranks: Path, serial: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Fetched:
+    """A result on a cluster: its worker died with it so many times, then it is there."""
+
+    status = "finished"
+
+    def __init__(self, deaths: int, value: int) -> None:
+        self.deaths, self.value = deaths, value
+
+    def cancelled(self) -> bool:
+        return False
+
+    def result(self, timeout: float) -> int:
+        self.deaths -= 1
+        if self.deaths >= 0:
+            raise TimeoutError
+        return self.value
+
+    def release(self) -> None:
+        pass
+
+
+class Cluster:
+    """A cluster with a worker at first, and these results."""
+
+    status = "running"
+
+    def __init__(self, futures: list[Fetched]) -> None:
+        self.futures = futures
+        self.workers = iter([{"one": 1}])
+
+    def map(self, *_: object, pure: bool) -> list[Fetched]:
+        return self.futures
+
+    def scheduler_info(self) -> dict[str, object]:
+        return {"workers": next(self.workers, {})}
+
+
+def test_no_result_of_a_cluster_is_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Cluster([Fetched(0, 7), Fetched(3, 8), Fetched(10**9, 9)])
+    results = cluster.spread(client, abs, [1, 2, 3], lost=lambda item, reason: (item, reason))
+    assert results == [7, 8, (3, "no worker could take it: TimeoutError:")]
+    monkeypatch.setattr(cluster, "_WITHOUT_WORKERS_S", 1)
+    waiting = Fetched(0, 7)
+    waiting.status = "pending"
+    with pytest.raises(ToolFailed, match="the Dask cluster has lost its workers"):
+        cluster.spread(Cluster([waiting]), abs, [1], lost=lambda item, _: item)
+
+
+def test_only_a_cluster_needs_dask(ranks: Path, serial: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingPackage) as refused:
-        run.fleet([str(ranks)], Wanted(), count=2)
+        run.fleet([str(ranks)], Wanted(), scheduler="tcp://127.0.0.1:1")
     assert "pip install 'gpuledger[fleet]'" in refused.value.hint
-    assert printed(ranks, "--workers=0", "--format=json") == serial
+    assert printed(ranks, "--workers=2", "--format=json") == serial
     assert printed(ranks, "--format=json") == serial
+
+
+def test_local_workers_load_no_dask(ranks: Path) -> None:
+    code = "import sys; from gpuledger.fleet import run; from gpuledger.ledger.steps import Wanted\n"
+    code += "if __name__ == '__main__':\n"
+    code += "    run.fleet([sys.argv[1]], Wanted(), count=2)\n"
+    code += "    sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code, ranks], check=False, timeout=120).returncode == 0
 
 
 # Which profiles
@@ -328,9 +384,7 @@ def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
 
 
 def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dask.system
-
-    monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
+    monkeypatch.setattr(host_resources, "usable_cores", lambda: 16)
     for free, profiles, largest, count in (
         (64, 100, 1, 16),
         (64, 3, 1, 3),
@@ -338,8 +392,8 @@ def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (1, 100, 1, 1),
         (64, 9, 30, 2),
     ):
-        monkeypatch.setattr(workers, "_free_bytes", lambda free=free: free << 30)
-        assert workers.worker_count(profiles, largest << 30) == count
+        monkeypatch.setattr(host_resources, "free_memory_bytes", lambda free=free: free << 30)
+        assert run.worker_count(profiles, largest << 30) == count
 
 
 def test_the_bar_counts_profiles() -> None:

@@ -1,1 +1,1 @@
-"""Many profiles at once: a Dask graph over read + analyse. Paths in, one `Job` out, the same whoever did the work."""
+"""Many profiles at once: each read and summed up, then merged. Paths in, one `Job` out, the same whoever did it."""

@@ -52,16 +52,16 @@ def job_profiles(given: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> tuple
             hint="give the folder that holds the profiles, or a glob in quotes: 'traces/**/*.json.gz'",
         )
     below = os.path.commonpath([Path(str(path).partition(SEPARATOR)[0]).parent for path in paths])
-    found, broken = [], []
+    profiles, broken = [], []
     for path in paths:
         try:
             members = profiles_in(path, limits) if path.exists() else [str(path)]
             if not members:
                 raise NothingRecorded(f"{path.name}: an archive without a profile in it")
-            found += [Profile(address, os.path.relpath(address, below)) for address in members]
+            profiles += [Profile(address, os.path.relpath(address, below)) for address in members]
         except GpuledgerError as error:
             broken.append(failure(os.path.relpath(path, below), error))
-    return sorted(found, key=lambda each: natural(each.name)), broken
+    return sorted(profiles, key=lambda profile: natural(profile.name)), broken
 
 
 def memory_bytes(profile: Profile) -> int:
@@ -103,7 +103,7 @@ def _named(text: str) -> Iterable[Path]:
         return [path]
     if glob.has_magic(text):
         matches = [Path(match) for match in sorted(glob.glob(text, recursive=True), key=natural)]  # noqa: PTH207
-        return [each for match in matches for each in (_below(match) if match.is_dir() else [match])]
+        return [path for match in matches for path in (_below(match) if match.is_dir() else [match])]
     look_at(path)  # says that there is no such file, and which was probably meant
     return [path]
 

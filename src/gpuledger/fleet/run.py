@@ -1,7 +1,8 @@
-"""The job of many profiles: each is read and summed up on its own, here or by Dask workers; then they are merged.
+"""The job of many profiles: each is read and summed up on its own; then they are merged.
 
-A profile that fails is named and the rest goes on. Summaries are put in the order of the profiles' names before they
-are merged, so that the result does not depend on who was done first.
+The work is done here, by processes of this machine, or by a cluster. A profile that fails is named and the rest goes
+on. Summaries are put in the order of the profiles' names before they are merged, so that the result does not depend on
+who was done first.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Final
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.errors import NothingRecorded, ToolFailed
-from gpuledger.fleet import workers
+from gpuledger.fleet import cluster
 from gpuledger.fleet.profiles import Failed, Profile, failure, job_profiles, memory_bytes, natural
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import open_trace
+from gpuledger.system import host_resources, worker_processes
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
@@ -31,10 +33,12 @@ NEEDED: Final = {
 }
 """What a rank's summary is made from; the rest is not read."""
 
-Outcome = RankSummary | Failed
+ProfileOutcome = RankSummary | Failed
 Tell = Callable[[int, int], None]
 """Is told how many profiles of how many are done; 0 of 0 while they are still looked for."""
 
+WORKER_BYTES: Final = 2 << 30
+"""The memory that one worker should have at least."""
 _SHOWN: Final = 5
 """So many failures are shown where nothing else is."""
 
@@ -64,68 +68,84 @@ def fleet(
 ) -> Fleet:
     """Analyse the profiles that `given` names: on the cluster at `scheduler`, else with `count` local workers.
 
-    Without `count`, as many as this machine has cores and memory for; 0, or without Dask: in this process.
+    Without `count`, as many as this machine has cores and memory for; 0: in this process.
     """
     tell(0, 0)
     profiles, broken = job_profiles(given, limits)
     task = functools.partial(summarise, wanted=wanted, limits=limits, expected=version("gpuledger"))
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
-    failed = [*broken, *(each for each in outcomes if isinstance(each, Failed))]
-    failed.sort(key=lambda each: natural(each.name))
-    ranks = [each for each in outcomes if isinstance(each, RankSummary)]
+    failed = [*broken, *(outcome for outcome in outcomes if isinstance(outcome, Failed))]
+    failed.sort(key=lambda profile: natural(profile.name))
+    ranks = [outcome for outcome in outcomes if isinstance(outcome, RankSummary)]
     if not ranks:
         raise _none(given, failed)
     return Fleet(job(ranks), len(profiles) + len(broken), tuple(failed))
 
 
 def done_by(
-    task: Callable[[Profile], Outcome],
+    task: Callable[[Profile], ProfileOutcome],
     profiles: Sequence[Profile],
     *,
     scheduler: str | None = None,
     count: int | None = None,
     tell: Tell = say_nothing,
-) -> list[Outcome]:
+) -> list[ProfileOutcome]:
     """What `task` gives for each profile, in their order."""
     total = len(profiles)
-    if scheduler is None and count is None:
+    if scheduler is not None:
+        tell(0, total)
+        with cluster.cluster_at(scheduler) as client:
+            return cluster.spread(client, task, profiles, lost=_lost, tell=lambda done: tell(done, total))
+    if count is None:
         # one worker would do no more than this process can, and has to be started first
-        several = total > 1 and workers.are_possible()
-        count = workers.worker_count(total, max(map(memory_bytes, profiles))) if several else 0
-        count = 0 if count == 1 else count
-    if scheduler is None and not count:
-        return [_told(task, profile, at, total, tell) for at, profile in enumerate(profiles)]
+        count = worker_count(total, max(map(memory_bytes, profiles), default=0))
+        count = 0 if count == 1 or not worker_processes.are_allowed() else count
+    if not count:
+        return [_done_here(task, profile, number, total, tell) for number, profile in enumerate(profiles)]
     tell(0, total)
-    group = workers.workers_of(scheduler) if scheduler else workers.local_workers(min(count or 1, total))
-    with group as client:
-        return workers.spread(client, task, profiles, _lost, lambda done: tell(done, total))
+    return worker_processes.spread(
+        task,
+        profiles,
+        count=count,
+        memory_bytes=max(host_resources.free_memory_bytes() // min(count, max(total, 1)), WORKER_BYTES // 4),
+        lost=_lost,
+        tell=lambda done: tell(done, total),
+    )
 
 
-def summarise(profile: Profile, wanted: Wanted, limits: Limits, expected: str) -> Outcome:
+def worker_count(profiles: int, largest_bytes: int) -> int:
+    """How many workers this machine has cores and memory for, if reading one profile takes up to `largest_bytes`."""
+    by_memory = host_resources.free_memory_bytes() // max(largest_bytes, WORKER_BYTES)
+    return max(min(host_resources.usable_cores(), profiles, by_memory), 1)
+
+
+def summarise(profile: Profile, wanted: Wanted, limits: Limits, expected: str) -> ProfileOutcome:
     """One profile's part in the job; runs on a worker, and raises nothing."""
     try:
-        if (found := version("gpuledger")) != expected:
-            raise ToolFailed(f"the worker has gpuledger {found}, not {expected}")
+        if (installed := version("gpuledger")) != expected:
+            raise ToolFailed(f"the worker has gpuledger {installed}, not {expected}")
         return rank_summary(open_trace(profile.address, only=NEEDED, limits=limits), profile.name, wanted)
     except Exception as error:  # any profile may be broken in a new way, and the others are none the worse for it
         return failure(profile.name, error)
 
 
-def _told(task: Callable[[Profile], Outcome], profile: Profile, at: int, total: int, tell: Tell) -> Outcome:
-    tell(at, total)
+def _done_here(
+    task: Callable[[Profile], ProfileOutcome], profile: Profile, number: int, total: int, tell: Tell
+) -> ProfileOutcome:
+    tell(number, total)
     return task(profile)
 
 
-def _lost(profile: Profile, error: Exception) -> Failed:
-    return Failed(profile.name, workers.died(error))
+def _lost(profile: Profile, reason: str) -> Failed:
+    return Failed(profile.name, reason)
 
 
 def _none(given: Sequence[str], failed: Sequence[Failed]) -> NothingRecorded:
     """The refusal when not one profile could be analysed."""
-    lines = [f"{each.name}: {each.sentence}" for each in failed[:_SHOWN]]
-    more = [f"and {count_text(len(failed) - _SHOWN)} more"] if len(failed) > _SHOWN else []
+    lines = [f"{profile.name}: {profile.sentence}" for profile in failed[:_SHOWN]]
+    rest = [f"and {count_text(len(failed) - _SHOWN)} more"] if len(failed) > _SHOWN else []
     return NothingRecorded(
         f"{', '.join(given)}: not one of {count_text(len(failed))} profile{'s' * (len(failed) > 1)} could be analysed",
-        found="\n".join([*lines, *more]),
+        found="\n".join([*lines, *rest]),
         hint="`gpuledger info PROFILE` says what is in one of them",
     )

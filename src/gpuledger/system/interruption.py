@@ -1,12 +1,17 @@
-"""Ctrl-C and its like while a capture runs: signals are counted instead of ending us, and nothing is left half done.
+"""Ctrl-C and its like while something is under way that must not be left half done.
 
-SIGINT, SIGTERM and SIGHUP are treated alike. Whoever waits looks at `count`; at the end the old handling comes back.
+`Interruption` counts SIGINT, SIGTERM and SIGHUP instead of letting them end us: whoever waits looks at `count`.
+`held_interrupts` puts Ctrl-C off for a moment. At the end the old handling comes back. A signal that was ignored when
+we were started stays ignored: that is how a shell keeps Ctrl-C from what it runs in the background, and `nohup` the
+end of a session.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
@@ -22,17 +27,16 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # Python allows it nowhere else
-            for each in SIGNALS:
-                if each is signal.SIGHUP and signal.getsignal(each) is signal.SIG_IGN:
-                    continue  # nohup asked for that
-                self._before[each] = signal.signal(each, self._counted)
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._counted)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for each, handler in self._before.items():
-            signal.signal(each, handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         self._before.clear()
 
     def _counted(self, _: int, __: FrameType | None) -> None:
@@ -41,3 +45,26 @@ class Interruption:
     def __bool__(self) -> bool:
         """Whether somebody asked us to end."""
         return self.count > 0
+
+
+@contextlib.contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until this has ended; threads and processes that are started here never see it.
+
+    A terminal sends it to every process of the group, but it is for the program to answer, which ends the others.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    came: list[int] = []
+    if in_main_thread and before is not signal.SIG_IGN:
+        # another thread may be the one that gets it, and Python would answer in this one
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if in_main_thread and before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt

@@ -15,7 +15,6 @@ from gpuledger.findings.job import job_findings
 from gpuledger.fleet.profiles import described
 from gpuledger.fleet.run import Fleet
 from gpuledger.fleet.run import fleet as analysed
-from gpuledger.fleet.workers import are_possible
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.fleet import Map, Merged, fleet_csv, fleet_json, fleet_markdown, fleet_text
@@ -26,7 +25,6 @@ from gpuledger.trace.health import NotMeasured
 from gpuledger.units import count_text, time_text
 
 _BAR = 20
-_ONE_AFTER_ANOTHER = "note: read one after another; `pip install 'gpuledger[fleet]'` (Dask) reads several at once"
 
 
 @click.command()
@@ -53,9 +51,9 @@ def fleet(
 ) -> None:
     """Analyse all profiles of a job in parallel, and print one report: who waits for whom.
 
-    Reads every profile in the folders, globs and archives given, on Dask workers, and puts ranks together by the rank
-    that is recorded in each. Collectives are matched across ranks: which rank is late, what the others wait, what the
-    transfer takes. A profile that fails is named, and the rest goes on.
+    Reads every profile in the folders, globs and archives given, several at a time, and puts ranks together by the
+    rank that is recorded in each. Collectives are matched across ranks: which rank is late, what the others wait, what
+    the transfer takes. A profile that fails is named, and the rest goes on.
 
     \b
     Examples:
@@ -68,23 +66,21 @@ def fleet(
     with progress(quiet=output.quiet) as tell:
         made = analysed(given, wanted, scheduler=scheduler, count=workers, limits=limits, tell=_drawn(tell))
     late = lateness(made.job)
-    alone = scheduler is None and workers is None and made.profiles > 1 and not are_possible()
-    remarks = [_ONE_AFTER_ANOTHER] if alone else []
     merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
     match output.format:
         case "html":
             from gpuledger.present.html.fleet import fleet_html
 
-            output.write(fleet_html(merged, asked(), version("gpuledger")), remarks)
+            output.write(fleet_html(merged, asked(), version("gpuledger")))
         case "json":
-            output.write(fleet_json(merged), remarks)
+            output.write(fleet_json(merged))
         case "csv":
             table = None if isinstance(late, NotMeasured) else lateness_sheet(late)
-            output.write(fleet_csv(merged, table), [*remarks, *(f"{name}: {why}" for name, why in merged.failed)])
+            output.write(fleet_csv(merged, table), [f"{name}: {why}" for name, why in merged.failed])
         case "md":
-            output.write(fleet_markdown(merged), remarks)
+            output.write(fleet_markdown(merged))
         case _:
-            output.write(fleet_text(merged, output.width), remarks)
+            output.write(fleet_text(merged, output.width))
 
 
 def _drawn(tell: Progress) -> Callable[[int, int], None]:
