@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/decode.sqlite
 
-WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runbook/test_runbook_shipped.py tests/core/test_window.py
+WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runbook/test_runbook_shipped.py tests/capture/test_window.py
 
 .PHONY: demo test test-workloads docs bench bench-quick clean
 

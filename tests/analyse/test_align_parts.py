@@ -27,7 +27,7 @@ from gpuledger.present.views.align import align_junit, align_text
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.notation import of_tables, table
+from support.trace_notation import of_tables, table
 
 
 def kernels(text: str, time_ns: int = 100) -> list[Kernel]:

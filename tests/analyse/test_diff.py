@@ -40,9 +40,9 @@ from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
 from support.command import NAMES, ROOT, gpuledger
-from support.exports import call, minimal, push
-from support.exports import kernel as kernel_row
-from support.sides import kernel, side
+from support.diff_sides import kernel, side
+from support.nsys_exports import call, minimal, push
+from support.nsys_exports import kernel as kernel_row
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))

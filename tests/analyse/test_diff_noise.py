@@ -25,7 +25,7 @@ from gpuledger.analyse.diff.noise import (
 )
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Ints
-from support.sides import kernel, side
+from support.diff_sides import kernel, side
 
 STEP_NS = 10_000_000
 

@@ -19,7 +19,7 @@ from gpuledger.analyse.diff.run_side import Range, Side
 from gpuledger.errors import NothingRecorded
 from gpuledger.present.writers.junit import Case, junit_xml
 from support.command import gpuledger
-from support.sides import kernel, side
+from support.diff_sides import kernel, side
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span, Spans, union
 from gpuledger.trace.strings import Strings
 from support.command import ROOT
-from support.notation import of_tables, table, trace
+from support.trace_notation import of_tables, table, trace
 
 US = 1_000
 _LINE = re.compile(r"(?P<start>\d+)-(?P<end>\d+) (?P<kind>\w+)(?: (?P<bytes>\d+) B)?(?: in (?P<group>\w+))?")

@@ -19,7 +19,7 @@ from gpuledger.read import open_trace
 from gpuledger.trace.kernel_report import Dim3
 from gpuledger.trace.model import Trace
 from support.command import NAMES
-from support.profiled import made
+from support.profiled_launches import made
 
 
 def opened(path: Path) -> tuple[Trace, tuple[Device, ...]]:

@@ -12,7 +12,7 @@ from gpuledger import NotMeasured, Trace, open_trace
 from gpuledger.analyse.nvidia.reports import REPORTS
 from gpuledger.present.writers.csv import sheet_csv
 from support.command import CAPTURES, NAMES, ROOT, gpuledger
-from support.exports import call, kernel, minimal, push
+from support.nsys_exports import call, kernel, minimal, push
 
 REPORT_NAMES = [report.name for report in REPORTS]
 

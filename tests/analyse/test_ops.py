@@ -35,7 +35,7 @@ from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents
 from gpuledger.trace.strings import Strings
 from support.command import ROOT
-from support.notation import of_tables, table
+from support.trace_notation import of_tables, table
 
 SHARED = ROOT.parent / "shared"
 OWN = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))

@@ -35,8 +35,8 @@ from gpuledger.trace.model import Gpu
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.command import NAMES, ROOT, gpuledger
-from support.exports import kernel, minimal
-from support.notation import of_tables, table
+from support.nsys_exports import kernel, minimal
+from support.trace_notation import of_tables, table
 
 TORCH = ROOT / "captures" / "torch"
 

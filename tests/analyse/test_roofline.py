@@ -8,7 +8,7 @@ from gpuledger.analyse.kernels.roofline import points, work
 from gpuledger.analyse.kernels.roofs import REPORT, SHARE, TABLE, memory_rate, roofs
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import KernelReport
-from support.profiled import launch
+from support.profiled_launches import launch
 
 TENSOR = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum.pct_of_peak_sustained_elapsed"
 

@@ -12,7 +12,7 @@ from gpuledger.analyse.kernels.judgement import FLOOR_NS, judged, kernels, savin
 from gpuledger.analyse.kernels.verdict import REACHABLE, UNITS, verdict
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import Advice, KernelReport
-from support.profiled import NAMES, launch, made
+from support.profiled_launches import NAMES, launch, made
 
 
 def test_a_gemm_near_the_tensor_peak_is_compute_bound_however_low_its_bandwidth() -> None:

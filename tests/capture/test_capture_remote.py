@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.capture.remote import Remote, remote
-from support.capturing import Tools, alive, finished, interrupt, tools, wait_for
+from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 
 # ssh puts its arguments into one line, and a shell reads that; kubectl hands them over as they are
 SSH = '#!/bin/sh\nshift\ncd "$ELSEWHERE" && exec sh -c "$*"\n'

@@ -19,7 +19,7 @@ from gpuledger.capture import manifest as manifests
 from gpuledger.errors import OutputRefused, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Patience, attended
-from support.capturing import Tools, alive, finished, interrupt, tools, wait_for
+from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 from support.command import ROOT, gpuledger
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))

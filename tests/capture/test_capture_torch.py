@@ -16,8 +16,8 @@ import pytest
 
 from gpuledger.capture.torch.command import RUNNER, Schedule, torch_command
 from gpuledger.errors import GpuledgerError
-from support.capturing import Tools, alive, finished, interrupt, tools, wait_for
-from support.command import gpuledger
+from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
+from support.command import gpuledger_process
 
 TRAIN = """
 import sys, torch
@@ -76,7 +76,9 @@ def test_a_python_without_torch_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
     (tmp_path / "a.py").touch()
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    ran = gpuledger("capture", "torch", "-o", "run", "--", sys.executable, "a.py", cwd=tmp_path, PYTHONPATH=path)
+    ran = gpuledger_process(
+        "capture", "torch", "-o", "run", "--", sys.executable, "a.py", cwd=tmp_path, PYTHONPATH=path
+    )
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "gpuledger: this Python has no torch: no torch here" in ran.stderr
     assert "error: torch wrote no report (exit code 1)" in ran.stderr

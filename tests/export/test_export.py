@@ -39,11 +39,11 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.command import ROOT, gpuledger
-from support.exports import call, kernel, minimal, push
-from support.notation import of_tables, table, trace
-from support.perfetto import Decoded, decode, fields, signed
+from support.nsys_exports import call, kernel, minimal, push
+from support.perfetto_decoder import Decoded, decode, fields, signed
 from support.random_export import write as write_random
 from support.timelines import NASTY, ON_GPU, clean, counted, expected, launched, nasty_trace, perfetto
+from support.trace_notation import of_tables, table, trace
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.chromium import browser, shown
-from support.notation import of_tables, table
-from support.perfetto import Decoded, decode
+from support.perfetto_decoder import Decoded, decode
 from support.timelines import NASTY, clean, counted, expected, launched, nasty_trace, perfetto
+from support.trace_notation import of_tables, table
 
 PER_TRACK = """
     SELECT coalesce(process.name, above.name) AS heading, thread.name AS thread, track.name AS name, count(*)

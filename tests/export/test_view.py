@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from gpuledger.errors import MissingPackage, OutputRefused
 from gpuledger.export.serve import Viewer, content_policy, ui_files
 from support.command import gpuledger
-from support.exports import call, kernel, minimal
+from support.nsys_exports import call, kernel, minimal
 
 pytest.importorskip("viztracer")
 

@@ -14,9 +14,9 @@ from gpuledger import open_trace
 from gpuledger.findings.pages import codes
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.steps import Wanted
-from support.books import analysed, check_balance
+from support.book_checks import analysed, check_balance
 from support.command import CAPTURES, ROOT, gpuledger
-from support.planted import EXPECTED, HELD_OUT
+from support.planted_findings import EXPECTED, HELD_OUT
 
 TWO_REASONS = ("growing_alloc",)
 """Mending it also does without kernels that copy, so that it saves more than the allocation costs."""

@@ -12,9 +12,9 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.findings.rules import findings
-from support.books import analysed, check_balance
+from support.book_checks import analysed, check_balance
 from support.command import ROOT
-from support.planted import EXPECTED, HELD_OUT
+from support.planted_findings import EXPECTED, HELD_OUT
 
 STEPS = 12
 CASES = (

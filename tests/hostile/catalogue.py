@@ -21,7 +21,7 @@ from hostile.files import JSON, KERNEL, Make, at, holding, named
 from hostile.jsons import events, swapped, text
 from hostile.meanings import FAR, kernels, nsys, torch
 from hostile.reports import DRAM, DURATION, HEAD, LONG, RAW, UNITS, metric, page, raw, row
-from support.exports import call, kernel, push
+from support.nsys_exports import call, kernel, push
 
 
 @dataclass(frozen=True, slots=True)

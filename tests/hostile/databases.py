@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hostile.files import Make, export
-from support.exports import PID, call, insert, kernel, minimal
+from support.nsys_exports import PID, call, insert, kernel, minimal
 from support.random_export import SCHEMA
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"

@@ -21,7 +21,7 @@ from hostile.forked import server
 from hostile.jsons import op_args
 from hostile.reports import raw, row
 from support.command import ROOT, gpuledger
-from support.exports import kernel, minimal
+from support.nsys_exports import kernel, minimal
 
 PAGE = ROOT / "docs" / "concepts" / "security.md"
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpuledger import Table, Trace, open_trace
 from gpuledger.catalog.kernel_names import parse
-from support.books import analysed
+from support.book_checks import analysed
 from support.command import ROOT
 
 TORCH = ROOT / "captures" / "torch"

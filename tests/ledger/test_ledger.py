@@ -20,11 +20,11 @@ from gpuledger.ledger.gaps import TRIGGERS
 from gpuledger.ledger.host import Host, call_kind
 from gpuledger.trace.spans import Span, total
 from gpuledger.trace.strings import Strings
-from support.books import analysed, check_balance
+from support.book_checks import analysed, check_balance
 from support.command import NAMES
 from support.corpus import FILES
-from support.exports import call, kernel, minimal, push
-from support.notation import of_tables, table, trace
+from support.nsys_exports import call, kernel, minimal, push
+from support.trace_notation import of_tables, table, trace
 
 NO_CUTS = np.empty(0, np.int64)
 
@@ -342,7 +342,7 @@ def test_the_first_screen_says_it_all(decode: Path) -> None:
 
 def test_the_report_of_nothing_is_one_sentence(tmp_path: Path) -> None:
     from support.command import gpuledger
-    from support.exports import minimal, push
+    from support.nsys_exports import minimal, push
 
     ran = gpuledger("report", minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")]))
     assert (ran.exit_code, ran.stdout) == (1, "")

@@ -14,9 +14,9 @@ from gpuledger.ledger.phases import PHASES, Phases, phases
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.books import analysed
+from support.book_checks import analysed
 from support.command import gpuledger
-from support.notation import of_tables, table, trace
+from support.trace_notation import of_tables, table, trace
 
 PREFILL = "void flash_fwd_kernel<Flash_fwd_kernel_traits<128>>()"
 DECODE = "void flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>()"

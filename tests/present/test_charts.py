@@ -25,8 +25,8 @@ from gpuledger.present.charts.svg import Boxes, Dot, Picture, Trail, Words, svg,
 from gpuledger.present.views.memory import memory_sheets
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Span, total, union
-from support.notation import trace
-from support.pages import reported
+from support.html_pages import reported
+from support.trace_notation import trace
 
 Unpacked = Callable[[str], Path]
 SHARES = st.lists(st.integers(1, 10**12), min_size=1, max_size=20)

@@ -30,15 +30,15 @@ from gpuledger.messages.zh import TEMPLATES
 from gpuledger.present.html import words
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.report import Report, build_report
-from support.command import NAMES, ROOT, Ran, gpuledger
-from support.exports import kernel, minimal
+from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
+from support.nsys_exports import kernel, minimal
 
 pytest.importorskip("jinja2")
 
 from gpuledger.present.html.page import LARGEST, LARGEST_JSON, embedded, fitting, html
 from gpuledger.present.html.parts import Page, Room, Section, Text
 from gpuledger.present.html.report import report_html
-from support.pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
+from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
 
 Unpacked = Callable[[str], Path]
 CJK = re.compile("[\u4e00-\u9fff]")
@@ -163,13 +163,15 @@ def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked,
 
 def test_the_command_writes_a_page_that_says_how_to_make_it_again(decode: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
-    first = gpuledger("report", decode, "--device=0", "--time=0:1s", "-o", target, PYTHONHASHSEED="1")
+    first = gpuledger_process("report", decode, "--device=0", "--time=0:1s", "-o", target, PYTHONHASHSEED="1")
     assert first == Ran(0, "", f"Wrote {target}\n")
     text = target.read_text()
     command = "gpuledger report decode.sqlite --time=0ns:1000000000ns --device=0 --output=report.html"
     assert command in parsed(text).one("health").text
     assert str(tmp_path) not in text
-    again = gpuledger("report", decode, "--device=0", "--time=0:1s", "-o", target, "--force", PYTHONHASHSEED="2")
+    again = gpuledger_process(
+        "report", decode, "--device=0", "--time=0:1s", "-o", target, "--force", PYTHONHASHSEED="2"
+    )
     assert again.exit_code == 0
     assert target.read_text().replace(" --force", "") == text
 

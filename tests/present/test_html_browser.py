@@ -22,7 +22,7 @@ from gpuledger.cli.verbs.report import report
 from gpuledger.present.views.diff.figures import signed_time
 from gpuledger.units import share_text, time_text
 from support.command import ROOT
-from support.pages import HOSTILE, named_export
+from support.html_pages import HOSTILE, named_export
 
 pytest.importorskip("jinja2")
 sync_api = pytest.importorskip("playwright.sync_api")

@@ -20,9 +20,9 @@ from gpuledger.present.views.report import report_markdown, report_text
 from gpuledger.present.views.steps import step_sheets
 from gpuledger.present.writers.json import document
 from gpuledger.report import build_report
-from support.books import check_balance
+from support.book_checks import check_balance
 from support.command import CAPTURES
-from support.exports import call, kernel, minimal, push
+from support.nsys_exports import call, kernel, minimal, push
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -11,7 +11,7 @@ import pytest
 
 from hostile.databases import another_database, no_tables
 from support.command import Ran, gpuledger
-from support.exports import call, kernel, minimal, push
+from support.nsys_exports import call, kernel, minimal, push
 
 
 def refused(ran: Ran) -> str:

@@ -17,7 +17,7 @@ from gpuledger.trace.model import Decoding
 from hostile.databases import KERNELS, changed, damaged, put, with_log
 from hostile.files import Make, export, trace
 from support.command import ROOT, gpuledger
-from support.exports import kernel, minimal
+from support.nsys_exports import kernel, minimal
 
 needs_native = pytest.mark.skipif(not btree.is_there(), reason="the decoder is not compiled here")
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.info-1.json").read_text())

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gpuledger import GpuledgerError, Limits, Severity, Table, Trace, UnreadableProfile, open_trace
-from support.exports import PID, TID, call, insert, kernel, minimal, push
-from support.notation import columns_of
+from support.nsys_exports import PID, TID, call, insert, kernel, minimal, push
+from support.trace_notation import columns_of
 
 
 def codes(trace: Trace) -> dict[str, int]:

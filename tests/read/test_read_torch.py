@@ -24,10 +24,10 @@ from gpuledger.limits import Limits
 from gpuledger.read import profiles_in
 from gpuledger.read.torch import events
 from gpuledger.report import build_report
-from support.books import analysed, check_balance
+from support.book_checks import analysed, check_balance
 from support.command import ROOT, gpuledger
-from support.kineto import CALL, CORPUS, FILES, KERNEL, KERNEL_ARGS, OP, OURS, SMALL, saved
-from support.notation import columns_of
+from support.torch_traces import CALL, CORPUS, FILES, KERNEL, KERNEL_ARGS, OP, OURS, SMALL, saved
+from support.trace_notation import columns_of
 
 CAPTURES = ROOT / "captures" / "torch"
 

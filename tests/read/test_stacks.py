@@ -16,7 +16,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.report import build_report
 from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import Strings
-from support.exports import call, kernel, minimal
+from support.nsys_exports import call, kernel, minimal
 
 STEP = Wanted(range_pattern="^step$")
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpuledger import Table, Trace, open_trace
 from gpuledger.read.torch import parallel as torch_parallel
-from support.kineto import KERNEL, KERNEL_ARGS, SMALL, saved
+from support.torch_traces import KERNEL, KERNEL_ARGS, SMALL, saved
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from gpuledger.read.torch.columns import _triples
 from gpuledger.read.torch.gather import Gathered
 from gpuledger.read.torch.merge import Arriving, Held, by_table, merged, send
 from gpuledger.trace.tables import NOT_RECORDED
-from support.kineto import CALL, FILES, KERNEL, KERNEL_ARGS, OP, SMALL, saved
+from support.torch_traces import CALL, FILES, KERNEL, KERNEL_ARGS, OP, SMALL, saved
 
 NAMES = ["k<1>", "aten::mm", '"},\n  {"ph": "X", ', "naïve", "", "traceEvents", "]}", "\\u0000"]
 ODD: list[dict[str, Any]] = [

@@ -1,12 +1,26 @@
-"""The command as a user runs it, and where the repository keeps its captures."""
+"""The command, called within this process or as a process of its own, and where the repository keeps its captures.
+
+`gpuledger(...)` calls the command's own `main` here; streams, environment, folder and arguments are set for the call,
+and put back after it. What it prints and how it ends is what a process would, without an interpreter's start.
+`gpuledger_process(...)` starts that interpreter, for what is true of a process alone: signals, pipes, closed streams,
+start-up, limits of memory, what it leaves running.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
 import os
 import subprocess
 import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from gpuledger.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "captures" / "nsys"
@@ -33,14 +47,118 @@ class Ran:
 
 
 def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
+    """Call the command in this process, as its entry point does."""
+    if fixed := [name for name in environment if name.startswith(("PYTHON", "LC_", "LANG", "OPENBLAS"))]:
+        raise ValueError(f"{', '.join(fixed)} is read when a process starts: use gpuledger_process")
+    with (
+        _streams() as (out, err),
+        _environment(clean_environment() | environment),
+        contextlib.chdir(cwd or Path.cwd()),
+        _arguments(arguments),
+        _collector(),
+        warnings.catch_warnings(action="error"),
+    ):
+        exit_code = _called()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return Ran(exit_code, _content(out), _content(err))
+
+
+def gpuledger_process(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
     """Run the command as a user does: a process of its own."""
-    clean = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "GPULEDGER_DEBUG")}
     done = subprocess.run(
         [sys.executable, "-m", "gpuledger", *arguments],
         capture_output=True,
         cwd=cwd,
-        env=clean | {"PYTHONWARNINGS": "error"} | environment,
+        env=clean_environment() | environment,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment of a call: nothing that changes what is printed, and warnings are errors."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "GPULEDGER_DEBUG")}
+    return kept | {"PYTHONWARNINGS": "error"}
+
+
+def _called() -> int:
+    """The exit code that the process would end with."""
+    try:
+        main()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:  # what an interpreter does with it
+        traceback.print_exc()
+        return 1
+
+
+@contextlib.contextmanager
+def _streams() -> Iterator[tuple[int, int]]:
+    """Files in memory as stdout and stderr, under their numbers too: what the command starts inherits those."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    before[1].flush()
+    before[2].flush()
+    kept = [os.dup(number) for number in range(3)]
+    files = os.open(os.devnull, os.O_RDONLY), os.memfd_create("stdout"), os.memfd_create("stderr")
+    try:
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        sys.stdin = io.TextIOWrapper(io.FileIO(0, "r", closefd=False), encoding="utf-8")
+        sys.stdout = io.TextIOWrapper(_buffered(1), encoding="utf-8")
+        sys.stderr = io.TextIOWrapper(_buffered(2), encoding="utf-8", line_buffering=True)
+        yield files[1], files[2]
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+        for number, file in enumerate(kept):
+            os.dup2(file, number)
+        for file in (*files, *kept):
+            os.close(file)
+
+
+def _buffered(number: int) -> io.BufferedWriter:
+    return io.BufferedWriter(io.FileIO(number, "w", closefd=False))
+
+
+def _content(file: int) -> str:
+    return os.pread(file, os.fstat(file).st_size, 0).decode()
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    _become(wanted)
+    try:
+        yield
+    finally:
+        _become(before)
+
+
+def _become(wanted: Mapping[str, str]) -> None:
+    """Make the environment this one, and touch only what differs."""
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update(wanted.items() - os.environ.items())
+
+
+@contextlib.contextmanager
+def _arguments(arguments: tuple[str | Path, ...]) -> Iterator[None]:
+    before = sys.argv
+    sys.argv = ["gpuledger", *map(os.fspath, arguments)]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+@contextlib.contextmanager
+def _collector() -> Iterator[None]:
+    """The command turns the garbage collector off and on, and freezes what it has: it ends soon, and we do not."""
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()

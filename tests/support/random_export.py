@@ -1,8 +1,8 @@
 """Small random nsys exports, full of the corners that real captures rarely have.
 
-`python tests/random_export.py FOLDER COUNT` writes COUNT of them. Times are tiny integers, so that ties, touching
-bounds and equal intervals abound. What each holds depends on its number alone. NVIDIA's own tables of them are the
-oracle in `captures/random`, see its README.
+`python tests/support/random_export.py FOLDER COUNT` writes COUNT of them. Times are tiny integers, so that ties,
+touching bounds and equal intervals abound. What each holds depends on its number alone. NVIDIA's own tables of them are
+the oracle in `captures/random`, see its README.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.notation import of_tables, table
-from support.perfetto import Decoded
+from support.perfetto_decoder import Decoded
+from support.trace_notation import of_tables, table
 
 ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 

@@ -22,7 +22,7 @@ from gpuledger.workloads.parts.exchange import layout, owners  # noqa: E402
 from gpuledger.workloads.parts.ranks import Rank, over_ranks  # noqa: E402
 from gpuledger.workloads.parts.routing import planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
-from support.ep_at_work import compared, faulty  # noqa: E402
+from support.ep_ranks import compared, faulty  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
 TESTS = str(Path(__file__).parents[1])

@@ -32,7 +32,7 @@ from gpuledger.workloads.parts.experts import Bank, Shape, bank  # noqa: E402
 from gpuledger.workloads.parts.mixture import MODES, computed, mixed  # noqa: E402
 from gpuledger.workloads.parts.routing import ROUTINGS, Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
-from support.mixtures import dumb, likeliest  # noqa: E402
+from support.plain_mixture import dumb, likeliest  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
 CPU: dict[str, Any] = {"device": "cpu", "dtype": torch.float32}

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from support.planted import EXPECTED
+from support.planted_findings import EXPECTED
 
 pytest.importorskip("torch")
 

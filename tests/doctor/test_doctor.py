@@ -30,7 +30,7 @@ from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markd
 from gpuledger.system import machine, tools
 from gpuledger.system.machine import Gpu, Machine
 from gpuledger.system.processes import Ran
-from support.command import ROOT, gpuledger
+from support.command import ROOT, gpuledger, gpuledger_process
 
 H200 = Gpu(0, "NVIDIA H200", 150_754_820_096, 345, 1980, 700_000, is_split=False, compute_mode="default")
 HEALTHY = Machine("570.133.20", "12.8", (H200,), "", "NVML")
@@ -708,7 +708,9 @@ def test_from_end_to_end_with_a_made_up_driver(bare: Path, tmp_path: Path, decod
         "nvidia-smi",
         f"#!/bin/sh\ncase \"$*\" in *query*) echo '{row}';; *) echo '| CUDA Version: 12.8 |';; esac\n",
     )
-    ran = gpuledger("doctor", "--format=json", cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path), TMPDIR=str(tmp_path))
+    ran = gpuledger_process(
+        "doctor", "--format=json", cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path), TMPDIR=str(tmp_path)
+    )
     content = json.loads(ran.stdout)
     schema().validate(content)
     seen = {each["name"]: each for each in content["checks"]}

@@ -16,7 +16,7 @@ from gpuledger.workloads import ep
 from gpuledger.workloads.parts.experts import bank
 from gpuledger.workloads.parts.mixture import MODES
 from gpuledger.workloads.parts.ranks import Rank
-from support.mixtures import dumb, likeliest
+from support.plain_mixture import dumb, likeliest
 
 
 def compared(rank: Rank, options: argparse.Namespace) -> dict[str, Any]:

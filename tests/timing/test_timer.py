@@ -35,7 +35,7 @@ from gpuledger.timing.settle import (
     settled_after,
     spread,
 )
-from support.command import ROOT, Ran, gpuledger
+from support.command import ROOT, Ran, gpuledger_process
 
 times = st.lists(st.floats(1, 1e9), min_size=1, max_size=300)
 
@@ -498,7 +498,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def timed(folder: Path, *arguments: str) -> Ran:
-    return gpuledger("time", *arguments, "--device=cpu", "--seconds=0.05", cwd=folder)
+    return gpuledger_process("time", *arguments, "--device=cpu", "--seconds=0.05", cwd=folder)
 
 
 @pytest.mark.parametrize("operation", ["mocks.py:sines", "mocks:itself", "mocks.py:Group.member"])
@@ -577,7 +577,7 @@ def test_a_wrong_call_exits_2(arguments: tuple[str, ...], complaint: str, folder
 def test_a_gpu_that_is_not_there_is_missed_before_anything_runs(folder: Path) -> None:
     if find_spec("torch") is not None and __import__("torch").cuda.is_available():
         pytest.skip("there is one")
-    ran = gpuledger("time", "mocks.py:sines", "--device=cuda", cwd=folder)
+    ran = gpuledger_process("time", "mocks.py:sines", "--device=cuda", cwd=folder)
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith("error: ")
     assert "hint: --device=cpu" in ran.stderr
