@@ -23,7 +23,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message, capitalised, joined, say, translated
 from gpuledger.messages.zh import TEMPLATES
 from gpuledger.present.safe_text import columns, padded, visible, wrapped
-from gpuledger.present.views import report as rendered
+from gpuledger.present.terms import CAUSE_WORDS
 from gpuledger.present.views.info import headline
 from gpuledger.present.views.report import report_markdown, report_text
 from gpuledger.read import open_trace
@@ -102,7 +102,7 @@ def test_a_translation_is_chinese() -> None:
 
 
 def test_every_cause_and_line_has_words() -> None:
-    assert set(CAUSES) == set(lines.CAUSES) == set(rendered._IDLE_WORDS)
+    assert set(CAUSES) == set(lines.CAUSES) == set(CAUSE_WORDS)
     assert all(lines.CAUSES[cause] == cause for cause in CAUSES)
     for line in ("comm", "copy", "compute.gemm", *(f"idle.{cause}" for cause in CAUSES)):
         assert lines.line_name(line) == line

@@ -147,7 +147,7 @@ def _become(wanted: Mapping[str, str]) -> None:
 @contextlib.contextmanager
 def _arguments(arguments: tuple[str | Path, ...]) -> Iterator[None]:
     before = sys.argv
-    sys.argv = ["gpuledger", *map(os.fspath, arguments)]
+    sys.argv = ["gpuledger", *(os.fspath(argument) for argument in arguments)]
     try:
         yield
     finally:
