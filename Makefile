@@ -1,5 +1,5 @@
 # make demo    from a fresh clone to a result: makes .venv, installs, opens a bundled capture
-# make test    the same, then lint, types and all tests
+# make test    the same, then lint, types and all tests, side by side; `make suite`, `lint`, `types`: one of them
 # make docs    writes the generated pages again
 # make bench    us against other programs, on 1 M and 5 M kernels: takes long
 # make bench-quick    are we slower than before? fails if so
@@ -11,7 +11,7 @@ DEMO := build/decode.sqlite
 
 WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runbook/test_runbook_shipped.py tests/capture/test_window.py
 
-.PHONY: demo test test-workloads docs bench bench-quick clean
+.PHONY: demo test lint types suite test-workloads docs bench bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	$(BIN)/gpuledger info $(DEMO)
@@ -19,10 +19,17 @@ demo: $(VENV)/installed $(DEMO)
 	$(BIN)/gpuledger report $(DEMO)
 
 test: $(VENV)/installed-dev
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=line lint types suite
+
+lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(VENV)/installed-dev
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+
+suite: $(VENV)/installed-dev
+	$(BIN)/pytest -n 2 --dist=worksteal
 
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/gpuledger/native/btree.h"
+#include "../src/gpuledger/trace/native/btree.h"
 
 struct memory_file {
     const uint8_t *bytes;

@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Table, Trace, open_trace
-from gpuledger.analyse.nvidia import ranges as ranges_module
 from gpuledger.analyse.operators.arithmetic import COUNTERS, parse_inputs, work_done
 from gpuledger.analyse.operators.graph_names import Runs, graph_names
 from gpuledger.analyse.operators.operators import Ops, nest, ops
 from gpuledger.catalog.gpu_peaks import PEAKS, TYPES, peak_flops
 from gpuledger.cli.verbs.ops import ops as verb
 from gpuledger.errors import GpuledgerError
+from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted

@@ -1,4 +1,7 @@
-"""Whole reports, as a user sees them at 80 columns. `UPDATE_GOLDEN=1 pytest tests/test_golden.py` writes them anew."""
+"""Whole reports, as a user sees them at 80 columns.
+
+`UPDATE_GOLDEN=1 pytest tests/present/test_golden.py` writes them anew.
+"""
 
 from __future__ import annotations
 

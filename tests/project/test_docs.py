@@ -6,6 +6,8 @@ import importlib.util
 import lzma
 import re
 import shlex
+import subprocess
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -111,18 +113,30 @@ def test_every_question_names_a_command_that_exists() -> None:
     assert named == {report.name for report in REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
 
 
-def test_nothing_of_this_machine_is_in_the_repository() -> None:
-    import subprocess
-
+@cache
+def texts() -> dict[str, str]:
+    """Every file of the repository that is written by hand, by its name."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     if not listed:
         pytest.skip("not a checkout")
+    written = {".py", ".md", ".toml", ".yaml", ".json", ".csv", ".cu", ".c", ".h", ""}
+    paths = [ROOT / name for name in listed if Path(name).suffix in written]
+    return {str(path.relative_to(ROOT)): path.read_text(errors="replace") for path in paths if path.is_file()}
+
+
+def test_nothing_of_this_machine_is_in_the_repository() -> None:
     pattern = re.compile(r"/(?:work|root)/|/home/(?!user\b)\w+")
-    for name in listed:
-        path = ROOT / name
-        if (
-            path.suffix in (".py", ".md", ".toml", ".json", ".csv", ".cu", "")
-            and path.is_file()
-            and name != "tests/test_docs.py"
-        ):
-            assert not pattern.search(path.read_text(errors="replace")), name
+    assert [
+        name for name, text in texts().items() if pattern.search(text) and name != "tests/project/test_docs.py"
+    ] == []
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    """In pages, Makefiles and comments."""
+    missing = {
+        (name, path)
+        for name, text in texts().items()
+        for path in re.findall(r"\btests/[\w/]+\.py\b", text)
+        if not (ROOT / path).exists()
+    }
+    assert missing == set()

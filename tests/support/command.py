@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import logging
 import os
 import subprocess
 import sys
@@ -56,6 +57,7 @@ def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: st
         contextlib.chdir(cwd or Path.cwd()),
         _arguments(arguments),
         _collector(),
+        _logging(),
         warnings.catch_warnings(action="error"),
     ):
         exit_code = _called()
@@ -162,3 +164,14 @@ def _collector() -> Iterator[None]:
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+@contextlib.contextmanager
+def _logging() -> Iterator[None]:
+    """No handler but Python's last resort, which writes to stderr: pytest has handlers of its own."""
+    before = logging.root.handlers
+    logging.root.handlers = []
+    try:
+        yield
+    finally:
+        logging.root.handlers = before

@@ -37,7 +37,7 @@ def built(target: Path, block_bytes: int = 65536) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no compiler")
-    sources = (FUZZ / "btree_fuzz.c", FUZZ / "replay.c", ROOT / "src/gpuledger/native/btree.c")
+    sources = (FUZZ / "btree_fuzz.c", FUZZ / "replay.c", ROOT / "src/gpuledger/trace/native/btree.c")
     options = (*SANITIZED, f"-DBLOCK_BYTES={block_bytes}")
     done = subprocess.run([compiler, *options, *sources, "-o", target], capture_output=True, check=False)
     if done.returncode and b"asan" in done.stderr:
