@@ -10,12 +10,10 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.nvidia.reports import REPORTS
+from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
 from gpuledger.cli.main import VERBS, cli, verb_named
 from gpuledger.present.sheet import Digits
-from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.model import Origin, Trace
-from gpuledger.trace.strings import Strings
+from gpuledger.present.views.nvidia import nvidia_table
 from gpuledger.trace.tables import Table
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -97,8 +95,6 @@ def trace_tables_page() -> str:
 
 def reports_page() -> str:
     """NVIDIA's tables, column by column."""
-    nothing = Strings([])
-    empty = Trace(Origin("none", "none"), (), nothing, {}, {table: NotMeasured("empty") for table in Table})
     units = {
         Digits.WHOLE: "integer",
         Digits.TENTH: "one decimal",
@@ -108,11 +104,12 @@ def reports_page() -> str:
         "# NVIDIA's tables\n",
         "What `gpuledger stats` can print. The CSV headings are NVIDIA's; JSON uses the keys.\n",
     ]
-    for report in REPORTS:
-        sheet = report.make(empty)
-        parts += [f"## {report.name}\n", f"{sheet.title}. {(report.make.__doc__ or '').strip().splitlines()[0]}\n"]
+    for report in NVIDIA_REPORTS:
+        parts += [f"## {report.name}\n", f"{report.title}. {(report.make.__doc__ or '').strip().splitlines()[0]}\n"]
         parts += ["| CSV heading | JSON key | digits |", "|---|---|---|"]
-        parts += [f"| {c.heading} | `{c.key}` | {units.get(c.digits, c.digits.value)} |" for c in sheet.columns]
+        parts += [
+            f"| {c.heading} | `{c.key}` | {units.get(c.digits, c.digits.value)} |" for c in nvidia_table(report).columns
+        ]
         parts.append("")
     return "\n".join(parts)
 

@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 
 from gpuledger import NotMeasured, Trace, open_trace
-from gpuledger.analyse.nvidia.reports import REPORTS
+from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
+from gpuledger.present.views.nvidia import nvidia_sheet
 from gpuledger.present.writers.csv import sheet_csv
 from support.command import CAPTURES, NAMES, ROOT, gpuledger
 from support.nsys_exports import call, kernel, minimal, push
 
-REPORT_NAMES = [report.name for report in REPORTS]
+REPORT_NAMES = [report.name for report in NVIDIA_REPORTS]
 
 
 def ours(trace: Trace, name: str) -> str:
     """Our CSV; empty where NVIDIA leaves an empty file."""
-    report = next(report for report in REPORTS if report.name == name)
-    sheet = report.of(trace)
+    report = next(report for report in NVIDIA_REPORTS if report.name == name)
+    sheet = nvidia_sheet(report, trace)
     return "" if isinstance(sheet, NotMeasured) or not sheet.rows else sheet_csv(sheet)
 
 

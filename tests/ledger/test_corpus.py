@@ -10,7 +10,8 @@ import pytest
 
 from gpuledger import NotMeasured, Table, open_trace
 from gpuledger.analyse.nvidia.kernels import by_name
-from gpuledger.analyse.nvidia.reports import REPORTS
+from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
+from gpuledger.present.views.nvidia import nvidia_sheet
 from support.command import gpuledger
 from support.corpus import FILES
 
@@ -34,8 +35,8 @@ def test_info_and_stats_answer_or_refuse_in_one_sentence(profile: Path) -> None:
 
 def test_every_table_is_made_or_refused(profile: Path) -> None:
     trace = open_trace(profile)
-    for report in REPORTS:
-        sheet = report.of(trace)
+    for report in NVIDIA_REPORTS:
+        sheet = nvidia_sheet(report, trace)
         assert isinstance(sheet, NotMeasured) or all(len(row) == len(sheet.columns) for row in sheet.rows)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.activity_bins import MOST_STREAMS, bin_edges, queue_delays, stream_use
-from gpuledger.analyse.memory.in_use import memory_use
+from gpuledger.analyse.memory.in_use import memory_totals, memory_use
 from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.ledger.gaps import CAUSES
 from gpuledger.present import palette
@@ -22,7 +22,6 @@ from gpuledger.present.charts.amounts import Bar, Change, Column, Node, Part, co
 from gpuledger.present.charts.over_time import STRIP, Line, Row, heat_map, memory_area, step_strip
 from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
 from gpuledger.present.charts.svg import Boxes, Dot, Picture, Trail, Words, svg, svg_alone
-from gpuledger.present.views.memory import memory_sheets
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Span, total, union
 from support.html_pages import reported
@@ -283,8 +282,9 @@ def test_memory_and_queue_agree_with_the_tables(decode: Path) -> None:
     device = report.main_device
     found = memory_use(report.trace, device.gpu, report.window)
     assert not isinstance(found, NotMeasured)
-    peak = memory_sheets(report.trace, device)[2].rows[0][1]
-    assert int(found.most_bytes.max()) == peak
+    totals = memory_totals(report.trace, device.gpu)
+    assert not isinstance(totals, NotMeasured)
+    assert int(found.most_bytes.max()) == totals.peak_bytes
     delays = queue_delays(device)
     assert not isinstance(delays, NotMeasured)
     here = device.found.on(device.gpu)

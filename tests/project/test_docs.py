@@ -104,13 +104,13 @@ def test_the_python_page_runs(decode: Path, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_every_question_names_a_command_that_exists() -> None:
-    from gpuledger.analyse.nvidia.reports import REPORTS
+    from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
     from gpuledger.cli.main import VERBS
 
     table = (ROOT / "docs" / "README.md").read_text()
     assert set(re.findall(r"`gpuledger ([\w-]+)", table)) == set(VERBS)
     named = {name for group in re.findall(r"--report=([\w,]+)", table) for name in group.split(",")}
-    assert named == {report.name for report in REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
+    assert named == {report.name for report in NVIDIA_REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
 
 
 @cache

@@ -8,16 +8,21 @@ from pathlib import Path
 import pytest
 
 from gpuledger import GpuledgerError, open_trace
+from gpuledger.analyse.gap_summary import gap_summary
+from gpuledger.analyse.launch_costs import launch_costs
+from gpuledger.analyse.overlap import overlap
+from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.sheets import sheets
 from gpuledger.present.views.books import ledger_sheet
 from gpuledger.present.views.gaps import gap_sheets
 from gpuledger.present.views.launches import launches_sheets
 from gpuledger.present.views.memory import memory_sheets
-from gpuledger.present.views.overlap import overlap_sheets
-from gpuledger.present.views.ranges import ranges_sheets
+from gpuledger.present.views.overlap import overlap_sheet
+from gpuledger.present.views.ranges import ranges_sheet
 from gpuledger.present.views.report import report_markdown, report_text
 from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document
 from gpuledger.report import build_report
 from support.book_checks import check_balance
@@ -40,13 +45,16 @@ def test_every_question_about_a_random_export(part: int, tmp_path: Path) -> None
             answered += 1
             for device in report.devices:
                 check_balance(device)
+                memory = memory_sheets(trace, device)
                 made = [
-                    *gap_sheets(trace, device),
+                    *gap_sheets(gap_summary(trace, device)),
                     *step_sheets(device),
-                    *launches_sheets(trace, device),
-                    *memory_sheets(trace, device),
-                    *ranges_sheets(trace, device),
-                    *overlap_sheets(device),
+                    *launches_sheets(launch_costs(trace, device)),
+                    memory.copies,
+                    memory.allocation_calls,
+                    memory.in_use,
+                    ranges_sheet(range_tree(trace, device)),
+                    overlap_sheet(overlap(device)),
                     ledger_sheet(device),
                 ]
                 for form in ("text", "md", "csv", "json"):
@@ -68,9 +76,10 @@ def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: 
     kernels = [kernel(25, 35, correlationId=1), kernel(45, 52, correlationId=2), kernel(63, 66, correlationId=3)]
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))
     [device] = build_report(trace, "a", Wanted()).devices
-    [sheet] = ranges_sheets(trace, device)
-    assert [row[:6] for row in sheet.rows] == [
-        ("outer", 1, 80, 20, 3, 3),
-        ("  inner", 2, 20, 17, 17, 2),
-        ("(in no range)", None, None, 0, 0, 0),
-    ]
+    tree = range_tree(trace, device)
+    assert tree.nodes == (
+        RangeNode("outer", depth=0, instances=1, host_ns=80, gpu_ns=20, own_gpu_ns=3, launches=3, waits=0),
+        RangeNode("inner", depth=1, instances=2, host_ns=20, gpu_ns=17, own_gpu_ns=17, launches=2, waits=0),
+    )
+    assert (tree.outside_gpu_ns, tree.outside_launches) == (0, 0)
+    assert sheet_csv(ranges_sheet(tree)).splitlines()[2:] == ["  inner,2,20,17,17,2,0", "(in no range),,,0,0,0,"]

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, open_trace
-from gpuledger.analyse.nvidia.reports import REPORTS
+from gpuledger.analyse.nvidia.reports import CUDA_GPU_KERN_SUM, NVIDIA_REPORTS
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Digits, Sheet
+from gpuledger.present.views.nvidia import nvidia_sheet
 from gpuledger.present.writers.json import sheet_json
 from gpuledger.present.writers.markdown import sheet_markdown
 from gpuledger.read.stats_text.headings import KNOWN
@@ -201,7 +202,7 @@ def test_nvidias_csv_and_text_give_what_the_profile_gives(
     capture: str, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
     trace = open_trace(unpacked(f"{capture}.sqlite"))
-    made = {report.name: report.of(trace) for report in REPORTS if report.name in KNOWN}
+    made = {report.name: nvidia_sheet(report, trace) for report in NVIDIA_REPORTS if report.name in KNOWN}
     sheets = {name: sheet for name, sheet in made.items() if not isinstance(sheet, NotMeasured) and sheet.rows}
     folder = open_summaries(CAPTURES / f"{capture}.nsys-stats")
     assert set(folder.tables) == set(sheets)
@@ -220,7 +221,8 @@ def test_nvidias_csv_and_text_give_what_the_profile_gives(
 
 def test_a_cut_name_is_known_to_be_cut(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
     trace = open_trace(unpacked("decode.sqlite"))
-    sheet = next(report for report in REPORTS if report.name == "cuda_gpu_kern_sum").make(trace)
+    sheet = nvidia_sheet(CUDA_GPU_KERN_SUM, trace)
+    assert not isinstance(sheet, NotMeasured)
     run = open_summaries(written(tmp_path, as_nsys_prints(sheet, 60)))
     whole = [str(row[-1]) for row in sheet.rows]
     kept = run.tables["cuda_gpu_kern_sum"].rows

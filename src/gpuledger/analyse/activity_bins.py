@@ -23,14 +23,14 @@ BINS: Final = 240
 MOST_STREAMS: Final = 24
 """So many streams are told apart, those with the most work first."""
 
-DELAYS: Final = (
-    ("during the call", 0),
+DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
+    (say("during the call"), 0),
     ("0-2 us", 2_000),
     ("2-5 us", 5_000),
     ("5-10 us", 10_000),
     ("10-100 us", 100_000),
     ("0.1-1 ms", 1_000_000),
-    ("over 1 ms", None),
+    (say("over 1 ms"), None),
 )
 """How long launched work waited, each bucket up to but not including its bound."""
 
@@ -46,7 +46,7 @@ class StreamUse:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Use:
+class StreamsOverTime:
     """The streams of a window: those with the most work, in the order of GPU, process and number."""
 
     edges_ns: Ints
@@ -62,7 +62,7 @@ def bin_edges(window: Span, bins: int = BINS) -> Ints:
     return window.start_ns + np.arange(count + 1, dtype=np.int64) * length // count
 
 
-def stream_use(found: Activities, window: Span, bins: int = BINS) -> Use:
+def stream_use(found: Activities, window: Span, bins: int = BINS) -> StreamsOverTime:
     """How busy each stream was: what overlaps on one stream counts once."""
     edges = bin_edges(window, bins)
     first, number = group(found.gpu, found.pid, found.stream)
@@ -76,7 +76,7 @@ def stream_use(found: Activities, window: Span, bins: int = BINS) -> Use:
         busy = covered(union(start[mine], end[mine]), edges[:-1], edges[1:])
         gpu, pid, stream = (int(each[first[at]]) for each in (found.gpu, found.pid, found.stream))
         streams.append(StreamUse(gpu, pid, stream, busy))
-    return Use(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
+    return StreamsOverTime(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
 
 
 def launch_delays(device: Device) -> Ints:

@@ -19,12 +19,12 @@ ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 """The tables that record work on a GPU."""
 
 MEANING = {
-    Table.KERNELS: "no GPU time by kernel",
-    Table.COPIES: "no copies or memsets ran, or they were not traced",
-    Table.CALLS: "launch overhead, synchronisation and the cause of GPU idle time stay unknown",
-    Table.RANGES: "nothing can be told by step or layer; steps must be found from the kernels",
-    Table.ALLOCS: "peak memory and allocation churn stay unknown",
-    Table.OVERHEADS: "time that the profiler itself took is not told apart",
+    Table.KERNELS: say("no GPU time by kernel"),
+    Table.COPIES: say("no copies or memsets ran, or they were not traced"),
+    Table.CALLS: say("launch overhead, synchronisation and the cause of GPU idle time stay unknown"),
+    Table.RANGES: say("nothing can be told by step or layer; steps must be found from the kernels"),
+    Table.ALLOCS: say("peak memory and allocation churn stay unknown"),
+    Table.OVERHEADS: say("time that the profiler itself took is not told apart"),
 }
 """What it means for later questions when a profile lacks a table; the others leave no question open."""
 

@@ -31,3 +31,8 @@ def cell_text(value: Cell, digits: Digits) -> str:
 def tenths(value: float) -> str:
     """One decimal: the exact value of the double, ties away from zero (10888.25 -> 10888.3)."""
     return str(Decimal(value).quantize(_TENTH, ROUND_HALF_UP))
+
+
+def percent(part: float, whole: float) -> float | None:
+    """A share of a whole, for a column of percent; None where there is no whole."""
+    return 100 * part / whole if whole else None

@@ -48,7 +48,7 @@ _SEVERITY_WORDS: Final = {
 }
 _SEVERITY_BADGES: Final = {Severity.WARNING: "warn", Severity.LOSS: "bad"}
 
-TOTAL: Final = Term("total", say("total"))
+TOTAL: Final = say("total")
 """Stands before the sum of a table's rows."""
 
 

@@ -10,14 +10,14 @@ from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this
 from gpuledger.analyse.diff.range_contents import functions_of, ranges_of
 from gpuledger.analyse.diff.run_side import NO_SHAPE, STEP, WINDOW, Call, Copied, Kernel, Launches, Side, median_of
 from gpuledger.analyse.kernels.step_kernels import overview
+from gpuledger.analyse.memory.copies import CopiesOfKind, copies_by_kind
+from gpuledger.analyse.memory.in_use import memory_totals
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import call_kind
-from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.memory import memory_sheets
-from gpuledger.trace.health import Severity
+from gpuledger.trace.health import NotMeasured, Severity
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, shares_in_order
@@ -48,7 +48,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     compute, comm, by_step = _kernels(trace, device, edges, families)
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
-    lengths, memory = tuple(np.diff(edges).tolist()), memory_sheets(trace, device)
+    lengths, memory = tuple(np.diff(edges).tolist()), memory_totals(trace, device.gpu)
     return Side(
         name=name,
         tool=trace.origin.tool,
@@ -68,8 +68,8 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         calls=None if trace.missing(Table.CALLS) else _calls(device, stretch),
         launches=None if trace.missing(Table.CALLS) else _launches(device, edges),
         ranges=None if ranges is None else ranges[0],
-        copies=_copies(memory[0]),
-        peak_bytes=_peak_bytes(memory[2]),
+        copies=_copies(copies_by_kind(trace, device)),
+        peak_bytes=None if isinstance(memory, NotMeasured) else memory.peak_bytes,
         kernel_steps=by_step,
         range_steps={} if ranges is None else ranges[1],
         losses=tuple(note.sentence for note in trace.health if note.severity is Severity.LOSS),
@@ -198,17 +198,17 @@ def _launches(device: Device, edges: Ints) -> Launches:
     return Launches(tuple(counts.tolist()), by_function(host.calls.at(made)))
 
 
-def _copies(sheet: Sheet) -> tuple[Copied, ...]:
-    sums: dict[str, list[int]] = {}
-    for kind, source, target, count, _, size, time, _ in sheet.rows:
-        way = f"{kind}, {source} to {target}" if source and target else str(kind or "unknown")
-        held = sums.setdefault(way, [0, 0, 0])
-        for at, amount in enumerate((count, size, time)):
-            held[at] += amount if isinstance(amount, int) else 0
-    return tuple(Copied(way, *held) for way, held in sums.items())
-
-
-def _peak_bytes(sheet: Sheet) -> int | None:
-    in_use = dict(row for row in sheet.rows if len(row) == 2)
-    peak = in_use.get("peak")
-    return peak if isinstance(peak, int) else None
+def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:
+    """Added up by what people call the way."""
+    sums: dict[str, Copied] = {}
+    for copied in copies:
+        kind, source, target = copied.kind, copied.source, copied.target
+        way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
+        before = sums.get(way) or Copied(way, 0, 0, 0)
+        sums[way] = Copied(
+            way,
+            before.count + copied.count,
+            (before.bytes or 0) + copied.total_bytes,
+            before.time_ns + copied.total_ns,
+        )
+    return tuple(sums.values())

@@ -7,53 +7,90 @@ not just the innermost, so rows of nested ranges add up to more than the whole.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from gpuledger.analyse.nvidia.columns import TIME_SHARE, spread_cells, spread_columns, time_cells, time_columns
-from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.calls import cuda_calls
 from gpuledger.ledger.launches import launches
 from gpuledger.ledger.ranges import RangeName, calls_in_ranges, ends_known, holding_calls, named, spans_of_time, thread
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.spans import Ints, depths, parents
-from gpuledger.trace.statistics import shares, summarise
+from gpuledger.trace.statistics import Statistics, summarise
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-_RANGE = Column("range", "Range", Unit.TEXT)
-_STYLE = Column("style", "Style", Unit.TEXT, detail=6)
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def nvtx_sum(trace: Trace) -> Sheet:
+@dataclass(frozen=True, slots=True)
+class RangeTimes:
+    """The ranges of one name, on the host, in nanoseconds."""
+
+    name: RangeName
+    instances: int
+    times: Statistics | None
+    """None where no range's end was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeProjection:
+    """The ranges of one name in which something was launched, projected onto the GPU."""
+
+    name: RangeName
+    projected: Statistics
+    """From the start of the first operation launched in a range to the end of the last, in nanoseconds."""
+    host: Statistics
+    """On the host, in nanoseconds."""
+    operations: Statistics
+    """Launched in a range."""
+    mean_level: float | None
+    """In the thread's tree; None where none has a level."""
+    mean_children: float
+
+
+@dataclass(frozen=True, slots=True)
+class RangeKernelTimes:
+    """The executions of one kernel that one thread launched in the ranges of one name, in nanoseconds."""
+
+    range: RangeName | None
+    """None: in no range."""
+    pid: int | None
+    tid: int | None
+    """None where the launch call was not recorded."""
+    range_instances: int
+    kernel_instances: int
+    kernel: str
+    times: Statistics
+
+
+def nvtx_sum(trace: Trace) -> tuple[RangeTimes, ...]:
     """Time of each range on the host."""
-    columns = (TIME_SHARE, *time_columns("instances", "Instances"), _STYLE, _RANGE)
     ranges = spans_of_time(trace)
-    rows = tuple((*cells, name.style, name.text) for name, cells in _host_times(ranges, ends_known(ranges)))
-    return Sheet("nvtx_sum", "NVTX Range Summary", columns, rows)
+    return _host_times(ranges, ends_known(ranges))
 
 
-def nvtx_pushpop_sum(trace: Trace) -> Sheet:
+def nvtx_pushpop_sum(trace: Trace) -> tuple[RangeTimes, ...]:
     """Time of each push/pop range on the host."""
-    columns = (TIME_SHARE, *time_columns("instances", "Instances"), _RANGE)
     ranges = spans_of_time(trace)
     stacked = ranges.where(ranges.codes("kind") == ranges.strings.code("push_pop"))
-    rows = tuple((*cells, name.text) for name, cells in _host_times(stacked, ends_known(ranges)))
-    return Sheet("nvtx_pushpop_sum", "NVTX Push/Pop Range Summary", columns, rows)
+    return _host_times(stacked, ends_known(ranges))
 
 
-def _host_times(ranges: Rows, ends_known: bool) -> list[tuple[RangeName, tuple[Cell, ...]]]:
+def _host_times(ranges: Rows, ends_known: bool) -> tuple[RangeTimes, ...]:
     names, number = named(ranges)
-    groups = list(zip(names, summarise(ranges.duration_ns, number), strict=True))
+    by_name = sorted(zip(names, summarise(ranges.duration_ns, number), strict=True), key=lambda pair: _named(pair[0]))
     if not ends_known:
-        groups.sort(key=lambda each: (each[0].text, each[0].style))
-        return [(name, (None, None, times.count, None, None, None, None, 0.0)) for name, times in groups]
-    groups.sort(key=lambda each: (-each[1].total, each[0].text, each[0].style))
-    percent = shares([times.total for _, times in groups])
-    return [(name, (share, *time_cells(times))) for share, (name, times) in zip(percent, groups, strict=True)]
+        return tuple(RangeTimes(name, times.count, None) for name, times in by_name)
+    by_name.sort(key=lambda pair: -pair[1].total)
+    return tuple(RangeTimes(name, times.count, times) for name, times in by_name)
 
 
-def nvtx_gpu_proj_sum(trace: Trace) -> Sheet:
+def _named(name: RangeName) -> tuple[str, str]:
+    return name.text, name.style
+
+
+def nvtx_gpu_proj_sum(trace: Trace) -> tuple[RangeProjection, ...]:
     """Ranges projected onto the GPU: from the start of the first operation launched in them to the end of the last.
 
     All rows that one call made are one operation, so a graph launch counts once. A range in which nothing was
@@ -62,56 +99,36 @@ def nvtx_gpu_proj_sum(trace: Trace) -> Sheet:
     ranges = holding_calls(trace)
     calls = cuda_calls(trace)
     operation_call, start, end = _operations(trace, calls)
-    at, operation = calls_in_ranges(ranges, calls.where(_chosen(operation_call, len(calls))))
-    used, instance = group(at)
-    ranges_used = at[used]
+    holder, operation = calls_in_ranges(ranges, calls.where(_chosen(operation_call, len(calls))))
+    used, instance = group(holder)
     projected_start = np.full(len(used), np.iinfo(np.int64).max)
     projected_end = np.full(len(used), np.iinfo(np.int64).min)
     np.minimum.at(projected_start, instance, start[operation])
     np.maximum.at(projected_end, instance, end[operation])
     operations = np.bincount(instance, minlength=len(used))
-    kept = ranges.where(_chosen(ranges_used, len(ranges)))
+    kept = ranges.where(_chosen(holder[used], len(ranges)))
     level, children = _tree(kept)
     names, number = named(kept)
-    projection = summarise(projected_end - projected_start, number)
-    host = summarise(kept.duration_ns, number)
-    launched = summarise(operations, number)
-    below = summarise(children, number)
     has_level = level >= 0
     with_level = np.bincount(number[has_level], minlength=len(names)).tolist()
     levels = np.bincount(number[has_level], level[has_level], minlength=len(names)).tolist()
-    rows = []
-    for name_at, name in enumerate(names):
-        cells: tuple[Cell, ...] = (
-            name.text,
-            name.style,
-            projection[name_at].total,
-            host[name_at].total,
-            projection[name_at].count,
-            *spread_cells(projection[name_at]),
-            launched[name_at].total,
-            launched[name_at].average,
-            levels[name_at] / with_level[name_at] if with_level[name_at] else None,
-            below[name_at].average,
+    projections = [
+        RangeProjection(name, projected, host, launched, sum_ / count if count else None, below.average)
+        for name, projected, host, launched, sum_, count, below in zip(
+            names,
+            summarise(projected_end - projected_start, number),
+            summarise(kept.duration_ns, number),
+            summarise(operations, number),
+            levels,
+            with_level,
+            summarise(children, number),
+            strict=True,
         )
-        rows.append(((-projection[name_at].total, name.text, name.style), cells))
-    columns = (
-        _RANGE,
-        _STYLE,
-        Column("total_proj_ns", "Total Proj Time", Unit.NS),
-        Column("total_range_ns", "Total Range Time", Unit.NS, detail=1),
-        Column("instances", "Range Instances", Unit.COUNT),
-        *spread_columns("Proj "),
-        Column("gpu_ops", "Total GPU Ops", Unit.COUNT, detail=1),
-        Column("avg_gpu_ops", "Avg GPU Ops", Unit.MEAN, detail=6),
-        Column("avg_level", "Avg Range Lvl", Unit.MEAN, detail=6),
-        Column("avg_children", "Avg Num Child", Unit.MEAN, detail=6),
-    )
-    ranked = tuple(cells for _, cells in sorted(rows, key=lambda each: each[0]))
-    return Sheet("nvtx_gpu_proj_sum", "NVTX GPU Projection Summary", columns, ranked)
+    ]
+    return tuple(sorted(projections, key=lambda entry: (-entry.projected.total, *_named(entry.name))))
 
 
-def _chosen(positions: Positions, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _chosen(positions: Positions, count: int) -> Flags:
     mask = np.zeros(count, np.bool_)
     mask[positions] = True
     return mask
@@ -123,11 +140,11 @@ def _operations(trace: Trace, calls: Rows) -> tuple[Positions, Ints, Ints]:
     end = np.full(len(calls), np.iinfo(np.int64).min)
     for table in (Table.KERNELS, Table.COPIES):
         work = trace[table]
-        at, call = launches(work, calls)
-        np.minimum.at(start, call, work["start_ns"][at])
-        np.maximum.at(end, call, work["end_ns"][at])
-    made = np.flatnonzero(end != np.iinfo(np.int64).min)
-    return made, start[made], end[made]
+        row, call = launches(work, calls)
+        np.minimum.at(start, call, work["start_ns"][row])
+        np.maximum.at(end, call, work["end_ns"][row])
+    launching = np.flatnonzero(end != np.iinfo(np.int64).min)
+    return launching, start[launching], end[launching]
 
 
 def _tree(ranges: Rows) -> tuple[Ints, Ints]:
@@ -153,9 +170,7 @@ def _tree(ranges: Rows) -> tuple[Ints, Ints]:
     return level, children
 
 
-def _below_twins(
-    parent: Positions, is_twin: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _below_twins(parent: Positions, is_twin: Flags) -> Flags:
     """The twins and everything that descends from them."""
     lost = is_twin.copy()
     while True:
@@ -165,7 +180,7 @@ def _below_twins(
         lost = more
 
 
-def nvtx_kern_sum(trace: Trace) -> Sheet:
+def nvtx_kern_sum(trace: Trace) -> tuple[RangeKernelTimes, ...]:
     """Kernels by the range that they were launched in; blank for those launched in none.
 
     Nested ranges of one name count a kernel once each in the times, and once in `Kern Inst`.
@@ -186,39 +201,32 @@ def nvtx_kern_sum(trace: Trace) -> Sheet:
     pid = np.where(entry_call >= 0, np.append(calls["pid"], 0)[entry_call], NOT_RECORDED)
     tid = np.where(entry_call >= 0, np.append(calls["tid"], 0)[entry_call], NOT_RECORDED)
     first, groups = group(named_at, pid, tid, kernels.codes("name")[entry_kernel])
-    times = summarise(kernels.duration_ns[entry_kernel], groups)
-    instances = _distinct(groups, instance, len(first))
-    executed = _distinct(groups, entry_kernel, len(first))
-    rows = []
-    for at, row in enumerate(first.tolist()):
-        name = names[named_at[row]] if named_at[row] >= 0 else None
-        kernel_name = kernels.strings.text(int(kernels.codes("name")[entry_kernel[row]])) or ""
-        owner = (os_pid(int(pid[row])), int(tid[row]))
-        cells: tuple[Cell, ...] = (
-            name.text if name else None,
-            name.style if name else None,
-            *(None if each == NOT_RECORDED else each for each in owner),
-            int(instances[at]) if name else 0,
-            int(executed[at]),
-            times[at].total,
-            *spread_cells(times[at]),
-            kernel_name,
-        )
-        text, style = (name.text, name.style) if name else ("", "")
-        rows.append(((text, *owner, -times[at].total, style, kernel_name), cells))
-    columns = (
-        Column("range", "NVTX Range", Unit.TEXT),
-        _STYLE,
-        Column("pid", "PID", Unit.ID, detail=6),
-        Column("tid", "TID", Unit.ID, detail=6),
-        Column("range_instances", "NVTX Inst", Unit.COUNT, detail=1),
-        Column("kernel_instances", "Kern Inst", Unit.COUNT),
-        Column("total_ns", "Total Time", Unit.NS),
-        *spread_columns(""),
-        Column("kernel_name", "Kernel Name", Unit.TEXT, shorten=label),
+    rows = zip(
+        first.tolist(),
+        _distinct(groups, instance, len(first)).tolist(),
+        _distinct(groups, entry_kernel, len(first)).tolist(),
+        summarise(kernels.duration_ns[entry_kernel], groups),
+        strict=True,
     )
-    ranked = tuple(cells for _, cells in sorted(rows, key=lambda each: each[0]))
-    return Sheet("nvtx_kern_sum", "NVTX Range Kernel Summary", columns, ranked)
+    by_range = [
+        RangeKernelTimes(
+            range=names[named_at[entry]] if named_at[entry] >= 0 else None,
+            pid=None if pid[entry] == NOT_RECORDED else os_pid(int(pid[entry])),
+            tid=None if tid[entry] == NOT_RECORDED else int(tid[entry]),
+            range_instances=instances if named_at[entry] >= 0 else 0,
+            kernel_instances=executed,
+            kernel=kernels.strings.text(int(kernels.codes("name")[entry_kernel[entry]])) or "",
+            times=times,
+        )
+        for entry, instances, executed, times in rows
+    ]
+    return tuple(sorted(by_range, key=_rank))
+
+
+def _rank(entry: RangeKernelTimes) -> tuple[str, int, int, int, str, str]:
+    text, style = _named(entry.range) if entry.range else ("", "")
+    pid, tid = (NOT_RECORDED if number is None else number for number in (entry.pid, entry.tid))
+    return text, pid, tid, -entry.times.total, style, entry.kernel
 
 
 def _distinct(groups: Positions, values: Ints, count: int) -> Ints:

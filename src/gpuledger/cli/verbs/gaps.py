@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.cli.question import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
@@ -21,4 +22,4 @@ def gaps(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger gaps run.sqlite
       gpuledger gaps run.sqlite --format=csv -o gaps.csv
     """
-    return gap_sheets(trace, device)
+    return gap_sheets(gap_summary(trace, device))

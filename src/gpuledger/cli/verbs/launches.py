@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.cli.question import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
@@ -21,4 +22,4 @@ def launches(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger launches run.sqlite
       gpuledger launches run.sqlite --format=json
     """
-    return launches_sheets(trace, device)
+    return launches_sheets(launch_costs(trace, device))

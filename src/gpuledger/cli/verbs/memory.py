@@ -22,4 +22,5 @@ def memory(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger memory run.sqlite
       gpuledger memory run.sqlite --format=json
     """
-    return memory_sheets(trace, device)
+    sheets = memory_sheets(trace, device)
+    return [sheets.copies, sheets.allocation_calls, sheets.in_use]

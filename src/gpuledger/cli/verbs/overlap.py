@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.overlap import overlap as overlap_of
 from gpuledger.cli.question import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.overlap import overlap_sheets
+from gpuledger.present.views.overlap import overlap_sheet
 from gpuledger.trace.model import Trace
 
 
@@ -20,4 +21,4 @@ def overlap(trace: Trace, device: Device) -> list[Sheet]:  # noqa: ARG001  all q
       gpuledger overlap run.sqlite
       gpuledger overlap run.sqlite --format=json
     """
-    return overlap_sheets(device)
+    return [overlap_sheet(overlap_of(device))]

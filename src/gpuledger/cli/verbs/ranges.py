@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.range_tree import range_tree
 from gpuledger.cli.question import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.ranges import ranges_sheets
+from gpuledger.present.views.ranges import ranges_sheet
 from gpuledger.trace.model import Trace
 
 
@@ -21,4 +22,4 @@ def ranges(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger ranges run.sqlite
       gpuledger ranges run.sqlite --format=json
     """
-    return ranges_sheets(trace, device)
+    return [ranges_sheet(range_tree(trace, device))]

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gpuledger.analyse.nvidia.reports import DEFAULT_REPORTS, REPORTS, Report, columns_for, report_named
+from gpuledger.analyse.nvidia.reports import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument
 from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
-from gpuledger.present.views.stats import Named, remarks, stats_csv, stats_json, stats_markdown, stats_text
+from gpuledger.present.views.nvidia import nvidia_sheet
+from gpuledger.present.views.stats import NamedSheet, remarks, stats_csv, stats_json, stats_markdown, stats_text
 from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
 
 
-def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[Report, ...]:
-    names = [name.strip() for each in value for name in each.split(",") if name.strip()] or list(DEFAULT_REPORTS)
-    found = []
+def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[NvidiaReport[Any], ...]:
+    names = [name.strip() for text in value for name in text.split(",") if name.strip()] or list(DEFAULT_REPORTS)
+    reports = []
     for name in dict.fromkeys(names):
         report = report_named(name)
         if report is None:
-            known = [each.name for each in REPORTS]
+            known = [report.name for report in NVIDIA_REPORTS]
             close = difflib.get_close_matches(name, known, n=1)
             meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}."
             raise click.BadParameter(f"no report {name!r}. {meant}")
-        found.append(report)
-    return tuple(found)
+        reports.append(report)
+    return tuple(reports)
 
 
 @click.command()
@@ -46,7 +48,7 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
 )
 @limit_option
 @output_options
-def stats(profile: Path, reports: tuple[Report, ...], limits: Limits, output: Output) -> None:
+def stats(profile: Path, reports: tuple[NvidiaReport[Any], ...], limits: Limits, output: Output) -> None:
     """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
 
     The CSV equals what `nsys stats --format csv` of nsys 2025.3 prints: header, rows, order and digits. Times are
@@ -77,7 +79,7 @@ def stats(profile: Path, reports: tuple[Report, ...], limits: Limits, output: Ou
     """
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, only=columns_for(reports), limits=limits, progress=tell)
-    named: list[Named] = [(report.name, report.of(trace)) for report in reports]
+    named: list[NamedSheet] = [(report.name, nvidia_sheet(report, trace)) for report in reports]
     if all(isinstance(sheet, NotMeasured) for _, sheet in named):
         raise _nothing(profile, trace, named)
     match output.format:
@@ -91,7 +93,7 @@ def stats(profile: Path, reports: tuple[Report, ...], limits: Limits, output: Ou
             output.write(stats_text(named, trace.health, output.width))
 
 
-def _nothing(profile: Path, trace: Trace, named: list[Named]) -> NothingRecorded:
+def _nothing(profile: Path, trace: Trace, named: list[NamedSheet]) -> NothingRecorded:
     """The refusal when not one of the tables can be made."""
     reasons = list(dict.fromkeys(sheet.reason for _, sheet in named if isinstance(sheet, NotMeasured)))
     origin = trace.origin

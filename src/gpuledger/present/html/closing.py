@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.overlap import overlap
 from gpuledger.messages import say
 from gpuledger.present.html.parts import Command, Heading, Listing, Part, Section, Text
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.views.overlap import overlap_sheets
+from gpuledger.present.terms import severity_term
+from gpuledger.present.views.overlap import overlap_sheet
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import share_text
 
 _MISSING = (
-    Column("what", "Not in the profile", Unit.TEXT),
-    Column("reason", "Why", Unit.TEXT),
-    Column("means", "What that means", Unit.TEXT),
+    Column("what", say("Not in the profile"), Unit.TEXT),
+    Column("reason", say("Why"), Unit.TEXT),
+    Column("means", say("What that means"), Unit.TEXT),
 )
-_NOTES = (Column("severity", "Severity", Unit.TEXT), Column("sentence", "What was seen", Unit.TEXT))
+_NOTES = (Column("severity", say("Severity"), Unit.TEXT), Column("sentence", say("What was seen"), Unit.TEXT))
 
 
 def communication_section(scene: Scene) -> Section:
     """How communication and copies overlap with compute; across ranks, another page answers."""
     tell = scene.tell
     parts: list[Part] = [
-        table(sheet, tell, scene.room, caption=tell(say("Overlap over the whole window, GPU {gpu}", gpu=device.gpu)))
+        table(
+            overlap_sheet(overlap(device)),
+            tell,
+            scene.room,
+            caption=tell(say("Overlap over the whole window, GPU {gpu}", gpu=device.gpu)),
+        )
         for device in scene.report.devices
-        for sheet in overlap_sheets(device)
     ]
     if not any("comm" in device.ledger.total() or device.ledger.busy.hidden_comm_ns for device in scene.report.devices):
         parts.insert(0, Text(tell(say("No communication ran on a GPU here.")), "lead"))
@@ -41,13 +47,14 @@ def health_section(scene: Scene, version: str) -> Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     tell, about = scene.tell, scene.about
     notes = (*scene.report.trace.health, *scene.report.kernel_health)
-    missing = tuple((each.what, each.reason, each.means) for each in about.missing)
+    missing = tuple((missing.what, missing.reason, missing.means) for missing in about.missing)
     parts: list[Part] = [Listing(tell(say("Where this comes from")), _facts(scene, version))]
     if missing:
         sheet = Sheet("missing", "Missing", _MISSING, missing)
         parts.append(table(sheet, tell, scene.room, caption=tell(say("Not in this profile")), name="missing"))
     if notes:
-        sheet = Sheet("notes", "Notes", _NOTES, tuple((note.severity.value, note.sentence) for note in notes))
+        rows = tuple((severity_term(note.severity), note.sentence) for note in notes)
+        sheet = Sheet("notes", "Notes", _NOTES, rows)
         parts.append(table(sheet, tell, scene.room, caption=tell(say("Health")), name="health-notes"))
     else:
         parts.append(Text(tell(say("Nothing was lost on reading.")), "note"))

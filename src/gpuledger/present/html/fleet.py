@@ -15,6 +15,7 @@ from gpuledger.present.html.page import embedded, fitting
 from gpuledger.present.html.parts import Chart, Command, Listing, Page, Part, Room, Section, Text, Tile
 from gpuledger.present.html.tables import cut, table
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terms import severity_term
 from gpuledger.present.views.fleet import Map, Merged, fleet_json, for_people, verdict
 from gpuledger.units import count_text, time_text
 
@@ -104,7 +105,7 @@ def _closing(merged: Merged, command: str, room: Room) -> tuple[Part, ...]:
     if merged.failed:
         items = tuple(cut(f"{name}: {why}.", room.letters, _tell) for name, why in merged.failed[: room.rows])
         parts.append(Listing(f"Failed: {count_text(len(merged.failed))}", items))
-    notes = tuple((note.severity.value, note.sentence) for note in merged.notes)
+    notes = tuple((severity_term(note.severity), note.sentence) for note in merged.notes)
     if notes:
         parts.append(table(Sheet("notes", "Health", _NOTES, notes), _tell, room, caption="Health", name="health-notes"))
     parts.append(Command(command))

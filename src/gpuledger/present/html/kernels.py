@@ -3,97 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from gpuledger.analyse.kernels.judgement import Judged
 from gpuledger.analyse.kernels.roofs import Roofs
-from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
-from gpuledger.catalog.kernel_families import family
+from gpuledger.analyse.nvidia.kernels import KernelTimes, cuda_gpu_kern_sum
+from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.html.blocks import block_parts
-from gpuledger.present.html.parts import Cell, Chart, Part, Section, Table, Text
+from gpuledger.present.html.parts import Chart, Part, Section, Table, Text
 from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import cell, table
+from gpuledger.present.html.tables import table
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Cell as Value
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.kernels import BOUNDS, bound_text
 from gpuledger.present.views.report import kernel_blocks
+from gpuledger.trace.statistics import shares
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
-_FAMILY = Column("family", "Family", Unit.TEXT)
-_LEFT_OUT = ("min_ns", "stddev_ns")
-"""Columns that `gpuledger stats` has."""
+_KERNELS: Final = (
+    Column("name", say("Name"), Unit.TEXT, shorten=label),
+    Column("family", say("Family"), Unit.TEXT),
+    Column("time_percent", say("Share"), Unit.SHARE_PERCENT),
+    Column("total_ns", say("Time"), Unit.NS),
+    Column("instances", say("Instances"), Unit.COUNT),
+    Column("avg_ns", say("Avg"), Unit.MEAN_NS),
+    Column("med_ns", say("Med"), Unit.MEAN_NS),
+    Column("max_ns", say("Max"), Unit.NS),
+)
+"""NVIDIA's columns but two, which `gpuledger stats` has, after name and family."""
 
 
 def kernels_section(scene: Scene) -> Section:
     """Every kernel of the profile, the longest first; of very many, the rest in one row, so that the table adds up."""
     tell = scene.tell
-    sheet = cuda_gpu_kern_sum(scene.report.trace)
+    kernels = cuda_gpu_kern_sum(scene.report.trace)
     title = tell(say("Kernels"))
-    if not sheet.rows:
+    if not kernels:
         missing = scene.report.trace.missing(Recorded.KERNELS)
         return Section("kernels", title, (scene.unknown(missing or say("no kernel was recorded")),))
     said = say(
         "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where "
         "kernels do."
     )
-    return Section("kernels", title, (Text(tell(said), "lead"), _table(scene, sheet)))
+    return Section("kernels", title, (Text(tell(said), "lead"), _table(scene, kernels)))
 
 
-def _table(scene: Scene, sheet: Sheet) -> Table:
-    """Name and family first, then NVIDIA's columns but two."""
+def _table(scene: Scene, kernels: Sequence[KernelTimes]) -> Table:
     tell, room = scene.tell, scene.room
     families = _families(scene)
-    columns = (sheet.columns[-1], _FAMILY, *sheet.columns[:-1])
-    rows: list[tuple[Value, ...]] = [
-        (name, families.get(str(name)) or family(str(name)), *numbers) for *numbers, name in sheet.rows
-    ]
-    made = table(
-        Sheet(sheet.name, sheet.title, columns, tuple(rows[: room.rows])),
+    percent = shares([kernel.times.total for kernel in kernels])
+    rows = tuple(
+        (
+            kernel.name,
+            _family_term(families.get(kernel.name) or family(kernel.name)),
+            share,
+            kernel.times.total,
+            kernel.times.count,
+            kernel.times.average,
+            kernel.times.median,
+            kernel.times.most,
+        )
+        for kernel, share in zip(kernels[: room.rows], percent, strict=False)
+    )
+    foot = (_rest(kernels[room.rows :], percent[room.rows :]),) if len(kernels) > room.rows else ()
+    return table(
+        Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _KERNELS, rows, foot=foot),
         tell,
         room,
         caption=tell(say("Kernels by name, the most time first")),
-        filters=len(rows) > 4,
+        filters=len(kernels) > 4,
         name="kernel-table",
-        tones={"family": lambda name: line_tone("comm" if name == "communication" else f"compute.{name}")},
-        without=_LEFT_OUT,
     )
-    return replace(made, foot=(_rest(scene, rows[room.rows :], columns),)) if len(rows) > room.rows else made
 
 
-def _rest(scene: Scene, rows: Sequence[tuple[Value, ...]], columns: Sequence[Column]) -> tuple[Cell, ...]:
+def _family_term(name: str) -> Term:
+    return Term(name, name, tone=line_tone("comm" if name == COMMUNICATION else f"compute.{name}"))
+
+
+def _rest(kernels: Sequence[KernelTimes], percent: Sequence[float | None]) -> tuple[Cell, ...]:
     """The kernels that the table has no room for, in one row: share, time, number and average."""
-    sums = {
-        key: sum(float(str(row[at] or 0)) for row in rows)
-        for at, key in enumerate(column.key for column in columns)
-        if key in ("time_percent", "total_ns", "instances")
-    }
-    values: dict[str, Value] = {
-        "name": scene.tell(say("{count} other kernels", count=count_text(len(rows)))),
-        "time_percent": sums["time_percent"],
-        "total_ns": int(sums["total_ns"]),
-        "instances": int(sums["instances"]),
-        "avg_ns": sums["total_ns"] / sums["instances"],
-    }
-    shown = [replace(column, shorten=None) for column in columns if column.key not in _LEFT_OUT]
-    return tuple(cell(values.get(column.key), column, scene.tell, scene.room) for column in shown)
+    total_ns, count = sum(kernel.times.total for kernel in kernels), sum(kernel.times.count for kernel in kernels)
+    words = say("{count} other kernels", count=count_text(len(kernels)))
+    share = sum(share or 0.0 for share in percent)
+    return Term("other", words), None, share, total_ns, count, total_ns / count, None, None
 
 
 def _families(scene: Scene) -> dict[str, str]:
     """The family of every kernel name, the user's own families included."""
-    found, strings = scene.device.found, scene.report.trace.strings
-    named = np.flatnonzero((found.family >= 0) & (found.name >= 0))
-    codes, first = np.unique(found.name[named], return_index=True)
-    places = found.family[named[first]].tolist()
-    return {strings.text(code) or "": found.families[at] for code, at in zip(codes.tolist(), places, strict=True)}
+    activities, strings = scene.device.found, scene.report.trace.strings
+    named = np.flatnonzero((activities.family >= 0) & (activities.name >= 0))
+    codes, first = np.unique(activities.name[named], return_index=True)
+    families = activities.family[named[first]].tolist()
+    return {
+        strings.text(code) or "": activities.families[number]
+        for code, number in zip(codes.tolist(), families, strict=True)
+    }
 
 
 def roofline_picture(scene: Scene) -> Picture | None:
@@ -102,7 +114,7 @@ def roofline_picture(scene: Scene) -> Picture | None:
     if not spots or not any(not roof.slanted for roof in roofs):
         return None
     tell = scene.tell
-    said = "; ".join(spot.hint for spot in sorted(spots, key=lambda each: -each.weight)[:8])
+    said = "; ".join(spot.hint for spot in sorted(spots, key=lambda spot: -spot.weight)[:8])
     across = tell(say("operations per byte of DRAM traffic"))
     legend = tuple((TONES[bound], tell(words)) for bound, words in BOUNDS.items())
     return roofline(tell(say("Kernels under their roofs")), said, across, spots, roofs, legend)

@@ -15,7 +15,7 @@ from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.terms import line_words
+from gpuledger.present.terms import TOTAL, line_term, line_words
 from gpuledger.present.views.report import ledger_title
 from gpuledger.units import share_text, time_text
 
@@ -83,7 +83,6 @@ def ledger_section(scene: Scene) -> Section:
             scene.room,
             caption=tell(say("Lines of the books, GPU {gpu}", gpu=device.gpu)),
             name="ledger",
-            tones={"line": lambda line: "" if line == "total" else line_tone(line)},
         ),
     ]
     parts += _remarks(scene)
@@ -95,30 +94,28 @@ def _sheet(device: Device) -> Sheet:
     window = device.ledger.total()
     steady = device.line_ns
     columns = [
-        Column("line", "Line", Unit.TEXT),
-        Column("step_percent", "Share", Unit.SHARE_PERCENT),
-        Column("step_ns", "Per step", Unit.NS),
+        Column("line", say("Line"), Unit.TEXT),
+        Column("step_percent", say("Share"), Unit.SHARE_PERCENT),
+        Column("step_ns", say("Per step"), Unit.NS),
     ]
     if device.steps is not None:
         columns += [
-            Column("window_ns", "Whole window", Unit.NS),
-            Column("window_percent", "Of the window", Unit.SHARE_PERCENT),
+            Column("window_ns", say("Whole window"), Unit.NS),
+            Column("window_percent", say("Of the window"), Unit.SHARE_PERCENT),
         ]
     else:
-        columns[2] = Column("window_ns", "Whole window", Unit.NS)
-    rows: list[tuple[Value, ...]] = []
+        columns[2] = Column("window_ns", say("Whole window"), Unit.NS)
     order = ordered(steady) + [line for line in ordered(window) if line not in steady]
     whole = device.ledger.window_ns
-    rows += [_row(device, line, steady.get(line, 0), window.get(line, 0)) for line in order]
-    rows.append(_row(device, "total", device.steady_ns, whole))
-    return Sheet("ledger", "Ledger", tuple(columns), tuple(rows))
+    rows = tuple(_row(device, line_term(line), steady.get(line, 0), window.get(line, 0)) for line in order)
+    return Sheet("ledger", "Ledger", tuple(columns), rows, foot=(_row(device, TOTAL, device.steady_ns, whole),))
 
 
-def _row(device: Device, line: str, steady: int, window: int) -> tuple[Value, ...]:
+def _row(device: Device, name: Value, steady: int, window: int) -> tuple[Value, ...]:
     share = 100 * steady / device.steady_ns
     if device.steps is None:
-        return line, share, window
-    return line, share, steady // device.step_count, window, 100 * window / device.ledger.window_ns
+        return name, share, window
+    return name, share, steady // device.step_count, window, 100 * window / device.ledger.window_ns
 
 
 def _remarks(scene: Scene) -> list[PagePart]:

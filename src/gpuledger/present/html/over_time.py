@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuledger.analyse.activity_bins import Use, queue_delays, stream_use
+from gpuledger.analyse.activity_bins import StreamsOverTime, queue_delays, stream_use
+from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.memory.in_use import memory_use
 from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Column, columns
@@ -14,31 +15,33 @@ from gpuledger.present.html.parts import Chart, Part, Section, Text
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.launches import launches_sheets
+from gpuledger.present.views.launches import (
+    launch_calls_sheet,
+    queue_with_units_sheet,
+    ranges_sheet,
+    waiting_calls_sheet,
+)
 from gpuledger.present.views.memory import memory_sheets
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import os_pid
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import bytes_text, share_text, time_text
 
-_DELAYS = {"during the call": say("during the call"), "over 1 ms": say("over 1 ms")}
-"""Buckets that are named with words; the others are numbers."""
 
-
-def use_picture(scene: Scene) -> tuple[Picture, Use]:
+def use_picture(scene: Scene) -> tuple[Picture, StreamsOverTime]:
     """The map of streams over the window."""
     tell, window = scene.tell, scene.report.window
     use = stream_use(scene.device.found, window)
     length = window.end_ns - window.start_ns
-    several_pids = len({each.pid for each in use.streams}) > 1
+    several_pids = len({stream.pid for stream in use.streams}) > 1
     rows = []
-    for each in use.streams:
-        busy = share_text(int(each.busy_ns.sum()) / length)
-        name = say("GPU {gpu}, stream {stream}", gpu=each.gpu, stream=each.stream)
+    for stream in use.streams:
+        busy = share_text(int(stream.busy_ns.sum()) / length)
+        name = say("GPU {gpu}, stream {stream}", gpu=stream.gpu, stream=stream.stream)
         if several_pids:
-            pid = os_pid(each.pid)
-            name = say("GPU {gpu}, stream {stream} of process {pid}", gpu=each.gpu, stream=each.stream, pid=pid)
-        rows.append(Row(tell(name), each.busy_ns, tell(say("{share} busy", share=busy))))
+            pid = os_pid(stream.pid)
+            name = say("GPU {gpu}, stream {stream} of process {pid}", gpu=stream.gpu, stream=stream.stream, pid=pid)
+        rows.append(Row(tell(name), stream.busy_ns, tell(say("{share} busy", share=busy))))
     widths = (use.edges_ns[1:] - use.edges_ns[:-1]).tolist()
     said = "; ".join(f"{row.name}: {row.said}" for row in rows)
     title = tell(say("How busy each stream was"))
@@ -49,11 +52,11 @@ def use_section(scene: Scene) -> Section:
     """Every GPU and stream."""
     tell = scene.tell
     picture, use = use_picture(scene)
-    each = time_text(int(use.edges_ns[1] - use.edges_ns[0]))
+    bin_time = time_text(int(use.edges_ns[1] - use.edges_ns[0]))
     said = say(
         "The window in {bins} parts of {time}; the stronger the colour, the longer the stream was busy in it.",
         bins=len(use.edges_ns) - 1,
-        time=each,
+        time=bin_time,
     )
     parts: list[Part] = [
         Text(tell(said), "lead"),
@@ -85,22 +88,20 @@ def launches_section(scene: Scene) -> Section:
                 "note",
             ),
         ]
-    titles = (
-        say("Launch calls, steady steps"),
-        say("Calls that wait for the device, steady steps"),
-        say("How far the host runs ahead, steady steps"),
-        say("Launches by range, steady steps"),
+    costs = launch_costs(scene.report.trace, device)
+    parts += _tables(
+        scene,
+        (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
+        (say("Calls that wait for the device, steady steps"), waiting_calls_sheet(costs)),
+        (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
+        (say("Launches by range, steady steps"), ranges_sheet(costs)),
     )
-    parts += tables(scene, launches_sheets(scene.report.trace, device), titles)
     return Section("launches", tell(say("Launches and the queue")), tuple(parts))
 
 
 def _delay_picture(scene: Scene, title: str, delays: Sequence[tuple[str, int]]) -> Picture:
     total = sum(count for _, count in delays)
-    given = [
-        Column(scene.tell(_DELAYS.get(name, name)), (count / total,), (share_text(count / total),))
-        for name, count in delays
-    ]
+    given = [Column(scene.tell(name), (count / total,), (share_text(count / total),)) for name, count in delays]
     said = "; ".join(f"{column.name}: {column.texts[0]}" for column in given)
     return columns(title, said, (("compute-gemm", ""),), given, tall=110)
 
@@ -109,27 +110,28 @@ def memory_section(scene: Scene) -> Section:
     """Memory in use, copies and allocations."""
     tell, device, trace = scene.tell, scene.device, scene.report.trace
     parts: list[Part] = []
-    found = memory_use(trace, device.gpu, scene.report.window)
-    if isinstance(found, NotMeasured):
-        parts.append(scene.unknown(found))
+    use = memory_use(trace, device.gpu, scene.report.window)
+    if isinstance(use, NotMeasured):
+        parts.append(scene.unknown(use))
     else:
         length = time_text(scene.report.window.end_ns - scene.report.window.start_ns)
-        peak = bytes_text(int(found.most_bytes.max()))
+        peak = bytes_text(int(use.most_bytes.max()))
         said = tell(say("At most {size} in use", size=peak))
-        picture = memory_area(tell(say("Device memory in use")), said, found.most_bytes, ("0", length))
+        picture = memory_area(tell(say("Device memory in use")), said, use.most_bytes, ("0", length))
         parts += [Text(said, "lead"), Chart(picture, name="memory-chart")]
-    titles = (say("Copies, steady steps"), say("Allocation calls, steady steps"), say("Device memory"))
-    parts += tables(scene, memory_sheets(trace, device), titles)
+    sheets = memory_sheets(trace, device)
+    parts += _tables(
+        scene,
+        (say("Copies, steady steps"), sheets.copies),
+        (say("Allocation calls, steady steps"), sheets.allocation_calls),
+        (say("Device memory"), sheets.in_use),
+    )
     if not len(trace[Recorded.COPIES]):
         reason = trace.missing(Recorded.COPIES)
         parts.append(scene.unknown(reason) if reason else Text(tell(say("Nothing was copied.")), "note"))
     return Section("memory", tell(say("Memory and copies")), tuple(parts))
 
 
-def tables(scene: Scene, sheets: Sequence[Sheet], titles: Sequence[Message]) -> list[Part]:
+def _tables(scene: Scene, *titled: tuple[Message, Sheet]) -> list[Part]:
     """Sheets with rows as tables under our own titles."""
-    return [
-        table(sheet, scene.tell, scene.room, caption=scene.tell(title))
-        for sheet, title in zip(sheets, titles, strict=True)
-        if sheet.rows
-    ]
+    return [table(sheet, scene.tell, scene.room, caption=scene.tell(title)) for title, sheet in titled if sheet.rows]

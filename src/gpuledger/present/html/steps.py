@@ -23,13 +23,19 @@ from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.terms import line_words
-from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.terms import TOTAL, line_term, line_words
+from gpuledger.present.views.steps import outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.units import count_text, time_text
 
 MOST_COLUMNS: Final = 400
 _MOST_LINES: Final = 14
 """So many lines are told apart in the strip; of more, the smallest go into one."""
+
+_MEDIAN_STEP: Final = (
+    Column("line", say("Line"), Unit.TEXT),
+    Column("time_ns", say("Time"), Unit.NS),
+    Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +122,16 @@ def steps_section(scene: Scene) -> Section:
         return Section("steps", tell(say("Steps")), (scene.unknown(missing),))
     shown = _shown(device, found)
     parts: list[Part] = [Text(_sentence(scene, shown, found), "lead"), _strip(scene, found, shown)]
-    usual, phases, outliers, _ = step_sheets(device)
-    captions = (
-        say("Steps, GPU {gpu}", gpu=device.gpu),
-        say("Prefill and decode"),
-        say("Unusual steps, the longest first"),
-    )
-    for sheet, caption in zip((usual, phases, outliers), captions, strict=True):
-        if sheet.rows:
-            tones = {"line": line_tone} if sheet is outliers else None
-            name = "outliers" if sheet is outliers else sheet.name
-            parts.append(table(sheet, tell, scene.room, caption=tell(caption), tones=tones, name=name))
-    if not outliers.rows:
+    usual, phases, outliers = usual_sheet(device, found), phases_sheet(device, found), outliers_sheet(device, found)
+    caption = tell(say("Steps, GPU {gpu}", gpu=device.gpu))
+    parts.append(table(usual, tell, scene.room, caption=caption, name=usual.name))
+    if phases.rows:
+        caption = tell(say("Prefill and decode"))
+        parts.append(table(phases, tell, scene.room, caption=caption, name=phases.name))
+    if outliers.rows:
+        caption = tell(say("Unusual steps, the longest first"))
+        parts.append(table(outliers, tell, scene.room, caption=caption, name="outliers"))
+    else:
         parts.append(Text(tell(say("No step is unusual for its phase.")), "note"))
     return Section("steps", tell(say("Steps")), tuple(parts))
 
@@ -155,17 +159,11 @@ def _strip(scene: Scene, found: Variation, shown: _Shown) -> StepStrip:
 def _median_step(scene: Scene, found: Variation) -> Table:
     """The ledger of the step that is as long as the median."""
     step, lines = _median_books(scene.device, found)
-    columns = (
-        Column("line", "Line", Unit.TEXT),
-        Column("time_ns", "Time", Unit.NS),
-        Column("share_percent", "Share", Unit.SHARE_PERCENT),
-    )
     whole = int(found.steps.length_ns[step])
-    rows = tuple((line, lines[line], 100 * lines[line] / whole) for line in ordered(lines))
+    rows = tuple((line_term(line), lines[line], 100 * lines[line] / whole) for line in ordered(lines))
     caption = say("The median step, number {step}: {time}", step=step, time=time_text(whole))
-    sheet = Sheet("median_step", "The median step", columns, (*rows, ("total", whole, 100.0)))
-    tones = {"line": lambda line: "" if line == "total" else line_tone(line)}
-    return table(sheet, scene.tell, scene.room, caption=scene.tell(caption), name="median-step", tones=tones)
+    sheet = Sheet("median_step", "The median step", _MEDIAN_STEP, rows, foot=((TOTAL, whole, 100.0),))
+    return table(sheet, scene.tell, scene.room, caption=scene.tell(caption), name="median-step")
 
 
 def _median_books(device: Device, found: Variation) -> tuple[int, dict[str, int]]:

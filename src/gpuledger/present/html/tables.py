@@ -6,14 +6,13 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from gpuledger.messages import say
 from gpuledger.present.digits import cell_text, tenths
 from gpuledger.present.html.parts import Cell, Head, Room, Table, Tell
-from gpuledger.present.html.words import BADGES, cell_words, heading_words
 from gpuledger.present.safe_text import cut_apart, visible
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
@@ -30,9 +29,6 @@ _ENOUGH: Final = 1_000
 
 _SECOND: Final = 1_000_000_000
 
-Tones = Mapping[str, Callable[[str], str]]
-"""By a column's key: from the text of a cell to the tone of its swatch."""
-
 
 def table(
     sheet: Sheet,
@@ -42,24 +38,18 @@ def table(
     caption: str = "",
     filters: bool = False,
     name: str = "",
-    tones: Tones | None = None,
     quiet: bool = False,
     without: Sequence[str] = (),
     letters: int = LONGEST_NAME,
 ) -> Table:
-    """The sheet as a table, but for the columns `without`; `tones` gives a cell's swatch, by the column's key.
-
-    Names of kernels are cut to `letters`.
-    """
-    sheet = _without(_with_units(sheet), without)
-    shown, foot = list(sheet.rows), list(sheet.foot)
-    while shown and str(shown[-1][0]) in ("total", "window"):
-        foot.insert(0, shown.pop())
+    """The sheet as a table, but for the columns `without`; names of kernels are cut to `letters`."""
+    sheet = _without(sheet, without)
     said = caption or tell(sheet.title)
-    if len(shown) > room.rows:
-        more = say("{title} (the first {shown} of {count} rows)", title=said, shown=room.rows, count=len(shown))
+    if len(sheet.rows) > room.rows:
+        more = say("{title} (the first {shown} of {count} rows)", title=said, shown=room.rows, count=len(sheet.rows))
         said = tell(more)
-    body = _cells(sheet.columns, [*shown[: room.rows], *foot], tell, room, tones or {}, letters)
+    shown = sheet.rows[: room.rows]
+    cells = _cells(sheet.columns, (*shown, *sheet.foot), tell, room, letters)
     exact = all(column.unit is not Unit.FIGURE for column in sheet.columns)
     return Table(
         caption=said,
@@ -67,9 +57,9 @@ def table(
             Head(heading(column, tell), column.unit is not Unit.TEXT, column.shorten is not None)
             for column in sheet.columns
         ),
-        rows=tuple(body[: len(body) - len(foot)]),
-        foot=tuple(body[len(body) - len(foot) :]),
-        sorts=exact and len(shown) > 2,
+        rows=cells[: len(shown)],
+        foot=cells[len(shown) :],
+        sorts=exact and len(sheet.rows) > 2,
         filters=filters,
         name=name,
         quiet=quiet,
@@ -77,40 +67,35 @@ def table(
 
 
 def _cells(
-    columns: Sequence[Column], rows: Sequence[Sequence[Value]], tell: Tell, room: Room, tones: Tones, letters: int
-) -> list[tuple[Cell, ...]]:
+    columns: Sequence[Column], rows: Sequence[Sequence[Value]], tell: Tell, room: Room, letters: int
+) -> tuple[tuple[Cell, ...], ...]:
     """Row by row; made column by column, as names that look alike when cut are cut where they differ."""
-    made = []
-    for at, column in enumerate(columns):
-        values = [row[at] for row in rows]
-        if column.shorten is not None:
-            cells = _names(values, column.shorten, tell, room, letters)
-        else:
-            cells = [cell(value, column, tell, room) for value in values]
-        if column.key in tones:
-            swatch = tones[column.key]
-            cells = [
-                replace(each, tone=swatch(value)) if isinstance(value, str) else each
-                for each, value in zip(cells, values, strict=True)
-            ]
-        made.append(cells)
-    return list(zip(*made, strict=True)) if rows else []
+    if not rows:
+        return ()
+    by_column = []
+    for position, column in enumerate(columns):
+        values = [row[position] for row in rows]
+        names = {} if column.shorten is None else _names(values, column.shorten, tell, room, letters)
+        by_column.append([names.get(row) or cell(value, column, tell, room) for row, value in enumerate(values)])
+    return tuple(zip(*by_column, strict=True))
 
 
-def _names(values: Sequence[Value], shorten: Callable[[str], str], tell: Tell, room: Room, letters: int) -> list[Cell]:
-    """Names of kernels, short, each with the whole of it where something was left out."""
-    whole = ["" if value is None else str(value) for value in values]
-    labels = [visible(middle(shorten(name), _ENOUGH)) for name in whole]
+def _names(
+    values: Sequence[Value], shorten: Callable[[str], str], tell: Tell, room: Room, letters: int
+) -> dict[int, Cell]:
+    """By row: names of kernels, short, each with the whole of it where something was left out."""
+    whole = {row: name for row, name in enumerate(values) if isinstance(name, str)}
+    labels = [visible(middle(shorten(name), _ENOUGH)) for name in whole.values()]
     short = [text.replace("……", "…") for text in cut_apart(labels, letters)]
-    return [
-        Cell(text, whole="" if text == name else cut(name, room.letters, tell))
-        for text, name in zip(short, whole, strict=True)
-    ]
+    return {
+        row: Cell(text, whole="" if text == name else cut(name, room.letters, tell))
+        for text, (row, name) in zip(short, whole.items(), strict=True)
+    }
 
 
 def heading(column: Column, tell: Tell) -> str:
     """What a column is called; units stand with the numbers instead."""
-    return tell(heading_words(column.key, column.name))
+    return tell(column.page_name or column.name)
 
 
 def cell(value: Value, column: Column, tell: Tell, room: Room) -> Cell:
@@ -158,15 +143,11 @@ def _term_cell(term: Term, tell: Tell, room: Room) -> Cell:
 
 
 def _text_cell(value: str, column: Column, tell: Tell, room: Room) -> Cell:
-    bare = value.lstrip(" ")
-    depth = (len(value) - len(bare)) // 2 if column.key == "range" else 0
-    said = tell(cell_words(column.key, value if not depth else bare))
-    badge = BADGES.get(value.split(":")[0], "") if column.key in ("verdict", "result", "severity") else ""
+    said = tell(value)
     if column.unit is Unit.FIGURE:
-        return Cell(middle(said, LONGEST_TEXT), badge=badge)
+        return Cell(middle(said, LONGEST_TEXT))
     short = visible(middle(said, LONGEST_TEXT))
-    whole = "" if short == said else cut(said, room.letters, tell)
-    return Cell(short, whole=whole, badge=badge, depth=depth)
+    return Cell(short, whole="" if short == said else cut(said, room.letters, tell))
 
 
 def cut(text: str, letters: int, tell: Tell) -> str:
@@ -188,21 +169,8 @@ def middle(text: str, letters: int) -> str:
 
 
 def _without(sheet: Sheet, keys: Sequence[str]) -> Sheet:
-    kept = [at for at, column in enumerate(sheet.columns) if column.key not in keys]
+    kept = [position for position, column in enumerate(sheet.columns) if column.key not in keys]
     if len(kept) == len(sheet.columns):
         return sheet
-    columns = tuple(sheet.columns[at] for at in kept)
-    return replace(sheet, columns=columns, rows=tuple(tuple(row[at] for at in kept) for row in sheet.rows))
-
-
-def _with_units(sheet: Sheet) -> Sheet:
-    """A sheet of figures that are named in the rows, with each value's unit put to it."""
-    if [column.key for column in sheet.columns] != ["figure", "value", "unit"]:
-        return sheet
-    rows: list[tuple[Value, ...]] = []
-    for figure, value, unit in sheet.rows:
-        number = float(value) if isinstance(value, int | float) else 0.0
-        text = time_text(round(number)) if unit == "ns" else f"{tenths(number)} {unit or ''}".rstrip()
-        rows.append((figure, text))
-    columns = (sheet.columns[0], Column("value", "Value", Unit.FIGURE))
-    return Sheet(sheet.name, sheet.title, columns, tuple(rows))
+    rows, foot = (tuple(tuple(row[position] for position in kept) for row in part) for part in (sheet.rows, sheet.foot))
+    return replace(sheet, columns=tuple(sheet.columns[position] for position in kept), rows=rows, foot=foot)

@@ -10,11 +10,11 @@ from gpuledger.analyse.align.alignment import Alignment
 from gpuledger.analyse.align.forward import Kernel
 from gpuledger.analyse.align.operation_side import Side
 from gpuledger.analyse.align.side_by_side import Row, shape_text
-from gpuledger.analyse.align.verdicts import FAIL, Check
+from gpuledger.analyse.align.verdicts import FAIL, PASS, WARN, Check
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document, health_json
 from gpuledger.present.writers.junit import Case, junit_xml
@@ -33,6 +33,7 @@ _CHECKS: Final = (
     Column("mock", "Mock", Unit.TEXT),
     Column("e2e", "Model", Unit.TEXT),
 )
+_BADGES: Final = {PASS: "good", WARN: "warn", FAIL: "bad"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,8 @@ def _forwards(side: Side) -> str:
 
 
 def _check_row(check: Check) -> tuple[Cell, ...]:
-    return check.title, check.verdict, check.mock, check.e2e
+    verdict = Term(check.verdict, check.verdict, badge=_BADGES.get(check.verdict, ""))
+    return check.title, verdict, check.mock, check.e2e
 
 
 def _sentence(text: str) -> str:

@@ -2,76 +2,99 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.over_time import memory_events
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpuledger.analyse.call_times import CallTimes
+from gpuledger.analyse.memory.allocation_calls import allocation_calls
+from gpuledger.analyse.memory.copies import CopiesOfKind, copies_by_kind
+from gpuledger.analyse.memory.in_use import MemoryTotals, memory_totals
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.trace.keys import group
+from gpuledger.messages import say
+from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
-from gpuledger.trace.statistics import summarise
-from gpuledger.trace.tables import Table
+
+_COPIES: Final = (
+    Column("kind", say("Kind"), Unit.TEXT),
+    Column("from", say("From"), Unit.TEXT),
+    Column("to", say("To"), Unit.TEXT),
+    Column("copies", say("Copies"), Unit.COUNT),
+    Column("per_step", say("A step"), Unit.MEAN),
+    Column("total_bytes", "MB", Unit.MB, page_name=say("Size")),
+    Column("total_ns", say("Time"), Unit.NS),
+    Column("bytes_per_s", "MB/s", Unit.MB_PER_S, detail=1, page_name=say("Rate")),
+)
+_CALLS: Final = (
+    Column("name", say("Call"), Unit.TEXT),
+    Column("calls", say("Calls"), Unit.COUNT),
+    Column("per_step", say("A step"), Unit.MEAN),
+    Column("total_ns", say("Time"), Unit.NS),
+)
+_IN_USE: Final = (
+    Column("figure", say("Figure"), Unit.TEXT),
+    Column("bytes", "MB", Unit.MB, page_name=say("Size")),
+)
 
 
-def memory_sheets(trace: Trace, device: Device) -> list[Sheet]:
-    """All tables about memory."""
-    gpu = device.gpu
-    made = [_copies(trace, device), _calls(device), _in_use(trace, device)]
-    return [Sheet(f"{sheet.name}_gpu{gpu}", f"{sheet.title}, GPU {gpu}", sheet.columns, sheet.rows) for sheet in made]
+@dataclass(frozen=True, slots=True)
+class MemorySheets:
+    """The tables about one GPU's memory."""
+
+    copies: Sheet
+    allocation_calls: Sheet
+    in_use: Sheet
 
 
-def _copies(trace: Trace, device: Device) -> Sheet:
-    every = trace[Table.COPIES]
-    copies = every.where(device.begins_steady(every["start_ns"]) & (every["gpu"] == device.gpu))
-    keys = [copies.codes(name) for name in ("kind", "src_kind", "dst_kind")]
-    first, number = group(*keys)
-    labels = list(zip(*(copies.strings.decode(key[first]) for key in keys), strict=True))
-    times, sizes = summarise(copies.duration_ns, number), summarise(copies["bytes"], number)
-    columns = (
-        Column("kind", "Kind", Unit.TEXT),
-        Column("from", "From", Unit.TEXT),
-        Column("to", "To", Unit.TEXT),
-        Column("copies", "Copies", Unit.COUNT),
-        Column("per_step", "A step", Unit.MEAN),
-        Column("total_bytes", "MB", Unit.MB),
-        Column("total_ns", "Time", Unit.NS),
-        Column("bytes_per_s", "MB/s", Unit.MB_PER_S, detail=1),
+def memory_sheets(trace: Trace, device: Device) -> MemorySheets:
+    """All of them, over the steady steps; the memory in use over the whole capture."""
+    return MemorySheets(
+        _copies(device, copies_by_kind(trace, device)),
+        _calls(device, allocation_calls(device)),
+        _in_use(device, memory_totals(trace, device.gpu)),
     )
-    rows: list[tuple[Cell, ...]] = []
-    for (kind, source, target), time, size in zip(labels, times, sizes, strict=True):
-        rate = size.total * 1e9 / time.total if time.total else None
-        rows.append((kind, source, target, time.count, time.count / device.step_count, size.total, time.total, rate))
-    rows.sort(key=lambda row: -int(str(row[6])))
-    return Sheet("copies", "Copies, steady steps", columns, tuple(rows))
 
 
-def _calls(device: Device) -> Sheet:
-    is_alloc = device.host.kinds == device.host.kind_names.index("alloc")
-    calls = device.host.calls.where(is_alloc & device.steady_calls)
-    first, number = group(calls.codes("name"))
-    names = calls.strings.decode(calls.codes("name")[first])
-    columns = (
-        Column("name", "Call", Unit.TEXT),
-        Column("calls", "Calls", Unit.COUNT),
-        Column("per_step", "A step", Unit.MEAN),
-        Column("total_ns", "Time", Unit.NS),
+def _copies(device: Device, copies: Sequence[CopiesOfKind]) -> Sheet:
+    rows = tuple(
+        (
+            copied.kind,
+            copied.source,
+            copied.target,
+            copied.count,
+            copied.count / device.step_count,
+            copied.total_bytes,
+            copied.total_ns,
+            copied.bytes_per_s,
+        )
+        for copied in copies
     )
-    rows = [
-        (shortened(name or ""), each.count, each.count / device.step_count, each.total)
-        for name, each in zip(names, summarise(calls.duration_ns, number), strict=True)
-    ]
-    rows.sort(key=lambda row: -row[3])
-    return Sheet("allocation_calls", "Allocation calls, steady steps", columns, tuple(rows))
+    return Sheet(f"copies_gpu{device.gpu}", f"Copies, steady steps, GPU {device.gpu}", _COPIES, rows)
 
 
-def _in_use(trace: Trace, device: Device) -> Sheet:
-    """Device memory over time, from nsys's memory events: allocations from before the capture count."""
-    mine, released, level = memory_events(trace, device.gpu)
-    columns = (Column("figure", "Figure", Unit.TEXT), Column("bytes", "MB", Unit.MB))
-    if not len(mine):
-        return Sheet("memory_in_use", "Device memory", columns)
+def _calls(device: Device, functions: Sequence[CallTimes]) -> Sheet:
+    rows = tuple(
+        (
+            shortened(function.name),
+            function.times.count,
+            function.times.count / device.step_count,
+            function.times.total,
+        )
+        for function in functions
+    )
+    title = f"Allocation calls, steady steps, GPU {device.gpu}"
+    return Sheet(f"allocation_calls_gpu{device.gpu}", title, _CALLS, rows)
+
+
+def _in_use(device: Device, totals: MemoryTotals | NotMeasured) -> Sheet:
+    name, title = f"memory_in_use_gpu{device.gpu}", f"Device memory, GPU {device.gpu}"
+    if isinstance(totals, NotMeasured):
+        return Sheet(name, title, _IN_USE)
     rows = (
-        ("peak", int(level.max())),
-        ("at the end", int(level[-1])),
-        ("allocated in all", int(mine["bytes"][~released].sum())),
+        (say("peak"), totals.peak_bytes),
+        (say("at the end"), totals.end_bytes),
+        (say("allocated in all"), totals.allocated_bytes),
     )
-    return Sheet("memory_in_use", "Device memory", columns, rows)
+    return Sheet(name, title, _IN_USE, rows)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.trace.spans import total
+from typing import Final
 
-_COLUMNS = (
-    Column("kind", "Kind", Unit.TEXT),
-    Column("running_ns", "Running", Unit.NS, detail=1),
-    Column("hidden_ns", "Hidden", Unit.NS),
-    Column("exposed_ns", "Exposed", Unit.NS),
-    Column("exposed_percent", "Of the window", Unit.SHARE_PERCENT),
+from gpuledger.analyse.overlap import WorkOverlap
+from gpuledger.messages import say
+from gpuledger.present.sheet import Column, Sheet, Unit
+
+_COLUMNS: Final = (
+    Column("kind", say("Kind"), Unit.TEXT),
+    Column("running_ns", say("Running"), Unit.NS, detail=1),
+    Column("hidden_ns", say("Hidden"), Unit.NS),
+    Column("exposed_ns", say("Exposed"), Unit.NS),
+    Column("exposed_percent", say("Of the window"), Unit.SHARE_PERCENT),
 )
 
 
-def overlap_sheets(device: Device) -> list[Sheet]:
+def overlap_sheet(overlap: WorkOverlap) -> Sheet:
     """Compute, communication, copies and idle of the whole window; the exposed times sum to it."""
-    work, window = device.ledger.busy, device.ledger.window_ns
-    rows: tuple[tuple[str, int, int], ...] = (
-        ("compute", 0, work.compute_ns),
-        ("communication", work.hidden_comm_ns, total(work.comm)),
-        ("copies", work.hidden_copy_ns, total(work.copy)),
-        ("idle", 0, total(work.idle)),
+    kinds = (
+        (say("compute"), overlap.compute),
+        (say("communication"), overlap.communication),
+        (say("copies"), overlap.copies),
+        (say("idle"), overlap.idle),
     )
-    cells: list[tuple[Cell, ...]] = [
-        (kind, hidden + exposed, hidden, exposed, 100 * exposed / window) for kind, hidden, exposed in rows
-    ]
-    cells.append(("window", None, None, window, 100.0))
-    return [Sheet(f"overlap_gpu{device.gpu}", f"Overlap, GPU {device.gpu}", _COLUMNS, tuple(cells))]
+    rows = tuple(
+        (name, work.running_ns, work.hidden_ns, work.exposed_ns, 100 * work.exposed_ns / overlap.window_ns)
+        for name, work in kinds
+    )
+    window = (say("window"), None, None, overlap.window_ns, 100.0)
+    return Sheet(f"overlap_gpu{overlap.gpu}", f"Overlap, GPU {overlap.gpu}", _COLUMNS, rows, foot=(window,))

@@ -12,29 +12,29 @@ from gpuledger.present.writers.markdown import escaped, sheet_markdown
 from gpuledger.present.writers.terminal import sheet_text
 from gpuledger.trace.health import Note, NotMeasured, Severity
 
-Named = tuple[str, Sheet | NotMeasured]
+NamedSheet = tuple[str, Sheet | NotMeasured]
 
 
-def stats_text(named: Sequence[Named], notes: Iterable[Note], width: int | None) -> str:
+def stats_text(named: Sequence[NamedSheet], notes: Iterable[Note], width: int | None) -> str:
     """For a terminal: one table after the other, then the notes."""
     blocks = [sheet_text(sheet, width) for _, sheet in named if isinstance(sheet, Sheet)]
     closing = "".join(f"{wrapped(line, width, 6)}\n" for line in remarks(named, notes))
     return "\n".join([*blocks, closing] if closing else blocks)
 
 
-def stats_markdown(named: Sequence[Named], notes: Iterable[Note]) -> str:
+def stats_markdown(named: Sequence[NamedSheet], notes: Iterable[Note]) -> str:
     """For a document."""
     blocks = [sheet_markdown(sheet) for _, sheet in named if isinstance(sheet, Sheet)]
     closing = "".join(f"- {escaped(line)}\n" for line in remarks(named, notes))
     return "\n".join([*blocks, closing] if closing else blocks)
 
 
-def stats_csv(named: Sequence[Named]) -> str:
+def stats_csv(named: Sequence[NamedSheet]) -> str:
     """One table after the other, an empty line between two."""
     return "\n".join(sheet_csv(sheet) for _, sheet in named if isinstance(sheet, Sheet))
 
 
-def stats_json(profile: str, named: Sequence[Named], notes: Iterable[Note]) -> str:
+def stats_json(profile: str, named: Sequence[NamedSheet], notes: Iterable[Note]) -> str:
     """The document gpuledger.stats/1."""
     return document(
         {
@@ -46,7 +46,7 @@ def stats_json(profile: str, named: Sequence[Named], notes: Iterable[Note]) -> s
     )
 
 
-def remarks(named: Sequence[Named], notes: Iterable[Note]) -> list[str]:
+def remarks(named: Sequence[NamedSheet], notes: Iterable[Note]) -> list[str]:
     """What to say beside the tables: which have no data and why, and what was lost.
 
     nsys's own warnings are only counted here; `info` lists them.

@@ -55,7 +55,7 @@ def diff_csv(compared: Compared) -> str:
     """The parts."""
     columns = (Column("part", "Part", Unit.TEXT), Column("ns", "Change", Unit.NS))
     rows = tuple((part.name, part.ns) for part in compared.diff.parts)
-    return sheet_csv(Sheet("diff_parts", "Parts", columns, (*rows, ("total", compared.diff.delta_ns))))
+    return sheet_csv(Sheet("diff_parts", "Parts", columns, tuple(rows), foot=(("total", compared.diff.delta_ns),)))
 
 
 def verdict_text(found: Diff) -> str:

@@ -12,7 +12,7 @@ from gpuledger.analyse.diff.parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UN
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import Call, Copied, Side
 from gpuledger.catalog.kernel_names import label
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.diff.figures import (
     bar,
     change_share,
@@ -52,14 +52,14 @@ def parts_sheet(found: Diff) -> Sheet:
         if part.ns:
             drawn = bar(part.ns, largest, _ROOM, left=left, right=right)
             rows.append((part_name(part.name), signed_time(part.ns), drawn, _what_changed(found, part.name)))
-    rows.append(("total", signed_time(found.delta_ns), "", times(found.before.median_ns, found.after.median_ns)))
+    total = ("total", signed_time(found.delta_ns), "", times(found.before.median_ns, found.after.median_ns))
     columns = (
         Column("part", "Part", Unit.TEXT),
         Column("change", "Change", Unit.FIGURE),
         Column("bar", "", Unit.TEXT, detail=2),
         Column("what", "What changed", Unit.TEXT, detail=1),
     )
-    return Sheet("diff_parts", "Why", columns, tuple(rows))
+    return Sheet("diff_parts", "Why", columns, tuple(rows), foot=(total,))
 
 
 def _what_changed(found: Diff, part: str) -> str:
@@ -266,8 +266,16 @@ def gates_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         Column("change", "Change", Unit.FIGURE),
         Column("result", "Result", Unit.TEXT),
     )
-    rows = tuple((each.gate.text, gate_values(each), signed_share(each.share), gate_result(each)) for each in outcomes)
+    rows = tuple(
+        (outcome.gate.text, gate_values(outcome), signed_share(outcome.share), _gate_term(outcome))
+        for outcome in outcomes
+    )
     return Sheet("diff_gates", "Gates", columns, rows)
+
+
+def _gate_term(outcome: Outcome) -> Term:
+    result = gate_result(outcome)
+    return Term(result, result, badge="bad" if outcome.tripped else "good")
 
 
 def gate_values(outcome: Outcome) -> str:

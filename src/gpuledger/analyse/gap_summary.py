@@ -1,0 +1,135 @@
+"""One GPU's gaps summed up: a device in; idle time by cause, by trigger and by length, and the longest gaps, out.
+
+Causes and lengths are of the whole window and sum to its idle time; triggers are of the steady steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.gaps import CAUSES, TRIGGERS, histogram
+from gpuledger.ledger.ranges import ranges_around
+from gpuledger.trace.model import Trace
+
+LONGEST: Final = 20
+"""So many single gaps are described."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseTime:
+    """Idle time of one cause."""
+
+    cause: str
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerTime:
+    """Idle time that one thing set off."""
+
+    trigger: str
+    call: str
+    """The call that let the queue run dry; empty where none did."""
+    gaps: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GapLengths:
+    """Gaps of about one length."""
+
+    name: str
+    """From where to where, as `1-5 us`."""
+    gaps: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LongGap:
+    """One gap, and what was around it."""
+
+    start_ns: int
+    length_ns: int
+    trigger: str
+    drained_by: str
+    """The call that let the queue run dry; empty where none did."""
+    largest_cause: str
+    largest_cause_ns: int
+    before: str | None
+    """The activity that ended last before it."""
+    after: str | None
+    """The activity that ended it."""
+    ranges: tuple[str, ...]
+    """Around the call that launched the latter, outermost first."""
+    tid: int | None
+    """The thread that made that call."""
+
+
+@dataclass(frozen=True, slots=True)
+class GapSummary:
+    """All gaps of one GPU. Causes have the most time first, the longest gaps are in the order of their length."""
+
+    gpu: int
+    by_cause: tuple[CauseTime, ...]
+    by_trigger: tuple[TriggerTime, ...]
+    by_length: tuple[GapLengths, ...]
+    longest: tuple[LongGap, ...]
+
+    @property
+    def idle_ns(self) -> int:
+        """The whole window's."""
+        return sum(cause.time_ns for cause in self.by_cause)
+
+    @property
+    def steady_idle_ns(self) -> int:
+        """The steady steps'."""
+        return sum(trigger.time_ns for trigger in self.by_trigger)
+
+    @property
+    def gaps(self) -> int:
+        return sum(bucket.gaps for bucket in self.by_length)
+
+
+def gap_summary(trace: Trace, device: Device) -> GapSummary:
+    """Sum up one GPU's gaps."""
+    sums = device.ledger.gaps.by_cause.sums()
+    return GapSummary(
+        gpu=device.gpu,
+        by_cause=tuple(CauseTime(*pair) for pair in sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))),
+        by_trigger=tuple(
+            TriggerTime(trigger, call, count, time) for (trigger, call), (time, count) in device.triggers.items()
+        ),
+        by_length=tuple(GapLengths(*bucket) for bucket in histogram(device.ledger.gaps)),
+        longest=_longest(trace, device),
+    )
+
+
+def _longest(trace: Trace, device: Device) -> tuple[LongGap, ...]:
+    gaps, activities = device.ledger.gaps, device.found
+
+    def name(activity: int) -> str | None:
+        return trace.strings.text(int(activities.name[activity])) if activity >= 0 else None
+
+    largest = gaps.by_cause.largest()
+    longest = []
+    for gap in np.argsort(-gaps.length_ns, kind="stable")[:LONGEST].tolist():
+        cause, call = CAUSES[largest[gap]], int(gaps.call[gap])
+        longest.append(
+            LongGap(
+                start_ns=int(gaps.start_ns[gap]),
+                length_ns=int(gaps.length_ns[gap]),
+                trigger=TRIGGERS[gaps.trigger[gap]],
+                drained_by=gaps.draining[gaps.drained_by[gap]],
+                largest_cause=cause,
+                largest_cause_ns=int(gaps.by_cause.of(cause)[gap]),
+                before=name(int(gaps.before[gap])),
+                after=name(int(gaps.after[gap])),
+                ranges=tuple(ranges_around(trace, device.host.calls, call)),
+                tid=int(device.host.calls["tid"][call]) if call >= 0 else None,
+            )
+        )
+    return tuple(longest)

@@ -1,0 +1,120 @@
+"""The program's ranges as a tree by name: host and GPU time, launches and waits of each, over the whole window.
+
+GPU work belongs to the ranges around its launch call, on the call's thread; GPU times add up durations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import innermost, spans_of_time, thread
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, depths, parents
+from gpuledger.trace.tables import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class RangeNode:
+    """The ranges of one path of names."""
+
+    name: str
+    depth: int
+    instances: int
+    host_ns: int
+    gpu_ns: int
+    """With the ranges inside."""
+    own_gpu_ns: int
+    """Without them."""
+    launches: int
+    """What was launched inside."""
+    waits: int
+    """Calls inside that waited for the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTree:
+    """All ranges, parents before their children, the most GPU time first; and what was launched in none."""
+
+    gpu: int
+    nodes: tuple[RangeNode, ...]
+    outside_gpu_ns: int
+    outside_launches: int
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What a node adds up to while ranges are gone through."""
+
+    instances: int = 0
+    host_ns: int = 0
+    gpu_ns: int = 0
+    own_gpu_ns: int = 0
+    launches: int = 0
+    waits: int = 0
+
+
+def range_tree(trace: Trace, device: Device) -> RangeTree:
+    """The ranges of one trace, with what one GPU did in them."""
+    ranges, activities, host = spans_of_time(trace), device.found, device.host
+    here = activities.on(device.gpu)
+    length = (activities.end_ns - activities.start_ns)[here]
+    call = host.launching(activities)[here]
+    launcher = np.full(len(call), -1, np.intp)
+    launcher[call >= 0] = innermost(ranges, host.calls.at(call[call >= 0]))
+    waiting = innermost(ranges, host.calls.at(host.blocking))
+    own_gpu, own_launches, own_waits = (np.zeros(len(ranges), np.int64) for _ in range(3))
+    inside = launcher >= 0
+    np.add.at(own_gpu, launcher[inside], length[inside])
+    np.add.at(own_launches, launcher[inside], 1)
+    np.add.at(own_waits, waiting[waiting >= 0], 1)
+    nodes = _nodes(ranges, own_gpu, own_launches, own_waits)
+    return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((~inside).sum()))
+
+
+def _nodes(ranges: Rows, own_gpu: Ints, own_launches: Ints, own_waits: Ints) -> tuple[RangeNode, ...]:
+    """One node per path of names."""
+    sums: dict[tuple[str, ...], _Sums] = {}
+    amounts = (ranges.duration_ns, own_gpu, own_launches, own_waits)
+    for path, host_ns, gpu_ns, launches, waits in zip(
+        _paths(ranges), *(column.tolist() for column in amounts), strict=True
+    ):
+        for depth in range(1, len(path) + 1):
+            around = sums.setdefault(path[:depth], _Sums())
+            around.gpu_ns += gpu_ns
+            around.launches += launches
+            around.waits += waits
+        own = sums[path]
+        own.instances += 1
+        own.host_ns += host_ns
+        own.own_gpu_ns += gpu_ns
+    order = sorted(
+        sums, key=lambda path: [(-sums[path[:depth]].gpu_ns, path[depth - 1]) for depth in range(1, len(path) + 1)]
+    )
+    return tuple(
+        RangeNode(
+            name=path[-1],
+            depth=len(path) - 1,
+            instances=sums[path].instances,
+            host_ns=sums[path].host_ns,
+            gpu_ns=sums[path].gpu_ns,
+            own_gpu_ns=sums[path].own_gpu_ns,
+            launches=sums[path].launches,
+            waits=sums[path].waits,
+        )
+        for path in order
+    )
+
+
+def _paths(ranges: Rows) -> list[tuple[str, ...]]:
+    """For each range the names from its outermost ancestor down to itself."""
+    names = [name or "?" for name in ranges.texts("name")]
+    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)).tolist()
+    outermost_first = np.argsort(depths(np.array(above, np.intp)), kind="stable").tolist()
+    paths: list[tuple[str, ...]] = [()] * len(names)
+    for position in outermost_first:
+        parent = above[position]
+        paths[position] = (*(paths[parent] if parent >= 0 else ()), names[position])
+    return paths

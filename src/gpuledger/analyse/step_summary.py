@@ -1,0 +1,105 @@
+"""One GPU's steps summed up: a device and how its steps vary in; its phases, and every step with its books, out.
+
+The steps' usual length, outliers and drift are `ledger.step_variation`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.phases import PHASES
+from gpuledger.ledger.step_variation import Variation
+
+
+class PhasePlace(Enum):
+    """Where in the window a phase lies."""
+
+    BEFORE = "before the steps"
+    STEPS = "steps"
+    AFTER = "after the steps"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTime:
+    """The time of one phase, in the steps or beside them."""
+
+    phase: str
+    """Empty where nothing tells which."""
+    where: PhasePlace
+    total_ns: int
+    steps: int | None = None
+    median_ns: int | None = None
+    """Of its steps; None beside the steps."""
+
+
+class StepNote(Enum):
+    """What sets a step apart."""
+
+    USUAL = ""
+    WARM_UP = "warm-up"
+    UNUSUAL = "unusual"
+
+
+@dataclass(frozen=True, slots=True)
+class StepBooks:
+    """One step: how long it took, and what of it the GPU worked."""
+
+    step: int
+    start_ns: int
+    busy_ns: int
+    idle_ns: int
+    largest_line: str
+    phase: str
+    note: StepNote
+
+    @property
+    def length_ns(self) -> int:
+        return self.busy_ns + self.idle_ns
+
+
+def phase_times(device: Device, variation: Variation) -> tuple[PhaseTime, ...]:
+    """A line per phase of the steps, and one for what lies before and after them; none where nothing tells."""
+    if not device.phases.known:
+        return ()
+    phase, window, edges = np.array(device.phases.of_step), device.ledger.window, variation.steps.edges_ns
+    times = []
+    if device.phases.before:
+        before_ns = int(edges[0]) - window.start_ns
+        times.append(PhaseTime(PHASES[device.phases.before], PhasePlace.BEFORE, before_ns))
+    for number in np.unique(phase).tolist():
+        lengths = variation.steps.length_ns[phase == number]
+        middle = int(np.percentile(lengths, 50, method="nearest"))
+        times.append(PhaseTime(PHASES[number], PhasePlace.STEPS, int(lengths.sum()), len(lengths), middle))
+    if device.phases.after:
+        after_ns = window.end_ns - int(edges[-1])
+        times.append(PhaseTime(PHASES[device.phases.after], PhasePlace.AFTER, after_ns))
+    return tuple(times)
+
+
+def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
+    """Every step in order, warm-up included."""
+    lines = device.ledger.lines
+    idle = np.array([line.startswith("idle.") for line in lines])
+    unusual = {outlier.step for outlier in variation.outliers}
+    starts = variation.steps.edges_ns[:-1]
+    tiles = np.searchsorted(device.ledger.tiles_ns, starts)
+    steps = []
+    for step, (start, tile) in enumerate(zip(starts.tolist(), tiles.tolist(), strict=True)):
+        books = device.ledger.books[tile]
+        note = StepNote.UNUSUAL if step in unusual else StepNote.USUAL
+        steps.append(
+            StepBooks(
+                step=step,
+                start_ns=start,
+                busy_ns=int(books[~idle].sum()),
+                idle_ns=int(books[idle].sum()),
+                largest_line=lines[int(books.argmax())],
+                phase=PHASES[device.phases.of_step[step]],
+                note=StepNote.WARM_UP if step < variation.steps.warm_up else note,
+            )
+        )
+    return tuple(steps)
