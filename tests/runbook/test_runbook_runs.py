@@ -376,7 +376,7 @@ def test_wrong_words_are_told(tmp_path: Path, arguments: list[str], code: int, s
 def test_a_bad_runbook_is_one_sentence_with_its_line(tmp_path: Path) -> None:
     ran = run(written(tmp_path, counted(), "step: []\n"))
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(f"error: {tmp_path / 'toy.yaml'}:9: unknown key 'step' in the runbook")
+    assert ran.stderr.startswith(f"error: {tmp_path / 'toy.yaml'}:9: unknown key 'step'; did you mean 'steps'?")
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Runs a runbook: cells one after another, each step a program of its own, finished cells kept.
 
-In: the runbook and the choices of the run. Out: what became of every cell and every comparison. What goes on is told
+In: the runbook and the choices of the run. Out: what became of every cell and every comparison. Progress is told
 line by line. State is on disk after every step; an interruption ends the running program and all that it started.
 """
 
@@ -16,14 +16,14 @@ from pathlib import Path
 from gpuledger.capture.environment import without_secrets
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.runbook import state as states
-from gpuledger.runbook.book import Runbook
-from gpuledger.runbook.files import emptied, last_line, log_at, made
-from gpuledger.runbook.matrix import Cell
+from gpuledger.runbook.definition import Runbook
+from gpuledger.runbook.files import emptied, last_line, log_at, make_folder
+from gpuledger.runbook.matrix import MatrixCell
 from gpuledger.runbook.plan import (
     OURS,
+    CellJob,
     Choices,
-    Comparing,
-    Job,
+    PlannedComparison,
     cell_needs,
     comparisons_of,
     environment_of,
@@ -31,7 +31,7 @@ from gpuledger.runbook.plan import (
     jobs_of,
     prelude_of,
 )
-from gpuledger.runbook.state import CellRecord, State, StepRecord, is_kept
+from gpuledger.runbook.state import CellRecord, RunState, StepRecord, is_kept
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Patience, logged
 from gpuledger.units import time_text
@@ -44,21 +44,21 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonOutcome:
     """A comparison, and what became of it: a step's record, skipped where a profile is not there."""
 
-    comparing: Comparing
+    comparing: PlannedComparison
     record: StepRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunOutcome:
     """What became of a run."""
 
     records: Mapping[str, CellRecord]
     """By the name of the cell's folder, also of cells that were kept."""
     kept: frozenset[str]
-    comparisons: tuple[Compared, ...]
+    comparisons: tuple[ComparisonOutcome, ...]
     interrupted: bool
     failures: tuple[GpuledgerError, ...]
 
@@ -80,14 +80,14 @@ class Engine:
 
     def run(
         self,
-        cells: Sequence[Cell],
-        state: State,
+        cells: Sequence[MatrixCell],
+        state: RunState,
         interruption: Interruption,
         *,
-        every: Sequence[Cell],
+        every: Sequence[MatrixCell],
         again: bool,
         keep_going: bool,
-    ) -> Ran:
+    ) -> RunOutcome:
         """Run the cells that need it, then compare what there is of all."""
         prints = {
             cell: fingerprint(self._book, cell, self._choices, list(self._missing), self._version) for cell in cells
@@ -105,11 +105,11 @@ class Engine:
                 break
         stopped = bool(interruption) or (bool(failures) and not keep_going)
         compared = () if stopped else self._compare(every, state, interruption)
-        failures += [_failed(each.record, each.record.step) for each in compared if each.record.state == states.FAILED]
+        failures += [_failed(done.record, done.record.step) for done in compared if done.record.state == states.FAILED]
         names = frozenset(cell.folder for cell in kept)
-        return Ran(dict(state.cells), names, compared, bool(interruption), tuple(failures))
+        return RunOutcome(dict(state.cells), names, compared, bool(interruption), tuple(failures))
 
-    def _tell_about(self, cells: Sequence[Cell], kept: set[Cell], state: State, *, again: bool) -> None:
+    def _tell_about(self, cells: Sequence[MatrixCell], kept: set[MatrixCell], state: RunState, *, again: bool) -> None:
         if kept:
             self._tell(f"{len(kept)} of {len(cells)} cells are finished and kept; --again runs them too")
         for cell in cells:
@@ -136,21 +136,21 @@ class Engine:
         return []
 
     def _cell(
-        self, cell: Cell, cells: Sequence[Cell], state: State, print_: str, interruption: Interruption
+        self, cell: MatrixCell, cells: Sequence[MatrixCell], state: RunState, print_: str, interruption: Interruption
     ) -> GpuledgerError | None:
         folder = self._choices.cell_folder(cell)
         emptied(folder)
-        at = f"cell {cells.index(cell) + 1} of {len(cells)}: {cell.title}"
+        title = f"cell {cells.index(cell) + 1} of {len(cells)}: {cell.title}"
         absent = [self._missing[need] for need in cell_needs(self._book, cell) if need in self._missing]
         if absent:
-            self._tell(f"{at} · skipped: {absent[0]}")
+            self._tell(f"{title} · skipped: {absent[0]}")
             state.put(cell.folder, CellRecord(print_, states.SKIPPED, absent[0]))
             return None
         record = CellRecord(print_, states.RUNNING)
         state.put(cell.folder, record)
         environment = environment_of(self._book, cell, self._choices)
         for number, job in enumerate(jobs_of(self._book, cell, self._choices), 1):
-            self._tell(f"{at} · {job.title}")
+            self._tell(f"{title} · {job.title}")
             step = self._step(job, folder, environment, interruption)
             record = replace(record, steps=(*record.steps, step))
             if step.state == states.INTERRUPTED:
@@ -160,13 +160,15 @@ class Engine:
                 state.put(cell.folder, replace(record, state=states.FAILED, reason=f"{job.title}: {step.reason}"))
                 return _failed(step, f"cell {cell.title}: step {number} ({job.title})")
             if step.state != states.DONE:
-                self._tell(f"{at} · {job.title}: {step.state}: {step.reason}")
+                self._tell(f"{title} · {job.title}: {step.state}: {step.reason}")
             state.put(cell.folder, record)
         state.put(cell.folder, replace(record, state=states.FINISHED))
-        self._tell(f"{at} · finished in {time_text(round(record.seconds * 1e9))}")
+        self._tell(f"{title} · finished in {time_text(round(record.seconds * 1e9))}")
         return None
 
-    def _step(self, job: Job, folder: Path, environment: Mapping[str, str], interruption: Interruption) -> StepRecord:
+    def _step(
+        self, job: CellJob, folder: Path, environment: Mapping[str, str], interruption: Interruption
+    ) -> StepRecord:
         log = folder / job.log
         absent = next((self._missing[need] for need in job.needs if need in self._missing), "")
         lost = next((path for path in job.inputs if not path.exists()), None)
@@ -204,40 +206,47 @@ class Engine:
             return StepRecord(job.title, states.MISSED, reason, TARGET_MISSED, seconds, str(log))
         return StepRecord(job.title, states.DONE, "", 0, seconds, str(log))
 
-    def _compare(self, every: Sequence[Cell], state: State, interruption: Interruption) -> tuple[Compared, ...]:
+    def _compare(
+        self, every: Sequence[MatrixCell], state: RunState, interruption: Interruption
+    ) -> tuple[ComparisonOutcome, ...]:
         """Compare what there is, but for what was compared before and has not changed since."""
         folder = self._choices.folder / "compare"
-        made(folder)
+        make_folder(folder)
         done = []
         for comparing in comparisons_of(self._book, every, self._choices):
             if interruption:
                 break
             job, name = comparing.job, comparing.result.stem
-            said = self._print_of(job)
+            fingerprint_now = self._print_of(job)
             before = state.comparisons.get(name)
-            if before is not None and before.fingerprint == said and before.steps and comparing.result.exists():
-                done.append(Compared(comparing, before.steps[0]))
+            if (
+                before is not None
+                and before.fingerprint == fingerprint_now
+                and before.steps
+                and comparing.result.exists()
+            ):
+                done.append(ComparisonOutcome(comparing, before.steps[0]))
                 continue
             open_ = [cell for cell in comparing.cells if not _is_finished(state.cells.get(cell.folder))]
             if open_:
                 reason = _why_open(open_[0], state.cells.get(open_[0].folder))
-                done.append(Compared(comparing, StepRecord(job.title, states.SKIPPED, reason)))
+                done.append(ComparisonOutcome(comparing, StepRecord(job.title, states.SKIPPED, reason)))
                 continue
             if all(path.exists() for path in job.inputs):
                 self._tell(f"compare: {job.title}")
             for left in (folder / job.log, comparing.result):
                 left.unlink(missing_ok=True)
             record = self._step(job, folder, {}, interruption)
-            done.append(Compared(comparing, record))
+            done.append(ComparisonOutcome(comparing, record))
             if record.state in (states.DONE, states.MISSED):
-                state.put_comparison(name, CellRecord(said, states.FINISHED, "", (record,)))
+                state.put_comparison(name, CellRecord(fingerprint_now, states.FINISHED, "", (record,)))
         return tuple(done)
 
-    def _print_of(self, job: Job) -> str:
+    def _print_of(self, job: CellJob) -> str:
         """The same for two comparisons of the same files, as far as their times and sizes tell."""
         looks = [path.stat() for path in job.inputs if path.exists()]
-        said = (job.commands, self._version, [(look.st_mtime_ns, look.st_size) for look in looks])
-        return hashlib.sha256(repr(said).encode()).hexdigest()
+        identity = (job.commands, self._version, [(look.st_mtime_ns, look.st_size) for look in looks])
+        return hashlib.sha256(repr(identity).encode()).hexdigest()
 
 
 def resolved(command: Sequence[str], python: str = sys.executable) -> list[str]:
@@ -249,7 +258,7 @@ def _is_finished(record: CellRecord | None) -> bool:
     return record is not None and record.state == states.FINISHED
 
 
-def _why_open(cell: Cell, record: CellRecord | None) -> str:
+def _why_open(cell: MatrixCell, record: CellRecord | None) -> str:
     if record is None:
         return f"{cell.title} has not been run"
     return f"{cell.title} {'was' if record.state != states.FAILED else 'has'} {record.state}" + (
@@ -275,6 +284,5 @@ def _failed(record: StepRecord, what: str) -> GpuledgerError:
 def all_needs(book: Runbook) -> tuple[str, ...]:
     """Everything that some step or some value needs."""
     steps = [need for step in (*book.prelude, *book.steps) for need in step.needs]
-    return tuple(
-        dict.fromkeys([*steps, *(need for axis in book.axes for each in axis.needs.values() for need in each)])
-    )
+    axes = [need for axis in book.axes.values() for needs in axis.needs.values() for need in needs]
+    return tuple(dict.fromkeys([*steps, *axes]))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gpuledger.runbook.book import Bench, Command, Report, Runbook
+from gpuledger.runbook.definition import CaptureStep, ReportStep, Runbook
 from gpuledger.runbook.files import json_at
-from gpuledger.runbook.matrix import Cell
-from gpuledger.runbook.nodes import unknown
+from gpuledger.runbook.matrix import MatrixCell
 from gpuledger.runbook.plan import Choices
+from gpuledger.runbook.suggestion import suggestion
 
 Value = int | float | str | bool | None
 _ABSENT: Final = object()
@@ -32,7 +32,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReportedFinding:
     """What a report says of a step."""
 
     step_ns: int | None
@@ -59,36 +59,36 @@ class Documents:
                 return _valued(value, key, (), _inside(result, f"{key}_reason"))
         if not self.results:
             return Figure(None, "the cell left no result")
-        return _valued(_ABSENT, key, [each for result in self.results.values() for each in result])
+        return _valued(_ABSENT, key, [name for result in self.results.values() for name in result])
 
-    def finding(self, report: str, code: str | None) -> Finding | None:
+    def finding(self, report: str, code: str | None) -> ReportedFinding | None:
         """The step of a report, and the finding with this code, else the one that promises most."""
         document = self.reports.get(report)
         if document is None:
             return None
         steps = document.get("steps")
         step_ns = steps.get("median_ns") if isinstance(steps, dict) else None
-        listed = [each for each in document.get("findings", ()) if isinstance(each, dict)]
-        wanted = [each for each in listed if code in (None, each.get("code"))]
+        findings = [finding for finding in document.get("findings", ()) if isinstance(finding, dict)]
+        wanted = [finding for finding in findings if code in (None, finding.get("code"))]
         if not wanted:
-            return Finding(step_ns)
-        best = max(wanted, key=lambda each: each.get("saving_ns_per_step") or 0)
-        return Finding(
+            return ReportedFinding(step_ns)
+        best = max(wanted, key=lambda finding: finding.get("saving_ns_per_step") or 0)
+        return ReportedFinding(
             step_ns, str(best.get("code")), best.get("saving_ns_per_step"), best.get("saving_low_ns_per_step")
         )
 
 
-def documents_of(book: Runbook, cell: Cell, choices: Choices) -> Documents:
+def documents_of(book: Runbook, cell: MatrixCell, choices: Choices) -> Documents:
     """Read what a cell left."""
     folder = choices.cell_folder(cell)
     results: dict[str, Mapping[str, Any]] = {}
     reports: dict[str, Mapping[str, Any]] = {}
     for step in cell.steps(book, choices.size):
-        kind = reports if isinstance(step.does, Report) else results
-        if step.name and isinstance(step.does, Bench | Command | Report):
-            found = json_at(folder / f"{step.name}.json")
-            if found is not None:
-                kind[step.name] = found
+        kind = reports if isinstance(step, ReportStep) else results
+        if step.name and not isinstance(step, CaptureStep):
+            document = json_at(folder / f"{step.name}.json")
+            if document is not None:
+                kind[step.name] = document
     return Documents(results, reports)
 
 
@@ -96,15 +96,15 @@ def nanoseconds(key: str, value: Value) -> int | None:
     """A time, by the unit that its key ends in."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    ending = next((each for each in _NS if key.endswith(each)), None)
+    ending = next((unit for unit in _NS if key.endswith(unit)), None)
     return None if ending is None else round(value * _NS[ending])
 
 
-def first_report(book: Runbook, cell: Cell, choices: Choices) -> Path | None:
+def first_report(book: Runbook, cell: MatrixCell, choices: Choices) -> Path | None:
     """The text of a cell's first report, for people to open."""
     for step in cell.steps(book, choices.size):
-        if isinstance(step.does, Report):
-            return choices.cell_folder(cell) / f"{step.name}.{step.does.formats[0]}"
+        if isinstance(step, ReportStep):
+            return choices.cell_folder(cell) / f"{step.name}.{step.formats[0]}"
     return None
 
 
@@ -118,8 +118,8 @@ def _inside(document: Mapping[str, Any], key: str) -> Any:
 
 def _valued(value: Any, key: str, known: Sequence[str], reason: object = None) -> Figure:
     if value is _ABSENT:
-        plain = [each for each in dict.fromkeys(known) if each not in ("schema", "settings")]
-        return Figure(None, f"no figure is called '{key}'; {unknown(key, plain)}", wrong=True)
+        plain = [name for name in dict.fromkeys(known) if name not in ("schema", "settings")]
+        return Figure(None, f"no figure is called '{key}'; {suggestion(key, plain)}", wrong=True)
     if value is None:
         return Figure(None, reason if isinstance(reason, str) else "not measured")
     if not isinstance(value, int | float | str):

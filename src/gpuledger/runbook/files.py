@@ -7,13 +7,13 @@ import fcntl
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, Final
 
 from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.system.atomic_files import replacing
 
 STATE: Final = "state.json"
 _LOCK: Final = ".lock"
@@ -24,7 +24,7 @@ _TAIL: Final = 64 * 1024
 def shipped() -> tuple[str, ...]:
     """The names of the runbooks that come with the package."""
     entries = files("gpuledger").joinpath("runbooks").iterdir()
-    return tuple(sorted(each.name.removesuffix(".yaml") for each in entries if each.name.endswith(".yaml")))
+    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml")))
 
 
 def shipped_text(name: str) -> bytes:
@@ -41,8 +41,8 @@ def runbook_text(path: Path) -> bytes:
         raise GpuledgerError(f"{path}: cannot be read: {_why(error)}") from None
 
 
-def made(folder: Path) -> None:
-    """A folder that is there afterwards."""
+def make_folder(folder: Path) -> None:
+    """Make a folder that may be there already."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,7 +56,7 @@ def emptied(folder: Path) -> None:
             shutil.rmtree(folder)
     except OSError as error:
         raise OutputRefused(f"{folder}: cannot be emptied: {_why(error)}") from None
-    made(folder)
+    make_folder(folder)
 
 
 def is_free(folder: Path) -> bool:
@@ -68,7 +68,7 @@ def is_free(folder: Path) -> bool:
 
 
 def _named(folder: Path) -> Iterator[str]:
-    return (each.name for each in folder.iterdir() if each.name != _LOCK)
+    return (entry.name for entry in folder.iterdir() if entry.name != _LOCK)
 
 
 @contextlib.contextmanager
@@ -90,30 +90,21 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def written(path: Path, text: str) -> None:
-    """Write beside, then rename."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())  # a state that survives us should survive the machine too
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputRefused(f"{path}: cannot be written: {_why(error)}") from None
+    """Write beside, then rename; what survives us should survive the machine too."""
+    with replacing(path, force=True) as file:
+        file.write(text.encode(errors="backslashreplace"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def json_at(path: Path) -> dict[str, Any] | None:
     """A JSON document; None where there is none that can be read."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(_LARGEST))
+            document = json.loads(file.read(_LARGEST))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def last_line(path: Path) -> str:

@@ -1,14 +1,14 @@
-"""The cells of a runbook's matrix: axes in, cells out; which of them a pick means, and which of them make a pair."""
+"""The cells of a runbook's matrix: axes in, cells out; which of them a filter means, and which of them make a pair."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.runbook.book import TOOLS, Capture, Command, Pick, Runbook, Step
+from gpuledger.runbook.definition import Runbook, Step
 
 MOST_CELLS: Final = 1_000
 ONLY: Final = "the only cell"
@@ -17,7 +17,7 @@ _LONGEST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """One combination of values. `folder` is the name of its folder: no two cells share one, in any letter case."""
 
     values: tuple[tuple[str, str], ...]
@@ -28,57 +28,52 @@ class Cell:
         """For people."""
         return ", ".join(f"{axis}={value}" for axis, value in self.values) or ONLY
 
-    def is_in(self, pick: Pick, size: str = "") -> bool:
+    def is_in(self, wanted: Mapping[str, Collection[str]], size: str = "") -> bool:
         own = dict(self.values) | {"size": size}
-        return all(own[axis] in values for axis, values in pick.items())
+        return all(own[axis] in values for axis, values in wanted.items())
 
     def steps(self, book: Runbook, size: str) -> tuple[Step, ...]:
         """The steps that are for this cell."""
         return tuple(step for step in book.steps if self.is_in(step.when, size))
 
 
-def cells_of(book: Runbook) -> tuple[Cell, ...]:
+def cells_of(book: Runbook) -> tuple[MatrixCell, ...]:
     """Every cell that is not excluded, the last axis turning fastest."""
-    axes = [[(axis.name, value) for value in axis.values] for axis in book.axes]
+    axes = [[(name, str(value)) for value in axis.values] for name, axis in book.axes.items()]
     cells, taken = [], set[str]()
     for values in itertools.product(*axes):
         folder = _folder(values, taken)
-        cell = Cell(values, folder)
-        if not any(cell.is_in(pick) for pick in book.exclude):
+        cell = MatrixCell(values, folder)
+        if not any(cell.is_in(excluded) for excluded in book.exclude):
             cells.append(cell)
     return tuple(cells)
 
 
-def pairs(cells: Sequence[Cell], before: Pick, after: Pick) -> list[tuple[Cell, Cell]]:
+def pairs(
+    cells: Sequence[MatrixCell], before: Mapping[str, Collection[str]], after: Mapping[str, Collection[str]]
+) -> list[tuple[MatrixCell, MatrixCell]]:
     """Cells of `before` with those of `after` that agree in every axis that neither names."""
     named = {*before, *after}
 
-    def others(cell: Cell) -> tuple[tuple[str, str], ...]:
-        return tuple(each for each in cell.values if each[0] not in named)
+    def others(cell: MatrixCell) -> tuple[tuple[str, str], ...]:
+        return tuple((axis, value) for axis, value in cell.values if axis not in named)
 
     return [
-        (one, other)
-        for one in cells
-        if one.is_in(before)
-        for other in cells
-        if other.is_in(after) and others(one) == others(other) and one != other
+        (first, second)
+        for first in cells
+        if first.is_in(before)
+        for second in cells
+        if second.is_in(after) and others(first) == others(second) and first != second
     ]
-
-
-def profiles_of(step: Step) -> dict[str, str]:
-    """The profiles that a step leaves, each with its file in the cell's folder."""
-    if isinstance(step.does, Capture):
-        return {step.name: f"{step.name}{TOOLS[step.does.tool]}"}
-    return dict(step.does.makes) if isinstance(step.does, Command) else {}
 
 
 def _folder(values: tuple[tuple[str, str], ...], taken: set[str]) -> str:
     plain = "__".join(f"{axis}={value}" for axis, value in values) or "only"
     name = _UNSAFE.sub("_", plain)[:_LONGEST]
     unique = next(
-        each
-        for each in itertools.chain([name], (f"{name}-{at}" for at in itertools.count(2)))
-        if each.casefold() not in taken
+        candidate
+        for candidate in itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        if candidate.casefold() not in taken
     )
     taken.add(unique.casefold())
     return unique

@@ -11,8 +11,8 @@ from gpuledger.system.tools import find_ncu, find_nsys
 
 
 def _gpu() -> str:
-    found = machine()
-    return "" if found.gpus else f"there is no GPU here ({found.reason})"
+    here = machine()
+    return "" if here.gpus else f"there is no GPU here ({here.reason})"
 
 
 def _nsys() -> str:

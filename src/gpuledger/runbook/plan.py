@@ -10,9 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture.environment import looks_secret
-from gpuledger.runbook.book import Align, Bench, Capture, Command, Diff, Report, Runbook, Step
-from gpuledger.runbook.fill import all_filled, filled
-from gpuledger.runbook.matrix import Cell, pairs, profiles_of
+from gpuledger.runbook.definition import (
+    AlignCells,
+    BenchStep,
+    CaptureStep,
+    CommandStep,
+    DiffCells,
+    ReportStep,
+    Runbook,
+    SavingCheck,
+    Step,
+)
+from gpuledger.runbook.matrix import MatrixCell, pairs
+from gpuledger.runbook.placeholders import all_filled, filled
 
 OURS: Final = "gpuledger"
 """The first word of a command of ours; it is started with the Python that runs us."""
@@ -30,12 +40,12 @@ class Choices:
     """Where the runbook lies."""
     python: str
 
-    def cell_folder(self, cell: Cell) -> Path:
+    def cell_folder(self, cell: MatrixCell) -> Path:
         return self.folder / "cells" / cell.folder
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CellJob:
     """A step of a cell, ready to run."""
 
     title: str
@@ -51,93 +61,88 @@ class Job:
     """Whether exit code 3 says that a target was missed, and not that the program failed."""
 
 
-def jobs_of(book: Runbook, cell: Cell, choices: Choices) -> tuple[Job, ...]:
+def jobs_of(book: Runbook, cell: MatrixCell, choices: Choices) -> tuple[CellJob, ...]:
     """The steps of a cell, in order."""
-    axes = {axis.name: axis for axis in book.axes}
     folder = choices.cell_folder(cell)
     values = _values(choices) | dict(cell.values) | {"cell": cell.title, "folder": str(folder)}
     lists = {
-        f"{name}.flags": tuple(filled(word, values) for word in axes[name].flags[value])
+        f"{name}.flags": tuple(filled(word, values) for word in book.axes[name].flags.get(value, ()))
         for name, value in cell.values
-        if axes[name].flags
+        if book.axes[name].flags
     }
     profiles: dict[str, Path] = {}
     variables = list(environment_of(book, cell, choices))
     jobs = []
-    for at, step in enumerate(cell.steps(book, choices.size), 1):
-        jobs.append(_job(step, at, folder, values, lists, profiles, variables, choices))
-        profiles |= {name: folder / file for name, file in profiles_of(step).items()}
+    for number, step in enumerate(cell.steps(book, choices.size), 1):
+        jobs.append(_job(step, number, folder, values, lists, profiles, variables, choices))
+        profiles |= {name: folder / file for name, file in step.profiles.items()}
     return tuple(jobs)
 
 
-def prelude_of(book: Runbook, choices: Choices) -> tuple[Job, ...]:
+def prelude_of(book: Runbook, choices: Choices) -> tuple[CellJob, ...]:
     """What must succeed before the first cell."""
     folder = choices.folder / "prelude"
     values = _values(choices) | {"cell": "prelude", "folder": str(folder)}
-    return tuple(_job(step, at, folder, values, {}, {}, (), choices) for at, step in enumerate(book.prelude, 1))
+    return tuple(_job(step, number, folder, values, {}, {}, (), choices) for number, step in enumerate(book.prelude, 1))
 
 
-def environment_of(book: Runbook, cell: Cell | None, choices: Choices) -> dict[str, str]:
+def environment_of(book: Runbook, cell: MatrixCell | None, choices: Choices) -> dict[str, str]:
     """What is set in the environment of a cell's commands, besides our own."""
     own = {} if cell is None else dict(cell.values)
     folder = choices.folder if cell is None else choices.cell_folder(cell)
     values = _values(choices) | own | {"cell": "prelude" if cell is None else cell.title, "folder": str(folder)}
     known = {name: text for name, text in book.environment.items() if cell is not None or _is_known(text, values)}
-    made = {name: filled(text, values) for name, text in known.items()}
-    return made | {axis.variable: own[axis.name] for axis in book.axes if axis.variable and axis.name in own}
+    of_axes = {axis.environment: own[name] for name, axis in book.axes.items() if axis.environment and name in own}
+    return {name: filled(text, values) for name, text in known.items()} | of_axes
 
 
-def cell_needs(book: Runbook, cell: Cell) -> tuple[str, ...]:
+def cell_needs(book: Runbook, cell: MatrixCell) -> tuple[str, ...]:
     """What the values of a cell cannot do without."""
-    axes = {axis.name: axis for axis in book.axes}
-    return tuple(dict.fromkeys(need for name, value in cell.values for need in axes[name].needs.get(value, ())))
+    return tuple(dict.fromkeys(need for name, value in cell.values for need in book.axes[name].needs.get(value, ())))
 
 
-def fingerprint(book: Runbook, cell: Cell, choices: Choices, missing: Sequence[str], version: str) -> str:
+def fingerprint(book: Runbook, cell: MatrixCell, choices: Choices, missing: Sequence[str], version: str) -> str:
     """The same for two runs of a cell that do the same, wherever the folder lies."""
     anywhere = replace(choices, folder=Path("RUN"), here=Path("HERE"), python="PYTHON")
     jobs = jobs_of(book, cell, anywhere)
     does = [[job.commands, job.needs, job.optional, job.timeout_s] for job in jobs]
     environment = environment_of(book, cell, anywhere)
     needed = sorted({*cell_needs(book, cell), *(need for job in jobs for need in job.needs)} & {*missing})
-    said = json.dumps([version, does, environment, needed, cell_needs(book, cell)], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    identity = json.dumps([version, does, environment, needed, cell_needs(book, cell)], sort_keys=True)
+    return hashlib.sha256(identity.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing:
+class PlannedComparison:
     """A comparison of two cells, ready to run."""
 
-    compare: Diff | Align
-    cells: tuple[Cell, Cell]
-    job: Job
+    compare: DiffCells | AlignCells
+    cells: tuple[MatrixCell, MatrixCell]
+    job: CellJob
     result: Path
     """The JSON that it leaves."""
 
 
-def comparisons_of(book: Runbook, cells: Sequence[Cell], choices: Choices) -> tuple[Comparing, ...]:
+def comparisons_of(book: Runbook, cells: Sequence[MatrixCell], choices: Choices) -> tuple[PlannedComparison, ...]:
     """Every diff and every alignment, for each pair of cells that it means."""
-    made: list[Comparing] = []
-    for compare in book.compares:
-        if isinstance(compare, Diff | Align):
-            picks = (compare.before, compare.after) if isinstance(compare, Diff) else (compare.mock, compare.e2e)
-            for two in pairs(cells, *picks):
-                made.append(_comparing(book, compare, two, len(made) + 1, choices))
-    return tuple(made)
+    compared = [
+        (compare, two)
+        for compare in book.compares
+        if not isinstance(compare, SavingCheck)
+        for two in pairs(cells, compare.before, compare.after)
+    ]
+    return tuple(_planned(book, compare, two, number, choices) for number, (compare, two) in enumerate(compared, 1))
 
 
-def _comparing(
-    book: Runbook, compare: Diff | Align, two: tuple[Cell, Cell], number: int, choices: Choices
-) -> Comparing:
-    verb = "diff" if isinstance(compare, Diff) else "align"
-    profiles = (
-        (compare.profile, compare.profile) if isinstance(compare, Diff) else (compare.mock_profile, compare.e2e_profile)
-    )
-    inputs = [_profile(book, cell, name, choices) for cell, name in zip(two, profiles, strict=True)]
+def _planned(
+    book: Runbook, compare: DiffCells | AlignCells, two: tuple[MatrixCell, MatrixCell], number: int, choices: Choices
+) -> PlannedComparison:
+    verb = compare.KEY
+    inputs = [_profile(book, cell, name, choices) for cell, name in zip(two, compare.profiles, strict=True)]
     folder = choices.folder / "compare"
     stem = f"{number:02d}-{verb}"
     flags = all_filled(compare.flags, _values(choices), {})
-    gate = ["--gate"] if isinstance(compare, Align) and compare.gate else []
+    gate = ["--gate"] if isinstance(compare, AlignCells) and compare.gate == "true" else []
     base = [OURS, verb, *map(str, inputs), *flags]
     # the gate is asked once, so that what it stops is told once
     commands = (
@@ -145,14 +150,14 @@ def _comparing(
         (*base, *gate, f"--output={folder / f'{stem}.json'}", "--force"),
     )
     title = f"{verb} {two[0].title} -> {two[1].title}"
-    job = Job(title, commands, f"{stem}.log", (), tuple(inputs), optional=True, timeout_s=None, gated=True)
-    return Comparing(compare, two, job, folder / f"{stem}.json")
+    job = CellJob(title, commands, f"{stem}.log", (), tuple(inputs), optional=True, timeout_s=None, gated=True)
+    return PlannedComparison(compare, two, job, folder / f"{stem}.json")
 
 
-def _profile(book: Runbook, cell: Cell, name: str, choices: Choices) -> Path:
+def _profile(book: Runbook, cell: MatrixCell, name: str, choices: Choices) -> Path:
     """The file of a cell's profile; where no step of the cell leaves one, a file that is not there."""
-    found = [files[name] for step in cell.steps(book, choices.size) if name in (files := profiles_of(step))]
-    return choices.cell_folder(cell) / (found[0] if found else name)
+    files = [step.profiles[name] for step in cell.steps(book, choices.size) if name in step.profiles]
+    return choices.cell_folder(cell) / (files[0] if files else name)
 
 
 def _values(choices: Choices) -> dict[str, str]:
@@ -178,36 +183,35 @@ def _job(
     profiles: Mapping[str, Path],
     variables: Sequence[str],
     choices: Choices,
-) -> Job:
+) -> CellJob:
     def words(given: tuple[str, ...]) -> list[str]:
         return all_filled(given, values, lists)
 
     inputs: tuple[Path, ...] = ()
     gated = True
-    match step.does:
-        case Bench(given):
-            name, *rest = words(given)
+    match step:
+        case BenchStep():
+            name, *rest = words(step.bench)
             title = f"bench {name}"
             target = folder / f"{step.name}.json"
             commands = [[OURS, "bench", name, *rest, f"--output={target}", "--force"]]
-        case Capture(tool, flags, given, is_bench):
-            title = f"capture {tool}"
-            program = [choices.python, "-m", OURS, "bench", *words(given)] if is_bench else words(given)
-            target = folder / step.name
-            told = [f"--env={name}" for name in variables if not looks_secret(name)]
-            ours = [OURS, "capture", tool, *words(flags), *told, f"--output={target}", "--force", "--no-report"]
-            commands = [[*ours, "--", *program]]
+        case CaptureStep():
+            title = f"capture {step.tool}"
+            ours = [] if step.bench is None else [choices.python, "-m", OURS, "bench"]
+            shown = [f"--env={name}" for name in variables if not looks_secret(name)]
+            flags = [*words(step.flags), *shown, f"--output={folder / step.name}", "--force", "--no-report"]
+            commands = [[OURS, "capture", step.tool, *flags, "--", *ours, *words(step.program)]]
             gated = False
-        case Report(profile, flags, formats, ncu):
-            title = f"report {profile}"
-            inputs = (profiles[profile], *(() if ncu is None else (profiles[ncu],)))
-            joined = [] if ncu is None else [f"--ncu={profiles[ncu]}"]
-            base = [OURS, "report", str(profiles[profile]), *joined, *words(flags)]
-            commands = [[*base, f"--output={folder / f'{step.name}.{ending}'}", "--force"] for ending in formats]
-        case Command(given, _):
-            commands = [words(given)]
+        case ReportStep():
+            title = f"report {step.profile}"
+            joined = [] if step.ncu is None else [profiles[step.ncu]]
+            inputs = (profiles[step.profile], *joined)
+            base = [OURS, "report", str(inputs[0]), *(f"--ncu={path}" for path in joined), *words(step.flags)]
+            commands = [[*base, f"--output={folder / f'{step.name}.{ending}'}", "--force"] for ending in step.formats]
+        case CommandStep():
+            commands = [words(step.command)]
             title = f"command {Path(commands[0][0]).name}"
             gated = commands[0][0] == OURS
     log = f"{number:02d}-{title.replace(' ', '-').replace('/', '_')[:60]}.log"
-    made = tuple(tuple(command) for command in commands)
-    return Job(title, made, log, step.needs, inputs, step.optional, step.timeout_s, gated)
+    timeout_s = None if step.timeout_s is None else int(step.timeout_s)
+    return CellJob(title, tuple(map(tuple, commands)), log, step.needs, inputs, step.is_optional, timeout_s, gated)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpuledger.runbook.book import Saving
-from gpuledger.runbook.figures import Documents, Finding, nanoseconds
-from gpuledger.runbook.matrix import Cell
+from gpuledger.runbook.definition import SavingCheck
+from gpuledger.runbook.figures import Documents, ReportedFinding, nanoseconds
+from gpuledger.runbook.matrix import MatrixCell
 from gpuledger.units import three_figures, time_text
 
 PASS: Final = "PASS"  # noqa: S105 - no password
@@ -23,7 +23,7 @@ SLOWED: Final = 1.5
 class SavingRow:
     """A prediction against what was saved: with the profiler in both runs, and without it."""
 
-    cells: tuple[Cell, Cell]
+    cells: tuple[MatrixCell, MatrixCell]
     verdict: str
     reason: str
     code: str = ""
@@ -39,7 +39,7 @@ class SavingRow:
     def measured_ns(self) -> int | None:
         """What the prediction is held against: it was made for the run as profiled, on a host of that speed."""
         known = (self.corrected_ns, self.profiled_ns, self.plain_ns)
-        return next((each for each in known if each is not None), None)
+        return next((saved_ns for saved_ns in known if saved_ns is not None), None)
 
     @property
     def ratio(self) -> float | None:
@@ -53,7 +53,10 @@ class _Unknown(Exception):
 
 
 def saving_of(
-    compare: Saving, two: tuple[Cell, Cell], documents: Mapping[Cell, Documents], corrected_ns: int | None = None
+    compare: SavingCheck,
+    two: tuple[MatrixCell, MatrixCell],
+    documents: Mapping[MatrixCell, Documents],
+    corrected_ns: int | None = None,
 ) -> SavingRow:
     """Hold the prediction of the first cell's report against the second cell."""
     lost = next((cell for cell in two if cell not in documents), None)
@@ -65,10 +68,10 @@ def saving_of(
         predicted = _predicted(compare, before, after, two[0].title)
     except _Unknown as unknown:
         return SavingRow(two, OPEN, str(unknown), plain_ns=plain)
-    mended = after.finding(compare.report, None)
+    fixed = after.finding(compare.report, None)
     profiled = None
-    if predicted.step_ns is not None and mended is not None and mended.step_ns is not None:
-        profiled = predicted.step_ns - mended.step_ns
+    if predicted.step_ns is not None and fixed is not None and fixed.step_ns is not None:
+        profiled = predicted.step_ns - fixed.step_ns
     row = SavingRow(
         two,
         OPEN,
@@ -84,18 +87,18 @@ def saving_of(
     return judged(row)
 
 
-def slowed(compare: Saving, cells: Mapping[Cell, Documents]) -> list[str]:
+def slowed(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:
     """The cells that the profiler slows so much that their findings are of another run, in sentences."""
-    said = []
+    sentences = []
     for cell, documents in cells.items():
         plain = None if compare.key is None else nanoseconds(compare.key, documents.figure(compare.key).value)
-        found = documents.finding(compare.report, None)
-        if plain and found is not None and found.step_ns is not None and found.step_ns > SLOWED * plain:
-            said.append(
-                f"{cell.title}: a step takes {time_text(plain)} plain and {time_text(found.step_ns)} profiled, "
-                f"{three_figures(found.step_ns / plain)} x: what its report would save is in part the profiler's own"
+        reported = documents.finding(compare.report, None)
+        if plain and reported and reported.step_ns is not None and reported.step_ns > SLOWED * plain:
+            sentences.append(
+                f"{cell.title}: a step takes {time_text(plain)} plain and {time_text(reported.step_ns)} profiled, "
+                f"{three_figures(reported.step_ns / plain)} x: what its report would save is in part the profiler's own"
             )
-    return said
+    return sentences
 
 
 def judged(row: SavingRow) -> SavingRow:
@@ -108,8 +111,8 @@ def judged(row: SavingRow) -> SavingRow:
     if measured <= 0:
         return replace(row, verdict=FAIL, reason="nothing was saved")
     apart = abs((row.predicted_ns or 0) - measured) / measured
-    said = f"prediction and saving lie {100 * apart:.1f} % apart, {100 * within:g} % are allowed"
-    return replace(row, verdict=PASS if apart <= within else FAIL, reason=said)
+    reason = f"prediction and saving lie {100 * apart:.1f} % apart, {100 * within:g} % are allowed"
+    return replace(row, verdict=PASS if apart <= within else FAIL, reason=reason)
 
 
 def judged_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]:
@@ -118,45 +121,51 @@ def judged_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow
     A machine with other guests may change its pace between two captures. That spoils some of the turns, seldom most.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
-    for at, row in enumerate(rows):
-        others = tuple(tuple(each for each in cell.values if each[0] != axis) for cell in row.cells)
-        groups.setdefault(others, []).append(at)
-    made = list(rows)
+    for index, row in enumerate(rows):
+        others = tuple(tuple(pair for pair in cell.values if pair[0] != axis) for cell in row.cells)
+        groups.setdefault(others, []).append(index)
+    judged_rows = list(rows)
     for group in groups.values():
-        known = sorted((at for at in group if rows[at].ratio is not None), key=lambda at: rows[at].ratio or 0.0)
+        known = sorted(
+            (index for index in group if rows[index].ratio is not None), key=lambda index: rows[index].ratio or 0.0
+        )
         if not known:
             continue
         middle = known[(len(known) - 1) // 2]
         value = dict(rows[middle].cells[0].values)[axis]
-        for at in group:
-            if at == middle:
-                said = f"{rows[at].reason}; the middle one of {len(known)}"
+        for index in group:
+            if index == middle:
+                reason = f"{rows[index].reason}; the middle one of {len(known)}"
             else:
-                said = f"{axis}={value} is the middle one, and judged"
-            made[at] = replace(rows[at], verdict=rows[at].verdict if at == middle else OPEN, reason=said)
-    return made
+                reason = f"{axis}={value} is the middle one, and judged"
+            judged_rows[index] = replace(
+                rows[index], verdict=rows[index].verdict if index == middle else OPEN, reason=reason
+            )
+    return judged_rows
 
 
-def _predicted(compare: Saving, before: Documents, after: Documents, title: str) -> Finding:
+def _predicted(compare: SavingCheck, before: Documents, after: Documents, title: str) -> ReportedFinding:
     """The finding that promises most, or the sum of those named, each by the part of it that goes away.
 
     Findings may be summed as long as they book different gaps, as HOST-SYNC, LAUNCH-BOUND and HOST-CODE do: a gap has
     one trigger.
     """
-    found = {code: before.finding(compare.report, code) for code in compare.findings or (None,)}
-    if None in found.values():
+    reported = {code: before.finding(compare.report, code) for code in compare.findings or (None,)}
+    if None in reported.values():
         raise _Unknown(f"there is no report of {title}")
-    known = {code: each for code, each in found.items() if each is not None and each.saving_ns is not None}
+    known = {code: finding for code, finding in reported.items() if finding and finding.saving_ns is not None}
     if not known:
         wanted = " or ".join(compare.findings or ("finding with a saving per step",))
         raise _Unknown(f"the report of {title} has no {wanted}")
-    low = [each.saving_low_ns for each in known.values()]
+    low = [finding.saving_low_ns for finding in known.values()]
     gone = {code: _gone((compare.findings or {}).get(code or "", ()), before, after) for code in known}
-    return Finding(
+    return ReportedFinding(
         next(iter(known.values())).step_ns,
-        " + ".join(each.code for each in known.values()),
-        round(sum(gone[code] * (each.saving_ns or 0) for code, each in known.items())),
-        None if None in low else round(sum(gone[code] * (each.saving_low_ns or 0) for code, each in known.items())),
+        " + ".join(finding.code for finding in known.values()),
+        round(sum(gone[code] * (finding.saving_ns or 0) for code, finding in known.items())),
+        None
+        if None in low
+        else round(sum(gone[code] * (finding.saving_low_ns or 0) for code, finding in known.items())),
     )
 
 

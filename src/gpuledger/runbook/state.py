@@ -50,7 +50,7 @@ class CellRecord:
 
 
 @dataclass(slots=True)
-class State:
+class RunState:
     """The cells of a folder that were begun, by the name of their folder, and the comparisons, by their file's name."""
 
     path: Path
@@ -69,38 +69,38 @@ class State:
         self._write()
 
     def _write(self) -> None:
-        said = {"schema": SCHEMA, "runbook": self.runbook}
+        head = {"schema": SCHEMA, "runbook": self.runbook}
         kinds = {"cells": self.cells, "comparisons": self.comparisons}
-        noted = {kind: {name: asdict(each) for name, each in held.items()} for kind, held in kinds.items()}
-        written(self.path, json.dumps({**said, **noted}, indent=1) + "\n")
+        noted = {kind: {name: asdict(record) for name, record in held.items()} for kind, held in kinds.items()}
+        written(self.path, json.dumps({**head, **noted}, indent=1) + "\n")
 
 
-def state_of(folder: Path, runbook: str) -> State:
+def state_of(folder: Path, runbook: str) -> RunState:
     """What was done in a folder before."""
     path = folder / STATE
     if not path.exists():
-        return State(path, runbook)
-    found = json_at(path)
-    if found is None or found.get("schema") != SCHEMA or not isinstance(found.get("cells"), dict):
+        return RunState(path, runbook)
+    document = json_at(path)
+    if document is None or document.get("schema") != SCHEMA or not isinstance(document.get("cells"), dict):
         raise GpuledgerError(
             f"{path}: is not the state of a run", hint="remove the folder, or choose another with --output"
         )
-    if found.get("runbook") != runbook:
-        claim = f"{folder}: holds a run of the runbook '{found.get('runbook')}', not of '{runbook}'"
+    if document.get("runbook") != runbook:
+        claim = f"{folder}: holds a run of the runbook '{document.get('runbook')}', not of '{runbook}'"
         raise GpuledgerError(claim, hint="choose another folder with --output")
-    return State(path, runbook, _records(found["cells"]), _records(found.get("comparisons")))
+    return RunState(path, runbook, _records(document["cells"]), _records(document.get("comparisons")))
 
 
-def _records(found: Any) -> dict[str, CellRecord]:
-    listed = found.items() if isinstance(found, dict) else ()
-    return {name: record for name, each in listed if (record := _record(each)) is not None}
+def _records(listed: Any) -> dict[str, CellRecord]:
+    entries = listed.items() if isinstance(listed, dict) else ()
+    return {name: record for name, entry in entries if (record := _record(entry)) is not None}
 
 
-def _record(found: Any) -> CellRecord | None:
+def _record(entry: Any) -> CellRecord | None:
     """None for what is no record: such a cell is run again."""
     try:
-        steps = tuple(StepRecord(**step) for step in found["steps"])
-        return CellRecord(str(found["fingerprint"]), str(found["state"]), str(found["reason"]), steps)
+        steps = tuple(StepRecord(**step) for step in entry["steps"])
+        return CellRecord(str(entry["fingerprint"]), str(entry["state"]), str(entry["reason"]), steps)
     except (TypeError, KeyError):
         return None
 

@@ -9,12 +9,12 @@ from typing import Any
 from gpuledger.capture.environment import WITHHELD, looks_secret
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import state as states
-from gpuledger.runbook.book import Diff, Runbook, Saving, Target
-from gpuledger.runbook.engine import Compared, Ran
-from gpuledger.runbook.figures import Documents, Figure, Finding, documents_of
+from gpuledger.runbook.definition import FigureTarget, Runbook, SavingCheck
+from gpuledger.runbook.engine import ComparisonOutcome, RunOutcome
+from gpuledger.runbook.figures import Documents, Figure, ReportedFinding, documents_of
 from gpuledger.runbook.files import json_at
-from gpuledger.runbook.fill import filled
-from gpuledger.runbook.matrix import Cell, pairs
+from gpuledger.runbook.matrix import MatrixCell, pairs
+from gpuledger.runbook.placeholders import filled
 from gpuledger.runbook.plan import Choices
 from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged_by_the_middle, saving_of, slowed
 from gpuledger.runbook.state import CellRecord
@@ -24,11 +24,11 @@ from gpuledger.runbook.state import CellRecord
 class CellRow:
     """A cell of the matrix, and what its steps left."""
 
-    cell: Cell
+    cell: MatrixCell
     record: CellRecord
     kept: bool
     figures: Mapping[str, Figure]
-    finding: Finding | None
+    finding: ReportedFinding | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ComparisonRow:
     """A diff or an alignment. `reason` says why there is no verdict."""
 
     kind: str
-    cells: tuple[Cell, Cell]
+    cells: tuple[MatrixCell, MatrixCell]
     verdict: str
     reason: str
     state: str
@@ -56,8 +56,8 @@ class ComparisonRow:
 class TargetRow:
     """A target in one cell; None: in no cell of this run."""
 
-    target: Target
-    cell: Cell | None
+    target: FigureTarget
+    cell: MatrixCell | None
     limit: float | None
     figure: Figure
     verdict: str
@@ -68,7 +68,7 @@ class TargetRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RunSummary:
     """All of it. The exit code is 1 where something failed, 3 where a target was missed, else 0."""
 
     book: Runbook
@@ -115,16 +115,18 @@ class Summary:
         return 1 if self.failures else 3 if self.misses else 0
 
 
-def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, missing: Mapping[str, str]) -> Summary:
+def summed_up(
+    book: Runbook, choices: Choices, cells: Sequence[MatrixCell], ran: RunOutcome, missing: Mapping[str, str]
+) -> RunSummary:
     """Read what the cells left, and judge it."""
     documents = {cell: documents_of(book, cell, choices) for cell in cells if _finished(ran.records.get(cell.folder))}
     rows = tuple(_cell_row(book, cell, ran, documents.get(cell, Documents())) for cell in cells)
-    comparisons = tuple(_comparison(each) for each in ran.comparisons)
+    comparisons = tuple(_comparison(compared) for compared in ran.comparisons)
     corrected = {row.cells: -row.corrected_delta_ns for row in comparisons if row.corrected_delta_ns is not None}
     savings = tuple(
         row
         for compare in book.compares
-        if isinstance(compare, Saving)
+        if isinstance(compare, SavingCheck)
         for row in _savings(compare, cells, documents, corrected)
     )
     targets = tuple(row for target in book.targets for row in _targets(target, cells, documents, choices))
@@ -133,7 +135,7 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
         for row in targets
         if row.figure.wrong and row.cell is not None
     ]
-    return Summary(
+    return RunSummary(
         book,
         choices,
         rows,
@@ -141,7 +143,10 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
         savings,
         tuple(
             dict.fromkeys(
-                said for each in book.compares if isinstance(each, Saving) for said in slowed(each, documents)
+                sentence
+                for compare in book.compares
+                if isinstance(compare, SavingCheck)
+                for sentence in slowed(compare, documents)
             )
         ),
         targets,
@@ -152,10 +157,10 @@ def summed_up(book: Runbook, choices: Choices, cells: Sequence[Cell], ran: Ran, 
 
 
 def _savings(
-    compare: Saving,
-    cells: Sequence[Cell],
-    documents: Mapping[Cell, Documents],
-    corrected: Mapping[tuple[Cell, Cell], int],
+    compare: SavingCheck,
+    cells: Sequence[MatrixCell],
+    documents: Mapping[MatrixCell, Documents],
+    corrected: Mapping[tuple[MatrixCell, MatrixCell], int],
 ) -> list[SavingRow]:
     two_by_two = pairs(cells, compare.before, compare.after)
     rows = [saving_of(compare, two, documents, corrected.get(two)) for two in two_by_two]
@@ -171,11 +176,11 @@ def _finished(record: CellRecord | None) -> bool:
     return record is not None and record.state == states.FINISHED
 
 
-def _two(cells: tuple[Cell, Cell]) -> str:
+def _two(cells: tuple[MatrixCell, MatrixCell]) -> str:
     return f"{cells[0].title} -> {cells[1].title}"
 
 
-def _cell_row(book: Runbook, cell: Cell, ran: Ran, documents: Documents) -> CellRow:
+def _cell_row(book: Runbook, cell: MatrixCell, ran: RunOutcome, documents: Documents) -> CellRow:
     record = ran.records.get(cell.folder, CellRecord("", states.NOT_RUN))
     report = next(iter(documents.reports), None)
     return CellRow(
@@ -187,24 +192,24 @@ def _cell_row(book: Runbook, cell: Cell, ran: Ran, documents: Documents) -> Cell
     )
 
 
-def _comparison(compared: Compared) -> ComparisonRow:
+def _comparison(compared: ComparisonOutcome) -> ComparisonRow:
     comparing, record = compared.comparing, compared.record
-    kind = "diff" if isinstance(comparing.compare, Diff) else "align"
-    found = json_at(comparing.result) if record.state in (states.DONE, states.MISSED) else None
-    if found is None:
+    kind = comparing.compare.KEY
+    document = json_at(comparing.result) if record.state in (states.DONE, states.MISSED) else None
+    if document is None:
         return ComparisonRow(kind, comparing.cells, "not done", record.reason, record.state)
-    whole = found.get("whole", {})
+    whole = document.get("whole", {})
     return ComparisonRow(
         kind,
         comparing.cells,
-        str(found.get("verdict")),
+        str(document.get("verdict")),
         record.reason,
         record.state,
         whole.get("before_ns"),
         whole.get("after_ns"),
-        _interval(found.get("interval_ns")),
-        str(found.get("conclusion", "")),
-        _corrected(found.get("controls") or {}),
+        _interval(document.get("interval_ns")),
+        str(document.get("conclusion", "")),
+        _corrected(document.get("controls") or {}),
     )
 
 
@@ -212,12 +217,12 @@ def _corrected(controls: Mapping[str, Any]) -> int | None:
     return None if controls.get("may_be_noise", True) else controls.get("corrected_step_delta_ns")
 
 
-def _interval(found: Any) -> tuple[int, int] | None:
-    return (found[0], found[1]) if isinstance(found, list) and len(found) == 2 else None
+def _interval(ends: Any) -> tuple[int, int] | None:
+    return (ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None
 
 
 def _targets(
-    target: Target, cells: Sequence[Cell], documents: Mapping[Cell, Documents], choices: Choices
+    target: FigureTarget, cells: Sequence[MatrixCell], documents: Mapping[MatrixCell, Documents], choices: Choices
 ) -> list[TargetRow]:
     if not any(cell.is_in(target.where, choices.size) for cell in cells):
         figure = Figure(None, "not for this size" if "size" in target.where else "no cell is meant")
@@ -225,7 +230,9 @@ def _targets(
     return [_target(target, cell, documents, choices) for cell in cells if cell.is_in(target.where, choices.size)]
 
 
-def _target(target: Target, cell: Cell, documents: Mapping[Cell, Documents], choices: Choices) -> TargetRow:
+def _target(
+    target: FigureTarget, cell: MatrixCell, documents: Mapping[MatrixCell, Documents], choices: Choices
+) -> TargetRow:
     values = dict(choices.variables) | dict(cell.values) | {"size": choices.size}
     text = filled(target.at_most if target.at_most is not None else target.at_least or "", values)
     try:

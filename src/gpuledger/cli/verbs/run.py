@@ -26,16 +26,16 @@ from gpuledger.present.views.runbook_json import summary_json
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document, sheet_json
 from gpuledger.present.writers.markdown import sheet_markdown
-from gpuledger.runbook.book import Runbook
+from gpuledger.runbook.definition import Runbook
 from gpuledger.runbook.engine import Engine, all_needs
-from gpuledger.runbook.files import is_free, locked, made, runbook_text, shipped, shipped_text, written
-from gpuledger.runbook.matrix import Cell, cells_of
+from gpuledger.runbook.files import is_free, locked, make_folder, runbook_text, shipped, shipped_text, written
+from gpuledger.runbook.matrix import MatrixCell, cells_of
 from gpuledger.runbook.needs import missing
-from gpuledger.runbook.nodes import unknown
 from gpuledger.runbook.plan import Choices, cell_needs, comparisons_of, environment_of, jobs_of, prelude_of
 from gpuledger.runbook.read import runbook_of
 from gpuledger.runbook.state import FINISHED, state_of
-from gpuledger.runbook.summary import Summary, summed_up
+from gpuledger.runbook.suggestion import suggestion
+from gpuledger.runbook.summary import RunSummary, summed_up
 from gpuledger.system.interruption import Interruption
 
 INTERRUPTED = 130
@@ -123,7 +123,7 @@ def run(
 
     if size is None and book.sizes:
         tell(f"size {chosen}" + (f", as {lacking['gpu']}" if "gpu" in lacking and chosen == "small" else ""))
-    made(choices.folder)
+    make_folder(choices.folder)
     with locked(choices.folder), Interruption() as interruption:
         state = state_of(choices.folder, book.name)
         ran = Engine(book, choices, lacking, version("gpuledger"), tell).run(
@@ -135,7 +135,7 @@ def run(
     _end(summary, Output(format_, None, force=False, quiet=quiet))
 
 
-def _end(summary: Summary, output: Output) -> None:
+def _end(summary: RunSummary, output: Output) -> None:
     if summary.interrupted:
         kept = sum(row.record.state == FINISHED for row in summary.cells)
         click.echo(f"interrupted; {kept} of {len(summary.cells)} cells are kept: the same command goes on", err=True)
@@ -149,7 +149,7 @@ def _end(summary: Summary, output: Output) -> None:
         sys.exit(summary.exit_code)
 
 
-def _drawn(summary: Summary, output: Output) -> str:
+def _drawn(summary: RunSummary, output: Output) -> str:
     match output.format:
         case "json":
             return summary_json(summary)
@@ -184,12 +184,12 @@ def _found(runbook: str) -> tuple[Runbook, Path]:
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return runbook_of(runbook_text(path), str(path)), path.parent
     hint = "give the path of a .yaml file, or one of the names of `gpuledger run --list`"
-    raise GpuledgerError(f"no runbook '{runbook}'; {unknown(runbook, shipped())}", hint=hint)
+    raise GpuledgerError(f"no runbook '{runbook}'; {suggestion(runbook, shipped())}", hint=hint)
 
 
 def _size(book: Runbook, asked: str | None, lacking: dict[str, str]) -> str:
     if asked is not None and asked not in book.sizes:
-        raise click.BadParameter(f"'{asked}': {unknown(asked, list(book.sizes))}", param_hint="--size")
+        raise click.BadParameter(f"'{asked}': {suggestion(asked, list(book.sizes))}", param_hint="--size")
     if asked is not None or not book.sizes:
         return asked or ""
     usual = "small" if "gpu" in lacking else "real"
@@ -199,18 +199,18 @@ def _size(book: Runbook, asked: str | None, lacking: dict[str, str]) -> str:
 def _variables(book: Runbook, size: str, given: Sequence[tuple[str, str]]) -> dict[str, str]:
     for name, _ in given:
         if name not in book.variables:
-            raise click.BadParameter(f"'{name}': {unknown(name, list(book.variables))}", param_hint="--set")
+            raise click.BadParameter(f"'{name}': {suggestion(name, list(book.variables))}", param_hint="--set")
     return dict(book.variables) | dict(book.sizes.get(size, {})) | dict(given)
 
 
-def _cells(book: Runbook, every: Sequence[Cell], picked: Sequence[tuple[str, str]]) -> list[Cell]:
-    axes = {axis.name: axis.values for axis in book.axes}
+def _cells(book: Runbook, every: Sequence[MatrixCell], picked: Sequence[tuple[str, str]]) -> list[MatrixCell]:
+    axes = {name: axis.values for name, axis in book.axes.items()}
     pick: dict[str, tuple[str, ...]] = {}
     for name, value in picked:
         if name not in axes:
-            raise click.BadParameter(f"'{name}': {unknown(name, list(axes))}", param_hint="--cell")
+            raise click.BadParameter(f"'{name}': {suggestion(name, list(axes))}", param_hint="--cell")
         if value not in axes[name]:
-            raise click.BadParameter(f"'{name}={value}': {unknown(value, axes[name])}", param_hint="--cell")
+            raise click.BadParameter(f"'{name}={value}': {suggestion(value, axes[name])}", param_hint="--cell")
         pick[name] = (*pick.get(name, ()), value)
     cells = [cell for cell in every if cell.is_in(pick)]
     if not cells:
@@ -218,7 +218,7 @@ def _cells(book: Runbook, every: Sequence[Cell], picked: Sequence[tuple[str, str
     return cells
 
 
-def _commands(book: Runbook, cells: Sequence[Cell], choices: Choices, *, chosen_all: bool) -> str:
+def _commands(book: Runbook, cells: Sequence[MatrixCell], choices: Choices, *, chosen_all: bool) -> str:
     planned = [
         (cell, cell_needs(book, cell), environment_of(book, cell, choices), jobs_of(book, cell, choices))
         for cell in cells

@@ -13,12 +13,12 @@ from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.shell import shell_lines
 from gpuledger.present.views.bench import figure, heading
 from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.runbook.book import Runbook
-from gpuledger.runbook.matrix import Cell
-from gpuledger.runbook.plan import Choices, Job
+from gpuledger.runbook.definition import Runbook
+from gpuledger.runbook.matrix import MatrixCell
+from gpuledger.runbook.plan import CellJob, Choices
 from gpuledger.runbook.savings import SavingRow
 from gpuledger.runbook.state import DONE, FAILED, FINISHED, MISSED, NOT_RUN
-from gpuledger.runbook.summary import ComparisonRow, Summary, TargetRow, hidden
+from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow, hidden
 from gpuledger.units import share_text, three_figures, time_text
 
 _SIDES: Final = (
@@ -28,20 +28,20 @@ _SIDES: Final = (
 )
 
 
-def summary_text(summary: Summary, width: int | None) -> str:
+def summary_text(summary: RunSummary, width: int | None) -> str:
     """For a terminal."""
     return blocks_text(_blocks(summary), width, "en")
 
 
-def summary_markdown(summary: Summary) -> str:
+def summary_markdown(summary: RunSummary) -> str:
     """For a document."""
     return blocks_markdown(_blocks(summary), "en")
 
 
-def summary_csv(summary: Summary) -> str:
+def summary_csv(summary: RunSummary) -> str:
     """The matrix, a row per cell, with plain values."""
     book = summary.book
-    columns = [Column(axis.name, axis.name, Unit.TEXT) for axis in book.axes]
+    columns = [Column(axis, axis, Unit.TEXT) for axis in book.axes]
     names = ("state", "reason", "seconds", *book.show, "step_ns", "finding", "saving_ns_per_step")
     columns += [Column(name, name, Unit.TEXT) for name in names]
     rows = []
@@ -62,9 +62,9 @@ def summary_csv(summary: Summary) -> str:
 
 def commands_text(
     book: Runbook,
-    prelude: Sequence[Job],
-    cells: Iterable[tuple[Cell, Sequence[str], Mapping[str, str], Sequence[Job]]],
-    comparisons: Sequence[Job],
+    prelude: Sequence[CellJob],
+    cells: Iterable[tuple[MatrixCell, Sequence[str], Mapping[str, str], Sequence[CellJob]]],
+    comparisons: Sequence[CellJob],
 ) -> str:
     """Every command of a run, for a POSIX shell; what some need is said beside them."""
     lines = [f"# {book.name}: {book.question}"]
@@ -85,9 +85,7 @@ def listing(books: Sequence[Runbook]) -> Sheet:
         Column("cells", "Matrix", Unit.TEXT),
         Column("question", "Question", Unit.TEXT),
     )
-    rows = tuple(
-        (book.name, " x ".join(axis.name for axis in book.axes) or "one cell", book.question) for book in books
-    )
+    rows = tuple((book.name, " x ".join(book.axes) or "one cell", book.question) for book in books)
     return Sheet("runbooks", "Runbooks", columns, rows)
 
 
@@ -98,7 +96,7 @@ def listing_text(books: Sequence[Runbook], width: int | None) -> str:
     return blocks_text(blocks, width, "en")
 
 
-def _shell(jobs: Sequence[Job], environment: Mapping[str, str]) -> list[str]:
+def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]:
     set_ = "".join(f"{name}={shlex.quote(hidden(name, text))} " for name, text in environment.items())
     lines = []
     for job in jobs:
@@ -108,7 +106,7 @@ def _shell(jobs: Sequence[Job], environment: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _blocks(summary: Summary) -> list[Block]:
+def _blocks(summary: RunSummary) -> list[Block]:
     blocks: list[Block] = [
         Heading(f"Runbook {summary.book.name}", 1),
         Paragraph(summary.book.question),
@@ -135,7 +133,7 @@ def _blocks(summary: Summary) -> list[Block]:
     return blocks
 
 
-def _about(summary: Summary) -> str:
+def _about(summary: RunSummary) -> str:
     finished = sum(row.record.state == FINISHED for row in summary.cells)
     parts = [f"{finished} of {len(summary.cells)} cells finished"]
     if summary.choices.size:
@@ -144,10 +142,10 @@ def _about(summary: Summary) -> str:
     return " · ".join(parts)
 
 
-def _matrix(summary: Summary) -> Sheet:
+def _matrix(summary: RunSummary) -> Sheet:
     book = summary.book
     reported = any(row.finding is not None for row in summary.cells)
-    columns = [Column(axis.name, axis.name, Unit.TEXT) for axis in book.axes]
+    columns = [Column(axis, axis, Unit.TEXT) for axis in book.axes]
     states = ["kept" if row.kept and row.record.state == FINISHED else row.record.state for row in summary.cells]
     is_told = set(states) != {FINISHED}  # else the line above the table says it of all
     if is_told:
@@ -207,7 +205,7 @@ def _comparisons(rows: Sequence[ComparisonRow]) -> Sheet:
     return Sheet("comparisons", "Comparisons", columns, made)
 
 
-def _sides(cells: tuple[Cell, Cell]) -> tuple[str, str, str]:
+def _sides(cells: tuple[MatrixCell, MatrixCell]) -> tuple[str, str, str]:
     """What one cell has and the other has not, and what both have."""
     both = [each for each in cells[0].values if each in cells[1].values]
     one, other = (", ".join(f"{a}={v}" for a, v in cell.values if (a, v) not in both) for cell in cells)
@@ -273,7 +271,7 @@ def _targets(rows: Sequence[TargetRow]) -> Sheet:
     return Sheet("targets", "Targets", columns, made)
 
 
-def _not_done(summary: Summary) -> tuple[str, ...]:
+def _not_done(summary: RunSummary) -> tuple[str, ...]:
     """What was skipped and why, like reasons together."""
     where: dict[tuple[str, str], list[str]] = {}
     for row in summary.cells:

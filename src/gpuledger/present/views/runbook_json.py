@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gpuledger.present.writers.json import document
-from gpuledger.runbook.matrix import Cell
+from gpuledger.runbook.matrix import MatrixCell
 from gpuledger.runbook.savings import SavingRow
 from gpuledger.runbook.state import MISSED
-from gpuledger.runbook.summary import ComparisonRow, Summary, TargetRow
+from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow
 
 _VERDICTS: Final = {0: "done", 1: "failed", 3: "missed", 130: "interrupted"}
 
 
-def summary_json(summary: Summary) -> str:
+def summary_json(summary: RunSummary) -> str:
     """The document gpuledger.runbook/1."""
     return document(
         {
@@ -36,7 +36,7 @@ def summary_json(summary: Summary) -> str:
     )
 
 
-def _cell_json(summary: Summary, at: int) -> dict[str, Any]:
+def _cell_json(summary: RunSummary, at: int) -> dict[str, Any]:
     row, found = summary.cells[at], summary.cells[at].finding
     return {
         "cell": dict(row.cell.values),
@@ -106,5 +106,5 @@ def _target_json(row: TargetRow) -> dict[str, Any]:
     }
 
 
-def _from_to(cells: tuple[Cell, Cell]) -> dict[str, Any]:
+def _from_to(cells: tuple[MatrixCell, MatrixCell]) -> dict[str, Any]:
     return {"from": dict(cells[0].values), "to": dict(cells[1].values)}

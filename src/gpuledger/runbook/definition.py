@@ -1,0 +1,267 @@
+"""What a runbook may say, as values: words as they were written, with `${name}` not yet filled in.
+
+Each class is both what a part of the file may hold and what the rest of the package reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, field
+
+from gpuledger.runbook.forms import NOT_IN_FILE, FieldsOrWord, Form, Listed, Program, Words
+from gpuledger.runbook.yaml_tree import Fields, Word
+
+Need = Literal["gpu", "nsys", "ncu", "torch"]
+"""What a step may need; where one is missing, the step is skipped, with the reason."""
+
+Tool = Literal["nsys", "ncu", "torch"]
+"""What `gpuledger capture` records with."""
+
+PROFILE_ENDINGS: Final[Mapping[Tool, str]] = {"nsys": ".sqlite", "ncu": ".ncu-rep", "torch": ".json.gz"}
+"""How the name of the profile ends that each leaves."""
+
+ReportFormat = Literal["txt", "md", "json", "html"]
+Switch = Literal["true", "false"]
+
+BUILT_IN: Final = ("cell", "folder", "run", "here", "size", "python")
+"""Names that every step may use: the cell, its folder, the run's folder, the runbook's, the size, this Python."""
+
+
+def _matching(pattern: str, problem: str) -> Meta:
+    return Meta(pattern=rf"(?a)\A(?:{pattern})\Z", description=problem)
+
+
+FileName = Annotated[str, _matching(r"[A-Za-z0-9_][\w.-]{0,63}", "is no name: letters, digits, dots, dashes and _")]
+AxisName = Annotated[str, _matching(r"[A-Za-z0-9_][\w-]{0,63}", "is no name for an axis: letters, digits, - and _")]
+VariableName = Annotated[str, _matching(r"[A-Za-z_]\w{0,99}", "is no name for a variable: letters, digits and _")]
+EnvironmentName = Annotated[str, _matching(r"[A-Za-z_]\w{0,99}", "is no name of an environment variable")]
+FindingCode = Annotated[str, _matching(r"[A-Z][A-Z0-9-]{2,40}|top", "is no code of a finding, nor top")]
+PlainValue = Annotated[str, _matching(r"(?s:(?!.*\$\{).*)", "has a ${; a variable holds a plain value")]
+FigureKey = Annotated[str, _matching(r"[A-Za-z_][\w.-]{0,99}", "is no name of a figure")]
+TimeKey = Annotated[str, _matching(r"(?s:.*)_(ns|us|ms|s)", "is no time: it should end in _ms, _us, _ns or _s")]
+WholeNumber = Annotated[str, _matching(r"[1-9][0-9]{0,8}", "is no whole number above 0")]
+Share = Annotated[str, _matching(r"[0-9]{1,6}(\.[0-9]{1,6})?\s*%?", "is no share, e.g. 20 % or 0.2")]
+
+CellFilter = Fields[str, Words[Word]]
+"""Some cells: for each axis named, the values that are meant. `size` may stand here too."""
+
+
+def no_fields() -> Fields[Any, Any]:
+    """A mapping that is not in the file."""
+    return Fields({}, 0, {})
+
+
+class Axis(Form, frozen=True, kw_only=True):
+    """One dimension of the matrix."""
+
+    KEY = "values"
+    SHORTHAND = True
+    values: Words[Word]
+    environment: EnvironmentName | None = None
+    """The environment variable that is set to the value."""
+    flags: Fields[str, Words[Word]] = field(default_factory=no_fields)
+    """What `${NAME.flags}` stands for, by value."""
+    needs: Fields[str, Words[Need]] = field(default_factory=no_fields)
+    """What a value cannot do without."""
+
+
+class _StepForm(Form, frozen=True, kw_only=True):
+    """What every step may say."""
+
+    own_needs: Words[Need] | None = field(default=None, name="needs")
+    when: CellFilter = field(default_factory=no_fields)
+    optional: Switch = "false"
+    timeout_s: WholeNumber | None = None
+
+    @property
+    def usual_needs(self) -> tuple[Need, ...]:
+        return ()
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return self.usual_needs if self.own_needs is None else self.own_needs
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the cell goes on where this fails."""
+        return self.optional == "true"
+
+    @property
+    def profiles(self) -> Mapping[str, str]:
+        """The profiles that it leaves, each with its file in the cell's folder."""
+        return {}
+
+
+class CaptureStep(_StepForm, frozen=True, kw_only=True):
+    """`gpuledger capture` of a program or a bench."""
+
+    KEY = "capture"
+    tool: Tool = field(name="capture")
+    bench: Program | None = None
+    command: Program | None = None
+    preset: Word | None = None
+    own_flags: Words[Word] = field(default=Words(), name="flags")
+    own_name: FileName | None = field(default=None, name="as")
+
+    @property
+    def program(self) -> tuple[Word, ...]:
+        return self.bench or self.command or ()
+
+    @property
+    def name(self) -> str:
+        return self.own_name or ("ncu" if self.tool == "ncu" else "profile")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return self.own_flags if self.preset is None else (f"--preset={self.preset}", *self.own_flags)
+
+    @property
+    def usual_needs(self) -> tuple[Need, ...]:
+        return ("gpu", self.tool)
+
+    @property
+    def profiles(self) -> Mapping[str, str]:
+        return {self.name: f"{self.name}{PROFILE_ENDINGS[self.tool]}"}
+
+
+class BenchStep(_StepForm, frozen=True, kw_only=True):
+    """`gpuledger bench`, its result kept as JSON."""
+
+    KEY = "bench"
+    bench: Program
+    name: FileName = field(default="bench", name="as")
+
+    @property
+    def usual_needs(self) -> tuple[Need, ...]:
+        return ("torch",)
+
+
+class ReportStep(_StepForm, frozen=True, kw_only=True):
+    """`gpuledger report` of a profile that an earlier step left, in several formats."""
+
+    KEY = "report"
+    profile: FileName = field(name="report")
+    ncu: Word | None = None
+    """A capture with Nsight Compute, to be joined with the profile."""
+    flags: Words[Word] = Words()
+    formats: Words[ReportFormat] = Words(("txt", "json"))
+    name: FileName = field(default="report", name="as")
+
+
+class CommandStep(_StepForm, frozen=True, kw_only=True):
+    """Any program. `makes` names the profiles that it leaves in the cell's folder, with their files.
+
+    Where the step has a name, the program leaves its figures there too, as NAME.json.
+    """
+
+    KEY = "command"
+    SHORTHAND = True
+    command: Program
+    makes: Fields[FileName, FileName] = field(default_factory=no_fields)
+    name: FileName = field(default="", name="figures")
+
+    @property
+    def profiles(self) -> Mapping[str, str]:
+        return self.makes
+
+
+Step = CaptureStep | BenchStep | ReportStep | CommandStep
+"""One thing to do in a cell."""
+
+
+class DiffCells(Form, frozen=True, kw_only=True):
+    """`gpuledger diff` of two cells' profiles, for each pair of cells that differ in what is named only."""
+
+    KEY = "diff"
+    profile: FileName = field(name="diff")
+    before: CellFilter
+    after: CellFilter
+    flags: Words[Word] = Words()
+
+    @property
+    def profiles(self) -> tuple[str, str]:
+        """One of each of the two cells."""
+        return (self.profile, self.profile)
+
+
+class AlignCells(Form, frozen=True, kw_only=True):
+    """`gpuledger align` of a mock's profile with the model's: `before` and `after`, as in the other comparisons."""
+
+    KEY = "align"
+    profile: FileName = field(name="align")
+    before: CellFilter = field(name="mock")
+    after: CellFilter = field(name="e2e")
+    e2e_profile: FileName | None = None
+    range: Word | None = None
+    own_flags: Words[Word] = field(default=Words(), name="flags")
+    gate: Switch = "false"
+
+    @property
+    def profiles(self) -> tuple[str, str]:
+        """Of the mock and of the model."""
+        return (self.profile, self.e2e_profile or self.profile)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return self.own_flags if self.range is None else (f"--range={self.range}", *self.own_flags)
+
+
+class SavingCheck(Form, frozen=True, kw_only=True):
+    """The saving that a report predicted for one cell, against what another cell, fixed, saved."""
+
+    KEY = "saving"
+    saving: FieldsOrWord[FindingCode, Words[Word]]
+    before: CellFilter = field(name="from")
+    after: CellFilter = field(name="to")
+    report: FileName = "report"
+    key: TimeKey | None = None
+    """A time in the bench's result, measured without a profiler."""
+    within: Share | None = None
+    over: Word | None = None
+    """An axis of repetitions: of the pairs that differ in it alone, the one with the middle ratio is judged."""
+
+    @property
+    def findings(self) -> Mapping[str, tuple[str, ...]] | None:
+        """Codes, each with the figures of a bench in proportion to whose sum the finding goes away; without figures
+        all of it does. None: the finding that promises most."""
+        return None if "top" in self.saving else self.saving
+
+    @property
+    def within_share(self) -> float | None:
+        """How far prediction and saving may lie apart, as a share of the saving."""
+        if self.within is None:
+            return None
+        return float(self.within.rstrip("%").rstrip()) / (100 if self.within.endswith("%") else 1)
+
+
+Comparison = DiffCells | AlignCells | SavingCheck
+
+
+class FigureTarget(Form, frozen=True, kw_only=True):
+    """What a figure must reach."""
+
+    key: FigureKey
+    at_most: Word | None = None
+    at_least: Word | None = None
+    where: CellFilter = field(default_factory=no_fields)
+
+
+class Runbook(Form, frozen=True, kw_only=True):
+    """All of it."""
+
+    file: str = field(default="", name=f"{NOT_IN_FILE}file")
+    form: Literal["1"] = field(name="runbook")
+    name: FileName
+    question: Word
+    variables: Fields[VariableName, PlainValue] = field(default_factory=no_fields)
+    sizes: Fields[str, Fields[str, PlainValue]] = field(default_factory=no_fields)
+    environment: Fields[EnvironmentName, Word] = field(default_factory=no_fields)
+    prelude: Listed[Step] = Listed()
+    axes: Fields[AxisName, Axis] = field(default_factory=no_fields, name="matrix")
+    exclude: Listed[CellFilter] = Listed()
+    steps: Listed[Step]
+    compares: Listed[Comparison] = field(default=Listed(), name="compare")
+    targets: Listed[FigureTarget] = Listed()
+    show: Words[FigureKey] = Words()

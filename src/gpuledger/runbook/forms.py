@@ -1,0 +1,189 @@
+"""A part of the tree into the struct that it should fit; where it does not fit, a fault with its line.
+
+msgspec checks keys and types, and the path in its error leads back to the value in the tree, and so to the line. It
+does not say which entry of a mapping it refused: mappings and lists are types of our own, read entry by entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from gpuledger.runbook.suggestion import suggestion
+from gpuledger.runbook.yaml_tree import Blank, Fields, Items, Node, RunbookFault, Word
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+NOT_IN_FILE: Final = "our own: "
+"""Begins the name of a field that no file may set."""
+
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+_PATH: Final = re.compile(r" - at `\$\.(\w+)[^`]*`\Z")
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping whose keys are known. In a union of forms, the first whose key is there is meant."""
+
+    KEY: ClassVar[str] = ""
+    SHORTHAND: ClassVar[bool] = False
+    """Whether a value that is no mapping stands for one with just that key."""
+
+    line: int = msgspec.field(default=0, name=f"{NOT_IN_FILE}line")
+    """Where it begins."""
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        return [key for key in cls.__struct_encode_fields__ if not key.startswith(NOT_IN_FILE)]
+
+
+class Listed(tuple[T, ...]):
+    """A list."""
+
+
+class FieldsOrWord(Fields[K, T]):
+    """Keys with values; a word alone is a key with an empty list of words."""
+
+
+class Words(tuple[T, ...]):
+    """A list of words, in which lists are put in their place; one word alone is a list of one."""
+
+
+class Program(tuple[Word, ...]):
+    """A command that is not empty. A single word is none, as no shell takes a line apart."""
+
+
+_EXPECTED: Final[Mapping[object, str]] = {
+    Listed: "a list",
+    Words: "a list of words",
+    Program: "a list of words, as no shell takes a line apart",
+    Fields: "keys with values",
+    FieldsOrWord: "a word, or keys with values",
+}
+
+
+def read_as(kind: type[T], node: Node) -> T:
+    """The node as a value of a kind: a form, a word, a list of either."""
+    forms = [form for form in _options(kind) if isinstance(form, type) and issubclass(form, Form)]
+    if forms:
+        return _read_form(forms, node)  # type: ignore[return-value]  # one of the kind's own
+    try:
+        return msgspec.convert(node, kind, dec_hook=_read_custom)
+    except msgspec.ValidationError as error:
+        raise _own(error) or RunbookFault(node.line, _why_not(kind, node)) from None
+
+
+def check_keys(fields: Fields[str, Any], known: Collection[str]) -> None:
+    """Refuse a mapping with a key that is not known, with the one that was meant."""
+    for key in fields:
+        if key not in known:
+            raise RunbookFault(fields.key_lines[key], f"unknown key '{key}'; {suggestion(key, known)}")
+
+
+def _read_form(forms: list[type[Form]], node: Node) -> Form:
+    short = next((form.KEY for form in forms if form.SHORTHAND), "")
+    if short and isinstance(node, Word | Items):
+        node = Fields({short: node}, node.line, {short: node.line})
+    if not isinstance(node, Fields):
+        raise RunbookFault(node.line, f"expected keys with values, found {_described(node)}")
+    form = next((form for form in forms if form.KEY in node or len(forms) == 1), None)
+    if form is None:
+        check_keys(node, [key for form in forms for key in form.known_keys()])
+        raise RunbookFault(node.line, f"expected one of the keys {', '.join(form.KEY for form in forms)}")
+    check_keys(node, form.known_keys())
+    try:
+        return msgspec.convert({**node, f"{NOT_IN_FILE}line": node.line}, form, dec_hook=_read_custom)
+    except msgspec.ValidationError as error:
+        raise _form_fault(error, node, form) from None
+
+
+def _form_fault(error: msgspec.ValidationError, node: Fields[str, Any], form: type[Form]) -> RunbookFault:
+    """What msgspec refused, in our words, with the line that its path leads to."""
+    if path := _PATH.search(str(error)):
+        key, value = path[1], node[path[1]]
+        attribute = dict(zip(form.__struct_encode_fields__, form.__struct_fields__, strict=True))[key]
+        kind = get_type_hints(form, include_extras=True)[attribute]
+        return (_own(error) or RunbookFault(value.line, _why_not(kind, value))).inside(f"'{key}'")
+    if missing := _MISSING.fullmatch(str(error)):
+        return RunbookFault(node.line, f"'{missing[1]}' is missing")
+    raise error
+
+
+def _own(error: msgspec.ValidationError) -> RunbookFault | None:
+    """The fault that was raised while msgspec asked us for one of our types."""
+    return error.__cause__ if isinstance(error.__cause__, RunbookFault) else None
+
+
+def _read_custom(kind: Any, node: Node) -> object:
+    """What msgspec asks for the types that are ours. A plain ValueError: the node is of another kind altogether."""
+    origin, parameters = get_origin(kind) or kind, get_args(kind)
+    if origin is Word and isinstance(node, Word):
+        return node
+    if origin is FieldsOrWord and isinstance(node, Word):
+        node = Fields({str(node): Items([], node.line)}, node.line, {str(node): node.line})
+    if issubclass(origin, Fields) and isinstance(node, Fields):
+        key_kind, value_kind = parameters
+        for key, line in node.key_lines.items():
+            read_as(key_kind, Word(key, line))
+        entries = {key: _read_part(value_kind, value, f"'{key}'") for key, value in node.items()}
+        return origin(entries, node.line, node.key_lines)
+    if origin is Listed and isinstance(node, Items):
+        return Listed(_read_part(parameters[0], item, f"item {number}") for number, item in enumerate(node, 1))
+    if origin is Words and isinstance(node, Word):
+        return Words((read_as(parameters[0], node),))
+    if origin is Words and isinstance(node, Items):
+        return Words(_read_part(parameters[0], item, f"item {number}") for number, item in enumerate(_flat(node), 1))
+    if origin is Program and isinstance(node, Items):
+        words = Program(_read_custom(Words[Word], node))  # type: ignore[arg-type]
+        if not words or not words[0]:
+            raise RunbookFault(node.line, "an empty command")
+        return words
+    raise ValueError
+
+
+def _flat(items: Items[Any]) -> Iterator[Node]:
+    for item in items:
+        yield from _flat(item) if isinstance(item, Items) else (item,)
+
+
+def _read_part(kind: type[T], node: Node, part: str) -> T:
+    try:
+        return read_as(kind, node)
+    except RunbookFault as fault:
+        raise fault.inside(part) from None
+
+
+def _options(kind: Any) -> list[Any]:
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return [option for option in options if option is not NoneType]
+
+
+def _why_not(kind: Any, node: Node) -> str:
+    """Why a node is not of this kind: what was found, and what is allowed."""
+    [wanted] = _options(kind)
+    origin = get_origin(wanted) or wanted
+    if isinstance(node, Word) and origin is Literal:
+        return f"unknown '{node}'; {suggestion(node, get_args(wanted))}"
+    if isinstance(node, Word) and origin is Annotated:
+        return f"'{node}' {wanted.__metadata__[0].description}"
+    if origin in _EXPECTED:
+        return f"expected {_EXPECTED[origin]}, found {_described(node)}"
+    if isinstance(node, Blank):
+        return 'there is no value; "" is an empty one'
+    return f"expected a word, found {_described(node)}"
+
+
+def _described(node: Node) -> str:
+    match node:
+        case Word():
+            return f"'{node[:60]}'"
+        case Blank():
+            return "nothing"
+        case Items():
+            return "a list"
+        case Fields():
+            return "keys with values"
