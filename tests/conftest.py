@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import signal
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _children_take_ctrl_c() -> None:
+    """Tests interrupt what they start, also where SIGINT is ignored: in the background of a script, as `make test &`.
+
+    A program that is started inherits what is ignored, but no handler; so we, who must not be interrupted, have one.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 @pytest.fixture(scope="session")

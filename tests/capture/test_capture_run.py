@@ -17,9 +17,9 @@ from jsonschema import Draft202012Validator
 
 from gpuledger.capture import manifest as manifests
 from gpuledger.errors import OutputRefused, ToolFailed
-from gpuledger.system.interruption import Interruption
+from gpuledger.system.interruption import Interruption, held_interrupts
 from gpuledger.system.processes import Patience, attended
-from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
+from support.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
 from support.command import ROOT, gpuledger
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
@@ -251,6 +251,20 @@ def test_an_interrupted_capture_keeps_what_it_has(fake: Tools, which: signal.Sig
     assert alive(str(fake.folder)) == []
 
 
+def test_in_the_background_ctrl_c_is_not_for_a_capture_and_sigterm_ends_it_as_ever(fake: Tools) -> None:
+    process = fake.begun("nsys", "-o", "run", *python(SLEEPER), under=IN_THE_BACKGROUND)
+    wait_for(fake.folder / "began")
+    for _ in range(3):
+        interrupt(process, signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    interrupt(process, signal.SIGTERM)
+    ran = finished(process)  # nsys is asked by SIGINT, which it must not have inherited as ignored
+    assert ran.exit_code == 130
+    assert (fake.folder / "run.nsys-rep").read_text() == "a report"
+    assert alive(str(fake.folder)) == []
+
+
 @pytest.mark.parametrize("how", ["deaf", "stubborn", "deaf,orphan,hang"])
 def test_who_does_not_listen_is_ended_at_the_next_signal(fake: Tools, how: str) -> None:
     code = f"import signal; signal.signal(2, signal.SIG_IGN); signal.signal(15, signal.SIG_IGN); {SLEEPER}"
@@ -344,14 +358,32 @@ def test_signals_are_ours_only_meanwhile() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_what_nohup_ignores_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGHUP])
+def test_what_was_ignored_stays_ignored(which: signal.Signals) -> None:
+    before = signal.signal(which, signal.SIG_IGN)
+    code = "import signal; raise SystemExit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     try:
-        with Interruption() as interruption:
-            os.kill(os.getpid(), signal.SIGHUP)
+        with Interruption() as interruption, held_interrupts():
+            os.kill(os.getpid(), which)
+            assert attended([sys.executable, "-c", code], interruption).exit_code == 0
+            os.kill(os.getpid(), which)
             assert interruption.count == 0
+        assert signal.getsignal(which) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(which, before)
+
+
+def test_ctrl_c_is_held_back_until_the_end() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    reached = False
+    try:
+        with pytest.raises(KeyboardInterrupt), held_interrupts():  # noqa: PT012 - what is raised comes at the end
+            os.kill(os.getpid(), signal.SIGINT)
+            reached = True
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert reached
 
 
 def test_only_the_end_of_what_is_said_is_kept() -> None:

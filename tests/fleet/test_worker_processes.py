@@ -204,7 +204,6 @@ def test_ctrl_c_ends_all_workers(tmp_path: Path, after_s: float | None) -> None:
         "import sys; from functools import partial; from pathlib import Path\n"
         "import test_worker_processes as t\n"
         "if __name__ == '__main__':\n"
-        "    import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    print('ready', flush=True)\n"
         "    try:\n"
         "        task = partial(t.sleeps, marks=Path(sys.argv[1]))\n"

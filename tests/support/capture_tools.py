@@ -16,6 +16,12 @@ from gpuledger.system.leftovers import MARK
 from support.command import Ran, gpuledger
 
 FAKE = Path(__file__).parent / "fake_nsys.py"
+IN_THE_BACKGROUND = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])",
+)
+"""Starts a program as `sh -c 'PROGRAM &'` does: Ctrl-C is not for it."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,12 @@ class Tools:
     def run(self, *arguments: str | Path, how: str = "", **more: str) -> Ran:
         return gpuledger("capture", *arguments, cwd=self.folder, **self.environment, FAKE_NSYS=how, **more)
 
-    def begun(self, *arguments: str | Path, how: str = "") -> subprocess.Popen[bytes]:
-        """The command, started and left running."""
+    def begun(
+        self, *arguments: str | Path, how: str = "", under: tuple[str | Path, ...] = ()
+    ) -> subprocess.Popen[bytes]:
+        """The command, started and left running, perhaps under another that gives way to it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "gpuledger", "capture", *arguments],
+            [*under, sys.executable, "-m", "gpuledger", "capture", *arguments],
             cwd=self.folder,
             env=dict(os.environ) | self.environment | {"FAKE_NSYS": how},
             stdout=subprocess.PIPE,

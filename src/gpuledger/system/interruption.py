@@ -2,8 +2,8 @@
 
 `Interruption` counts SIGINT, SIGTERM and SIGHUP instead of letting them end us: whoever waits looks at `count`.
 `held_interrupts` puts Ctrl-C off for a moment. At the end the old handling comes back. A signal that was ignored when
-we were started stays ignored: that is how a shell keeps Ctrl-C from what it runs in the background, and `nohup` the
-end of a session.
+we were started stays ignored: that is how a script keeps Ctrl-C from what it runs in the background, and `nohup` the
+end of a session. What we start to end it ourselves must not inherit that: see `interruptible_children`.
 """
 
 from __future__ import annotations
@@ -68,3 +68,26 @@ def held_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
     if came:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interruptible_children() -> Iterator[None]:
+    """Processes that are started here take SIGINT, though we may ignore it.
+
+    They are in sessions of their own, where a terminal's Ctrl-C does not come; SIGINT is how we ask them to end.
+    """
+    if (
+        signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, _pass_over)  # a program that is started inherits what is ignored, but no handler
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _pass_over(_: int, __: FrameType | None) -> None:
+    """Answer a signal as if it were ignored."""

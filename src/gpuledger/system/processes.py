@@ -23,7 +23,7 @@ from typing import IO, Final, Self
 
 from gpuledger.errors import ToolFailed
 from gpuledger.system import leftovers
-from gpuledger.system.interruption import Interruption
+from gpuledger.system.interruption import Interruption, interruptible_children
 
 _LOOK_EVERY_S: Final = 0.05
 _KEPT_BYTES: Final = 64 * 1024
@@ -48,7 +48,7 @@ def run(argv: Sequence[str | Path], *, seconds: float) -> Ran:
     name = Path(argv[0]).name
     try:
         done = subprocess.run(
-            [str(each) for each in argv],
+            [str(word) for word in argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -189,14 +189,15 @@ def _started(
     joined: bool = False,
 ) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
-            [str(each) for each in argv],
-            stdin=subprocess.DEVNULL if quiet or output else None,
-            stdout=subprocess.PIPE if quiet else output,
-            stderr=subprocess.STDOUT if quiet or joined else subprocess.PIPE,
-            env=environment,
-            start_new_session=True,  # Ctrl-C reaches only us, and we decide who is told in which order
-        )
+        with interruptible_children():
+            return subprocess.Popen(
+                [str(word) for word in argv],
+                stdin=subprocess.DEVNULL if quiet or output else None,
+                stdout=subprocess.PIPE if quiet else output,
+                stderr=subprocess.STDOUT if quiet or joined else subprocess.PIPE,
+                env=environment,
+                start_new_session=True,  # Ctrl-C reaches only us, and we decide who is told in which order
+            )
     except OSError as error:
         raise ToolFailed(
             f"{Path(argv[0]).name} could not be started: {(error.strerror or str(error)).lower()}"

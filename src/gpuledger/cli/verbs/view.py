@@ -50,7 +50,8 @@ def view(given: tuple[str, ...], port: int, no_browser: bool, wanted: Wanted, li
     """
     ui_files()  # says what is missing before anything is read
     for number in _ASKS_TO_END:
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as a script does for what it runs in the background
+            signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="gpuledger-") as name:
         folder = Path(name)
         timeline = _timeline(given, folder, wanted, limits, quiet)
