@@ -221,7 +221,7 @@ def test_a_disk_that_is_full_for_the_manifest_is_one_sentence(tmp_path: Path, mo
     def no_room(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("gpuledger.capture.manifest.tempfile.mkstemp", no_room)
+    monkeypatch.setattr(manifests, "whole_file", no_room)
     begun = manifests.Manifest("nsys", None, (), ("a",), (("a",),), (), manifests.utc(0))
     with pytest.raises(OutputRefused, match="the disk is full"):
         manifests.written(begun, tmp_path / "run.capture.json")

@@ -6,12 +6,10 @@ happens in between a reader finds a whole file that says how far the capture cam
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import json
 import os
-import tempfile
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,6 +18,7 @@ from typing import Any, Final
 
 from gpuledger.capture.environment import Commit, without_secrets
 from gpuledger.errors import OutputRefused
+from gpuledger.system.atomic_files import whole_file
 from gpuledger.system.machine import Machine
 
 SCHEMA: Final = "gpuledger.capture/1"
@@ -115,14 +114,9 @@ def utc(seconds: float) -> str:
 def written(manifest: Manifest, path: Path) -> None:
     """Write the manifest, whole or not at all."""
     text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    beside: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        beside = Path(name)
-        with os.fdopen(handle, "wb") as file:
+        with whole_file(path) as file:
             file.write(text.encode(errors="backslashreplace"))
-        beside.chmod(0o644)
-        beside.replace(path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise full(path.parent) from None
@@ -130,10 +124,6 @@ def written(manifest: Manifest, path: Path) -> None:
             f"{path.parent}: cannot be written to: {(error.strerror or str(error)).lower()}",
             hint="-o names another place for the profile",
         ) from None
-    finally:
-        if beside is not None:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
 
 
 def full(folder: Path) -> OutputRefused:

@@ -1,18 +1,68 @@
-"""Files that appear whole or not at all: written beside their place, then renamed.
+"""Files that appear whole or not at all: made beside their place, then renamed. The only module that does so.
 
-A reader sees the old file or the new one, never half of one; what fails leaves nothing behind.
+A reader sees the old file or the new one, never half of one; what fails leaves nothing behind. `whole_file` is for what
+we write ourselves, `placed` for what another program makes under a name that we give it; both raise OSError.
+`replacing` and `replacing_in` are for what the user asked for with --output: what is in the way is refused in a
+sentence.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from gpuledger.errors import OutputRefused
+
+PARTIAL: Final = ".partial"
+"""How the name of a file ends that is not whole yet. Only who was killed leaves one."""
+
+_NAME_CHARACTERS: Final = 32
+
+
+class Abandoned(Exception):
+    """Raised by whoever makes a file and wants it no more: it goes, and that is no failure."""
+
+
+@contextlib.contextmanager
+def placed(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -> Iterator[Path]:
+    """A name beside `path` that nothing has: what is made there takes the place of `path` once all went well.
+
+    Without `overwrite`, FileExistsError tells that somebody else was first.
+    """
+    # a name may be as long as the system allows, and ours must not be longer
+    beside = path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{secrets.token_hex(4)}{ending}")
+    try:
+        yield beside
+        if overwrite:
+            beside.replace(path)
+        else:
+            os.link(beside, path)
+    except Abandoned:
+        return
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_file(
+    path: Path, *, overwrite: bool = True, private: bool = False, durable: bool = False
+) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` once all went well.
+
+    `private` is for its owner alone, whatever the user's umask allows; `durable` survives a crash of the machine.
+    """
+    with placed(path, overwrite=overwrite) as beside:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
 
 
 def refuse_existing(path: Path) -> OutputRefused:
@@ -24,7 +74,8 @@ def refuse_existing(path: Path) -> OutputRefused:
 def replacing(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """A file to write to that takes the place of `path` once all went well. A device or a pipe is written to itself."""
     try:
-        with _itself(path) if path.exists() and not path.is_file() else _beside(path, force) as file:
+        is_special = path.exists() and not path.is_file()
+        with _itself(path) if is_special else whole_file(path, overwrite=force) as file:
             yield file
     except FileExistsError:
         raise refuse_existing(path) from None
@@ -57,26 +108,3 @@ def replacing_in(folder: Path, names: Collection[str], *, force: bool) -> Iterat
 def _itself(path: Path) -> Iterator[BinaryIO]:
     with os.fdopen(os.open(path, os.O_WRONLY), "wb") as file:
         yield file
-
-
-@contextlib.contextmanager
-def _beside(path: Path, force: bool) -> Iterator[BinaryIO]:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    beside = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        beside.chmod(0o666 & ~_umask())
-        if force:
-            beside.replace(path)
-        else:
-            os.link(beside, path)  # fails if somebody made the file in the meantime
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -12,7 +12,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from typing import IO, Final, Self
 
 from gpuledger.errors import ToolFailed
 from gpuledger.system import leftovers
+from gpuledger.system.atomic_files import Abandoned, whole_file
 from gpuledger.system.interruption import Interruption, interruptible_children
 
 _LOOK_EVERY_S: Final = 0.05
@@ -161,23 +161,19 @@ def _waited(
 
 def fetched(argv: Sequence[str], target: Path, interruption: Interruption) -> Ended:
     """Run a program whose standard output is the content of `target`, which appears only when it is whole."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            process = _started(argv, dict(os.environ), quiet=False, output=file)
-            kept = _Kept(process.stderr, pass_on=False)
-            began = time.monotonic()
-            while process.poll() is None:
-                if interruption:
-                    process.kill()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_LOOK_EVERY_S)
-        done = Ended(process.returncode, kept.text(5.0), time.monotonic() - began, bool(interruption), orphans=False)
-        if done.exit_code == 0:
-            Path(name).replace(target)
-        return done
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with whole_file(target) as file:
+        began = time.monotonic()
+        process = _started(argv, dict(os.environ), quiet=False, output=file)
+        errors = _Kept(process.stderr, pass_on=False)
+        while process.poll() is None:
+            if interruption:
+                process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_EVERY_S)
+        done = Ended(process.returncode, errors.text(5.0), time.monotonic() - began, bool(interruption), orphans=False)
+        if done.exit_code != 0:
+            raise Abandoned
+    return done
 
 
 def _started(

@@ -16,6 +16,7 @@ from typing import Final
 
 from gpuledger.capture.nsys.presets import Flag
 from gpuledger.errors import GpuledgerError, MissingPackage, ToolFailed
+from gpuledger.system.atomic_files import PARTIAL, placed
 from gpuledger.system.cache_folder import cache_folder
 from gpuledger.system.processes import Ran, run
 from gpuledger.system.tools import find_nsys
@@ -25,6 +26,8 @@ Start = Callable[[Sequence[str | Path]], Ran]
 
 FULL: Final = re.compile(r"no space left on device|disk (?:is )?full|disk quota exceeded|\bENOSPC\b", re.IGNORECASE)
 """How tools say that a disk is full."""
+_NOT_WHOLE: Final = f"{PARTIAL}.sqlite"
+"""nsys wants the ending that goes with the format."""
 
 
 def output_flags(output: str) -> tuple[Flag, ...]:
@@ -49,12 +52,8 @@ def export_command(nsys: str, report: Path | str, target: Path | str) -> tuple[s
 def export_beside(nsys: Path, report: Path, start: Start) -> Path:
     """The export of a report of ours: NAME.sqlite beside NAME.nsys-rep, whole or not at all."""
     target = report.with_name(report.name.removesuffix(".nsys-rep") + ".sqlite")
-    partial_ = target.with_name(f".{target.stem}.{os.getpid()}.partial.sqlite")
-    try:
-        _export(nsys, report, partial_, start)
-        partial_.replace(target)
-    finally:
-        partial_.unlink(missing_ok=True)
+    with placed(target, ending=_NOT_WHOLE) as beside:
+        _export(nsys, report, beside, start)
     return target
 
 
@@ -76,14 +75,10 @@ def exported(report: Path, *, seconds: float) -> Path:
             found=f"the cache folder is {folder}",
             hint="set XDG_CACHE_HOME to a folder that you can write to",
         ) from None
-    beside = folder / f"{os.getpid()}.partial.sqlite"
-    try:
+    with placed(wanted, ending=_NOT_WHOLE) as beside:
         _export(nsys, report, beside, partial(run, seconds=seconds))
         for stale in folder.glob("*[0-9].sqlite"):
             stale.unlink(missing_ok=True)
-        beside.replace(wanted)
-    finally:
-        beside.unlink(missing_ok=True)
     return wanted
 
 

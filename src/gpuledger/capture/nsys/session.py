@@ -6,7 +6,6 @@ session, in the user's state folder, that points to the recording's manifest.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 from gpuledger.capture.nsys.command import output_flags
 from gpuledger.capture.nsys.presets import BASE, Flag
 from gpuledger.errors import GpuledgerError
+from gpuledger.system.atomic_files import placed
 
 START_FLAGS: Final = ("sample", "cpuctxsw", "stats", "capture-range", "capture-range-end")
 """Flags that `nsys start` takes, not `nsys launch`; what is traced is settled when the server is launched."""
@@ -50,9 +50,8 @@ def remember(name: str, manifest: Path) -> None:
     """Note which manifest the running recording of a session has."""
     link = _folder() / name
     link.parent.mkdir(parents=True, exist_ok=True)
-    beside = link.with_name(f".{name}.{os.getpid()}")
-    beside.symlink_to(manifest.absolute())
-    beside.replace(link)
+    with placed(link) as beside:
+        beside.symlink_to(manifest.absolute())
 
 
 def remembered(name: str) -> tuple[Path, float]:
