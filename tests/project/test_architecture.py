@@ -99,7 +99,7 @@ def test_one_place_each(module: str, homes: set[str]) -> None:
 OPENERS = {
     "read/source.py": "profiles",
     "read/stream.py": "members of what source opened",
-    "read/cache/folder.py": "the cache, which it wrote itself",
+    "read/cache/trace_folder.py": "the cache, which it wrote itself",
     "config.py": "the user's settings",
     "findings/pages.py": "pages, which are part of the package",
     "system/atomic_files.py": "whole files, put in their places",

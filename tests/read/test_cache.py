@@ -29,12 +29,11 @@ from gpuledger.limits import Limits
 from gpuledger.messages import joined, say, translated
 from gpuledger.present.writers.json import document
 from gpuledger.read import SqliteReader, _wanted
-from gpuledger.read.cache import cache
-from gpuledger.read.cache import folder as shelf
-from gpuledger.read.cache import policy as keeping
-from gpuledger.read.cache.folder import Shelf
-from gpuledger.read.cache.identity import Identity, identity
-from gpuledger.read.cache.trace_file import as_stored, from_stored
+from gpuledger.read import cache as policy
+from gpuledger.read.cache import cached_open, trace_folder
+from gpuledger.read.cache.fingerprint import ProfileFingerprint, fingerprint
+from gpuledger.read.cache.trace_file import pack_trace, unpack_trace
+from gpuledger.read.cache.trace_folder import TraceFolder
 from gpuledger.read.source import look_at
 from gpuledger.report import build_report
 from gpuledger.trace.health import Note, NotMeasured, Severity
@@ -42,7 +41,7 @@ from gpuledger.trace.model import Gpu, Origin, Private, Process, Trace
 from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Kind, Rows
-from support.command import NAMES, ROOT, gpuledger
+from support.command import NAMES, ROOT, gpuledger, gpuledger_process
 
 WHOLE = _wanted(tuple(Table))
 STACKED = ("host_read_stacks", "numpy_samples")
@@ -57,7 +56,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("GPULEDGER_CACHE", "always")
     yield tmp_path / "cache" / "gpuledger" / "traces"
-    cache.finish()
+    cached_open.finish_writing()
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def settled(path: Path) -> Path:
 def opened(path: Path, **about: Any) -> Trace:
     """Open a profile, and have what is kept of it on disk."""
     trace = open_trace(path, **about)
-    cache.finish()
+    cached_open.finish_writing()
     return trace
 
 
@@ -113,7 +112,7 @@ def same(a: Trace, b: Trace) -> bool:
 
 
 def in_memory(trace: Trace, key: str = "k") -> bytes:
-    return b"".join(as_stored(trace, key).pieces())
+    return b"".join(pack_trace(trace, key).pieces())
 
 
 # Examples
@@ -151,8 +150,8 @@ def test_small_profiles_never_touch_the_cache(
     kept: Path, profile: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
 ) -> None:
     monkeypatch.delenv("GPULEDGER_CACHE")
-    monkeypatch.setattr(cache, "WORTH_S", 0.0)
-    monkeypatch.setattr(cache, "identity", None)  # not even looked at
+    monkeypatch.setattr(cached_open, "WORTH_S", 0.0)
+    monkeypatch.setattr(cached_open, "fingerprint", None)  # not even looked at
     opened(profile)
     opened(profile)
     assert len(reads) == 2
@@ -161,12 +160,11 @@ def test_small_profiles_never_touch_the_cache(
 
 def test_what_is_read_in_no_time_is_not_kept(kept: Path, profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPULEDGER_CACHE")
-    for each in (cache, keeping):
-        monkeypatch.setattr(each, "SMALL_BYTES", 0)
-    monkeypatch.setattr(cache, "WORTH_S", 1e9)
+    monkeypatch.setattr(policy, "SMALL_BYTES", 0)
+    monkeypatch.setattr(cached_open, "WORTH_S", 1e9)
     opened(profile)
     assert not stored(kept)
-    monkeypatch.setattr(cache, "WORTH_S", 0.0)
+    monkeypatch.setattr(cached_open, "WORTH_S", 0.0)
     opened(profile)
     assert len(stored(kept)) == 1
 
@@ -186,10 +184,10 @@ def test_it_can_be_switched_off(kept: Path, profile: Path, monkeypatch: pytest.M
 def test_the_command_writes_before_it_ends_and_reads_what_it_wrote(kept: Path, profile: Path) -> None:
     without = gpuledger("report", profile, "--format=json", "--no-cache")
     assert not kept.exists()
-    cold = gpuledger("report", profile, "--format=json")
+    cold = gpuledger_process("report", profile, "--format=json")
     [file] = stored(kept)
     used = file.stat().st_mtime_ns
-    warm = gpuledger("report", profile, "--format=json")
+    warm = gpuledger_process("report", profile, "--format=json")
     assert file.stat().st_mtime_ns > used
     assert (without.exit_code, without.stderr) == (0, "")
     assert without == cold == warm
@@ -239,12 +237,12 @@ def test_a_folder_is_known_by_all_its_files(kept: Path, tmp_path: Path, unpacked
         settled(file)
     cold = opened(folder)
     assert same(cold, open_trace(folder))
-    before = identity(look_at(folder))
+    before = fingerprint(look_at(folder))
     os.utime(next(folder.glob("NVTX_EVENTS*")))
-    assert identity(look_at(folder)) != before
+    assert fingerprint(look_at(folder)) != before
     (folder / "pipe").unlink(missing_ok=True)
     os.mkfifo(folder / "pipe")
-    assert identity(look_at(folder)) is None  # and does not wait for somebody to write to it
+    assert fingerprint(look_at(folder)) is None  # and does not wait for somebody to write to it
 
 
 VERBS = ("report", "info", "stats", "gaps", "steps", "launches", "memory", "ranges", "overlap", "ops", "ncu-plan")
@@ -262,7 +260,7 @@ def test_every_verb_says_the_same(verb: tuple[str, ...], kept: Path, profile: Pa
     rest = [each.format(profile=profile) for each in verb[1:]]
     call = [verb[0], str(profile), *rest, "--format=json"]
     said = [CliRunner().invoke(cli, [*call, *more]) for more in (["--no-cache"], [], [])]
-    cache.finish()
+    cached_open.finish_writing()
     reads.clear()
     said.append(CliRunner().invoke(cli, call))
     assert not reads
@@ -339,10 +337,10 @@ def traces(draw: st.DrawFn) -> Trace:
 
 @given(traces())
 def test_what_is_stored_comes_back(trace: Trace) -> None:
-    made = as_stored(trace, "k")
+    made = pack_trace(trace, "k")
     whole = b"".join(made.pieces())
     assert len(whole) == made.total_bytes
-    assert same(from_stored(whole, "k", WHOLE), trace)
+    assert same(unpack_trace(whole, "k", WHOLE), trace)
 
 
 SMALL = b""
@@ -379,7 +377,7 @@ def test_a_damaged_file_is_refused_or_makes_no_difference(data: st.DataObject) -
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        found = from_stored(bytes(whole), "k", WHOLE)
+        found = unpack_trace(bytes(whole), "k", WHOLE)
     except ValueError:
         return
     assert same(found, a_trace())
@@ -390,14 +388,14 @@ def test_a_file_of_another_length_is_refused(kept_bytes: int, more: bytes) -> No
     whole = small()[: kept_bytes % len(small())] + more
     if whole != small():
         with pytest.raises(ValueError, match=r"header|file"):
-            from_stored(whole, "k", WHOLE)
+            unpack_trace(whole, "k", WHOLE)
 
 
 def test_another_key_or_request_is_refused() -> None:
     with pytest.raises(ValueError, match="another file"):
-        from_stored(small(), "other", WHOLE)
+        unpack_trace(small(), "other", WHOLE)
     with pytest.raises(ValueError, match="asked for"):
-        from_stored(small(), "k", {Table.KERNELS: frozenset(("start_ns", "end_ns"))})
+        unpack_trace(small(), "k", {Table.KERNELS: frozenset(("start_ns", "end_ns"))})
 
 
 def test_texts_are_made_when_they_are_asked_for() -> None:
@@ -453,20 +451,20 @@ def test_the_sample_sees_what_the_times_do_not(profile: Path, monkeypatch: pytes
         def __init__(self, status: os.stat_result) -> None:
             self.st_size, self.st_mtime_ns, self.st_ctime_ns = status.st_size, 0, 0
 
-    monkeypatch.setattr("gpuledger.read.cache.identity.os.fstat", lambda descriptor: Timeless(real(descriptor)))
+    monkeypatch.setattr("gpuledger.read.cache.fingerprint.os.fstat", lambda descriptor: Timeless(real(descriptor)))
     size = profile.stat().st_size
-    seen = {identity(look_at(profile))}
+    seen = {fingerprint(look_at(profile))}
     for at in (600, 60_000, size // 16, size // 2, size - 60_000, size - 1):
         content = bytearray(profile.read_bytes())
         content[at] ^= 1
         profile.write_bytes(content)
-        seen.add(identity(look_at(profile)))
+        seen.add(fingerprint(look_at(profile)))
     assert len(seen) == 7
 
 
 def test_a_file_that_may_still_change_within_its_tick_is_not_kept(kept: Path, profile: Path) -> None:
-    fresh = Identity("p", "s", 1, changed_ns=MINUTE + 1)
-    whole_seconds = Identity("p", "s", 1, changed_ns=MINUTE)
+    fresh = ProfileFingerprint("p", "s", 1, changed_ns=MINUTE + 1)
+    whole_seconds = ProfileFingerprint("p", "s", 1, changed_ns=MINUTE)
     assert [fresh.was_settled(MINUTE + late) for late in (-SECOND, 0, SECOND // 100, SECOND)] == [*[False] * 3, True]
     assert [whole_seconds.was_settled(MINUTE + late) for late in (SECOND, 3 * SECOND)] == [False, True]
     later = time.time_ns() + MINUTE
@@ -492,9 +490,9 @@ def test_a_profile_that_changes_while_it_is_read_is_not_kept(
 
 @pytest.mark.parametrize("ending", ["-wal", "-journal"])
 def test_a_database_with_a_log_beside_it_is_not_kept(profile: Path, ending: str) -> None:
-    assert identity(look_at(profile)) is not None
+    assert fingerprint(look_at(profile)) is not None
     profile.with_name(profile.name + ending).write_bytes(b"")
-    assert identity(look_at(profile)) is None
+    assert fingerprint(look_at(profile)) is None
 
 
 # The cache breaks
@@ -541,18 +539,18 @@ def test_files_of_another_user_are_not_used(kept: Path, profile: Path, monkeypat
     opened(profile)
     [file] = stored(kept)
     me = os.geteuid()
-    monkeypatch.setattr("gpuledger.read.cache.folder.os.geteuid", lambda: me + 1)
-    assert Shelf(kept).mapped(file.name.removesuffix(".trace")) is None
+    monkeypatch.setattr("gpuledger.read.cache.trace_folder.os.geteuid", lambda: me + 1)
+    assert TraceFolder(kept).mapped(file.name.removesuffix(".trace")) is None
     with pytest.raises(PermissionError):
-        Shelf(kept).put("a", 1, [b"a"], Event())
+        TraceFolder(kept).write("a", 1, [b"a"], Event())
 
 
 def test_no_place_for_it_is_no_error(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for home in (tmp_path / "file", Path("/proc/self/nowhere")):
-        ran = gpuledger("info", profile, GPULEDGER_CACHE="always", XDG_CACHE_HOME=str(home))
+        ran = gpuledger_process("info", profile, GPULEDGER_CACHE="always", XDG_CACHE_HOME=str(home))
         assert (ran.exit_code, ran.stderr) == (0, "")
-    told = gpuledger(
+    told = gpuledger_process(
         "info", profile, GPULEDGER_CACHE="always", XDG_CACHE_HOME=str(tmp_path / "file"), GPULEDGER_DEBUG="1"
     )
     assert told.exit_code == 0
@@ -573,7 +571,7 @@ def test_a_folder_that_can_only_be_read_is_still_read_from(kept: Path, profile: 
 def test_without_a_home_nothing_is_kept(
     kept: Path, profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "cache_folder", lambda: Path("~/.cache/gpuledger"))
+    monkeypatch.setattr(cached_open, "cache_folder", lambda: Path("~/.cache/gpuledger"))
     monkeypatch.chdir(tmp_path)
     opened(profile)
     assert not (tmp_path / "~").exists()
@@ -599,7 +597,7 @@ def test_a_full_disk_is_no_error(kept: Path, profile: Path) -> None:
     code = """if True:
         import resource, sys
         from gpuledger import Table, open_trace
-        from gpuledger.read.cache import cache
+        from gpuledger.read.cache import cached_open
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         print(len(open_trace(sys.argv[1])[Table.KERNELS]), flush=True)
     """
@@ -613,7 +611,7 @@ def test_a_full_disk_is_no_error(kept: Path, profile: Path) -> None:
 SLOWLY = """if True:
     import atexit, os, sys, time
     from gpuledger import open_trace
-    from gpuledger.read.cache import cache, trace_file as stored
+    from gpuledger.read.cache import cached_open, trace_file
 
     def slowly(self):
         whole = b"".join(pieces(self))
@@ -622,8 +620,8 @@ SLOWLY = """if True:
             time.sleep(float(sys.argv[3]))
             yield whole[start : start + 8192]
 
-    pieces, stored.Stored.pieces = stored.Stored.pieces, slowly
-    cache.PATIENCE_S = float(sys.argv[2])
+    pieces, trace_file.PackedTrace.pieces = trace_file.PackedTrace.pieces, slowly
+    cached_open.PATIENCE_S = float(sys.argv[2])
     open_trace(sys.argv[1])
     atexit.register(os.write, 1, b"ending\\n")
 """
@@ -641,14 +639,14 @@ def test_a_kill_while_it_is_written_leaves_no_half_file(
         os.kill(child.pid, signal.SIGKILL)
         child.communicate(timeout=60)
         assert same(open_trace(profile), expected)  # not kept here: the next child is to write again
-        cache.finish()
+        cached_open.finish_writing()
         for whole in kept.glob("*.trace"):
             whole.unlink()
     left = list(kept.glob("*.partial"))
     assert left
     for file in left:
         os.utime(file, (0, 0))
-    monkeypatch.setattr(cache, "WORTH_S", 0)
+    monkeypatch.setattr(cached_open, "WORTH_S", 0)
     opened(profile)
     assert not list(kept.glob("*.partial"))
 
@@ -677,11 +675,11 @@ def test_two_processes_at_once(kept: Path, profile: Path) -> None:
     code = """if True:
         import sys
         from gpuledger import Table, open_trace
-        from gpuledger.read.cache import cache
+        from gpuledger.read.cache import cached_open
         for _ in range(5):
             print(int(open_trace(sys.argv[1])[Table.KERNELS]["end_ns"].sum()))
-            cache.finish()
-            for file in cache.cache_folder().glob("traces/*.trace"):
+            cached_open.finish_writing()
+            for file in cached_open.cache_folder().glob("traces/*.trace"):
                 file.unlink(missing_ok=True)
     """
     children = [run_python(code, profile) for _ in range(3)]
@@ -695,19 +693,19 @@ def test_two_processes_at_once(kept: Path, profile: Path) -> None:
 
 
 def put(folder: Path, name: str, size: int, used_s: int) -> bool:
-    done = Shelf(folder).put(name, size, [bytes(size)], Event())
+    done = TraceFolder(folder).write(name, size, [bytes(size)], Event())
     if done:
         os.utime(folder / f"{name}.trace", (used_s, used_s))
     return done
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "MOST_BYTES", 1000)
-    monkeypatch.setattr(shelf, "MOST_SHARE", 1.0)
-    folder = tmp_path / "shelf"
+    monkeypatch.setattr(trace_folder, "MOST_BYTES", 1000)
+    monkeypatch.setattr(trace_folder, "MOST_SHARE", 1.0)
+    folder = tmp_path / "traces"
     for number, name in enumerate("abc"):
         put(folder, name, 300, 1000 + number)
-    mapped = Shelf(folder).mapped("a")  # now the last used
+    mapped = TraceFolder(folder).mapped("a")  # now the last used
     assert put(folder, "d", 400, 5000)
     assert [path.stem for path in stored(folder)] == ["a", "c", "d"]
     assert put(folder, "e", 1000, 5000)
@@ -719,10 +717,10 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
 
 
 def test_it_takes_a_share_of_the_room_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "shelf"
+    folder = tmp_path / "traces"
     assert put(folder, "a", 100, 1000)
     usage = shutil.disk_usage(tmp_path)._replace(free=1900)
-    monkeypatch.setattr("gpuledger.read.cache.folder.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("gpuledger.read.cache.trace_folder.shutil.disk_usage", lambda _: usage)
     assert put(folder, "b", 100, 1001)
     assert put(folder, "c", 100, 1002)
     assert [path.stem for path in stored(folder)] == ["b", "c"]
@@ -734,8 +732,8 @@ def test_it_takes_a_share_of_the_room_at_most(tmp_path: Path, monkeypatch: pytes
 def test_there_is_never_more_than_may_be(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, puts: list[tuple[str, int]]
 ) -> None:
-    monkeypatch.setattr(shelf, "MOST_BYTES", 1000)
-    folder = tmp_path_factory.mktemp("shelf")
+    monkeypatch.setattr(trace_folder, "MOST_BYTES", 1000)
+    folder = tmp_path_factory.mktemp("traces")
     for at, (name, size) in enumerate(puts):
         assert put(folder, name, size, 1000 + at)
         assert (folder / f"{name}.trace").stat().st_size == size
@@ -743,7 +741,7 @@ def test_there_is_never_more_than_may_be(
 
 
 def test_other_peoples_files_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "MOST_BYTES", 1000)
+    monkeypatch.setattr(trace_folder, "MOST_BYTES", 1000)
     (tmp_path / "notes.txt").write_bytes(bytes(5000))
     assert put(tmp_path, "a", 900, 1000)
     assert put(tmp_path, "b", 900, 1000)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.read.cache.policy import may_be_kept
+from gpuledger.read.cache import may_be_cached
 from gpuledger.read.nsys.container import Progress, Wanted
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.nsys.sqlite import MAGIC, open_sqlite
@@ -94,11 +94,11 @@ def open_trace(
         if reader is None:
             raise unrecognised(found)
         read = partial(reader.read, found, wanted, limits, progress)
-    if not (cache and may_be_kept(found)):
+    if not (cache and may_be_cached(found)):
         return read()
-    from gpuledger.read.cache.cache import through_cache
+    from gpuledger.read.cache.cached_open import cached_open
 
-    return through_cache(found, member, wanted, limits, read)
+    return cached_open(found, member, wanted, limits, read)
 
 
 def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:

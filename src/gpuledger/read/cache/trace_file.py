@@ -28,9 +28,9 @@ from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Origin, Trace
 from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import NO_TEXT, Strings
-from gpuledger.trace.tables import Column, Kind, Rows, Table
+from gpuledger.trace.tables import Kind, Rows, Table
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised with every change of what is stored or how."""
 
 _MAGIC: Final = b"\x89gpuledg"
@@ -39,45 +39,45 @@ _ALIGNED: Final = 64
 _PIECE: Final = 16 << 20
 
 
-class Spoken(msgspec.Struct, forbid_unknown_fields=True):
+class MessageRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A sentence that can be said in another language: see `messages`."""
 
     text: str
     template: str
-    parts: dict[str, Spoken | str | int | float | bool | None]
+    parts: dict[str, MessageRecord | str | int | float | bool | None]
 
 
-class _Note(msgspec.Struct, forbid_unknown_fields=True):
+class _NoteRecord(msgspec.Struct, forbid_unknown_fields=True):
     severity: Severity
     code: str
-    sentence: Spoken | str
+    sentence: MessageRecord | str
     count: int
 
 
-class _Place(msgspec.Struct, forbid_unknown_fields=True):
+class _ArrayPlace(msgspec.Struct, forbid_unknown_fields=True):
     """Where an array lies, counted from the end of the header; or, where all its rows are the same, that row."""
 
     rows: int
-    at: int = 0
-    seal: int = 0
+    offset: int = 0
+    checksum: int = 0
     same: list[int | bool] = msgspec.field(default_factory=list)
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True):
+class _FileHeader(msgspec.Struct, forbid_unknown_fields=True):
     key: str
-    body_bytes: int
     origin: Origin
-    health: list[_Note]
-    absent: dict[str, Spoken | str]
-    tables: dict[str, dict[str, _Place]]
-    texts: _Place
-    text_ends: _Place
-    stack_offsets: _Place
-    stack_frames: _Place
+    health: list[_NoteRecord]
+    absent: dict[Table, MessageRecord | str]
+    tables: dict[Table, dict[str, _ArrayPlace]]
+    texts: _ArrayPlace
+    text_ends: _ArrayPlace
+    stack_offsets: _ArrayPlace
+    stack_frames: _ArrayPlace
+    body_bytes: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Stored:
+class PackedTrace:
     """A trace ready to be written."""
 
     header: bytes
@@ -95,91 +95,85 @@ class Stored:
             yield _padding(array.nbytes)
 
 
-class _Body:
+class _FileBody:
     """The arrays of a file, laid out one after the other."""
 
     def __init__(self) -> None:
         self.arrays: list[NDArray[Any]] = []
         self.total_bytes = 0
 
-    def place(self, array: NDArray[Any]) -> _Place:
+    def add(self, array: NDArray[Any]) -> _ArrayPlace:
         """Room for an array, unless one row says it all."""
         if not len(array):
-            return _Place(0)
+            return _ArrayPlace(0)
         if (array[-1] == array[0]).all() and (array == array[0]).all():
-            return _Place(len(array), same=np.atleast_1d(array[0]).tolist())
-        found = _Place(len(array), self.total_bytes, zlib_ng.crc32(np.ascontiguousarray(array)))
+            return _ArrayPlace(len(array), same=np.atleast_1d(array[0]).tolist())
+        place = _ArrayPlace(len(array), self.total_bytes, zlib_ng.crc32(np.ascontiguousarray(array)))
         self.arrays.append(array)
         self.total_bytes += array.nbytes + len(_padding(array.nbytes))
-        return found
+        return place
 
 
-def as_stored(trace: Trace, key: str) -> Stored:
+def pack_trace(trace: Trace, key: str) -> PackedTrace:
     """Lay a trace out as a file. `key` is what the file must be asked for by."""
-    body = _Body()
+    body = _FileBody()
     encoded = [text.encode(errors="surrogatepass") for text in trace.strings.texts]
-    ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
-    header = {
-        "key": key,
-        "origin": dataclasses.asdict(trace.origin),
-        "health": [
-            {"severity": note.severity.value, "code": note.code, "sentence": _said(note.sentence), "count": note.count}
-            for note in trace.health
-        ],
-        "absent": {table.value: _said(why.reason) for table, why in trace.absent.items()},
-        "tables": {
-            table.value: {
-                column.name: _plain(body.place(rows[column.name]))
-                for column in table.schema.columns
-                if column.name in rows
-            }
+    header = _FileHeader(
+        key=key,
+        origin=trace.origin,
+        health=[_NoteRecord(note.severity, note.code, _record(note.sentence), note.count) for note in trace.health],
+        absent={table: _record(missing.reason) for table, missing in trace.absent.items()},
+        tables={
+            table: {column.name: body.add(rows[column.name]) for column in table.schema.columns if column.name in rows}
             for table, rows in trace.tables.items()
         },
-        "texts": _plain(body.place(np.frombuffer(b"".join(encoded), np.uint8))),
-        "text_ends": _plain(body.place(ends)),
-        "stack_offsets": _plain(body.place(trace.stacks.offsets)),
-        "stack_frames": _plain(body.place(trace.stacks.frames)),
-        "body_bytes": body.total_bytes,
-    }
+        texts=body.add(np.frombuffer(b"".join(encoded), np.uint8)),
+        text_ends=body.add(np.cumsum([len(text) for text in encoded], dtype=np.int64)),
+        stack_offsets=body.add(trace.stacks.offsets),
+        stack_frames=body.add(trace.stacks.frames),
+        body_bytes=body.total_bytes,
+    )
     # ASCII with escapes: UTF-8 has no place for the lone surrogates that a name may hold
-    packed = json.dumps(header, separators=(",", ":")).encode("ascii")
+    packed = json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode("ascii")
     before = _START.size + len(packed)
-    return Stored(packed, tuple(body.arrays), before + len(_padding(before)) + body.total_bytes)
+    return PackedTrace(packed, tuple(body.arrays), before + len(_padding(before)) + body.total_bytes)
 
 
-def from_stored(file: mmap.mmap | bytes, key: str, wanted: Wanted) -> Trace:
+def unpack_trace(file: mmap.mmap | bytes, key: str, wanted: Wanted) -> Trace:
     """The trace in a mapped file, its columns read-only views of it. ValueError: the file is not whole, or another."""
     header, base = _header(file)
     if header.key != key or base + header.body_bytes != len(file):
         raise ValueError("another file, or a part of one")
+    columns = {table: frozenset(places) for table, places in header.tables.items()}
+    if columns | {table: wanted.get(table) for table in header.absent} != wanted:
+        raise ValueError("not the columns that were asked for")
     body = memoryview(file)[base:]
     strings = _strings(body, header)
-    absent = {Table(table): NotMeasured(_heard(reason)) for table, reason in header.absent.items()}
-    held = {Table(table): frozenset(places) for table, places in header.tables.items()}
-    if held | {table: wanted.get(table) for table in absent} != wanted:
-        raise ValueError("not the columns that were asked for")
-    tables = {Table(table): _rows(Table(table), places, body, strings) for table, places in header.tables.items()}
-    health = tuple(Note(note.severity, note.code, _heard(note.sentence), note.count) for note in header.health)
-    stacks = Stacks(
-        _array(body, header.stack_offsets, np.dtype(np.int64)),
-        _array(body, header.stack_frames, np.dtype(np.int32)),
+    offsets = _array(body, header.stack_offsets, np.dtype(np.int64))
+    frames = _array(body, header.stack_frames, np.dtype(np.int32))
+    return Trace(
+        header.origin,
+        tuple(Note(note.severity, note.code, _sentence(note.sentence), note.count) for note in header.health),
+        strings,
+        {table: _rows(table, places, body, strings) for table, places in header.tables.items()},
+        {table: NotMeasured(_sentence(reason)) for table, reason in header.absent.items()},
+        Stacks(offsets, frames),
     )
-    return Trace(header.origin, health, strings, tables, absent, stacks)
 
 
-def _header(file: mmap.mmap | bytes) -> tuple[_Header, int]:
+def _header(file: mmap.mmap | bytes) -> tuple[_FileHeader, int]:
     """The header, and where the columns begin."""
     if len(file) < _START.size:
         raise ValueError("no header")
-    magic, length, seal = _START.unpack_from(file)
+    magic, length, checksum = _START.unpack_from(file)
     packed = file[_START.size : _START.size + length]
-    if magic != _MAGIC or len(packed) != length or zlib_ng.crc32(packed) != seal:
+    if magic != _MAGIC or len(packed) != length or zlib_ng.crc32(packed) != checksum:
         raise ValueError("no header")
     before = _START.size + length
-    return msgspec.convert(json.loads(packed), _Header), before + len(_padding(before))
+    return msgspec.convert(json.loads(packed), _FileHeader), before + len(_padding(before))
 
 
-def _strings(body: memoryview, header: _Header) -> Strings:
+def _strings(body: memoryview, header: _FileHeader) -> Strings:
     texts = _array(body, header.texts, np.dtype(np.uint8))
     ends = _array(body, header.text_ends, np.dtype(np.int64))
     edges = np.concatenate((np.zeros(1, np.int64), ends))
@@ -196,59 +190,56 @@ def _strings(body: memoryview, header: _Header) -> Strings:
     return Strings.later(len(ends), load)
 
 
-def _rows(table: Table, places: dict[str, _Place], body: memoryview, strings: Strings) -> Rows:
-    columns = {name: _column(table.schema[name], place, body) for name, place in places.items()}
-    for name, values in columns.items():
-        if table.schema[name].kind is Kind.TEXT and len(values):
-            one_of = values[:1] if places[name].same else values
-            if one_of.min() < NO_TEXT or one_of.max() >= len(strings):
+def _rows(table: Table, places: dict[str, _ArrayPlace], body: memoryview, strings: Strings) -> Rows:
+    columns = {}
+    for name, place in places.items():
+        kind = table.schema[name].kind
+        columns[name] = values = _array(body, place, kind.dtype, 3 if kind is Kind.TRIPLE else 0)
+        if kind is Kind.TEXT and len(values):
+            codes = values[:1] if place.same else values
+            if codes.min() < NO_TEXT or codes.max() >= len(strings):
                 raise ValueError(f"{name}: a code without a text")
     return Rows(table.schema, columns, strings)
 
 
-def _column(column: Column, place: _Place, body: memoryview) -> NDArray[Any]:
-    return _array(body, place, column.kind.dtype, 3 if column.kind is Kind.TRIPLE else 0)
-
-
-def _array(body: memoryview, place: _Place, dtype: np.dtype[Any], width: int = 0) -> NDArray[Any]:
-    """An array of the file, checked to lie within it and to be sealed; a read-only view."""
+def _array(body: memoryview, place: _ArrayPlace, dtype: np.dtype[Any], width: int = 0) -> NDArray[Any]:
+    """An array of the file, checked to lie within it and to be whole; a read-only view."""
     shape = (place.rows, width) if width else (place.rows,)
-    if place.rows < 0 or place.at < 0 or place.at % _ALIGNED:
+    if place.rows < 0 or place.offset < 0 or place.offset % _ALIGNED:
         raise ValueError("an array outside the file")
     if place.same:
         return np.broadcast_to(np.array(place.same, dtype), shape)
     size = place.rows * max(width, 1)
-    if place.at + size * dtype.itemsize > len(body):
+    if place.offset + size * dtype.itemsize > len(body):
         raise ValueError("an array outside the file")
     if not size:
         return np.empty(shape, dtype)
-    found = np.frombuffer(body, dtype, size, place.at).reshape(shape)
-    if zlib_ng.crc32(found) != place.seal:
+    array = np.frombuffer(body, dtype, size, place.offset).reshape(shape)
+    if zlib_ng.crc32(array) != place.checksum:
         raise ValueError("a damaged array")
-    return found
+    return array
 
 
 def _padding(size: int) -> bytes:
     return bytes(-size % _ALIGNED)
 
 
-def _plain(place: _Place) -> object:
-    return msgspec.to_builtins(place)
-
-
-def _said(text: str) -> object:
+def _record(sentence: str) -> MessageRecord | str:
     """A sentence for JSON. TypeError: it holds something that would not come back as it is."""
-    if not isinstance(text, Message):
-        return text
-    for part in text.parts.values():
+    if not isinstance(sentence, Message):
+        return sentence
+    parts: dict[str, Any] = {}
+    for name, part in sentence.parts.items():
         if not isinstance(part, str | int | float | None):
             raise TypeError(f"a {type(part).__name__} in a sentence")
-    parts = {name: _said(part) if isinstance(part, str) else part for name, part in text.parts.items()}
-    return {"text": str(text), "template": text.template, "parts": parts}
+        parts[name] = _record(part) if isinstance(part, str) else part
+    return MessageRecord(str(sentence), sentence.template, parts)
 
 
-def _heard(said: Spoken | str) -> str:
-    if isinstance(said, str):
-        return said
-    parts = {name: _heard(part) if isinstance(part, Spoken | str) else part for name, part in said.parts.items()}
-    return Message(said.text, said.template, parts)
+def _sentence(record: MessageRecord | str) -> str:
+    if isinstance(record, str):
+        return record
+    parts = {
+        name: _sentence(part) if isinstance(part, MessageRecord | str) else part for name, part in record.parts.items()
+    }
+    return Message(record.text, record.template, parts)

@@ -1,10 +1,8 @@
-"""Profiles that took long to read are kept as they were read, so that the next open only maps them.
+"""Opens a profile from the cache, or reads it and keeps what was read, so that the next open only maps it.
 
 What is kept is exactly what a reader gave for one request, and it answers that request only: which rows are doubted,
 which processes are seen and how texts are numbered depend on the columns that are asked for, and an answer must not
 depend on what was asked before. Whatever goes wrong here costs the next open its speed, and nobody an answer.
-
-GPULEDGER_CACHE=0 keeps and uses nothing; GPULEDGER_CACHE=always keeps even what was read in no time.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.limits import Limits
-from gpuledger.read.cache.folder import Shelf
-from gpuledger.read.cache.identity import identity, now_ns
-from gpuledger.read.cache.policy import SMALL_BYTES, is_always
-from gpuledger.read.cache.trace_file import FORMAT, as_stored, from_stored
+from gpuledger.read import cache as policy
+from gpuledger.read.cache.fingerprint import fingerprint, now_ns
+from gpuledger.read.cache.trace_file import FORMAT, pack_trace, unpack_trace
+from gpuledger.read.cache.trace_folder import TraceFolder
 from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.container import Wanted
 from gpuledger.read.source import Source
@@ -36,74 +34,79 @@ PATIENCE_S: Final = 3.0
 """So long the next profile, or the end of the process, waits for a file that is still being written."""
 
 _LAST_PIECE_S: Final = 1.0  # a file that is given up ends with the piece that the system has in hand
+_CODE: Final = (".py", ".so", ".pyd")
 
 
-def through_cache(source: Source, member: str, wanted: Wanted, limits: Limits, read: Callable[[], Trace]) -> Trace:
+def cached_open(source: Source, member: str, wanted: Wanted, limits: Limits, read: Callable[[], Trace]) -> Trace:
     """What `read` gives, from the cache where it holds this very request for this very state of the profile."""
-    folder, looked_ns, always = cache_folder() / "traces", now_ns(), is_always()
-    found = identity(source, member) if folder.is_absolute() else None
-    if found is None or (found.size_bytes < SMALL_BYTES and not always):
+    folder, looked_ns, always = TraceFolder(cache_folder() / "traces"), now_ns(), policy.keeps_everything()
+    profile = fingerprint(source, member) if folder.path.is_absolute() else None
+    if profile is None or (profile.size_bytes < policy.SMALL_BYTES and not always):
         return read()
-    shelf = Shelf(folder)
-    state = _digest(found.state, FORMAT, _readers())
+    state = _digest(profile.state, FORMAT, _readers())
     request = _digest(btree.is_there(), limits, sorted((table.value, sorted(names)) for table, names in wanted.items()))
-    name, key = f"{found.place[:16]}-{state[:16]}-{request[:16]}", f"{found.place} {state} {request}"
-    stored = _taken(shelf, name, key, wanted)
-    if stored is not None:
-        return stored
-    finish(PATIENCE_S)  # readers fork, which wants no other thread; and a trace is not to be held for long
+    name, key = f"{profile.place[:16]}-{state[:16]}-{request[:16]}", f"{profile.place} {state} {request}"
+    trace = _from_folder(folder, name, key, wanted)
+    if trace is not None:
+        return trace
+    finish_writing(PATIENCE_S)  # readers fork, which wants no other thread; and a trace is not to be held for long
     began = time.monotonic()
     trace = read()
-    took_s = time.monotonic() - began
-    if (always or took_s >= WORTH_S) and found.was_settled(looked_ns) and identity(source, member) == found:
-        _Writing(shelf, name, key, trace).start()
+    was_slow = always or time.monotonic() - began >= WORTH_S
+    if was_slow and profile.was_settled(looked_ns) and fingerprint(source, member) == profile:
+        _TraceWriter(folder, name, key, trace).start()
     return trace
 
 
-def finish(seconds: float | None = None) -> None:
+def finish_writing(seconds: float | None = None) -> None:
     """Wait until all that is to be kept has been written; after `seconds` give up what is not."""
-    for writing in [each for each in threading.enumerate() if isinstance(each, _Writing)]:
-        writing.ended.wait(seconds)  # `join` takes a thread for ended when the user interrupts it
-        writing.given_up.set()
-        if writing.ended.wait(_LAST_PIECE_S):
-            writing.join()
+    for writer in [thread for thread in threading.enumerate() if isinstance(thread, _TraceWriter)]:
+        writer.ended.wait(seconds)  # `join` takes a thread for ended when the user interrupts it
+        writer.given_up.set()
+        if writer.ended.wait(_LAST_PIECE_S):
+            writer.join()
 
 
-class _Writing(threading.Thread):
+@atexit.register
+def _finish_at_exit() -> None:
+    try:
+        finish_writing(PATIENCE_S)
+    except KeyboardInterrupt:  # whoever waits has waited long enough
+        finish_writing(0.0)
+
+
+class _TraceWriter(threading.Thread):
     """Writes one file while the analyses go on: most of its time is the system's, outside Python's lock."""
 
-    def __init__(self, shelf: Shelf, name: str, key: str, trace: Trace) -> None:
+    def __init__(self, folder: TraceFolder, name: str, key: str, trace: Trace) -> None:
         super().__init__(name="gpuledger cache", daemon=True)
         self.given_up, self.ended = threading.Event(), threading.Event()
-        self._shelf, self._name, self._key, self._trace = shelf, name, key, trace
-        _finish_at_exit()
+        self._folder, self._file, self._key, self._trace = folder, name, key, trace
 
     def run(self) -> None:
         try:
-            stored = as_stored(self._trace, self._key)
-            place, state, _ = self._name.split("-")
-            if self._shelf.put(self._name, stored.total_bytes, stored.pieces(), self.given_up):
-                self._shelf.discard_others(f"{place}-", f"{place}-{state}-")
+            packed = pack_trace(self._trace, self._key)
+            if self._folder.write(self._file, packed.total_bytes, packed.pieces(), self.given_up):
+                place, state, _ = self._file.split("-")
+                self._folder.remove_others(f"{place}-", f"{place}-{state}-")
         except Exception as error:  # a full disk, no permission, a sentence that is no JSON: there is just no file
-            _remark(f"{self._name} is not kept: {type(error).__name__}: {error}")
+            _remark(f"{self._file} is not kept: {type(error).__name__}: {error}")
         finally:
             self.ended.set()
 
 
-def _taken(shelf: Shelf, name: str, key: str, wanted: Wanted) -> Trace | None:
-    """The stored trace. A file that is not what it should be is removed."""
+def _from_folder(folder: TraceFolder, name: str, key: str, wanted: Wanted) -> Trace | None:
+    """The trace that was kept. A file that is not what it should be is removed."""
     try:
-        file = shelf.mapped(name)
-        if file is None:
-            return None
-        return from_stored(file, key, wanted)
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        _remark(f"{name} is damaged, and removed: {type(error).__name__}: {error}")
+        mapped = folder.mapped(name)
+        return None if mapped is None else unpack_trace(mapped, key, wanted)
     except OSError as error:
         _remark(f"{name} cannot be used: {error}")
         return None
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        _remark(f"{name} is damaged, and removed: {type(error).__name__}: {error}")
     try:
-        shelf.discard(name)
+        folder.remove(name)
     except OSError as error:
         _remark(f"{name} cannot be removed: {error}")
     return None
@@ -111,9 +114,6 @@ def _taken(shelf: Shelf, name: str, key: str, wanted: Wanted) -> Trace | None:
 
 def _digest(*about: object) -> str:
     return hashlib.sha256(repr(about).encode()).hexdigest()
-
-
-_CODE: Final = (".py", ".so", ".pyd")
 
 
 @cache
@@ -125,18 +125,6 @@ def _readers() -> str:
     files = [path for part in ("read", "trace") for path in sorted((package / part).rglob("*.*"))]
     times = [(str(path.relative_to(package)), path.stat().st_mtime_ns) for path in files if path.suffix in _CODE]
     return repr((version("gpuledger"), times))
-
-
-@cache
-def _finish_at_exit() -> None:
-    atexit.register(_at_exit)
-
-
-def _at_exit() -> None:
-    try:
-        finish(PATIENCE_S)
-    except KeyboardInterrupt:  # whoever waits has waited long enough
-        finish(0.0)
 
 
 def _remark(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The folder of stored profiles: names and bytes in, mapped files out, and never more of them than there is room for.
+"""The folder of cached traces: names and bytes in, mapped files out, and never more of them than there is room for.
 
 A file appears whole or not at all, under its name, and is never changed after: it is only mapped, or unlinked, which
 leaves whoever has it mapped alone. So any number of processes may use the folder at once. It is for its owner's eyes,
@@ -30,22 +30,15 @@ STALE_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    used_ns: int
-    size: int
-    path: Path
-
-
-class Shelf:
+class TraceFolder:
     """One such folder. Methods raise OSError where the system refuses."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    path: Path
 
     def mapped(self, name: str) -> mmap.mmap | None:
         """The file of this name, which counts as used now; None if there is none."""
         try:
-            descriptor = os.open(self.folder / (name + ENDING), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(self.path / (name + ENDING), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:
@@ -58,62 +51,58 @@ class Shelf:
         finally:
             os.close(descriptor)
 
-    def discard(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        (self.folder / (name + ENDING)).unlink(missing_ok=True)
-
-    def put(self, name: str, size: int, pieces: Iterable[bytes | memoryview], given_up: Event) -> bool:
+    def write(self, name: str, size: int, pieces: Iterable[bytes | memoryview], given_up: Event) -> bool:
         """Write a file of `size` bytes, removing what has to go for it. False: it is too large, or was given up."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = self.folder.stat()
-        if status.st_uid != os.geteuid():
-            raise PermissionError(f"{self.folder} belongs to another user")
-        if stat.S_IMODE(status.st_mode) != 0o700:
-            self.folder.chmod(0o700)
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.path.stat().st_uid != os.geteuid():
+            raise PermissionError(f"{self.path} belongs to another user")
+        self.path.chmod(0o700)
         if not self._make_room(size):
             return False
-        descriptor, partial = tempfile.mkstemp(suffix=PARTIAL, dir=self.folder)  # 0600
+        descriptor, partial = tempfile.mkstemp(suffix=PARTIAL, dir=self.path)  # 0600
         try:
             with os.fdopen(descriptor, "wb") as file:
                 for piece in pieces:
                     if given_up.is_set():
                         return False
                     file.write(piece)
-            Path(partial).replace(self.folder / (name + ENDING))
+            Path(partial).replace(self.path / (name + ENDING))
         finally:
             Path(partial).unlink(missing_ok=True)
         return True
 
-    def discard_others(self, prefix: str, kept: str) -> None:
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        (self.path / (name + ENDING)).unlink(missing_ok=True)
+
+    def remove_others(self, prefix: str, kept: str) -> None:
         """Remove the files whose names begin with `prefix`, but not those that begin with `kept`."""
-        for file in self._files(ENDING):
-            if file.path.name.startswith(prefix) and not file.path.name.startswith(kept):
-                file.path.unlink(missing_ok=True)
+        for path in self.path.glob(f"{prefix}*{ENDING}"):
+            if not path.name.startswith(kept):
+                path.unlink(missing_ok=True)
 
     def _make_room(self, size: int) -> bool:
         """Remove what a killed process left, then what was not used for longest, until `size` more bytes fit."""
         partial = self._files(PARTIAL)
-        stale = [file for file in partial if time.time() - file.used_ns / 1e9 > STALE_S]
-        for file in stale:
-            file.path.unlink(missing_ok=True)
-        files = sorted(self._files(ENDING), key=lambda file: (file.used_ns, file.path.name))
-        total = sum(file.size for file in (*files, *partial)) - sum(file.size for file in stale)
-        most = min(MOST_BYTES, int(MOST_SHARE * (shutil.disk_usage(self.folder).free + total)))
+        for path, status in list(partial.items()):
+            if time.time() - status.st_mtime > STALE_S:
+                path.unlink(missing_ok=True)
+                del partial[path]
+        whole = self._files(ENDING)
+        total = sum(status.st_size for status in (*whole.values(), *partial.values()))
+        most = min(MOST_BYTES, int(MOST_SHARE * (shutil.disk_usage(self.path).free + total)))
         if size > most:
             return False
-        for file in files:
+        for path, status in sorted(whole.items(), key=lambda file: (file[1].st_mtime_ns, file[0].name)):
             if total + size <= most:
                 break
-            file.path.unlink(missing_ok=True)
-            total -= file.size
+            path.unlink(missing_ok=True)
+            total -= status.st_size
         return total + size <= most
 
-    def _files(self, ending: str) -> list[_File]:
-        found = []
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(ending):
-                    with contextlib.suppress(FileNotFoundError):  # another process removed it
-                        status = entry.stat(follow_symlinks=False)
-                        found.append(_File(status.st_mtime_ns, status.st_size, Path(entry.path)))
-        return found
+    def _files(self, ending: str) -> dict[Path, os.stat_result]:
+        files = {}
+        for path in self.path.glob(f"*{ending}"):
+            with contextlib.suppress(FileNotFoundError):  # another process removed it
+                files[path] = path.lstat()
+        return files

@@ -27,7 +27,7 @@ _COARSE_TICK_NS: Final = 2_000_000_000  # FAT counts in two seconds, other old o
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProfileFingerprint:
     """One state of one profile."""
 
     place: str
@@ -44,7 +44,7 @@ class Identity:
         return looked_ns - self.changed_ns > (_COARSE_TICK_NS if is_coarse else _TICK_NS)
 
 
-def identity(source: Source, member: str = "") -> Identity | None:
+def fingerprint(source: Source, member: str = "") -> ProfileFingerprint | None:
     """What `source` is now; None where that cannot be told from its own file or files alone."""
     try:
         path = source.path.resolve()
@@ -70,7 +70,7 @@ def identity(source: Source, member: str = "") -> Identity | None:
     except (OSError, RuntimeError, UnreadableProfile):  # gone, or a loop of links
         return None
     place = hashlib.sha256(os.fsencode(path) + b"\0" + member.encode(errors="surrogatepass"))
-    return Identity(place.hexdigest(), state.hexdigest(), size, changed_ns)
+    return ProfileFingerprint(place.hexdigest(), state.hexdigest(), size, changed_ns)
 
 
 def now_ns() -> int:
