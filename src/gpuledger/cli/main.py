@@ -14,6 +14,7 @@ from typing import NoReturn, TextIO
 import click
 
 from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.system.kept_memory import keep_freed_memory
 
 VERBS = {
     "report": "Say where the time in PROFILE went, and what to do about it.",
@@ -122,6 +123,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command and end the process: 0 done, 1 could not, 2 usage, 130 interrupted."""
+    keep_freed_memory()
     _prepare_streams()
     code = _run()
     try:

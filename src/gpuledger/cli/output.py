@@ -19,7 +19,6 @@ import click
 
 from gpuledger.errors import MissingPackage
 from gpuledger.system.atomic_files import refuse_existing, replacing
-from gpuledger.system.kept_memory import keep_freed_memory
 
 FORMATS = ("text", "md", "csv", "json")
 PAGE = "html"
@@ -82,7 +81,6 @@ def output_options(verb: Callable[..., None], formats: tuple[str, ...] = FORMATS
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
         if chosen == PAGE:
             _need_pages(formats)
-        keep_freed_memory()
         verb(*arguments, output=Output(chosen, path, force, quiet), **options)
 
     file = click.Path(path_type=Path, dir_okay=False)

@@ -2,7 +2,7 @@
 
 An analysis makes and drops columns by the hundred. The C library gives each large one back to the system, which clears
 its pages again for the next: on a large profile that takes as long as the work on them. A command ends soon, so it
-keeps what it has. A library must not decide this for its process, so `import gpuledger` does not.
+keeps what it has. A library must not decide this for its process: only the command's `main` asks for it.
 """
 
 from __future__ import annotations

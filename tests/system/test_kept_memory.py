@@ -1,0 +1,48 @@
+"""Who keeps freed memory: a command, for its life; never whoever uses the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gpuledger
+from gpuledger.cli import main
+from gpuledger.cli.verbs.info import info
+from gpuledger.system import kept_memory
+from support.command import gpuledger as command
+
+
+class _Library:
+    """A C library that notes how it is set."""
+
+    def __init__(self) -> None:
+        self.settings: list[tuple[int, int]] = []
+
+    def mallopt(self, option: int, value: int) -> int:
+        self.settings.append((option, value))
+        return 1
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> _Library:
+    seen = _Library()
+    monkeypatch.setattr(kept_memory.ctypes, "CDLL", lambda _: seen)
+    return seen
+
+
+def test_a_command_keeps_its_memory(decode: Path, library: _Library) -> None:
+    assert command("info", decode).exit_code == 0
+    assert library.settings == [(-8, 1), (-4, 0), (-1, 2**31 - 1)]
+
+
+def test_a_library_does_not_decide_for_its_process(decode: Path, library: _Library) -> None:
+    gpuledger.open_trace(decode)
+    assert CliRunner().invoke(info, [str(decode)]).exit_code == 0
+    assert library.settings == []
+
+
+def test_a_c_library_without_the_setting_goes_on_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_memory.ctypes, "CDLL", lambda _: object())
+    main.keep_freed_memory()
