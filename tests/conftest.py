@@ -1,4 +1,4 @@
-"""Fixtures: the bundled captures unpacked."""
+"""Fixtures: the bundled captures unpacked. Signals, the cache and the examples of Hypothesis as tests need them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import settings
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.kernel_report import KernelReport
 from support.command import CAPTURES, ROOT
+from support.ncu_answers import asked_once
 
 settings.register_profile("no deadline", deadline=None)  # how long an example takes says more about the machine
 settings.load_profile("no deadline")
@@ -28,13 +29,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _children_take_ctrl_c() -> None:
-    """Tests interrupt what they start, also where SIGINT is ignored: in the background of a script, as `make test &`.
+def _children_take_signals() -> None:
+    """Tests interrupt what they start, also where SIGINT is ignored (`make test &` in a script), or SIGHUP (nohup).
 
     A program that is started inherits what is ignored, but no handler; so we, who must not be interrupted, have one.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +69,13 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ncu") / "layer.ncu-rep"
     path.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "layer.ncu-rep.xz").read_bytes()))
     return path
+
+
+@pytest.fixture
+def ncu_asked_once() -> Iterator[None]:
+    """For tests of what is made of a report of Nsight Compute, not of its reading."""
+    with asked_once():
+        yield
 
 
 @pytest.fixture(scope="session")

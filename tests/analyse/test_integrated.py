@@ -17,6 +17,8 @@ from markdown_it import MarkdownIt
 from gpuledger.present.safe_text import columns
 from support.command import ROOT, gpuledger
 
+pytestmark = pytest.mark.usefixtures("ncu_asked_once")
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,10 +37,8 @@ def test_every_table_of_a_capture_equals_nvidias(capture: str, unpacked: Callabl
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_every_table_of_a_random_export_equals_nvidias(part: int, tmp_path: Path) -> None:
-    with tarfile.open(CAPTURES / "random.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    exports = sorted((tmp_path / "random").glob("*.sqlite"))[part::4]
+def test_every_table_of_a_random_export_equals_nvidias(part: int, unpacked: Callable[[str], Path]) -> None:
+    exports = sorted(unpacked("random.tar").glob("*.sqlite"))[part::4]
     assert len(exports) == 50
     for path in exports:
         trace = open_trace(path)
@@ -78,17 +75,15 @@ def test_a_table_whose_rows_all_fall_away_is_an_answer(tmp_path: Path) -> None:
     assert "nvtx_gpu_proj_sum: no data" in ran.stderr
 
 
-def test_the_random_exports_are_reproducible(tmp_path: Path) -> None:
+def test_the_random_exports_are_reproducible(tmp_path: Path, unpacked: Callable[[str], Path]) -> None:
     """The generator still writes what NVIDIA was asked about, so that the set can be extended."""
     import sqlite3
 
     from support.random_export import write
 
-    with tarfile.open(CAPTURES / "random.tar.xz") as archive:
-        archive.extract("random/random007.sqlite", tmp_path, filter="data")
     write(tmp_path / "again.sqlite", 7)
     dumps = []
-    for path in (tmp_path / "random" / "random007.sqlite", tmp_path / "again.sqlite"):
+    for path in (unpacked("random.tar") / "random007.sqlite", tmp_path / "again.sqlite"):
         database = sqlite3.connect(path)
         dumps.append(list(database.iterdump()))
         database.close()

@@ -20,7 +20,7 @@ from gpuledger.errors import OutputRefused, ToolFailed
 from gpuledger.system.interruption import Interruption, held_interrupts
 from gpuledger.system.processes import Patience, attended
 from support.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
-from support.command import ROOT, gpuledger
+from support.command import PATIENCE_S, ROOT, gpuledger
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
 
@@ -88,7 +88,7 @@ def test_what_nsys_ends_as_asked_is_no_failure(fake: Tools) -> None:
 
 def test_input_and_errors_pass_through(fake: Tools) -> None:
     process = fake.begun("nsys", "--no-report", *python("import sys; print(input(), file=sys.stderr)"))
-    out, err = process.communicate(timeout=60)  # its input is closed, as the test's is
+    out, err = process.communicate(timeout=PATIENCE_S)  # its input is closed, as the test's is
     assert process.returncode in (0, 1)
     assert out == b""
     assert b"EOFError" in err or b"PASS" in err
@@ -318,7 +318,7 @@ def test_a_manifest_is_there_while_the_program_runs(fake: Tools) -> None:
     process.kill()  # nobody can catch that; the state stays readable, and the program is ended all the same
     process.communicate()
     assert valid(fake.manifest())["state"] == "running"
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while alive(str(fake.folder)):
         assert time.monotonic() < until
         time.sleep(0.05)

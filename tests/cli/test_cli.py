@@ -21,6 +21,8 @@ from gpuledger.present.safe_text import cut_apart
 from support.command import ROOT, gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal, push
 
+pytestmark = pytest.mark.usefixtures("ncu_asked_once")
+
 
 def test_help_lists_the_verbs() -> None:
     ran = gpuledger("--help")

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from gpuledger.errors import MissingPackage, OutputRefused
 from gpuledger.export.serve import Viewer, content_policy, ui_files
-from support.command import gpuledger
+from support.command import PATIENCE_S, gpuledger
 from support.nsys_exports import call, kernel, minimal
 
 pytest.importorskip("viztracer")
@@ -47,7 +47,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
 def ask(
     viewer: Viewer, path: str, *, method: str = "GET", host: str | None = None
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", viewer.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", viewer.server_port, timeout=PATIENCE_S)
     connection.putrequest(method, path, skip_host=True)
     connection.putheader("Host", viewer.names[0] if host is None else host)
     connection.endheaders()
@@ -138,13 +138,13 @@ def test_the_command_prints_the_address_and_ends_cleanly(profile: Path, tmp_path
         [folder] = scratch.iterdir()
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         [url] = parse_qs(address.fragment.removeprefix("!/?"))["url"]
-        connection = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=PATIENCE_S)
         connection.request("GET", urlsplit(url).path)
         answer = connection.getresponse()
         assert (answer.status, len(answer.read()) > 100) == (200, True)
         connection.close()
         started.send_signal(number)
-        out, err = started.communicate(timeout=20)
+        out, err = started.communicate(timeout=PATIENCE_S)
     assert (started.returncode, out) == (0, "")
     assert err == "open this address in a browser; Ctrl-C ends\nended\n"
     assert list(scratch.iterdir()) == []
@@ -157,14 +157,14 @@ def test_the_browser_is_opened_without_the_token_on_its_command_line(profile: Pa
     fake.chmod(0o755)
     with running(profile, BROWSER=f"{fake} %s", DISPLAY=":0") as started:
         address = address_of(started)
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE_S
         while not seen.exists() and time.monotonic() < until:
             time.sleep(0.05)
         page = Path(urlsplit(seen.read_text().strip()).path)
         assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
         assert urlsplit(address).fragment.split("%2F")[3] in page.read_text()
         started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=20)
+        _, err = started.communicate(timeout=PATIENCE_S)
     assert err == "in your browser; Ctrl-C ends\nended\n"
     assert urlsplit(seen.read_text().strip()).scheme == "file"
     assert not page.exists()
@@ -176,7 +176,7 @@ def test_a_timeline_that_is_there_is_shown_as_it_is(profile: Path, tmp_path: Pat
     with running(out, "--quiet") as started:
         assert address_of(started).endswith("%5D%7D%5D")
         started.send_signal(signal.SIGTERM)
-        _, err = started.communicate(timeout=20)
+        _, err = started.communicate(timeout=PATIENCE_S)
     assert (started.returncode, err, out.exists()) == (0, "", True)
 
 

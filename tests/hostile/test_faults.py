@@ -23,6 +23,7 @@ from gpuledger.trace.health import Severity
 from hostile.databases import many_rows
 from hostile.files import JSON, export, trace
 from hostile.forked import server
+from support.command import PATIENCE_S
 
 COMMAND = [sys.executable, "-m", "gpuledger"]
 NOT_CLEAN = ("COLUMNS", "GPULEDGER_DEBUG", "PYTHONUNBUFFERED")
@@ -301,7 +302,7 @@ def interrupted(arguments: list[str | Path], number: signal.Signals, after_s: fl
     )
     time.sleep(after_s)
     os.killpg(command.pid, number)
-    stdout, stderr = command.communicate(timeout=60)
+    stdout, stderr = command.communicate(timeout=PATIENCE_S)
     return command.returncode, stdout, stderr
 
 

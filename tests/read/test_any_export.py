@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,16 +26,13 @@ from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document
 from gpuledger.report import build_report
 from support.book_checks import check_balance
-from support.command import CAPTURES
 from support.nsys_exports import call, kernel, minimal, push
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_every_question_about_a_random_export(part: int, tmp_path: Path) -> None:
-    with tarfile.open(CAPTURES / "random.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str], Path]) -> None:
     answered = 0
-    for path in sorted((tmp_path / "random").glob("*.sqlite"))[part::4]:
+    for path in sorted(unpacked("random.tar").glob("*.sqlite"))[part::4]:
         trace = open_trace(path)
         for wanted in (Wanted(), Wanted(range_pattern="step|layer"), Wanted(kernel_pattern="gemm")):
             try:

@@ -41,7 +41,7 @@ from gpuledger.trace.model import Gpu, Origin, Private, Process, Trace
 from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Kind, Rows
-from support.command import NAMES, ROOT, gpuledger, gpuledger_process
+from support.command import NAMES, PATIENCE_S, ROOT, gpuledger, gpuledger_process
 
 WHOLE = _wanted(tuple(Table))
 STACKED = ("host_read_stacks", "numpy_samples")
@@ -602,7 +602,7 @@ def test_a_full_disk_is_no_error(kept: Path, profile: Path) -> None:
         print(len(open_trace(sys.argv[1])[Table.KERNELS]), flush=True)
     """
     child = run_python(code, profile)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, int(out)) == (0, len(open_trace(profile, cache=False)[Table.KERNELS]))
     assert kept.exists()
     assert stored(kept) == []
@@ -637,7 +637,7 @@ def test_a_kill_while_it_is_written_leaves_no_half_file(
         wait_for(child, "writing")
         time.sleep(chance.random() * 0.2)
         os.kill(child.pid, signal.SIGKILL)
-        child.communicate(timeout=60)
+        child.communicate(timeout=PATIENCE_S)
         assert same(open_trace(profile), expected)  # not kept here: the next child is to write again
         cached_open.finish_writing()
         for whole in kept.glob("*.trace"):
@@ -656,7 +656,7 @@ def test_the_end_of_the_process_waits_but_not_for_long(kept: Path, profile: Path
         for file in stored(kept):
             file.unlink()
         child = run_python(SLOWLY, profile, patience, "0.001")
-        child.communicate(timeout=60)
+        child.communicate(timeout=PATIENCE_S)
         assert child.returncode == 0
         assert len(stored(kept)) == files
 
@@ -666,7 +666,7 @@ def test_an_interrupt_ends_the_wait(kept: Path, profile: Path) -> None:
     wait_for(child, "writing", "ending")
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=60)
+    child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0
     assert stored(kept) == []
 
@@ -683,7 +683,7 @@ def test_two_processes_at_once(kept: Path, profile: Path) -> None:
                 file.unlink(missing_ok=True)
     """
     children = [run_python(code, profile) for _ in range(3)]
-    said = {line for child in children for line in child.communicate(timeout=120)[0].split()}
+    said = {line for child in children for line in child.communicate(timeout=PATIENCE_S)[0].split()}
     assert said == {str(int(open_trace(profile, cache=False)[Table.KERNELS]["end_ns"].sum()))}
     assert [child.returncode for child in children] == [0, 0, 0]
     assert not list(kept.glob("*.partial"))

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuledger.cli.verbs import run as verb
-from support.command import ROOT, Ran, gpuledger
+from support.command import PATIENCE_S, ROOT, Ran, gpuledger
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.runbook-1.json").read_text())
 
@@ -265,7 +265,7 @@ def started(path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> bool:
+def until(condition: Callable[[], bool], seconds: float = PATIENCE_S) -> bool:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -289,9 +289,9 @@ def test_an_end_at_any_moment_keeps_finished_cells_and_leaves_no_child(
     assert until(lambda: len(seen(tmp_path)) >= 3)
     time.sleep(random.Random(seed).random() * 0.3)
     running.send_signal(which)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=PATIENCE_S)
     pids = [int(pid) for pid in seen(tmp_path)]
-    assert until(lambda: all(map(gone, pids)), 20), "a child is left"
+    assert until(lambda: all(map(gone, pids))), "a child is left"
     assert running.returncode == (-signal.SIGKILL if which is signal.SIGKILL else 130), said
     kept = state(tmp_path)
     assert kept["slow"] == "finished"
@@ -309,7 +309,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     assert until(lambda: seen(tmp_path) == ["slow"])
     second = run(tmp_path / "toy.yaml")
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE_S)
     assert second.exit_code == 1
     assert "another run is at work here" in second.stderr
 

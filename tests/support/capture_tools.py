@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuledger.system.leftovers import MARK
-from support.command import Ran, gpuledger
+from support.command import PATIENCE_S, Ran, gpuledger
 
 FAKE = Path(__file__).parent / "fake_nsys.py"
 IN_THE_BACKGROUND = (
@@ -95,13 +95,13 @@ def alive(tag: str) -> list[int]:
     return found
 
 
-def finished(process: subprocess.Popen[bytes], seconds: float = 60) -> Ran:
+def finished(process: subprocess.Popen[bytes], seconds: float = PATIENCE_S) -> Ran:
     """What a command left running did in the end."""
     out, err = process.communicate(timeout=seconds)
     return Ran(process.returncode, out.decode(), err.decode())
 
 
-def wait_for(path: Path, seconds: float = 30) -> None:
+def wait_for(path: Path, seconds: float = PATIENCE_S) -> None:
     """Until a file is there."""
     until = time.monotonic() + seconds
     while not path.exists():

@@ -36,6 +36,8 @@ NAMES = (
     "zoo_graph",
     "zoo_node",
 )
+PATIENCE_S = 120
+"""How long to wait for what must come: a busy machine takes a while, only a hang takes this long."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def gpuledger_process(*arguments: str | Path, cwd: Path | None = None, **environ
         cwd=cwd,
         env=clean_environment() | environment,
         check=False,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
