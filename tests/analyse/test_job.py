@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from gpuledger import NotMeasured, Table, open_trace
 from gpuledger.analyse.ranks.job import Clock, Job, job, shift
 from gpuledger.analyse.ranks.rank import DTYPES, KINDS, Collectives, Group, RankSummary, dtype_of, kind_of, rank_summary
-from gpuledger.findings.job import job_findings
+from gpuledger.findings.ranks import job_findings
+from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.ranks import bus_bytes, bus_bytes_per_s, gate, job_sheets, slowest_step_ns, step_lengths
 from gpuledger.trace.model import Trace
@@ -72,7 +73,7 @@ def rank(
         gpu_name="test GPU",
         window=window,
         steady=window if not len(edges) else Span(int(edges[0]), int(edges[-1])),
-        lines=tuple(line for line in lines_ns if line[1]),
+        lines=tuple((Line(name), ns) for name, ns in lines_ns if ns),
         hidden_comm_ns=0,
         exposed=exposed,
         edges_ns=edges,

@@ -32,7 +32,7 @@ from gpuledger.export.lanes import FEW_LANES, events, nested, side_by_side
 from gpuledger.export.timeline import NAMELESS, Numbers
 from gpuledger.export.wire import Piece, constant, messages, varints, where
 from gpuledger.ledger.calls import shortened
-from gpuledger.ledger.gaps import CAUSES, TRIGGERS
+from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.steps import Wanted
 from gpuledger.report import build_report
 from gpuledger.trace.model import Trace
@@ -123,7 +123,7 @@ def test_gaps_are_named_by_cause_and_their_arguments_sum_to_them(run_of_decode: 
     opened, timeline = run_of_decode
     gaps = timeline.on("idle, by cause")
     for gap in gaps:
-        causes = {cause: gap.arguments.get(f"{cause}_ns", 0) for cause in CAUSES}
+        causes = {str(cause): gap.arguments.get(f"{cause}_ns", 0) for cause in CAUSES}
         assert sum(causes.values()) == gap.end - gap.start
         assert causes[gap.name] == max(causes.values())
         assert gap.arguments["trigger"] in TRIGGERS

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.findings.pages import codes
-from gpuledger.findings.rules import findings
+from gpuledger.findings.rules import codes, findings
 from gpuledger.ledger.steps import Wanted
 from support.book_checks import analysed, check_balance
 from support.command import CAPTURES, ROOT, gpuledger

@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
+from gpuledger.catalog.call_kinds import call_kind
 from gpuledger.ledger.activity import State, activities
 from gpuledger.ledger.books import ledger
 from gpuledger.ledger.busy import busy, default_window
+from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.gaps import TRIGGERS
-from gpuledger.ledger.host import Host, call_kind
+from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.lines import Line
 from gpuledger.trace.spans import Span, total
 from gpuledger.trace.strings import Strings
 from support.book_checks import analysed, check_balance
@@ -47,9 +49,10 @@ def test_the_books_of_a_third_party_profile_balance(packed: Path, tmp_path: Path
 
 def test_overlapping_streams_count_once() -> None:
     made = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
-    books = ledger(activities(made), Host(made), 0, Span(0, 30), np.empty(0, np.int64))
+    host, work = host_and_activities(made)
+    books = ledger(work, host, 0, Span(0, 30), np.empty(0, np.int64))
     assert list(books.busy.idle) == [(15, 20)]
-    assert {line: ns for line, ns in books.total().items() if line.startswith("compute")} == {
+    assert {line: ns for line, ns in books.total().items() if line.is_compute} == {
         "compute.gemm": 20,
         "compute.softmax": 5,
     }
@@ -93,23 +96,23 @@ kernel_lines = st.lists(
 @given(kernel_lines, st.lists(st.integers(0, 80), max_size=4))
 def test_books_balance_for_any_kernels_and_any_cuts(lines: list[tuple[int, int, int, str]], cuts: list[int]) -> None:
     made = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in lines))
-    found = activities(made)
-    window = default_window(Host(made), found)
+    host, found = host_and_activities(made)
+    window = default_window(host, found)
     assert isinstance(window, Span)
-    books = ledger(found, Host(made), 0, window, np.array(sorted(set(cuts)), np.int64))
+    books = ledger(found, host, 0, window, np.array(sorted(set(cuts)), np.int64))
     assert sum(books.total().values()) == books.window_ns
-    whole = ledger(found, Host(made), 0, window, NO_CUTS)
+    whole = ledger(found, host, 0, window, NO_CUTS)
     assert whole.total() == books.total()  # where one cuts changes no line
 
 
 @given(kernel_lines, st.integers(-1000, 10**12))
 def test_shifting_time_changes_no_line(lines: list[tuple[int, int, int, str]], shift: int) -> None:
-    def total_of(offset: int) -> dict[str, int]:
+    def total_of(offset: int) -> dict[Line, int]:
         made = trace(*(f"s{s}: {start + offset}-{start + offset + length} {name}" for s, start, length, name in lines))
-        found = activities(made)
-        window = default_window(Host(made), found)
+        host, found = host_and_activities(made)
+        window = default_window(host, found)
         assert isinstance(window, Span)
-        return ledger(found, Host(made), 0, window, NO_CUTS).total()
+        return ledger(found, host, 0, window, NO_CUTS).total()
 
     assert total_of(0) == total_of(shift)
 
@@ -234,7 +237,7 @@ def test_decode_loses_its_time_to_loading_code(decode: Path) -> None:
     assert device.steps is not None
     assert (device.steps.source, device.step_count) == ("a repeated range", 20)
     shares = {line: ns / device.steady_ns for line, ns in device.line_ns.items()}
-    assert shares["idle.host_code"] == pytest.approx(0.86, abs=0.01)
+    assert shares[Line("idle.host_code")] == pytest.approx(0.86, abs=0.01)
     (trigger, _), (time, _) = next(iter(device.triggers.items()))
     assert trigger == "load"
     assert time / device.step_count == pytest.approx(41.7e6, rel=0.02)
@@ -281,7 +284,7 @@ def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callabl
 
 def test_two_processes_on_one_gpu_pay_for_switching(unpacked: Callable[[str], Path]) -> None:
     [device] = analysed(unpacked("two_gloo.sqlite"))
-    assert device.line_ns["idle.context_switch"] > 0
+    assert device.line_ns[Line("idle.context_switch")] > 0
     assert {trigger for trigger, _ in device.triggers} >= {"context_switch"}
 
 
@@ -305,9 +308,9 @@ def test_what_if_uses_the_same_books(decode: Path) -> None:
     opened = open_trace(decode)
     [device] = analysed(opened)
     each = device.steady_ns // device.step_count
-    assert speed_up(device, "gemm", 2).saving_ns == round(device.line_ns["compute.gemm"] / 2) // device.step_count
-    assert remove(device, "sync").saving_ns == device.line_ns["idle.sync"] // device.step_count
-    assert hide(device, "copy").new_step_ns == each - device.line_ns["copy"] // device.step_count
+    assert speed_up(device, "gemm", 2).saving_ns == round(device.line_ns[Line("compute.gemm")] / 2) // device.step_count
+    assert remove(device, "sync").saving_ns == device.line_ns[Line("idle.sync")] // device.step_count
+    assert hide(device, "copy").new_step_ns == each - device.line_ns[Line("copy")] // device.step_count
     assert 0 < graph(opened, device, "decode").saving_ns < each
     ran = gpuledger("whatif", decode, "--speedup=gemm=2", "--graph=decode", "--format=csv")
     assert ran.exit_code == 0
@@ -409,7 +412,7 @@ def test_a_gpu_that_copies_is_not_idle(tmp_path: Path) -> None:
     opened = open_trace(corpus("h100_2gpu_1s", tmp_path))
     found = analysed(opened)
     for device in found:
-        assert device.ledger.total()["copy"] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
+        assert device.ledger.total()[Line("copy")] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
         assert total(device.ledger.busy.idle) / device.ledger.window_ns < 0.01
         assert "idle.unattributed" not in device.ledger.total()  # launched before the capture, not lost
     assert findings(opened, found)[0].code == "COPY-EXPOSED"
@@ -420,7 +423,7 @@ def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> N
 
     opened = open_trace(corpus("result_2_7B", tmp_path))
     [device] = analysed(opened)
-    assert device.ledger.total()["compute.graph"] == pytest.approx(7.8e9, rel=0.01)
+    assert device.ledger.total()[Line("compute.graph")] == pytest.approx(7.8e9, rel=0.01)
     assert [found.code for found in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]
 
 

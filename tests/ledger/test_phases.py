@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuledger.ledger.activity import activities
-from gpuledger.ledger.host import Host
+from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.phases import PHASES, Phases, phases
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
@@ -23,7 +22,8 @@ DECODE = "void flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>()"
 
 
 def told(given: Trace, *edges: int) -> Phases:
-    return phases(given, activities(given), Host(given), 0, np.array(edges))
+    host, work = host_and_activities(given)
+    return phases(given, work, host, 0, np.array(edges))
 
 
 def words(found: Phases) -> list[str]:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from gpuledger.analyse.activity_bins import MOST_STREAMS, bin_edges, queue_delays, stream_use
 from gpuledger.analyse.memory.in_use import memory_totals, memory_use
 from gpuledger.catalog.kernel_families import FAMILIES
-from gpuledger.ledger.gaps import CAUSES
+from gpuledger.ledger.causes import CAUSES
+from gpuledger.ledger.lines import Line
 from gpuledger.present import palette
 from gpuledger.present.charts.amounts import Bar, Change, Column, Node, Part, columns, icicle, stacked, ticks, waterfall
-from gpuledger.present.charts.over_time import STRIP, Line, Row, heat_map, memory_area, step_strip
+from gpuledger.present.charts.over_time import STRIP, Row, StripLine, heat_map, memory_area, step_strip
 from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
 from gpuledger.present.charts.svg import Boxes, Dot, Picture, Trail, Words, svg, svg_alone
 from gpuledger.trace.health import NotMeasured
@@ -80,7 +81,10 @@ def test_a_name_is_drawn_where_it_fits_and_shorter_where_it_does_not() -> None:
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 10**9)), min_size=1, max_size=60), st.booleans())
 def test_a_column_of_the_strip_is_as_tall_as_its_step_is_long(steps: list[tuple[int, int]], odd: bool) -> None:
     usual = sorted(sum(step) for step in steps)[len(steps) // 2]
-    lines = [Line("compute-gemm", "a", tuple(a for a, _ in steps)), Line("idle-os", "b", tuple(b for _, b in steps))]
+    lines = [
+        StripLine("compute-gemm", "a", tuple(a for a, _ in steps)),
+        StripLine("idle-os", "b", tuple(b for _, b in steps)),
+    ]
     picture = step_strip("t", "d", lines, [odd] * len(steps), usual, ("a", "b"))
     well_formed(picture)
     most = min(max(sum(step) for step in steps), 3 * usual)
@@ -227,18 +231,18 @@ def test_text_can_be_read_on_both_papers(paper: str) -> None:
 
 
 def test_every_line_of_the_books_can_be_seen_and_told_from_every_other() -> None:
-    for books in (palette.FAMILIES, palette.EXPOSED, palette.CAUSES):
+    causes = {cause: palette.TONES[f"idle-{cause}"] for cause in CAUSES}
+    for books in (palette.FAMILIES, palette.EXPOSED, causes):
         for name, tone in books.items():
             assert contrast(tone.light, palette.PAPER["paper"].light) >= 3, name
             assert contrast(tone.dark, palette.PAPER["paper"].dark) >= 3, name
-    drawn = [*palette.FAMILIES.values(), *palette.EXPOSED.values(), *palette.CAUSES.values()]
+    drawn = [*palette.FAMILIES.values(), *palette.EXPOSED.values(), *causes.values()]
     assert len({tone.light for tone in drawn}) == len({tone.dark for tone in drawn}) == len(drawn)
-    assert set(palette.CAUSES) == set(CAUSES)
     known = {name for name, _ in FAMILIES} - {"communication"}
     assert known <= set(palette.FAMILIES)
-    assert palette.line_tone("compute.my-own") == "compute-other"
+    assert palette.line_tone(Line("compute.my-own")) == "compute-other"
     for line in ("comm", "copy", "compute.gemm", *(f"idle.{cause}" for cause in CAUSES)):
-        assert palette.line_tone(line) in palette.TONES
+        assert palette.line_tone(Line(line)) in palette.TONES
 
 
 # Over time

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from gpuledger import Trace, open_trace
-from gpuledger.ledger.activity import activities
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.gaps import histogram
-from gpuledger.ledger.host import Host
+from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import total
@@ -19,8 +18,7 @@ from gpuledger.trace.spans import total
 
 def analysed(path_or_trace: Path | Trace, wanted: Wanted | None = None) -> tuple[Device, ...]:
     opened = path_or_trace if isinstance(path_or_trace, Trace) else open_trace(path_or_trace)
-    found = activities(opened)
-    host = Host(opened)
+    host, found = host_and_activities(opened)
     window = default_window(host, found)
     return () if isinstance(window, NotMeasured) else devices(opened, found, host, window, wanted or Wanted())
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuledger.analyse.diff.run_side import STEP, Call, Kernel, Launches, Range, Side
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
+from gpuledger.ledger.lines import Line
 
 SHAPE = (1, 1, 1)
 
@@ -53,11 +55,11 @@ def side(
         length_ns=tuple(lengths),
         gpu_name=gpu_name,
         gpus={0: sorted(lengths)[steps // 2]},
-        lines=tuple(columns),
+        lines=tuple(map(Line, columns)),
         books_ns=tuple(zip(*columns.values(), strict=True)),
         kernels=tuple(kernels),
-        calls=(Call("cudaLaunchKernel", "launch", sum(counts), launch_ns * sum(counts)),),
-        launches=Launches(counts, (Call("cudaLaunchKernel", "launch", sum(counts), launch_ns * sum(counts)),)),
+        calls=(Call("cudaLaunchKernel", CallKind.LAUNCH, sum(counts), launch_ns * sum(counts)),),
+        launches=Launches(counts, (Call("cudaLaunchKernel", CallKind.LAUNCH, sum(counts), launch_ns * sum(counts)),)),
         ranges=None if ranges is None else tuple(ranges),
         range_steps={each.name: _spread(each.host_ns, steps) for each in ranges or ()},
         kernel_steps={each.bare: _spread(each.time_ns, steps) for each in kernels},

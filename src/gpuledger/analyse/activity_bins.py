@@ -85,7 +85,7 @@ def launch_delays(device: Device) -> Ints:
     found = device.found
     here = found.on(device.gpu)
     here = here[device.begins_steady(found.start_ns[here])]
-    call = device.host.launching(found)[here]
+    call = found.launch[here]
     delay: Ints = found.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
     return delay
 

@@ -13,7 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.catalog.call_kinds import CALL_KINDS, CallKind
 from gpuledger.ledger.calls import of_layers, shortened
+from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import say
@@ -54,10 +56,10 @@ def sites(trace: Trace, device: Device, mine: Positions) -> list[Site]:
 def costliest_call(trace: Trace, device: Device, mine: Positions, trigger: str) -> Site | None:
     """The function that held the host in gaps that calls of one kind set off; None for other triggers."""
     host = device.host
-    if trigger in ("os", "wait_thread"):
+    if trigger in (Cause.OS, Cause.WAIT_THREAD):
         calls = of_layers(trace, "os")
-    elif trigger in host.kind_names:
-        calls = host.calls.where(host.kinds == host.kind_names.index(trigger))
+    elif trigger in CALL_KINDS:
+        calls = host.calls.where(host.are(CallKind(trigger)))
     else:
         return None
     amounts = np.zeros(len(calls), np.int64)

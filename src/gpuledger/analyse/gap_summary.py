@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, Trigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.gaps import CAUSES, TRIGGERS, histogram
+from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.trace.model import Trace
 
@@ -23,7 +24,7 @@ LONGEST: Final = 20
 class CauseTime:
     """Idle time of one cause."""
 
-    cause: str
+    cause: Cause
     time_ns: int
 
 
@@ -31,7 +32,7 @@ class CauseTime:
 class TriggerTime:
     """Idle time that one thing set off."""
 
-    trigger: str
+    trigger: Trigger
     call: str
     """The call that let the queue run dry; empty where none did."""
     gaps: int
@@ -54,10 +55,10 @@ class LongGap:
 
     start_ns: int
     length_ns: int
-    trigger: str
+    trigger: Trigger
     drained_by: str
     """The call that let the queue run dry; empty where none did."""
-    largest_cause: str
+    largest_cause: Cause
     largest_cause_ns: int
     before: str | None
     """The activity that ended last before it."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuledger.analyse.activity_bins import launch_delays
 from gpuledger.analyse.call_times import CallTimes, most_time_first
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.trace.keys import Positions, group
@@ -76,7 +77,7 @@ class LaunchCosts:
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
     """What launching costs on one GPU."""
     host = device.host
-    waits = device.steady_calls & (host.kinds == host.kind_names.index("sync"))
+    waits = device.steady_calls & host.are(CallKind.SYNC)
     return LaunchCosts(
         gpu=device.gpu,
         steps=device.step_count,

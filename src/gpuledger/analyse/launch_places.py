@@ -48,7 +48,7 @@ def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: st
     """Which of these activities were launched inside a range that matches, on the range's own thread."""
     ranges, wanted = spans_of_time(trace), re.compile(pattern)
     matching = ranges.where(trace.strings.each(ranges.codes("name"), lambda name: bool(wanted.search(name))) > 0)
-    call = device.host.launching(device.found)[chosen]
+    call = device.found.launch[chosen]
     launched = np.flatnonzero(call >= 0)
     _, inner = calls_in_ranges(matching, device.host.calls.at(call[launched]))
     inside = np.zeros(len(chosen), np.bool_)
@@ -58,7 +58,7 @@ def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: st
 
 def _by_range(trace: Trace, device: Device, chosen: Positions) -> Places:
     ranges = spans_of_time(trace)
-    call = device.host.launching(device.found)[chosen]
+    call = device.found.launch[chosen]
     launched = call >= 0
     inner = np.full(len(chosen), -1, np.intp)
     inner[launched] = innermost(ranges, device.host.calls.at(call[launched]))

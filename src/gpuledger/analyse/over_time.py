@@ -35,7 +35,7 @@ def queue_depth(device: Device) -> tuple[Ints, Ints]:
     """How many launches had returned and had begun nothing yet: from each instant on."""
     found, calls = device.found, device.host.calls
     here = found.on(device.gpu)
-    call = device.host.launching(found)[here]
+    call = found.launch[here]
     here, call = here[call >= 0], call[call >= 0]
     first, number = group(call)
     begun = np.full(len(first), np.iinfo(np.int64).max)

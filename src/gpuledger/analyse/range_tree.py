@@ -61,7 +61,7 @@ def range_tree(trace: Trace, device: Device) -> RangeTree:
     ranges, activities, host = spans_of_time(trace), device.found, device.host
     here = activities.on(device.gpu)
     length = (activities.end_ns - activities.start_ns)[here]
-    call = host.launching(activities)[here]
+    call = activities.launch[here]
     launcher = np.full(len(call), -1, np.intp)
     launcher[call >= 0] = innermost(ranges, host.calls.at(call[call >= 0]))
     waiting = innermost(ranges, host.calls.at(host.blocking))

@@ -11,6 +11,7 @@ from enum import Enum
 import numpy as np
 
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import Variation
 
@@ -52,7 +53,7 @@ class StepBooks:
     start_ns: int
     busy_ns: int
     idle_ns: int
-    largest_line: str
+    largest_line: Line
     phase: str
     note: StepNote
 
@@ -83,7 +84,7 @@ def phase_times(device: Device, variation: Variation) -> tuple[PhaseTime, ...]:
 def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
     """Every step in order, warm-up included."""
     lines = device.ledger.lines
-    idle = np.array([line.startswith("idle.") for line in lines])
+    idle = np.array([line.is_idle for line in lines])
     unusual = {outlier.step for outlier in variation.outliers}
     starts = variation.steps.edges_ns[:-1]
     tiles = np.searchsorted(device.ledger.tiles_ns, starts)

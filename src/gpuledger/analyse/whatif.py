@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.causes import TRIGGERS, QueueTrigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.gaps import TRIGGERS
 from gpuledger.ledger.ranges import calls_in_ranges, spans_of_time
 from gpuledger.messages import say
 from gpuledger.trace.model import Trace
@@ -61,12 +61,14 @@ class WhatIf:
 
 def _matching(device: Device, wanted: str) -> int:
     """The time of what `wanted` names: a line, else a family or a cause, else all lines of a kind."""
-    parts = [(line, *line.partition(".")[::2]) for line in device.line_ns]
-    for at in (0, 2, 1):
-        found = [device.line_ns[each[0]] for each in parts if each[at] == wanted]
-        if found:
-            return sum(found)
-    names = ", ".join(sorted({name or line for line, _, name in parts}))
+    for matches in (
+        [line for line in device.line_ns if line == wanted],
+        [line for line in device.line_ns if line.detail == wanted],
+        [line for line in device.line_ns if line.kind == wanted],
+    ):
+        if matches:
+            return sum(device.line_ns[line] for line in matches)
+    names = ", ".join(sorted({line.detail or line for line in device.line_ns}))
     raise NothingRecorded(f"GPU {device.gpu} has no line '{wanted}'", found=f"its lines are {names}")
 
 
@@ -104,7 +106,7 @@ def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
     calls = device.host.calls.at(gaps.call[mine])
     _, inner = calls_in_ranges(chosen, calls)
     launched = mine[np.unique(inner)]
-    closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(each) for each in ("behind", "drained")])
+    closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(trigger) for trigger in QueueTrigger])
     time = int(gaps.length_ns[launched][closes].sum())
     said = say("shapes are static and nothing in the range needs the host; one launch for the graph is not counted")
     return _what_if(device, f"range '{pattern}' in a graph", time, time, said)

@@ -24,8 +24,8 @@ from gpuledger.export.timeline import (
     by_name,
     text_argument,
 )
+from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.gaps import CAUSES, TRIGGERS
 from gpuledger.ledger.phases import PHASES
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints

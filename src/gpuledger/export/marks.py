@@ -8,30 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from gpuledger.export.book_tracks import FINDINGS, in_a_row
 from gpuledger.export.timeline import Argument, Column, Numbers, Records, Track, TrackKind, text_argument
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rules import DEVICE_CAUSES, HOST_CAUSES
+from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import LineKind
 from gpuledger.ledger.step_variation import variation
 from gpuledger.trace.health import Note
 from gpuledger.trace.spans import Spans
 from gpuledger.units import time_text
-
-_TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{code: (trigger,) for trigger, (code, _) in (HOST_CAUSES | DEVICE_CAUSES).items()},
-    "HOST-SYNC": ("drained", "sync"),
-    "HOST-COPY": ("drained", "sync"),
-    "LAUNCH-BOUND": ("behind",),
-    "TINY-KERNELS": ("behind",),
-    "CAPTURE-OVERHEAD": ("profiler",),
-    "CAPTURE-LOSS": ("unattributed",),
-}
-"""Which gaps a finding is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +58,14 @@ def _saving(found: Finding) -> str:
 
 
 def _place(code: str, device: Device) -> int:
-    if triggers := _TRIGGERS.get(code):
-        mine = np.concatenate([device.gaps_of(trigger) for trigger in triggers])
+    rule = RULE_OF[code]
+    if rule.triggers:
+        chosen = np.concatenate([device.gaps_of(trigger) for trigger in rule.triggers])
         gaps = device.ledger.gaps
-        if len(mine):
-            return int(gaps.start_ns[mine[gaps.length_ns[mine].argmax()]])
-    exposed = {"COPY-EXPOSED": device.ledger.busy.copy, "COMM-EXPOSED": device.ledger.busy.comm}.get(code)
+        if len(chosen):
+            return int(gaps.start_ns[chosen[gaps.length_ns[chosen].argmax()]])
+    spans = {LineKind.COPY: device.ledger.busy.copy, LineKind.COMM: device.ledger.busy.comm}
+    exposed = None if rule.exposed is None else spans[rule.exposed]
     if exposed is not None and len(exposed):
         return _longest(exposed)
     varies = variation(device) if code == "STEP-OUTLIERS" else None

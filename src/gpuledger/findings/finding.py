@@ -19,16 +19,10 @@ WAIT_COST_NS: Final = 10_000
 Seen on an H200 host with nsys 2025.3 and OS calls traced: 1 us a launch, 4 to 10 us a synchronisation.
 """
 
-LAUNCHING_SLOWED: Final = 1.5
-"""How much slower tracing makes a host that does little but launch: 1.1 to 1.8 times on H200 hosts."""
-
-_SLOWED_BY_TRACING: Final = ("LAUNCH-BOUND", "HOST-CODE", "HOST-SYNC", "HOST-COPY")
-"""Findings about a host that tracing makes slower; their savings have a low end."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, how we know, and what mending it would save. None: cannot be told."""
+    """What is wrong, how we know, and what fixing it would save. None: cannot be told."""
 
     code: str
     claim: str
@@ -45,6 +39,8 @@ class Finding:
     gpu: int
     next: str
     """The command to run next."""
+    explains_ns: int = 0
+    """Time that is lost to this and to nothing else: of findings that save about the same, the largest comes first."""
 
 
 def finding(
@@ -55,14 +51,11 @@ def finding(
     saving: int,
     assumption: str,
     *,
-    at_least: int | None = None,
+    low: int | None = None,
+    explains: int | None = None,
 ) -> Finding:
-    """A finding about one device; the low end is `at_least`, or less where tracing slows the host."""
+    """A finding about one device; `low` is the low end of the saving, `explains` the time that it is about."""
     steps = device.step_count
-    low = max(saving - _tracing_ns(device), 0) if code in _SLOWED_BY_TRACING else saving
-    if code == "LAUNCH-BOUND":
-        low = min(low, round(saving / LAUNCHING_SLOWED))
-    low = low if at_least is None else max(min(low, at_least), 0)
     has_steps = device.steps is not None
     return Finding(
         code=code,
@@ -70,19 +63,30 @@ def finding(
         evidence=evidence,
         saving_ns=saving,
         saving_ns_per_step=saving // steps if has_steps else None,
-        saving_low_ns_per_step=low // steps if has_steps else None,
+        saving_low_ns_per_step=(saving if low is None else low) // steps if has_steps else None,
         assumption=assumption,
         confidence=say("high") if saving > 0.1 * device.steady_ns else say("medium"),
         gpu=device.gpu,
-        next=f"gpuledger explain {code}",
+        next=explain_command(code),
+        explains_ns=saving if explains is None else explains,
     )
 
 
-def _tracing_ns(device: Device) -> int:
-    """What tracing cost the host in the steady stretch, roughly."""
+def explain_command(code: str) -> str:
+    """The command that shows the page about a code."""
+    return f"gpuledger explain {code}"
+
+
+def worth_telling(device: Device, saving: int) -> bool:
+    """Whether a saving is large enough to be told."""
+    return saving >= WORTH_TELLING * device.steady_ns
+
+
+def less_tracing(device: Device, saving: int) -> int:
+    """What is left of a saving on the host when what tracing cost it in the steady stretch, roughly, is taken off."""
     traced = device.steady_calls
     waits = int(traced[device.host.blocking].sum())
-    return int(traced.sum()) * TRACE_COST_NS + waits * WAIT_COST_NS
+    return max(saving - int(traced.sum()) * TRACE_COST_NS - waits * WAIT_COST_NS, 0)
 
 
 def per_step(device: Device, time: int) -> str:

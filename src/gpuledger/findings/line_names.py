@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from gpuledger.ledger.lines import Line
 from gpuledger.messages import Message, say
 
 CAUSES: Final[Mapping[str, Message]] = {
@@ -32,11 +33,10 @@ CAUSES: Final[Mapping[str, Message]] = {
 _EXPOSED: Final[Mapping[str, Message]] = {"comm": say("comm"), "copy": say("copy")}
 
 
-def line_name(line: str) -> Message:
+def line_name(line: Line) -> Message:
     """A line of the ledger: idle time by cause, compute by family, or what is exposed."""
-    kind, _, name = line.partition(".")
-    if kind == "idle":
-        return say("idle.{cause}", cause=CAUSES[name])
-    if kind == "compute":
-        return say("compute.{family}", family=name)
-    return _EXPOSED[kind]
+    if line.cause is not None:
+        return say("idle.{cause}", cause=CAUSES[line.cause])
+    if line.is_compute:
+        return say("compute.{family}", family=line.family)
+    return _EXPOSED[line]

@@ -7,7 +7,7 @@ An activity is of one state: `compute` (a compute kernel, or a graph traced whol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
@@ -91,6 +91,15 @@ class Activities:
     def graph_node(self) -> Ints:
         return self._own.graph_node
 
+    @property
+    def launch(self) -> Positions:
+        """The call that launched it, as a position among the host's CUDA calls; -1 for none."""
+        return self._own.launch
+
+    def launched_by(self, launch: Positions) -> Activities:
+        """The same, with the calls that launched them."""
+        return Activities(self._tables, self._times, self.families, replace(self._own, launch=launch))
+
     @cached_property
     def row(self) -> Ints:
         """Position in the table that it came from."""
@@ -120,13 +129,15 @@ class _Own:
     family: NDArray[np.int16]
     name: Codes
     graph_node: Ints
+    launch: Positions
 
     def at(self, positions: NDArray[Any]) -> _Own:
-        return _Own(*(at(each, positions) for each in (self.state, self.family, self.name, self.graph_node)))
+        columns = (self.state, self.family, self.name, self.graph_node, self.launch)
+        return _Own(*(at(column, positions) for column in columns))
 
 
 def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activities:
-    """Gather them from the tables; `extra` are families of the user's own, (family, pattern)."""
+    """Gather them from the tables, not yet joined with calls; `extra` are the user's own (family, pattern)."""
     kernels, copies, graphs = tables = tuple(trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
     families, kernel_family = _families(trace, extra)
     is_comm = kernel_family == families.index(COMMUNICATION)
@@ -140,7 +151,13 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
     name = (kernels.codes("name"), copies.codes("kind"), same(NO_TEXT, len(graphs), np.int32))
     node = (kernels["graph_node"], copies["graph_node"], same(-1, len(graphs)))
     times = _in_order(tables)
-    own = _Own(*map(one_after_another, (state, family_at, name, node))).at(times.order)
+    own = _Own(
+        state=one_after_another(state),
+        family=one_after_another(family_at),
+        name=one_after_another(name),
+        graph_node=one_after_another(node),
+        launch=same(-1, sum(map(len, tables)), np.intp),
+    ).at(times.order)
     return Activities(tables, times, families, own)
 
 

@@ -6,7 +6,6 @@ nanoseconds; the program checks that on every run and stops if they do not.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +14,13 @@ from numpy.typing import NDArray
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.busy import Busy, busy
-from gpuledger.ledger.gaps import CAUSES, Gaps, gaps
+from gpuledger.ledger.causes import CAUSES
+from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
+from gpuledger.ledger.lines import EXPOSED, Line
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct
+from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import Ints, Span, covered
 
 
@@ -28,7 +30,7 @@ class Ledger:
 
     gpu: int
     window: Span
-    lines: tuple[str, ...]
+    lines: tuple[Line, ...]
     tiles_ns: Ints
     """Where tiles begin and end: one more than there are tiles."""
     books: NDArray[np.int64]
@@ -39,24 +41,21 @@ class Ledger:
     def window_ns(self) -> int:
         return self.window.end_ns - self.window.start_ns
 
-    def total(self) -> dict[str, int]:
+    def total(self) -> dict[Line, int]:
         """The whole window by line, lines without time left out."""
         sums = self.books.sum(axis=0).tolist()
         return {line: amount for line, amount in zip(self.lines, sums, strict=True) if amount}
 
 
-def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints, work: Busy | None = None) -> Ledger:
-    """Book one device's window, cut at the sorted instants `cuts`; `work` is what `busy` gives, if it is known."""
+def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints, known: Busy | None = None) -> Ledger:
+    """Book one device's window, cut at the sorted instants `cuts`; `known` is what `busy` gives, if it is known."""
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
-    work = work or busy(found, gpu, window)
-    with ThreadPoolExecutor(1) as beside:
-        computed = beside.submit(_compute, found, work, tiles)
-        idle = gaps(found, host, work, inside)
-        compute = computed.result()
+    work = known or busy(found, gpu, window)
+    compute, idle = side_by_side(lambda: _compute(found, work, tiles), lambda: gaps(found, host, work, inside))
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
-    lines = (*(f"compute.{name}" for name in found.families), "comm", "copy", *(f"idle.{cause}" for cause in CAUSES))
+    lines = (*map(Line.of_family, found.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))
     if not np.array_equal(books.sum(axis=1), np.diff(tiles)):
         off = int(np.abs(books.sum(axis=1) - np.diff(tiles)).sum())
         raise BooksDoNotBalance(

@@ -39,7 +39,7 @@ def default_window(host: Host, found: Activities) -> Span | NotMeasured:
     """From the launch call of the first GPU activity to the end of the last one, the same for all devices."""
     if not len(found):
         return NotMeasured("no GPU work was recorded")
-    call = host.launching(found)[found.start_ns == found.start_ns[0]]
+    call = found.launch[found.start_ns == found.start_ns[0]]
     began = host.calls["start_ns"][call[call >= 0]]
     start = min(int(found.start_ns[0]), *began.tolist()) if len(began) else int(found.start_ns[0])
     return Span(start, int(found.end_ns.max()))

@@ -5,25 +5,27 @@ With steps, figures are those of the steady ones together, so that lines still s
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.activity import Activities, activities
+from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.books import Ledger, ledger
 from gpuledger.ledger.busy import busy, default_window
-from gpuledger.ledger.gaps import TRIGGERS
-from gpuledger.ledger.host import Host
+from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
+from gpuledger.ledger.host import Host, host_and_activities
+from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.phases import Phases, phases
 from gpuledger.ledger.steps import Steps, Wanted, narrowed, steps
 from gpuledger.trace.columns import distinct, equal
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
+from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import Ints, Span, covered
 from gpuledger.trace.statistics import summarise
 
@@ -61,7 +63,7 @@ class Device:
         return 1 if self.steps is None else len(self.steps) - self.steps.warm_up
 
     @cached_property
-    def line_ns(self) -> dict[str, int]:
+    def line_ns(self) -> dict[Line, int]:
         """Time of each line in the steady stretch; sums to it."""
         start = self.ledger.tiles_ns[:-1]
         inside = self.begins_steady(start)
@@ -88,12 +90,12 @@ class Device:
         """The calls that launched what ran in the steady stretch: the host may have made them long before."""
         steady = self.begins_steady(self.found.start_ns) & equal(self.found.gpu, self.gpu)
         launched = np.zeros(len(self.host.calls) + 1, np.bool_)  # the last is for what no call launched
-        launched[self.host.launching(self.found)[steady]] = True
+        launched[self.found.launch[steady]] = True
         launched = launched[:-1]
-        return np.flatnonzero(launched & (self.host.kinds == self.host.kind_names.index("launch")))
+        return np.flatnonzero(launched & self.host.are(CallKind.LAUNCH))
 
     @cached_property
-    def triggers(self) -> dict[tuple[str, str], tuple[int, int]]:
+    def triggers(self) -> dict[tuple[Trigger, str], tuple[int, int]]:
         """For each (trigger, draining call) the time and number of its gaps in the steady stretch, longest first."""
         gaps = self.ledger.gaps
         trigger, call = gaps.trigger[self.steady_gaps], gaps.drained_by[self.steady_gaps]
@@ -105,16 +107,27 @@ class Device:
         }
         return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
 
+    def exposed_ns(self, kind: LineKind) -> int:
+        """Communication or copies in the steady stretch that nothing hid."""
+        return self.line_ns.get(Line(kind), 0)
+
+    def idle_ns(self, cause: Cause) -> int:
+        """Idle time of one cause in the steady stretch."""
+        return self.line_ns.get(Line.of_cause(cause), 0)
+
     @cached_property
     def compute_ns(self) -> int:
         """Compute in the steady stretch."""
-        return sum(amount for line, amount in self.line_ns.items() if line.startswith("compute"))
+        return sum(amount for line, amount in self.line_ns.items() if line.is_compute)
 
     @cached_property
     def device_floor_ns(self) -> int:
         """The least that the steady stretch could take with an ideal host: busy, turnaround and time inside graphs."""
-        kept = ("compute", "comm", "copy", "idle.turnaround", "idle.graph")
-        return sum(amount for line, amount in self.line_ns.items() if line.startswith(kept))
+        return sum(
+            amount
+            for line, amount in self.line_ns.items()
+            if not line.is_idle or line.cause in (Cause.TURNAROUND, Cause.GRAPH)
+        )
 
     @cached_property
     def main_thread(self) -> int | None:
@@ -129,7 +142,7 @@ class Device:
         """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
         if self.main_thread is None:
             return 0
-        waits = self.host.thread(self.main_thread).spans("sync")
+        waits = self.host.thread(self.main_thread).waiting()
         blocked = int(covered(waits, np.array([self.steady.start_ns]), np.array([self.steady.end_ns]))[0])
         return self.steady_ns - blocked
 
@@ -140,25 +153,21 @@ class Device:
             return 0
         start, end = (np.clip(each, *self.steady) for each in self.host.waits(self.main_thread))
         spent = self.host.thread(self.main_thread).split(start, end)
-        return self.steady_ns - int((end - start - spent["host_code"]).sum())
+        return self.steady_ns - int((end - start - spent[Cause.HOST_CODE]).sum())
 
-    def gaps_of(self, trigger: str) -> NDArray[np.intp]:
+    def gaps_of(self, trigger: Trigger) -> NDArray[np.intp]:
         """Positions of the steady gaps with this trigger."""
         return np.flatnonzero(self.steady_gaps & (self.ledger.gaps.trigger == TRIGGERS.index(trigger)))
 
-    def causes_of(self, trigger: str) -> dict[str, int]:
+    def causes_of(self, trigger: Trigger) -> dict[Cause, int]:
         """The time of the steady gaps with this trigger, by cause."""
         return self.ledger.gaps.by_cause.sums(self.gaps_of(trigger))
 
 
 def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
-    host = Host(trace)
-    with ThreadPoolExecutor(1) as beside:  # what is known of the host does not wait for what is known of the device
-        ready = beside.submit(host.prepare)
-        found = activities(trace, wanted.families)
-        window = default_window(host, found)
-        ready.result()
+    host, found = host_and_activities(trace, wanted.families)
+    window = default_window(host, found)
     if isinstance(window, NotMeasured):
         origin = trace.origin
         version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
@@ -176,16 +185,20 @@ def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: W
     gpus = distinct(found.gpu).tolist()
     if wanted.device is not None and wanted.device not in gpus:
         raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
-    made = []
-    for gpu in gpus if wanted.device is None else [wanted.device]:
-        with ThreadPoolExecutor(1) as beside:
-            work = beside.submit(busy, found, gpu, window)
-            cut = _within(steps(trace, found, host, gpu, wanted), window)
-            edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
-            told = beside.submit(phases, trace, found, host, gpu, np.array(window) if cut is None else edges)
-            books = ledger(found, host, gpu, window, edges, work.result())
-            made.append(Device(found, host, books, cut, told.result()))
-    return tuple(made)
+    chosen = gpus if wanted.device is None else [wanted.device]
+    return tuple(_device(trace, found, host, gpu, window, wanted) for gpu in chosen)
+
+
+def _device(trace: Trace, found: Activities, host: Host, gpu: int, window: Span, wanted: Wanted) -> Device:
+    work, cut = side_by_side(
+        lambda: busy(found, gpu, window), lambda: _within(steps(trace, found, host, gpu, wanted), window)
+    )
+    edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
+    told, books = side_by_side(
+        lambda: phases(trace, found, host, gpu, np.array(window) if cut is None else edges),
+        lambda: ledger(found, host, gpu, window, edges, work),
+    )
+    return Device(found, host, books, cut, told)
 
 
 def _within(cut: Steps | None, window: Span) -> Steps | None:

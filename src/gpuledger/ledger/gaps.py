@@ -20,6 +20,7 @@ from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.busy import Busy
 from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.time_by_cause import ByCause
 from gpuledger.trace import sweep
@@ -38,38 +39,12 @@ SLOW_FIRST_LAUNCH: Final = 20
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
 
-HOST_PACED: Final = (
-    "sync",
-    "host_code",
-    "dispatch",
-    "launch",
-    "launch_latency",
-    "load",
-    "alloc",
-    "copy_call",
-    "call",
-    "os",
-)
-"""Causes of idle time that grow as the host slows down."""
+_AT: Final = {cause: position for position, cause in enumerate(CAUSES)}
+_BEHIND_AT: Final = TRIGGERS.index(QueueTrigger.BEHIND)
+_DRAINED_AT: Final = TRIGGERS.index(QueueTrigger.DRAINED)
 
-CAUSES: Final = (
-    *HOST_PACED,
-    "wait_thread",
-    "profiler",
-    "turnaround",
-    "device_wait",
-    "context_switch",
-    "graph",
-    "unattributed",
-    "tail",
-)
-_AT: Final = {cause: at for at, cause in enumerate(CAUSES)}
-
-TRIGGERS: Final = (*CAUSES, "behind", "drained")
-"""What can set a gap off: one of the causes, a host that cannot keep up, or a wait that let the queue run dry."""
-
-_LARGEST_WINS: Final = ("alloc", "os", "wait_thread", "profiler")
-_BEHIND: Final = ("dispatch", "launch", "call", "launch_latency")
+_LARGEST_WINS: Final = (Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER)
+_HOST_BEHIND: Final = (Cause.DISPATCH, Cause.LAUNCH, Cause.CALL, Cause.LAUNCH_LATENCY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +87,7 @@ def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
         after, before = here[after], here[before]
     call = np.full(len(start), -1, np.intp)
     followed = after >= 0
-    call[followed] = host.launching(found)[after[followed]]
+    call[followed] = found.launch[after[followed]]
     booking = _Booking(found, host, start, end, before, after, call)
     causes = booking.causes(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
@@ -171,19 +146,19 @@ class _Booking:
     def _decide(self) -> None:
         """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
         has_call = self.call >= 0
-        self._to(self.after < 0, "tail")
+        self._to(self.after < 0, Cause.TAIL)
         early = ~has_call & (self.whole < 0)
         if early.any():
             early &= self._launched_before_capture()
-        self._to(~has_call & ~early, "unattributed")
-        self._to(self._inside_graph(), "graph")
+        self._to(~has_call & ~early, Cause.UNATTRIBUTED)
+        self._to(self._inside_graph(), Cause.GRAPH)
         returned = np.where(has_call, _at_or_0(self.host.calls["end_ns"], self.call), 0)
         ahead = early | (has_call & (returned <= self.start))
-        self._to(ahead & self._other_process(), "context_switch")
-        self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), "turnaround")
-        self._to(ahead, "device_wait")
+        self._to(ahead & self._other_process(), Cause.CONTEXT_SWITCH)
+        self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND)
+        self._to(ahead, Cause.DEVICE_WAIT)
 
-    def _to(self, mask: NDArray[np.bool_], cause: str) -> None:
+    def _to(self, mask: NDArray[np.bool_], cause: Cause) -> None:
         self.whole[mask & (self.whole < 0)] = _AT[cause]
 
     def causes(self, start: Ints, end: Ints, gap: Positions) -> ByCause:
@@ -243,10 +218,10 @@ class _Booking:
         after_ns = end - np.clip(launch_end, start, end)
         inside_ns = np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
         for cause, mask, amount in (
-            ("device_wait", waits, after_ns),
-            ("launch_latency", ~waits, after_ns),
-            ("load", loads := self._loads_code(gap), inside_ns),
-            ("launch", ~loads, inside_ns),
+            (Cause.DEVICE_WAIT, waits, after_ns),
+            (Cause.LAUNCH_LATENCY, ~waits, after_ns),
+            (Cause.LOAD, loads := self._loads_code(gap), inside_ns),
+            (Cause.LAUNCH, ~loads, inside_ns),
         ):
             books.add(cause, late[mask], amount[mask])
         threads = self.host.thread_of_call[call]
@@ -279,15 +254,15 @@ class _Booking:
         """What set each gap off, first match wins; and for those drained, by which call."""
         length = self.end - self.start
         largest = causes.largest()
-        loading = (causes.of("load") > 0) & (2 * causes.total("load", "host_code") > length)
-        behind = 2 * causes.total(*_BEHIND) > length
+        loading = (causes.of(Cause.LOAD) > 0) & (2 * causes.total(Cause.LOAD, Cause.HOST_CODE) > length)
+        behind = 2 * causes.total(*_HOST_BEHIND) > length
         drained, names = self._drained_by(behind)
         by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
-            2 * causes.of("host_code") > length  # a wait may have come first, but this is what took long
+            2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
         )
-        kinds: list[Any] = [_AT["load"], largest, TRIGGERS.index("drained"), TRIGGERS.index("behind")]
+        kinds: list[Any] = [_AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
         trigger: Positions = np.select([loading, by_itself, drained > 0, behind], kinds, largest)
-        return trigger, np.where(trigger == TRIGGERS.index("drained"), drained, 0), names
+        return trigger, np.where(trigger == _DRAINED_AT, drained, 0), names
 
     def _drained_by(self, behind: NDArray[np.bool_]) -> tuple[Positions, tuple[str, ...]]:
         """L's thread's last blocking call before L, if it returned at or after the gap's beginning.

@@ -99,7 +99,7 @@ def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> N
     if not says.any():
         return votes
     ranges, says = ranges.where(says > 0), says[says > 0]
-    call = host.launching(found)[here]
+    call = found.launch[here]
     launched = np.flatnonzero(call >= 0)
     calls = host.calls.at(call[launched])
     outer, inner = pairs_inside(

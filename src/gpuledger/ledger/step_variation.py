@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Steps
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.statistics import median
@@ -27,7 +28,7 @@ class Outlier:
     length_ns: int
     usual_ns: int
     """The median of the steps of its phase."""
-    line: str
+    line: Line
     excess_ns: int
 
 
@@ -37,7 +38,7 @@ class Drift:
 
     early_ns: int
     late_ns: int
-    line: str
+    line: Line
 
     @property
     def share(self) -> float:

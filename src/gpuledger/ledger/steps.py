@@ -131,7 +131,7 @@ def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: 
         if member is None:
             raise _nothing_matches(wanted.scope_pattern, "range", _range_names(trace))
         inside = np.flatnonzero(member >= 0)
-        call = host.launching(found)[inside]
+        call = found.launch[inside]
         start = min(int(found.start_ns[inside].min()), int(host.calls["start_ns"][call[call >= 0]].min()))
         end = int(found.end_ns[inside].max())
     if wanted.time_ns is not None:
@@ -153,7 +153,7 @@ def _tiled(mine: Activities, host: Host, gpu: int, source: str, member: NDArray[
     ends = np.full(count, np.iinfo(np.int64).min)
     sweep.fold("most", member, mine.end_ns, ends)
     first = np.flatnonzero(member == member.min(where=member >= 0, initial=count))
-    call = host.launching(mine)[first]
+    call = mine.launch[first]
     began = host.calls["start_ns"][call[call >= 0]]
     start = min(int(mine.start_ns[first].min()), *began.tolist()) if len(began) else int(mine.start_ns[first].min())
     edges = distinct(np.append(start, furthest(ends)[ends > start]))
@@ -204,7 +204,7 @@ def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: b
     if not every_process:
         ranges = ranges.where(ranges["pid"] == _main_process(mine))
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = host.launching(mine)
+    call = mine.launch
     member = _outermost(ranges, host.calls)[call]
     if call.min(initial=0) < 0:
         member[call < 0] = -1

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.lines import Line
+
 
 class Tone(NamedTuple):
     """One colour, on light and on dark paper."""
@@ -56,28 +59,6 @@ FAMILIES: Final = {
 
 EXPOSED: Final = {"comm": Tone("#ae2f7b", "#ea82ba"), "copy": Tone("#806600", "#cdaa3f")}
 
-CAUSES: Final = {
-    "sync": Tone("#b3241f", "#d06b65"),
-    "host_code": Tone("#c05a10", "#d08449"),
-    "dispatch": Tone("#cd7a06", "#d49e40"),
-    "launch": Tone("#a9622b", "#bd8a5c"),
-    "launch_latency": Tone("#9a7114", "#b99847"),
-    "load": Tone("#9c1f48", "#ce6d89"),
-    "alloc": Tone("#c2415b", "#d38490"),
-    "copy_call": Tone("#8f4a16", "#b07e55"),
-    "call": Tone("#b06a4d", "#c3917b"),
-    "os": Tone("#7d3216", "#ad7862"),
-    "wait_thread": Tone("#a3471f", "#c37f5f"),
-    "profiler": Tone("#7a726b", "#928a84"),
-    "turnaround": Tone("#8a7a63", "#a4947c"),
-    "device_wait": Tone("#a04a63", "#be7e90"),
-    "context_switch": Tone("#8f5b3a", "#af8a70"),
-    "graph": Tone("#85735a", "#9f8f75"),
-    "unattributed": Tone("#6d737b", "#868c95"),
-    "tail": Tone("#858a91", "#797f86"),
-}
-"""Idle time by cause."""
-
 HEAT: Final = (
     Tone("#eceff3", "#1d242c"),
     Tone("#cfdff0", "#1d3550"),
@@ -94,7 +75,7 @@ TONES: Final[dict[str, Tone]] = {
     **INK,
     **{f"compute-{name}": tone for name, tone in FAMILIES.items()},
     **EXPOSED,
-    **{f"idle-{name}": tone for name, tone in CAUSES.items()},
+    **{f"idle-{cause}": Tone(cause.light, cause.dark) for cause in Cause},
     "bound-memory": Tone("#ad5f00", "#f0a24a"),
     **{f"heat-{at}": tone for at, tone in enumerate(HEAT)},
 }
@@ -104,12 +85,11 @@ BOUNDS: Final = {"memory": "bound-memory", "compute": "compute-gemm", "latency":
 """What limits a kernel, as a tone."""
 
 
-def line_tone(line: str) -> str:
+def line_tone(line: Line) -> str:
     """The tone of a line of the books."""
-    kind, _, name = line.partition(".")
-    if kind == "compute":
-        return f"compute-{name}" if name in FAMILIES else "compute-other"
-    return line.replace(".", "-")
+    if line.is_compute:
+        return f"compute-{line.family}" if line.family in FAMILIES else "compute-other"
+    return f"idle-{line.cause}" if line.is_idle else str(line)
 
 
 def heat_level(share: float) -> int:

@@ -163,7 +163,7 @@ def _launched_in(device: Device, at: Positions, ranges: Rows) -> Positions:
     threads of its own. Threads that do open them, as where each drives a GPU, count for themselves only.
     """
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = device.host.launching(device.found)[at]
+    call = device.found.launch[at]
     launched = np.flatnonzero(call >= 0)
     calls = device.host.calls.at(call[launched])
     owner, caller = thread(ranges), thread_number(calls["pid"], calls["tid"])

@@ -8,6 +8,7 @@ import msgspec
 
 from gpuledger.analyse.diff.run_side import WHOLES, Side
 from gpuledger.errors import UnreadableProfile
+from gpuledger.ledger.lines import Line
 
 SCHEMA: Final = "gpuledger.baseline/1"
 
@@ -30,10 +31,15 @@ def from_document(content: bytes, name: str) -> Side:
         schema = msgspec.json.decode(raw.pop("schema", b'""'), type=str)
         if schema != SCHEMA:
             raise UnreadableProfile(f"{name}: a document {schema or 'without a schema'}, not {SCHEMA}")
-        side = msgspec.json.decode(msgspec.json.encode(raw), type=Side)
+        side = msgspec.json.decode(msgspec.json.encode(raw), type=Side, dec_hook=_line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _unusable(name, str(error)) from None
     return _checked(side, name)
+
+
+def _line(kind: type[Line], name: str) -> Line:
+    """A line of the books by its name; what is none is a ValueError, which msgspec turns into its own."""
+    return kind(name)
 
 
 def _checked(side: Side, name: str) -> Side:

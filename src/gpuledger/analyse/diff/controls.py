@@ -18,7 +18,8 @@ from typing import Final
 from gpuledger.analyse.diff.noise import Interval, mean_interval
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, Range, Side
-from gpuledger.ledger.gaps import HOST_PACED
+from gpuledger.ledger.causes import HOST_PACED
+from gpuledger.ledger.lines import Line
 from gpuledger.trace.health import NotMeasured
 
 MOST_WAITING: Final = 0.5
@@ -138,7 +139,7 @@ def _mostly_waits(pair: RangePair) -> bool:
 
 def host_idle_ns(side: Side) -> float:
     """Idle time per step that the host caused."""
-    return math.fsum(side.line_mean_ns(f"idle.{cause}") for cause in HOST_PACED)
+    return math.fsum(side.line_mean_ns(Line.of_cause(cause)) for cause in HOST_PACED)
 
 
 def _interval(before: Side, after: Side, chosen: Sequence[RangePair]) -> Interval | NotMeasured:

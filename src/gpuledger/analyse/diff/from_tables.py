@@ -20,11 +20,11 @@ from gpuledger.analyse.diff.run_side import (
     Side,
     added_ranges,
 )
+from gpuledger.catalog.call_kinds import call_kind
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.name_likeness import unnumbered
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.host import call_kind
 from gpuledger.trace.health import Severity
 from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
 

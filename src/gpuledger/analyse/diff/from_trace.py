@@ -12,11 +12,11 @@ from gpuledger.analyse.diff.run_side import NO_SHAPE, STEP, WINDOW, Call, Copied
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.memory.copies import CopiesOfKind, copies_by_kind
 from gpuledger.analyse.memory.in_use import memory_totals
+from gpuledger.catalog.call_kinds import CallKind, call_kind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.host import call_kind
 from gpuledger.trace.health import NotMeasured, Severity
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
@@ -189,9 +189,9 @@ def _launches(device: Device, edges: Ints) -> Launches:
     found, host = device.found, device.host
     here = found.on(device.gpu)
     here = here[device.begins_steady(found.start_ns[here])]
-    call = host.launching(found)[here]
+    call = found.launch[here]
     is_launch = call >= 0
-    is_launch[is_launch] = host.kinds[call[is_launch]] == host.kind_names.index("launch")
+    is_launch[is_launch] = host.are(CallKind.LAUNCH)[call[is_launch]]
     made, first = np.unique(call[is_launch], return_index=True)
     step = np.searchsorted(edges, found.start_ns[here[is_launch][first]], side="right") - 1
     counts = np.bincount(np.clip(step, 0, len(edges) - 2), minlength=len(edges) - 1)

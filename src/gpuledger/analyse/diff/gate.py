@@ -19,6 +19,7 @@ from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, Side
 from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.trace.health import NotMeasured
 
 TIME, COUNT, SIZE = "time", "count", "size"
@@ -228,16 +229,14 @@ def _lines(gate: Gate, sides: tuple[Side, Side]) -> tuple[float, float, Interval
             raise _unknown(gate, "tables of `nsys stats` do not say when the GPU was idle")
         return _families(gate, sides)
 
-    def belongs(line: str) -> bool:
-        head, _, rest = line.partition(".")
-        if gate.what == "family":
-            return head == "compute" and _matches(gate, rest)
-        return head == gate.what and (gate.pattern is None or _matches(gate, rest))
+    kind = LineKind.COMPUTE if gate.what == "family" else LineKind(gate.what)
+
+    def belongs(line: Line) -> bool:
+        return line.kind is kind and (gate.pattern is None or _matches(gate, line.detail))
 
     every = [line for side in sides for line in side.lines]
     if gate.pattern is not None and not any(map(belongs, every)):
-        wanted = "compute" if gate.what == "family" else gate.what
-        names = dict.fromkeys(line.partition(".")[2] for line in every if line.startswith(f"{wanted}."))
+        names = dict.fromkeys(line.detail for line in every if line.kind is kind and line.detail)
         raise _unknown(gate, f"no {gate.what} matches", list(names))
     return _by_step(*(side.line_steps(belongs).tolist() for side in sides))
 

@@ -20,7 +20,7 @@ def host_stretch(trace: Trace, device: Device) -> Span:
     """Calls and ranges that begin in it belong to the steady steps."""
     found, calls = device.found, device.host.calls
     here = found.on(device.gpu)
-    call = device.host.launching(found)[here]
+    call = found.launch[here]
     here, call = here[call >= 0], call[call >= 0]
     if device.steps is None or not len(call):
         return Span(min(device.steady.start_ns, _first(trace)), max(device.steady.end_ns, device.ledger.window.end_ns))

@@ -91,7 +91,7 @@ def parts(before: Side, after: Side, changed: Sequence[Change]) -> tuple[Part, .
         OTHER_COMPUTE: _outside_kernels(after) - _outside_kernels(before),
     }
     for line in dict.fromkeys((*before.lines, *after.lines)):
-        if not line.startswith("compute"):
+        if not line.is_compute:
             split[line] = after.line_mean_ns(line) - before.line_mean_ns(line)
     delta = after.median_ns - before.median_ns
     split[UNLIKE] = delta - (after.mean_ns - before.mean_ns)
@@ -118,5 +118,5 @@ def _outside_kernels(side: Side) -> float:
     kernels = sum(kernel.time_ns for kernel in side.kernels)
     if not side.lines:
         return (sum(side.length_ns) - kernels) / side.steps
-    compute = int(side.line_steps(lambda line: line.startswith("compute")).sum())
+    compute = int(side.line_steps(lambda line: line.is_compute).sum())
     return (compute - kernels) / side.steps

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.diff.host_stretch import begins_in, of_this_gpu
 from gpuledger.analyse.diff.run_side import Range
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.name_likeness import normalised, unnumbered
 from gpuledger.ledger.device import Device
@@ -163,14 +164,14 @@ def _hold_calls(device: Device, ranges: Rows, chain: Positions, holds: _Holds) -
     place = np.where(inner >= 0, chain[inner], -1)
     inside = np.flatnonzero(place >= 0)
     functions, function = functions_of(host.calls)
-    waits = host.kinds == host.kind_names.index("sync")
+    waits = host.are(CallKind.SYNC)
     for at, which, count, _ in _sums(place[inside], function[inside], host.calls.duration_ns[inside]):
         holds.count(holds.calls, at, functions[which], count)
     waiting = inside[waits[inside]]
     for at, _, _, time in _sums(place[waiting], np.zeros(len(waiting), np.intp), host.calls.duration_ns[waiting]):
         holds.spend(holds.wait_ns, at, time)
     here = found.on(device.gpu)
-    call = host.launching(found)[here]
+    call = found.launch[here]
     here, call = here[call >= 0], call[call >= 0]
     here, call = here[place[call] >= 0], call[place[call] >= 0]
     strings = ranges.strings

@@ -14,7 +14,9 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.errors import GpuledgerError
+from gpuledger.ledger.lines import Line
 from gpuledger.trace.kernel_report import Dim3
 from gpuledger.trace.spans import Ints
 
@@ -45,8 +47,7 @@ class Call:
     """The calls of one CUDA function on the host."""
 
     name: str
-    kind: str
-    """One of `host.CALL_KINDS`."""
+    kind: CallKind
     calls: int
     time_ns: int
 
@@ -116,7 +117,7 @@ class Side:
     gpus: dict[int, int] = field(default_factory=dict)
     """The usual step of every GPU at work."""
     ranks: int | None = None
-    lines: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
     books_ns: tuple[tuple[int, ...], ...] = ()
     """One row per step, one column per line; a row sums to the step's length."""
     kernels: tuple[Kernel, ...] = ()
@@ -153,14 +154,14 @@ class Side:
         """The lengths of each run's steps."""
         return np.split(np.array(self.length_ns, np.int64), np.cumsum(self.run_steps)[:-1])
 
-    def line_steps(self, belongs: Callable[[str], bool]) -> NDArray[np.int64]:
+    def line_steps(self, belongs: Callable[[Line], bool]) -> NDArray[np.int64]:
         """For each step the time of the lines that belong."""
         chosen = [at for at, line in enumerate(self.lines) if belongs(line)]
         books = np.array(self.books_ns, np.int64).reshape(self.steps, len(self.lines))
         total: NDArray[np.int64] = books[:, chosen].sum(axis=1)
         return total
 
-    def line_mean_ns(self, line: str) -> float:
+    def line_mean_ns(self, line: Line) -> float:
         """One line, per step."""
         if line not in self.lines:
             return 0.0
@@ -233,7 +234,7 @@ def _in_all(parts: Sequence[Mapping[str, tuple[int, ...]]]) -> dict[str, tuple[i
     }
 
 
-def _on_lines(side: Side, lines: Sequence[str]) -> list[tuple[int, ...]]:
+def _on_lines(side: Side, lines: Sequence[Line]) -> list[tuple[int, ...]]:
     place = {line: at for at, line in enumerate(side.lines)}
     return [tuple(row[place[line]] if line in place else 0 for line in lines) for row in side.books_ns]
 

@@ -22,6 +22,7 @@ from gpuledger.catalog.kernel_names import KernelName, parse
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import WHOLE_GRAPHS
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -101,7 +102,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     launches = _launches(rows, names, where.of[here], device)
     communicating = np.unique(device.found.name[device.found.state == State.COMM])
     kernels = _kernels(rows, names, launches, communicating, [where.names[at] for at in where.of[here].tolist()])
-    whole_graphs_ns = device.line_ns.get("compute.graph", 0)
+    whole_graphs_ns = device.line_ns.get(WHOLE_GRAPHS, 0)
     if not kernels:
         raise _nothing(device, whole_graphs_ns)
     chosen = _chosen(kernels, coverage)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR, Flags, Paths, nest
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launches import launching_call
 from gpuledger.ledger.ranges import innermost
@@ -189,8 +190,8 @@ def _launches(work: _Work, device: Device) -> tuple[_Work, list[_Work], list[int
 def _captures(device: Device) -> Iterator[Positions]:
     """For each capture the calls that put work into the graph, in order: those in it that ran nothing."""
     host, calls = device.host, device.host.calls
-    makes = np.isin(host.kinds, [host.kind_names.index(kind) for kind in ("launch", "copy_call")])
-    launching = host.launching(device.found)
+    makes = host.are(CallKind.LAUNCH) | host.are(CallKind.COPY_CALL)
+    launching = device.found.launch
     makes[launching[launching >= 0]] = False
     makes &= ~_named(calls, _LAUNCH)
     candidates, ends = (

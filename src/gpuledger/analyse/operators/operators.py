@@ -149,7 +149,7 @@ def ops(trace: Trace, device: Device) -> Ops:
     """The operators of the steady stretch and their work on one GPU."""
     operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
     found, host = device.found, device.host
-    launching = host.launching(found)
+    launching = found.launch
     used = np.unique(launching[launching >= 0])
     calls = host.calls.at(used)
     around = np.full((2, len(host.calls) + 1), -1, np.intp)  # the last column is for work without a call

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.lines import COMM, Line, LineKind
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.health import Severity
@@ -150,7 +151,7 @@ class RankSummary:
     window: Span
     steady: Span
     """The steps without warm-up, or the whole window."""
-    lines: tuple[tuple[str, int], ...]
+    lines: tuple[tuple[Line, int], ...]
     """The books of the steady stretch, by line; they sum to it."""
     hidden_comm_ns: int
     """Communication of the steady stretch that ran while something computed."""
@@ -170,7 +171,7 @@ class RankSummary:
         return self.profile if self.rank is None else f"rank {self.rank}"
 
     @property
-    def line_ns(self) -> dict[str, int]:
+    def line_ns(self) -> dict[Line, int]:
         return dict(self.lines)
 
     @property
@@ -185,7 +186,7 @@ class RankSummary:
     @property
     def families_ns(self) -> dict[str, int]:
         """Compute of the steady stretch by kernel family."""
-        return {line.partition(".")[2]: time for line, time in self.lines if line.startswith("compute.")}
+        return {line.family: time for line, time in self.lines if line.is_compute}
 
     @property
     def compute_ns(self) -> int:
@@ -193,7 +194,7 @@ class RankSummary:
 
     @property
     def exposed_comm_ns(self) -> int:
-        return self.line_ns.get("comm", 0)
+        return self.line_ns.get(COMM, 0)
 
 
 def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
@@ -216,7 +217,7 @@ def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
         window=device.ledger.window,
         steady=device.steady,
         lines=tuple(device.line_ns.items()),
-        hidden_comm_ns=total(communicating) - device.line_ns.get("comm", 0),
+        hidden_comm_ns=total(communicating) - device.exposed_ns(LineKind.COMM),
         exposed=work.comm,
         edges_ns=np.empty(0, np.int64) if steps is None else steps.edges_ns,
         warm_up=0 if steps is None else steps.warm_up,
@@ -247,7 +248,7 @@ def _collectives(trace: Trace, device: Device) -> Collectives:
     found, window = device.found, device.ledger.window
     chosen = (found.state == State.COMM) & (found.gpu == device.gpu)
     mine = np.flatnonzero(chosen & (found.start_ns >= window.start_ns) & (found.start_ns < window.end_ns))
-    call = device.host.launching(found)[mine]
+    call = found.launch[mine]
     launched = np.flatnonzero(call >= 0)
     calls = device.host.calls.at(call[launched])
     kind, dtype = (trace.strings.each(found.name[mine], says) for says in (_kind_of_kernel, _dtype_of_kernel))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from gpuledger.findings.pages import codes, page
+from gpuledger.findings.pages import page
+from gpuledger.findings.rules import codes
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
-from gpuledger.findings.job import job_findings
+from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet.profiles import described
 from gpuledger.fleet.run import Fleet
 from gpuledger.fleet.run import fleet as analysed

@@ -40,7 +40,7 @@ _ROW: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StripLine:
     """A line of the books in every step shown."""
 
     tone: str
@@ -51,7 +51,7 @@ class Line:
 def step_strip(
     title: str,
     description: str,
-    lines: Sequence[Line],
+    lines: Sequence[StripLine],
     unusual: Sequence[bool],
     usual_ns: int,
     numbers: tuple[str, str],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from gpuledger.ledger.lines import Line
 from gpuledger.messages import translated
 from gpuledger.present.charts.amounts import Change, waterfall
 from gpuledger.present.charts.svg import Picture
@@ -12,7 +13,7 @@ from gpuledger.present.html.blocks import block_sections
 from gpuledger.present.html.page import embedded, fitting
 from gpuledger.present.html.parts import Chart, Command, Page, Room, Section, Tile
 from gpuledger.present.html.tables import cut
-from gpuledger.present.palette import EXPOSED, line_tone
+from gpuledger.present.palette import line_tone
 from gpuledger.present.views.diff.document import Compared, diff_blocks, verdict_text
 from gpuledger.present.views.diff.figures import signed_share, signed_time
 from gpuledger.present.views.diff.json import diff_json
@@ -84,6 +85,6 @@ def waterfall_picture(compared: Compared) -> Picture:
 
 def _tone(part: str, ns: int) -> str:
     """The tone of a part: the ledger's where it is one of its lines, else one for less and one for more."""
-    if part in EXPOSED or part.startswith("idle."):
+    if isinstance(part, Line):
         return line_tone(part)
     return "compute-gemm" if ns < 0 else "compute-moe"

@@ -9,7 +9,8 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 
-from gpuledger.findings.pages import codes, page
+from gpuledger.findings.pages import page
+from gpuledger.findings.rules import codes
 
 
 @cache

@@ -12,6 +12,7 @@ from gpuledger.analyse.kernels.roofs import Roofs
 from gpuledger.analyse.nvidia.kernels import KernelTimes, cuda_gpu_kern_sum
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.ledger.lines import COMM, Line
 from gpuledger.messages import say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.charts.svg import Picture
@@ -85,7 +86,7 @@ def _table(scene: Scene, kernels: Sequence[KernelTimes]) -> Table:
 
 
 def _family_term(name: str) -> Term:
-    return Term(name, name, tone=line_tone("comm" if name == COMMUNICATION else f"compute.{name}"))
+    return Term(name, name, tone=line_tone(COMM if name == COMMUNICATION else Line.of_family(name)))
 
 
 def _rest(kernels: Sequence[KernelTimes], percent: Sequence[float | None]) -> tuple[Cell, ...]:

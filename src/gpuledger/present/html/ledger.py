@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import UNCLASSIFIED, Line, LineKind
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Bar, Part, stacked
 from gpuledger.present.charts.svg import Picture
@@ -15,24 +17,19 @@ from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.terms import TOTAL, line_term, line_words
+from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.report import ledger_title
 from gpuledger.units import share_text, time_text
 
 _ENLARGED: Final = 0.25
 """Where a GPU works less than this share of the time, its work is also drawn over the whole width."""
 
-_KINDS: Final = ("compute", "comm", "copy", "idle")
+_KINDS: Final = tuple(LineKind)
 
 
-def ordered(lines: dict[str, int]) -> list[str]:
+def ordered(lines: Mapping[Line, int]) -> list[Line]:
     """Lines in the order that they are drawn in: compute, what is exposed, idle; within each the largest first."""
-    return sorted(lines, key=lambda line: (_KINDS.index(line.partition(".")[0]), -lines[line], line))
-
-
-def is_idle(line: str) -> bool:
-    """Whether a line is idle time, which is drawn hatched."""
-    return line.startswith("idle.")
+    return sorted(lines, key=lambda line: (_KINDS.index(line.kind), -lines[line], line))
 
 
 def ledger_picture(scene: Scene) -> Picture:
@@ -43,7 +40,7 @@ def ledger_picture(scene: Scene) -> Picture:
     bars = [
         _bar(scene, device, tell(say("GPU {gpu}", gpu=device.gpu)) if several else "") for device in (main, *others)
     ]
-    work = {line: amount for line, amount in main.line_ns.items() if not is_idle(line)}
+    work = {line: amount for line, amount in main.line_ns.items() if not line.is_idle}
     share = sum(work.values()) / main.steady_ns
     if 0 < share < _ENLARGED:
         title = say("The {share} at work, over the whole width", share=share_text(share))
@@ -56,17 +53,17 @@ def _bar(scene: Scene, device: Device, name: str) -> Bar:
     return Bar(name, _parts(scene, device, device.line_ns))
 
 
-def _parts(scene: Scene, device: Device, lines: dict[str, int]) -> tuple[Part, ...]:
+def _parts(scene: Scene, device: Device, lines: Mapping[Line, int]) -> tuple[Part, ...]:
     """The lines as shares of what they sum to; each is named with its share of the steady stretch."""
     whole = sum(lines.values()) or 1
     return tuple(
         Part(
             line_tone(line),
             lines[line] / whole,
-            scene.tell(line_words(line)),
+            scene.tell(line.label),
             share_text(lines[line] / device.steady_ns),
             time_text(lines[line] // device.step_count),
-            scene.tell(line_words(line, brief=True)),
+            scene.tell(line.brief_label),
         )
         for line in ordered(lines)
     )
@@ -119,7 +116,7 @@ def _row(device: Device, name: Value, steady: int, window: int) -> tuple[Value, 
 
 
 def _remarks(scene: Scene) -> list[PagePart]:
-    unclassified = scene.device.line_ns.get("compute.other", 0)
+    unclassified = scene.device.line_ns.get(UNCLASSIFIED, 0)
     if not unclassified:
         return []
     share = share_text(unclassified / scene.device.compute_ns)

@@ -9,7 +9,7 @@ from gpuledger.present.html.closing import communication_section, health_section
 from gpuledger.present.html.findings import findings_section
 from gpuledger.present.html.gaps import gaps_section
 from gpuledger.present.html.kernels import kernels_section, roofline_section
-from gpuledger.present.html.ledger import is_idle, ledger_section
+from gpuledger.present.html.ledger import ledger_section
 from gpuledger.present.html.over_time import launches_section, memory_section, use_section
 from gpuledger.present.html.page import embedded, fitting
 from gpuledger.present.html.parts import Page, Room, Section, Tile
@@ -65,7 +65,7 @@ def sections(scene: Scene, version: str) -> tuple[Section, ...]:
 
 def _tiles(scene: Scene) -> tuple[Tile, ...]:
     tell, device = scene.tell, scene.device
-    working = sum(amount for line, amount in device.line_ns.items() if not is_idle(line))
+    working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
     tiles = [
         Tile(
             tell(say("GPU at work")),

@@ -13,9 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import Line
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import say
-from gpuledger.present.charts.over_time import Line, step_strip
+from gpuledger.present.charts.over_time import StripLine, step_strip
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.html.ledger import ordered
 from gpuledger.present.html.parts import Chart, Part, Section, StepStrip, Table, Text
@@ -23,7 +24,7 @@ from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.terms import TOTAL, line_term, line_words
+from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.steps import outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.units import count_text, time_text
 
@@ -43,7 +44,7 @@ class _Shown:
     """The steps that are drawn, with their lines."""
 
     steps: tuple[int, ...]
-    lines: tuple[str, ...]
+    lines: tuple[Line, ...]
     ns: np.ndarray[Any, np.dtype[np.int64]]
     """A row per step, a column per line."""
     unusual: tuple[bool, ...]
@@ -83,14 +84,14 @@ def _picture(scene: Scene, found: Variation, shown: _Shown) -> Picture:
     tell = scene.tell
     large = _large(shown)
     drawn = [
-        Line(line_tone(line), tell(line_words(line)), tuple(shown.ns[:, at].tolist()))
+        StripLine(line_tone(line), tell(line.label), tuple(shown.ns[:, at].tolist()))
         for at, line in enumerate(shown.lines)
         if at in large
     ]
     small = [at for at in range(len(shown.lines)) if at not in large]
     if small:
         rest = tuple(shown.ns[:, small].sum(axis=1).tolist())
-        drawn.append(Line("idle-unattributed", tell(say("all other lines")), rest))
+        drawn.append(StripLine("idle-unattributed", tell(say("all other lines")), rest))
     said = say(
         "{count} steps, half of them under {median}, eight of ten between {low} and {high}; {odd} unusual",
         count=count_text(len(found.steps)),
@@ -166,7 +167,7 @@ def _median_step(scene: Scene, found: Variation) -> Table:
     return table(sheet, scene.tell, scene.room, caption=scene.tell(caption), name="median-step")
 
 
-def _median_books(device: Device, found: Variation) -> tuple[int, dict[str, int]]:
+def _median_books(device: Device, found: Variation) -> tuple[int, dict[Line, int]]:
     """The number of the first step that is as long as the median, and its lines."""
     step = found.steps.warm_up + int(np.flatnonzero(found.steps.steady_ns == found.median_ns)[0])
     tile = int(np.searchsorted(device.ledger.tiles_ns, found.steps.edges_ns[step]))
@@ -179,7 +180,7 @@ def _json(scene: Scene, found: Variation, shown: _Shown) -> str:
     tell = scene.tell
     usual = _median_books(scene.device, found)[1]
     content = {
-        "lines": [[line, line_tone(line), tell(line_words(line))] for line in shown.lines],
+        "lines": [[line, line_tone(line), tell(line.label)] for line in shown.lines],
         "median_ns": found.median_ns,
         "median_lines_ns": [usual.get(line, 0) for line in shown.lines],
         "steps": [

@@ -11,11 +11,11 @@ from gpuledger.analyse.call_sites import place
 from gpuledger.analyse.operators.arithmetic import Inputs, Work, WorkDone, parse_inputs, work_done
 from gpuledger.analyse.operators.graph_names import GraphNames, graph_names
 from gpuledger.analyse.operators.operators import Ops, Paths, ops
+from gpuledger.catalog.call_kinds import CallKind, call_kind
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.calls import short_names, shortened
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.host import call_kind
 from gpuledger.ledger.ranges import innermost
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.health import NotMeasured
@@ -217,7 +217,7 @@ def _launches(device: Device, found: Ops) -> list[_Row]:
     """The launch calls behind the steps' work, by function: the host may have made them before the steps began."""
     calls = device.host.calls
     names, function = short_names(calls)
-    launching = device.host.launching(device.found)[found.activity]
+    launching = device.found.launch[found.activity]
     length = (device.found.end_ns - device.found.start_ns)[found.activity][launching >= 0]
     launching = launching[launching >= 0]
     made = np.unique(launching)
@@ -249,7 +249,7 @@ def _operators(found: Ops) -> list[_Row]:
 def _waits(trace: Trace, device: Device, found: Ops) -> list[_Row]:
     """Calls that wait for the device, by function and place: the recorded stack's, else the operators around."""
     host = device.host
-    waiting = host.calls.where(device.steady_calls & (host.kinds == host.kind_names.index("sync")))
+    waiting = host.calls.where(device.steady_calls & (host.are(CallKind.SYNC)))
     codes = np.unique(waiting.codes("name"))
     launching = [code for code in codes.tolist() if call_kind(waiting.strings.text(code) or "") == "launch"]
     waiting = waiting.where(~np.isin(waiting.codes("name"), launching))
@@ -276,7 +276,7 @@ def _communication(device: Device, found: Ops) -> list[_Row]:
     first, number = group(activities.name[mine])
     times = np.zeros((2, len(first)), np.int64)
     np.add.at(times[0], number, (activities.end_ns - activities.start_ns)[mine])
-    launching = host.launching(activities)[mine]
+    launching = activities.launch[mine]
     once, _ = group(number, launching)  # a graph's launch counts once
     once = once[launching[once] >= 0]
     np.add.at(times[1], number[once], host.calls.duration_ns[launching[once]])

@@ -9,11 +9,11 @@ from urllib.parse import quote
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
 from gpuledger.findings.finding import Finding
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import EXPOSED, UNCLASSIFIED
 from gpuledger.ledger.phases import PHASES
 from gpuledger.messages import Message, capitalised, joined, say, translated
 from gpuledger.present.document import Block, blocks_markdown, blocks_text
 from gpuledger.present.safe_text import padded, visible, wrapped
-from gpuledger.present.terms import CAUSE_WORDS, EXPOSED_WORDS
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
 from gpuledger.report import Report
@@ -101,7 +101,7 @@ def verdict(report: Report) -> Message:
 
 
 def _working(device: Device) -> str:
-    working = sum(amount for line, amount in device.line_ns.items() if not line.startswith("idle"))
+    working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
     return share_text(working / device.steady_ns)
 
 
@@ -140,16 +140,15 @@ def ledger_title(device: Device) -> Message:
 
 def _rows(device: Device) -> list[tuple[str, int]]:
     """The lines to show, largest first within compute, then exposed copies and communication, then idle."""
-    compute = {line.removeprefix("compute."): ns for line, ns in device.line_ns.items() if line.startswith("compute.")}
+    compute = {line.family: ns for line, ns in device.line_ns.items() if line.is_compute}
     rows: list[tuple[str, int]] = [(say("compute"), sum(compute.values()))] if compute else []
-    large = {name: ns for name, ns in compute.items() if ns >= _SMALL_FAMILY * sum(compute.values())}
-    rows += [(f"  {name}", ns) for name, ns in sorted(large.items(), key=lambda each: -each[1])]
+    large = {family: ns for family, ns in compute.items() if ns >= _SMALL_FAMILY * sum(compute.values())}
+    rows += [(f"  {family}", ns) for family, ns in sorted(large.items(), key=lambda entry: -entry[1])]
     if rest := sum(compute.values()) - sum(large.values()):
         rows.append((say("  other families"), rest))
-    rows += [(words, device.line_ns[line]) for line, words in EXPOSED_WORDS.items() if line in device.line_ns]
-    idle = {line.removeprefix("idle."): ns for line, ns in device.line_ns.items() if line.startswith("idle.")}
-    by_time = sorted(idle.items(), key=lambda each: -each[1])
-    return [*rows, *((say("idle: {cause}", cause=CAUSE_WORDS[cause]), ns) for cause, ns in by_time)]
+    rows += [(words, exposed) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))]
+    idle = [(line, ns) for line, ns in device.line_ns.items() if line.is_idle]
+    return [*rows, *((line.label, ns) for line, ns in sorted(idle, key=lambda entry: -entry[1]))]
 
 
 def _ledger_lines(device: Device, width: int | None, tell: Callable[[str], str]) -> list[str]:
@@ -198,7 +197,7 @@ def _finding_lines(report: Report, width: int | None, tell: Callable[[str], str]
 def closing(report: Report) -> list[Message]:
     """What is not known, and the next command."""
     lines = [_at_work(device) for device in report.devices if device is not report.main_device]
-    unclassified = report.main_device.line_ns.get("compute.other", 0)
+    unclassified = report.main_device.line_ns.get(UNCLASSIFIED, 0)
     if unclassified:
         share = share_text(unclassified / report.main_device.compute_ns)
         lines.append(

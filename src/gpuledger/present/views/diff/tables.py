@@ -12,6 +12,7 @@ from gpuledger.analyse.diff.parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UN
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import Call, Copied, Side
 from gpuledger.catalog.kernel_names import label
+from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.diff.figures import (
     bar,
@@ -35,12 +36,14 @@ _ROOM: Final = 8
 _LITTLE: Final = 0.0005
 """Rows of tables are left out if they changed by less than this share of the step."""
 
-_NAMES: Final = {"comm": "exposed communication", "copy": "exposed copies"}
+_EXPOSED: Final = {LineKind.COMM: "exposed communication", LineKind.COPY: "exposed copies"}
 
 
 def part_name(part: str) -> str:
     """How people call a part."""
-    return _NAMES.get(part, part.replace("idle.", "idle: ").replace("_", " "))
+    if not isinstance(part, Line):
+        return part
+    return f"idle: {part.cause}".replace("_", " ") if part.is_idle else _EXPOSED[part.kind]
 
 
 def parts_sheet(found: Diff) -> Sheet:
@@ -83,7 +86,8 @@ def _what_changed(found: Diff, part: str) -> str:
     if part == UNLIKE:
         away = [side.mean_ns - side.median_ns for side in (before, after)]
         return f"skew {times(*away)}"
-    return times(before.line_mean_ns(part), after.line_mean_ns(part))
+    line = Line(part)
+    return times(before.line_mean_ns(line), after.line_mean_ns(line))
 
 
 def launches_sheet(before: Side, after: Side) -> Sheet | None:

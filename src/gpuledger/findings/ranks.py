@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from gpuledger.analyse.ranks.job import Job
-from gpuledger.findings.finding import WORTH_TELLING, Finding
+from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
+from gpuledger.findings.rule import Rule
 from gpuledger.present.views.ranks import gate, slowest_step_ns
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.tables import NOT_RECORDED
@@ -23,16 +25,16 @@ def job_findings(job: Job) -> tuple[Finding, ...]:
     """What the ranks together say, the most profitable first; nothing where no collective was matched."""
     if not any(part.counted for part in job.parts):
         return ()
-    found = [each for each in (_skew(job), _exposed(job)) if each is not None]
-    return tuple(sorted(found, key=lambda each: (-each.saving_ns, each.code)))
+    found = [finding for rule in RULES for finding in rule.find(job)]
+    return tuple(sorted(found, key=lambda finding: (-finding.saving_ns, finding.code)))
 
 
-def _skew(job: Job) -> Finding | None:
+def _skew(job: Job) -> Sequence[Finding]:
     """Ranks that arrive early wait for the last one. What waiting runs under compute costs nothing."""
     waits = [part.exposed_wait_ns for part in job.parts]
     saving = _middle([wait for wait in waits if wait])
     if saving < max(WORTH_TELLING * _steady_ns(job), 1):
-        return None
+        return ()
     late = max(range(len(job.parts)), key=lambda at: job.parts[at].caused_ns)
     part, caused = job.parts[late], sum(each.caused_ns for each in job.parts)
     share = share_text(part.caused_ns / caused)
@@ -56,7 +58,7 @@ def _skew(job: Job) -> Finding | None:
     assumption = (
         "all ranks arrive together, as early as those that wait do now; the low end: the same work, spread evenly"
     )
-    return _finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], saving, low, assumption)
+    return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], saving, low, assumption)]
 
 
 def _why(job: Job, late: int) -> str:
@@ -92,13 +94,13 @@ def _most_and_least(job: Job) -> str:
     return text if isinstance(step, NotMeasured) else f"{text}; the slowest rank's step takes {time_text(step)}"
 
 
-def _exposed(job: Job) -> Finding | None:
+def _exposed(job: Job) -> Sequence[Finding]:
     """What of the exposed communication is not waiting: the transfer itself, for the middle rank."""
     moving = [rank.exposed_comm_ns - part.exposed_wait_ns for rank, part in zip(job.ranks, job.parts, strict=True)]
     exposed = _middle(moving)
     saving = min(exposed, _middle([rank.compute_ns for rank in job.ranks]))
     if saving < max(WORTH_TELLING * _steady_ns(job), 1):
-        return None
+        return ()
     claim = f"{_per_step(job, exposed)} of communication that is no waiting runs with nothing computing beside it"
     whole = sum(rank.exposed_comm_ns for rank in job.ranks)
     waits = share_text(sum(part.exposed_wait_ns for part in job.parts) / whole)
@@ -107,7 +109,7 @@ def _exposed(job: Job) -> Finding | None:
     if unmatched:
         evidence.append(f"{count_text(unmatched)} collectives were not matched: their waits are in it")
     assumption = "compute of the same step covers it, without slowing down"
-    return _finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], saving, saving, assumption)
+    return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], saving, saving, assumption)]
 
 
 def _middle(times: list[int]) -> int:
@@ -151,5 +153,8 @@ def _finding(job: Job, code: str, claim: str, evidence: list[str], saving: int, 
         assumption=assumption,
         confidence=confidence,
         gpu=-1,
-        next=f"gpuledger explain {code}",
+        next=explain_command(code),
     )
+
+
+RULES: Final = (Rule("COMM-SKEW", _skew), Rule("COMM-EXPOSED", _exposed))

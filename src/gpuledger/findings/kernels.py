@@ -1,0 +1,119 @@
+"""Findings about kernels: casts that could go, kernels too short for a launch, kernels far from their roof."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
+from gpuledger.findings.rule import OneGpu, Rule
+from gpuledger.findings.steady_rows import are_steady, steady_rows
+from gpuledger.ledger.causes import QueueTrigger
+from gpuledger.ledger.device import Device
+from gpuledger.messages import joined, say
+from gpuledger.trace.columns import distinct
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.tables import Table
+from gpuledger.units import count_text, share_text
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.kernels.timeline_match import Match
+
+TINY_NS: Final = 5_000
+"""A kernel this short takes longer to launch than to run."""
+
+CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
+"""Kernels that change a tensor's type."""
+
+MOST_KERNELS: Final = 3
+"""So many slow kernels are told, each as a finding of its own."""
+
+
+def _casts(subject: OneGpu) -> Sequence[Finding]:
+    trace, device = subject.trace, subject.device
+    codes = distinct(trace[Table.KERNELS].codes("name")).tolist()
+    casts = [code for code in codes if CASTS.search(trace.strings.text(code) or "")]
+    if not casts:
+        return ()
+    kernels = steady_rows(trace[Table.KERNELS], device, "name")
+    cast_rows = kernels.where(np.isin(kernels.codes("name"), casts))
+    if not len(cast_rows):
+        return ()
+    # where the host cannot keep up, launches that go away save their share of what is lost between launches
+    late = int(device.ledger.gaps.length_ns[device.gaps_of(QueueTrigger.BEHIND)].sum())
+    time = int(cast_rows.duration_ns.sum()) + late * len(cast_rows) // len(kernels)
+    if not worth_telling(device, time):
+        return ()
+    claim = say(
+        "{count} kernels a step only change a tensor's type: {time}",
+        count=count_text(len(cast_rows) // device.step_count),
+        time=per_step(device, time),
+    )
+    names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
+    return [finding(device, "CAST", claim, (names,), time, say("the type is kept, or changed inside another kernel"))]
+
+
+def _tiny(subject: OneGpu) -> Sequence[Finding]:
+    """Where the host cannot keep up because kernels are too short to be worth a launch."""
+    device, kernels = subject.device, subject.trace[Table.KERNELS]
+    behind = device.gaps_of(QueueTrigger.BEHIND)
+    steady = are_steady(kernels, device)
+    if not len(behind) or not steady.any():
+        return ()
+    share = float(np.count_nonzero(steady & (kernels.duration_ns < TINY_NS)) / np.count_nonzero(steady))
+    work, gaps = device.found, device.ledger.gaps
+    after = gaps.after[behind]
+    before_tiny = work.end_ns[after] - work.start_ns[after] < TINY_NS
+    time = int(gaps.length_ns[behind][before_tiny].sum())
+    if share < 0.5 or 2 * time < int(gaps.length_ns[behind].sum()) or not worth_telling(device, time):
+        return ()
+    claim = say(
+        "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps",
+        share=share_text(share),
+        time=per_step(device, time),
+    )
+    advice = say("fuse them, batch them, or capture the step in a CUDA graph")
+    assumption = say("the gaps close; do not add it to LAUNCH-BOUND")
+    return [finding(device, "TINY-KERNELS", claim, (advice,), time, assumption)]
+
+
+def _headroom(subject: OneGpu) -> Sequence[Finding]:
+    """One finding for each of the kernels that would save the most, of those that Nsight Compute profiled."""
+    if subject.kernels is None:
+        return ()
+    worth = [match for match in subject.kernels.matches if worth_telling(subject.device, match.saving_ns)]
+    ranked = sorted(worth, key=lambda match: -match.saving_ns)[:MOST_KERNELS]
+    return [told for match in ranked if (told := _far_from_its_roof(subject.device, match)) is not None]
+
+
+def _far_from_its_roof(device: Device, match: Match) -> Finding | None:
+    if match.launch is None:
+        return None
+    judged, entry = match.launch, match.entry
+    roof = judged.verdict.roof_share
+    if isinstance(roof, NotMeasured):
+        return None
+    claim = say(
+        "{kernel} takes {time} and reaches {share} of its nearest roof",
+        kernel=cut_label(label(entry.name)),
+        time=per_step(device, entry.time_ns),
+        share=share_text(roof),
+    )
+    saving = match.saving_ns
+    # a host that is behind hides what faster kernels save: the step takes what the longer of the two needs
+    floor = max(device.host_floor_ns, device.device_floor_ns - saving)
+    low = max(min(saving, device.steady_ns - floor), 0)
+    assumption = say("it reaches 90 % of that roof, and the host keeps up")
+    evidence = (judged.verdict.because[0], judged.advice[0])
+    return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, low=low)
+
+
+RULES: Final = (
+    Rule("CAST", _casts),
+    Rule("TINY-KERNELS", _tiny, (QueueTrigger.BEHIND,)),
+    Rule("KERNEL-HEADROOM", _headroom),
+)
