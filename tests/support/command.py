@@ -20,8 +20,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from gpuledger.__main__ import main
+from gpuledger.cli import main as command_line
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "captures" / "nsys"
@@ -60,6 +62,7 @@ def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: st
         _arguments(arguments),
         _collector(),
         _logging(),
+        patch.object(command_line, "keep_freed_memory"),  # a setting for the life of a process, and ours goes on
         warnings.catch_warnings(action="error"),
     ):
         exit_code = _called()

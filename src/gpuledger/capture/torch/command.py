@@ -14,7 +14,7 @@ from gpuledger.capture.launchers import PYTHON, launched
 from gpuledger.capture.nsys.presets import Flag
 from gpuledger.errors import GpuledgerError
 
-RUNNER: Final = Path(__file__).parent / "torch_runner.py"
+RUNNER: Final = Path(__file__).parent / "runner.py"
 _TAKE_A_VALUE: Final = ("-X", "-W", "--check-hash-based-pycs")
 
 
