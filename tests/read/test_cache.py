@@ -28,12 +28,13 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say, translated
 from gpuledger.present.writers.json import document
-from gpuledger.read import SqliteReader, _wanted
 from gpuledger.read import cache as policy
+from gpuledger.read import wanted_columns
 from gpuledger.read.cache import cached_open, trace_folder
 from gpuledger.read.cache.fingerprint import ProfileFingerprint, fingerprint
 from gpuledger.read.cache.trace_file import pack_trace, unpack_trace
 from gpuledger.read.cache.trace_folder import TraceFolder
+from gpuledger.read.nsys.sqlite_reader import SqliteReader
 from gpuledger.read.source import look_at
 from gpuledger.report import build_report
 from gpuledger.trace.health import Note, NotMeasured, Severity
@@ -43,7 +44,7 @@ from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Kind, Rows
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger, gpuledger_process
 
-WHOLE = _wanted(tuple(Table))
+WHOLE = wanted_columns(tuple(Table))
 STACKED = ("host_read_stacks", "numpy_samples")
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 SECOND = 1_000_000_000

@@ -21,10 +21,10 @@ from gpuledger.present.views.nvidia import nvidia_sheet
 from gpuledger.present.writers.json import sheet_json
 from gpuledger.present.writers.markdown import sheet_markdown
 from gpuledger.read.stats_text.headings import KNOWN
-from gpuledger.read.stats_text.tables import looks_like_tables, open_summaries, runs_in
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries, runs_in
 from gpuledger.trace.health import Severity
 from gpuledger.trace.printed_tables import PrintedTable, PrintedTables
-from support.command import CAPTURES, NAMES
+from support.command import CAPTURES, NAMES, gpuledger
 
 API = """\
 Processing [{profile}] with [/opt/nvidia/nsight-systems/2026.1.1/host-linux-x64/reports/cuda_api_sum.py]...
@@ -438,10 +438,26 @@ def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
         open_summaries(tmp_path)
 
 
-def test_output_of_nsys_is_told_from_other_text() -> None:
-    assert looks_like_tables(DOCUMENT)
-    assert looks_like_tables(CSV.encode())
-    assert looks_like_tables("Processing [a.sqlite] with [/x/reports/osrt_sum.py]... \n")
-    assert not looks_like_tables(json.dumps({"traceEvents": [{"name": "Total Time (ns)"}]}))
-    assert not looks_like_tables(b"SQLite format 3\0" + bytes(200))
-    assert not looks_like_tables('"ID","Process ID","Kernel Name","Metric Name","Metric Value"\n')
+def test_output_of_nsys_is_told_from_other_files(tmp_path: Path, decode: Path) -> None:
+    texts = (DOCUMENT, CSV, "Processing [a.sqlite] with [/x/reports/osrt_sum.py]... \n")
+    assert all(is_printed_tables(written(tmp_path, text, "kept")) for text in texts)
+    others = (json.dumps({"traceEvents": [{"name": "Total Time (ns)"}]}), "any text", bytes(200))
+    assert not any(is_printed_tables(written(tmp_path, other, "other")) for other in others)
+    assert is_printed_tables(f"{written(tmp_path, DOCUMENT, 'kept.md')}::2")
+    assert not is_printed_tables(decode)
+    assert not is_printed_tables(tmp_path / "nowhere.csv")
+
+
+def test_a_folder_holds_tables_or_profiles(tmp_path: Path) -> None:
+    assert not is_printed_tables(tmp_path)
+    written(tmp_path, CSV, "run_cuda_gpu_kern_sum.csv")
+    assert is_printed_tables(tmp_path)
+    written(tmp_path, "", "run.sqlite")
+    assert not is_printed_tables(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["kept.csv", "kept.txt", "kept", "empty.csv"])
+def test_one_file_gets_one_refusal_from_every_verb(name: str, tmp_path: Path, decode: Path) -> None:
+    path = written(tmp_path, "" if name == "empty.csv" else "any text\n", name)
+    sentences = {gpuledger(verb, path, decode).stderr.splitlines()[0] for verb in ("diff", "align")}
+    assert len(sentences) == 1

@@ -8,15 +8,15 @@ from gpuledger.analyse.diff.baseline import from_document, is_baseline
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import Side, pooled
-from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
+from gpuledger.errors import UnreadableProfile
 from gpuledger.fleet.profiles import job_profiles
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.read import open_trace, reader_of
+from gpuledger.read import open_trace
 from gpuledger.read.nsys.container import Progress
 from gpuledger.read.source import look_at, opened
-from gpuledger.read.stats_text.tables import open_summaries
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.units import bytes_text
 
 
@@ -32,7 +32,7 @@ class Sides:
         path = Path(given)
         if path.is_file() and is_baseline(look_at(path).head):
             return self._kept(_saved(path, self._limits))
-        if _is_table(given, self._limits):
+        if is_printed_tables(given, limits=self._limits):
             return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
         found, failed = job_profiles([given], self._limits)
         if failed:
@@ -57,33 +57,6 @@ def told_apart(one: str, other: str) -> tuple[str, str]:
     longest = max(map(len, parts))
     least = next((count for count in range(1, longest + 1) if parts[0][-count:] != parts[1][-count:]), 1)
     return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
-
-
-def _is_table(given: str, limits: Limits) -> bool:
-    """Whether this is text that `nsys stats` printed, or a folder of such: whatever no reader of profiles knows."""
-    path = Path(given.rpartition("::")[0] or given)
-    if not path.exists():
-        return False
-    source = look_at(path)
-    if reader_of(source) is not None:
-        return False
-    if source.head:
-        return _holds_tables(given, limits)
-    try:
-        found, _ = job_profiles([str(path)], limits)
-    except NothingRecorded:
-        return True
-    return not found
-
-
-def _holds_tables(given: str, limits: Limits) -> bool:
-    try:
-        open_summaries(given, limits=limits)
-    except UnreadableProfile as error:
-        return "runs" in error.claim  # it holds several, and the refusal says how to choose one
-    except GpuledgerError:
-        return False
-    return True
 
 
 def _saved(path: Path, limits: Limits) -> Side:

@@ -16,7 +16,8 @@ from typing import Final
 
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.read import profiles_in, reader_of
+from gpuledger.read import profiles_in
+from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, look_at
 from gpuledger.units import count_text
 

@@ -28,18 +28,16 @@ from gpuledger.fleet.profiles import Profile, job_profiles
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_csv, align_json, align_junit, align_markdown, align_text
-from gpuledger.read import open_trace, reader_of
+from gpuledger.read import open_trace
 from gpuledger.read.nsys.container import Progress
 from gpuledger.read.source import look_at, opened
-from gpuledger.read.stats_text.tables import looks_like_tables, open_summaries
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.trace.health import Note
 from gpuledger.trace.model import Trace
 
 GATE = 3
 """The exit code where --gate was given and a check fails."""
 
-_TABLES = (".csv", ".txt", ".md", ".log")
-_PROFILES = (".sqlite", ".nsys-rep", ".json", ".json.gz")
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _COUNT = click.IntRange(min=1)
 
@@ -182,7 +180,7 @@ def _toml(path: Path) -> dict[str, object]:
 
 
 def _mock(path: str, mock_range: str | None, forwards: int | None, reading: _Reading) -> _Read:
-    if _is_table(path):
+    if is_printed_tables(path, limits=reading.limits):
         run = open_summaries(path, limits=reading.limits)
         made = mock_from_table(run, forwards)
         return _Read(made.side, made.notes, run.health)
@@ -194,7 +192,7 @@ def _mock(path: str, mock_range: str | None, forwards: int | None, reading: _Rea
 def _model(
     given: Sequence[str], wanted: Wanted, isolation: Isolation, mock: Side, forwards: int | None, reading: _Reading
 ) -> _Read:
-    if len(given) == 1 and _is_table(given[0]):
+    if len(given) == 1 and is_printed_tables(given[0], limits=reading.limits):
         run = open_summaries(given[0], limits=reading.limits)
         made = model_from_table(run, isolation, mock, forwards)
         return _Read(made.side, made.notes, run.health, made.whole)
@@ -218,18 +216,6 @@ def _profiles(given: Sequence[str], limits: Limits) -> list[Profile]:
     if broken:
         raise GpuledgerError(f"{broken[0].name}: {broken[0].sentence}")
     return found
-
-
-def _is_table(path: str) -> bool:
-    """Whether this is output of `nsys stats` rather than a profile; `FILE::2` is its second run."""
-    bare, separator, run = path.rpartition("::")
-    source = look_at(Path(bare if separator and run.isdecimal() else path))
-    if reader_of(source) is not None:
-        return False
-    if not source.head:
-        profiles = any(name.endswith(_PROFILES) for name in source.files)
-        return not profiles and any(name.endswith("_sum.csv") for name in source.files)
-    return looks_like_tables(source.head) or source.path.suffix.lower() in _TABLES
 
 
 def _in_format(made: Alignment, health: tuple[Note, ...], output: Output) -> str:

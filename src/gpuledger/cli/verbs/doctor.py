@@ -15,7 +15,7 @@ from gpuledger.doctor.checks import diagnosed
 from gpuledger.doctor.probe import here
 from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markdown, doctor_text
 from gpuledger.read import open_trace
-from gpuledger.read.nsys.rep_file import ReportReader
+from gpuledger.read.nsys.rep_file import NsysRepReader
 from gpuledger.read.source import look_at
 from gpuledger.trace.tables import Table
 from gpuledger.workloads import trial_launches, trial_torch
@@ -23,8 +23,8 @@ from gpuledger.workloads import trial_launches, trial_torch
 
 def _written(profile: Path) -> Written:
     """Who wrote a profile. A report of nsys is not opened: that would need the nsys that is to be judged."""
-    if ReportReader().recognises(look_at(profile)):
-        return Written(profile.name, ReportReader.name, None)
+    if NsysRepReader().recognises(look_at(profile)):
+        return Written(profile.name, NsysRepReader.name, None)
     origin = open_trace(profile, only=()).origin
     return Written(profile.name, origin.tool, origin.tool_version)
 

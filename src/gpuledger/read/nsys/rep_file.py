@@ -15,7 +15,7 @@ from gpuledger.trace.model import Trace
 MAGIC: Final = b"NVIDIA Tegra Profiler Report"
 
 
-class ReportReader:
+class NsysRepReader:
     """Nsight Systems report -> Trace, where nsys is installed."""
 
     name = "nsys report"

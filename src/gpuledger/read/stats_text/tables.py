@@ -17,6 +17,7 @@ from typing import Any, Final
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.ncu.rows import UTF16
+from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, Source, foreign, look_at, opened
 from gpuledger.read.stats_text.grid import LONGEST_HEADER, Grid, Values, grid_under
 from gpuledger.read.stats_text.headings import (
@@ -42,20 +43,36 @@ _PROCESSING: Final = re.compile(r"\W*Processing \[(?P<profile>[^\]]*)\] with \[(
 _TITLE_HOLDS: Final = 6
 """So many lines may stand between a title and the table that it is of, blank ones not counted."""
 _NO_TITLE: Final = "a table without a title"
+_TEXT_ENDINGS: Final = (".csv", ".tsv", ".txt", ".md", ".log")
+_PROFILE_ENDINGS: Final = (".sqlite", ".nsys-rep", ".json", ".json.gz")
 
 
-def looks_like_tables(head: bytes | str) -> bool:
-    """Whether this is, or begins with, output of `nsys stats`.
+def is_printed_tables(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Whether this is text that `nsys stats` printed, or a folder of such, and not a profile; `FILE::2` is a run of it.
 
-    In a document the tables may come later than the first bytes: give as much of it as there is.
+    A text without such a table counts too where its name ends as a text's does: its refusal says what is missing.
     """
-    text = head.decode("utf-8", "replace") if isinstance(head, bytes) else head
-    document = _Document("", DEFAULT_LIMITS.text_bytes)
-    for line in text.splitlines():
-        document.take(line)
-        if document.tables or document.hint:
-            return True
-    return False
+    bare, _ = _chosen(path)
+    if not bare.exists():
+        return False
+    source = look_at(bare)
+    if reader_of(source) is not None:
+        return False
+    if not source.head:
+        reports = [name for name in source.files if _is_report_file(name)]
+        return bool(reports) and not any(name.endswith(_PROFILE_ENDINGS) for name in source.files)
+    if source.path.suffix.lower() in _TEXT_ENDINGS:
+        return foreign(source) is None
+    try:
+        document = _tables_in(source, limits, "")
+    except UnreadableProfile:
+        return False
+    return bool(document.tables or document.hint)
+
+
+def _is_report_file(name: str) -> bool:
+    path = Path(name)
+    return path.suffix.lower() in (".csv", ".tsv", ".txt") and bool(report_in(path.stem)[0])
 
 
 def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> PrintedTables:
@@ -255,9 +272,9 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
     groups: dict[str, _Document] = {}
     empty = 0
     for file in source.files:
-        report, prefix = report_in(Path(file).stem)
-        if not report or Path(file).suffix.lower() not in (".csv", ".tsv", ".txt"):
+        if not _is_report_file(file):
             continue
+        report, prefix = report_in(Path(file).stem)
         path = source.path / file
         whole = groups.setdefault(prefix, _Document("", limits.text_bytes))
         if path.is_file() and path.stat().st_size == 0:  # so nsys leaves the file of a report without rows
