@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.operators.arithmetic import COUNTERS, parse_inputs, work_done
 from gpuledger.analyse.operators.graph_names import Runs, graph_names
+from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.analyse.operators.operators import Ops, nest, ops
 from gpuledger.catalog.gpu_peaks import PEAKS, TYPES, peak_flops
 from gpuledger.cli.verbs.ops import ops as verb
@@ -699,7 +700,7 @@ def test_runs_are_the_longest_that_occur(eager: list[int], sequences: list[list[
 
 def rows_of(trace: Trace, name: str) -> list[tuple[Any, ...]]:
     [device] = whole(trace)
-    return [row for sheet in ops_sheets(trace, device) if sheet.name == name for row in sheet.rows]
+    return [row for sheet in ops_sheets(operator_costs(trace, device)) if sheet.name == name for row in sheet.rows]
 
 
 def test_host_against_device() -> None:
@@ -730,7 +731,7 @@ def test_every_row_has_a_cell_for_every_column() -> None:
     found, launches, at = layers(0, 2, "warm_up")
     found.append(Op("aten::mm", at, at + 50, inputs=inputs([8, 16], [16, 32])))
     trace = traced(found, [*launches, Launch(at + 10, at + 20, ((at + 30, at + 60, "gemm"),)), graph_of(2, at + 100)])
-    made = ops_sheets(trace, whole(trace)[0])
+    made = ops_sheets(operator_costs(trace, whole(trace)[0]))
     assert [sheet.name for sheet in made] == [
         f"{name}_gpu0" for name in ("ops_figures", "ops", "ops_by_shape", "host_against_device", "graph_work")
     ]

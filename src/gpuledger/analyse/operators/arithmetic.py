@@ -57,9 +57,9 @@ class Inputs(NamedTuple):
     shapes: tuple[Shape, ...]
     types: tuple[str, ...]
 
-    def kind(self, at: int) -> str | None:
+    def kind(self, position: int) -> str | None:
         """The type of one input in the words of `peaks`; torch's own for another; None where it was not recorded."""
-        name = self.types[at] if at < len(self.types) else ""
+        name = self.types[position] if position < len(self.types) else ""
         return TYPE_NAMES.get(name, name) or None
 
 
@@ -74,7 +74,7 @@ class Count(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OperatorWork:
     """What the operators of one name and inputs did in the steady stretch."""
 
     name: str
@@ -102,7 +102,7 @@ class Work:
 class WorkDone:
     """All counted work of one GPU's steady stretch."""
 
-    work: tuple[Work, ...]
+    work: tuple[OperatorWork, ...]
     """The longest first."""
     steady_ns: int
     matrix_ns: int
@@ -113,26 +113,26 @@ class WorkDone:
 
     @property
     def flops(self) -> int:
-        return sum(each.flops for each in self.work)
+        return sum(work.flops for work in self.work)
 
     @property
     def is_bound(self) -> bool:
-        return any(each.is_bound for each in self.work)
+        return any(work.is_bound for work in self.work)
 
     @property
     def mfu(self) -> float | NotMeasured:
         """The share of the steady stretch that the counted work would need at peak."""
         if not self.work:
             return NotMeasured("no matrix product with recorded shapes was launched; graphs are not counted")
-        known = [(each.flops, each.peak) for each in self.work if not isinstance(each.peak, NotMeasured)]
+        known = [(work.flops, work.peak) for work in self.work if not isinstance(work.peak, NotMeasured)]
         if not known:
-            return next(each.peak for each in self.work if isinstance(each.peak, NotMeasured))
+            return next(work.peak for work in self.work if isinstance(work.peak, NotMeasured))
         return sum(flops / peak for flops, peak in known) * 1e9 / self.steady_ns
 
     @property
     def without_peak_share(self) -> float | None:
         """The share of the counted operations that is not in MFU, as the peak of their type is not known."""
-        missing = sum(each.flops for each in self.work if isinstance(each.peak, NotMeasured))
+        missing = sum(work.flops for work in self.work if isinstance(work.peak, NotMeasured))
         return missing / self.flops if self.flops else None
 
     @property
@@ -140,47 +140,47 @@ class WorkDone:
         return self.counted_ns / self.matrix_ns if self.matrix_ns else None
 
 
-def work_done(trace: Trace, device: Device, found: Ops) -> WorkDone:
-    """Count the work of the operators in `found`."""
-    rows = found.nest.rows
+def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
+    """Count the work of the operators."""
+    rows = operators.nest.rows
     first, number = group(rows.codes("name"), rows.codes("inputs"))
     named = list(zip(*(rows.strings.decode(rows.codes(key)[first]) for key in ("name", "inputs")), strict=True))
     outputs = _outputs(named)
     counts = [_count(name or "", given, outputs) for name, given in named]
-    can_count = np.array([count is not None for count in counts], np.bool_)[number] & (found.whole_ns > 0)
-    inside = found.nest.summed_up(can_count.astype(np.int64)) - can_count
+    can_count = np.array([count is not None for count in counts], np.bool_)[number] & (operators.whole_ns > 0)
+    inside = operators.nest.summed_up(can_count.astype(np.int64)) - can_count
     chosen = can_count & (inside == 0)
-    spent = np.where(found.own_ns > 0, found.own_ns, found.whole_ns)
+    spent = np.where(operators.own_ns > 0, operators.own_ns, operators.whole_ns)
     times, spent_ns = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
     np.add.at(times, number[chosen], 1)
     np.add.at(spent_ns, number[chosen], spent[chosen])
     gpu = trace.origin.gpu(device.gpu) or Gpu("GPU, not described")
     # the number of the counted operator around each activity, -1 for none
-    around = np.append(found.nest.handed_down(np.where(chosen, number, -1)), -1)[found.innermost]
-    singles = _singles(trace, device, found, gpu, around)
-    made = []
-    for at in np.flatnonzero(times).tolist():
-        if (count := counts[at]) is not None:
-            kind = singles.get(at, UNDECIDED) if count.kind == "fp32" else count.kind
+    around = np.append(operators.nest.handed_down(np.where(chosen, number, -1)), -1)[operators.innermost]
+    singles = _singles(trace, device, operators, gpu, around)
+    work = []
+    for position in np.flatnonzero(times).tolist():
+        if (count := counts[position]) is not None:
+            kind = singles.get(position, UNDECIDED) if count.kind == "fp32" else count.kind
             peak = peak_flops(gpu, kind) if kind else NotMeasured("the type of the inputs was not recorded")
-            name, given = (text or "" for text in named[at])
-            amounts = int(times[at]), int(times[at]) * count.flops, int(spent_ns[at])
-            made.append(Work(name, given, *amounts, kind, count.is_bound, peak))
-    made.sort(key=lambda each: (-each.device_ns, -each.flops, each.name, each.inputs))
+            name, given = (text or "" for text in named[position])
+            amounts = int(times[position]), int(times[position]) * count.flops, int(spent_ns[position])
+            work.append(OperatorWork(name, given, *amounts, kind, count.is_bound, peak))
+    work.sort(key=lambda done: (-done.device_ns, -done.flops, done.name, done.inputs))
     activities = device.found
-    matrix = [at for at, name in enumerate(activities.families) if name in _MATRIX_FAMILIES]
-    is_matrix = np.isin(activities.family[found.activity], matrix)
-    length = (activities.end_ns - activities.start_ns)[found.activity]
+    matrix = [number for number, name in enumerate(activities.families) if name in _MATRIX_FAMILIES]
+    is_matrix = np.isin(activities.family[operators.activity], matrix)
+    length = (activities.end_ns - activities.start_ns)[operators.activity]
     whole, counted = int(length[is_matrix].sum()), int(length[is_matrix & (around >= 0)].sum())
-    return WorkDone(tuple(made), device.steady_ns, whole, counted, gpu.name)
+    return WorkDone(tuple(work), device.steady_ns, whole, counted, gpu.name)
 
 
-def _singles(trace: Trace, device: Device, found: Ops, gpu: Gpu, around: Positions) -> dict[int, str]:
+def _singles(trace: Trace, device: Device, operators: Ops, gpu: Gpu, around: Positions) -> dict[int, str]:
     """Whether products of `float` ran in fp32 or in tf32: the kernels' names say it, or the GPU knows only one."""
     peaks = peaks_of(gpu)
     only_fp32 = not isinstance(peaks, NotMeasured) and "tf32" not in peaks.tera
     inside = np.flatnonzero(around >= 0)
-    names = device.found.name[found.activity[inside]]
+    names = device.found.name[operators.activity[inside]]
     told = {code: _told(trace.strings.text(code) or "", only_fp32) for code in np.unique(names).tolist()}
     first, _ = group(around[inside], names)
     seen: dict[int, set[str]] = {}
@@ -200,23 +200,23 @@ def _told(kernel: str, only_fp32: bool) -> tuple[str, ...]:
 def parse_inputs(text: str | None) -> Inputs | None:
     """What the profile says of an operator's inputs: the shapes' JSON and the types', one after the other."""
     decoder = json.JSONDecoder()
-    found: list[object] = [] if text is None or not text.startswith("\n") else [[]]
+    parsed: list[object] = [] if text is None or not text.startswith("\n") else [[]]
     rest = (text or "").strip()
     try:
         while rest:
             value, end = decoder.raw_decode(rest)
-            found.append(value)
+            parsed.append(value)
             rest = rest[end:].lstrip()
     except (ValueError, RecursionError):
         return None
-    lists = [each for each in (*found, [], [])[:2] if isinstance(each, list)]
-    if not found or len(lists) < 2:
+    lists = [part for part in (*parsed, [], [])[:2] if isinstance(part, list)]
+    if not parsed or len(lists) < 2:
         return None
-    return Inputs(tuple(map(_shape, lists[0])), tuple(each if isinstance(each, str) else "" for each in lists[1]))
+    return Inputs(tuple(map(_shape, lists[0])), tuple(name if isinstance(name, str) else "" for name in lists[1]))
 
 
 def _shape(given: object) -> Shape:
-    if not isinstance(given, list) or not all(isinstance(each, int) and 0 <= each < 2**40 for each in given):
+    if not isinstance(given, list) or not all(isinstance(size, int) and 0 <= size < 2**40 for size in given):
         return ()
     return tuple(given)
 
@@ -232,14 +232,14 @@ def _product(rows: Shape, columns: Shape) -> int | None:
     return 2 * prod(b if a == 1 else a for a, b in pairs) * m * k * n
 
 
-def _matmul(given: Inputs, at: int = 0) -> Count | None:
-    flops = _product(*given.shapes[at : at + 2]) if len(given.shapes) >= at + 2 else None
-    return None if flops is None else Count(flops, given.kind(at))
+def _matmul(given: Inputs, first: int = 0) -> Count | None:
+    flops = _product(*given.shapes[first : first + 2]) if len(given.shapes) >= first + 2 else None
+    return None if flops is None else Count(flops, given.kind(first))
 
 
 def _grouped(given: Inputs) -> Count | None:
     """Rows of one matrix, each times the one of several that it is assigned to."""
-    if len(given.shapes) < 2 or [len(each) for each in given.shapes[:2]] != [2, 3]:
+    if len(given.shapes) < 2 or [len(shape) for shape in given.shapes[:2]] != [2, 3]:
         return _matmul(given)
     flops = _product(given.shapes[0], given.shapes[1][1:])
     return None if flops is None else Count(flops, given.kind(0))
@@ -260,7 +260,7 @@ def _attention(given: Inputs, heads_at: int, *, backward: bool = False) -> Count
     again, so that it is three over the keys' width and two over the values'.
     """
     shapes = given.shapes[1:4] if backward else given.shapes[:3]
-    if len(shapes) < 3 or any(len(each) != 4 for each in shapes):
+    if len(shapes) < 3 or any(len(shape) != 4 for shape in shapes):
         return None
     query, key, value = shapes
     length_at = 3 - heads_at
@@ -285,7 +285,7 @@ def _convolution_back(given: Inputs, order: tuple[int, int, int]) -> Count | Non
     """Gradients of both images and weights, as many operations as forward each; one of them may not be wanted."""
     if len(given.shapes) < 3:
         return None
-    gradient, images, weight = (given.shapes[at] for at in order)
+    gradient, images, weight = (given.shapes[position] for position in order)
     if len(gradient) < 3 or not len(gradient) == len(images) == len(weight):
         return None
     return Count(2 * 2 * prod(gradient) * prod(weight[1:]), given.kind(order[0]), is_bound=True)
@@ -357,19 +357,19 @@ def _count(name: str, text: str | None, outputs: Outputs) -> Count | None:
     if given is None:
         return None
     if name in _CONV:
-        found = _convolution(given, outputs)
+        count = _convolution(given, outputs)
     elif name in _CONV_BACK:
-        found = _convolution_back(given, _CONV_BACK[name])
+        count = _convolution_back(given, _CONV_BACK[name])
     else:
-        found = COUNTERS[name](given)
-    return None if found is None or not found.flops or (found.kind or "").startswith("c10::complex") else found
+        count = COUNTERS[name](given)
+    return None if count is None or not count.flops or (count.kind or "").startswith("c10::complex") else count
 
 
 def _outputs(named: Sequence[tuple[str | None, str | None]]) -> Outputs:
     """What backward passes show of the convolutions' outputs."""
-    found: dict[tuple[Shape, Shape], set[Shape]] = {}
+    outputs: dict[tuple[Shape, Shape], set[Shape]] = {}
     for name, text in named:
         if name in _CONV_BACK and (given := parse_inputs(text)) is not None and len(given.shapes) > 2:
-            gradient, images, weight = (given.shapes[at] for at in _CONV_BACK[name])
-            found.setdefault((images, weight), set()).add(gradient)
-    return found
+            gradient, images, weight = (given.shapes[position] for position in _CONV_BACK[name])
+            outputs.setdefault((images, weight), set()).add(gradient)
+    return outputs

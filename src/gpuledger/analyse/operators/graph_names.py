@@ -34,7 +34,7 @@ MOST_TRIED: Final = 32
 """So many equal runs on either side are compared for what they agree on."""
 
 EAGER, CAPTURE = "equal run", "capture"
-_LAUNCH, _BEGIN, _END = (re.compile(each) for each in ("GraphLaunch", "StreamBeginCapture", "StreamEndCapture"))
+_LAUNCH, _BEGIN, _END = (re.compile(name) for name in ("GraphLaunch", "StreamBeginCapture", "StreamEndCapture"))
 Names = tuple[str, ...]
 
 
@@ -60,11 +60,11 @@ class GraphNames:
 
     @property
     def device_ns(self) -> int:
-        return sum(each.device_ns for each in self.work)
+        return sum(work.device_ns for work in self.work)
 
     @property
     def named_ns(self) -> int:
-        return sum(each.device_ns for each in self.work if each.path is not None)
+        return sum(work.device_ns for work in self.work if work.path is not None)
 
     @property
     def named_share(self) -> float | None:
@@ -101,13 +101,13 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     """The work inside graphs by its place in the program."""
     work = _work(trace, device)
     ordered, sequences, which = _launches(work, device)
-    found = _named_work(trace, device, work, ordered, sequences, which) if which else []
+    by_place = _named_work(trace, device, work, ordered, sequences, which) if which else []
     opaque = trace[Table.GRAPHS]
     opaque = opaque.where((opaque["gpu"] == device.gpu) & device.begins_steady(opaque["start_ns"]))
     if len(opaque):
-        found.append(GraphWork(None, None, len(opaque), int(np.maximum(opaque.duration_ns, 0).sum())))
-    found.sort(key=lambda each: (-each.device_ns, each.path or (), each.source or ""))
-    return GraphNames(len(which) + len(opaque), tuple(found))
+        by_place.append(GraphWork(None, None, len(opaque), int(np.maximum(opaque.duration_ns, 0).sum())))
+    by_place.sort(key=lambda place: (-place.device_ns, place.path or (), place.source or ""))
+    return GraphNames(len(which) + len(opaque), tuple(by_place))
 
 
 def _named_work(
@@ -116,17 +116,17 @@ def _named_work(
     eager = work.at(np.flatnonzero(~work.in_graph & (work.call >= 0)))
     eager = eager.at(np.lexsort((eager.start_ns, device.host.calls["start_ns"][eager.call])))
     namer = _Namer(trace, device.host.calls, eager.call, list(_captures(device)))
-    runs = Runs(eager.symbol, [each.symbol for each in sequences])
-    names = [namer.sequence(nodes, found) for nodes, found in zip(sequences, runs, strict=True)]
-    number = np.concatenate([names[each] for each in which])
-    first, at = group(number)
+    runs = Runs(eager.symbol, [sequence.symbol for sequence in sequences])
+    names = [namer.sequence(nodes, equal) for nodes, equal in zip(sequences, runs, strict=True)]
+    number = np.concatenate([names[sequence] for sequence in which])
+    first, name_of = group(number)
     sums = np.zeros(len(first), np.int64)
-    np.add.at(sums, at, ordered.end_ns - ordered.start_ns)
-    counts = np.bincount(at, minlength=len(first)).tolist()
+    np.add.at(sums, name_of, ordered.end_ns - ordered.start_ns)
+    counts = np.bincount(name_of, minlength=len(first)).tolist()
     return [
         GraphWork(path, source, count, total)
         for (path, source), count, total in zip(
-            map(namer.found.__getitem__, number[first]), counts, sums.tolist(), strict=True
+            map(namer.names.__getitem__, number[first]), counts, sums.tolist(), strict=True
         )
     ]
 
@@ -163,8 +163,8 @@ def _work(trace: Trace, device: Device) -> _Work:
 def _named(calls: Rows, pattern: re.Pattern[str]) -> Flags:
     """Which calls are of functions whose name matches."""
     codes = [code for code in np.unique(calls.codes("name")).tolist() if pattern.search(calls.strings.text(code) or "")]
-    found: Flags = np.isin(calls.codes("name"), codes)
-    return found
+    matching: Flags = np.isin(calls.codes("name"), codes)
+    return matching
 
 
 def _launches(work: _Work, device: Device) -> tuple[_Work, list[_Work], list[int]]:
@@ -208,27 +208,27 @@ def _captures(device: Device) -> Iterator[Positions]:
 
 
 class _Namer:
-    """Numbers the names that are found: `found[number]` is a path and its source."""
+    """Numbers the names of places: `names[number]` is a path and its source."""
 
     def __init__(self, trace: Trace, calls: Rows, eager: Positions, captures: Sequence[Positions]) -> None:
         used = np.unique(np.concatenate((eager, *captures)))
         nests = nest(trace, ANNOTATION), nest(trace, OPERATOR)
-        self._paths: Final = tuple(Paths(each) for each in nests)
+        self._paths: Final = tuple(Paths(ranges) for ranges in nests)
         around = np.full((len(nests), len(calls)), -1, np.intp)
-        for at, each in enumerate(nests):
-            around[at, used] = innermost(each.rows, calls.at(used))
+        for kind, ranges in enumerate(nests):
+            around[kind, used] = innermost(ranges.rows, calls.at(used))
         self._place = np.stack([paths.of_row[rows] for paths, rows in zip(self._paths, around, strict=True)], axis=1)
         self._eager, self._captures = eager, captures
         outermost = np.append(nests[0].outermost(), -1)[around[0, eager]]
         self._crossed = np.cumsum(np.diff(outermost, prepend=-1) != 0)
         self._agreed: dict[tuple[frozenset[tuple[int, ...]], str], int] = {}
-        self.found: Final[list[tuple[Names | None, str | None]]] = [(None, None)]
+        self.names: Final[list[tuple[Names | None, str | None]]] = [(None, None)]
 
     def sequence(self, nodes: _Work, runs: Sequence[Run]) -> Positions:
         """For each node of one graph the number of its name: that of its capture, unless an equal run denies it."""
         by_run, by_capture = self._by_run(len(nodes.symbol), runs), self._by_capture(nodes)
         fits = [
-            _ends_with(self.found[capture][0] or (), self.found[run][0] or ())
+            _ends_with(self.names[capture][0] or (), self.names[run][0] or ())
             for capture, run in zip(by_capture.tolist(), by_run.tolist(), strict=True)
         ]
         return np.where(fits, by_capture, by_run)
@@ -236,7 +236,7 @@ class _Namer:
     def _by_run(self, length: int, runs: Sequence[Run]) -> Positions:
         """By the longest run around each node; of equal ones, those that cross the fewest outermost annotations."""
         number = np.zeros(length, np.intp)
-        for run in sorted(runs, key=lambda each: (-each.length, each.start)):
+        for run in sorted(runs, key=lambda run: (-run.length, run.start)):
             if run.length >= min(SHORTEST_RUN, length):
                 crossed = self._crossed[run.equal + run.length - 1] - self._crossed[run.equal]
                 best = run.equal[crossed == crossed.min()]
@@ -263,13 +263,13 @@ class _Namer:
             while all(len(names) > length for names in whole) and len({names[-length - 1] for names in whole}) == 1:
                 length += 1
             name = (whole[0][len(whole[0]) - length :], source) if length else (None, None)
-            if name not in self.found:
-                self.found.append(name)
-            self._agreed[places, source] = self.found.index(name)
+            if name not in self.names:
+                self.names.append(name)
+            self._agreed[places, source] = self.names.index(name)
         return self._agreed[places, source]
 
     def _names_at(self, place: tuple[int, ...]) -> Names:
-        return tuple(name for paths, each in zip(self._paths, place, strict=True) for name in paths.names(each))
+        return tuple(name for paths, path in zip(self._paths, place, strict=True) for name in paths.names(path))
 
 
 def _ends_with(names: Names, ending: Names) -> bool:
@@ -295,8 +295,10 @@ class Runs:
 
     def __init__(self, eager: Positions, sequences: Sequence[Positions]) -> None:
         self._count = len(eager)
-        self._lengths = [len(each) for each in sequences]
-        parts = [part for at, each in enumerate((eager, *sequences)) for part in (each, np.array([-1 - at]))]
+        self._lengths = [len(sequence) for sequence in sequences]
+        parts = [
+            part for number, symbols in enumerate((eager, *sequences)) for part in (symbols, np.array([-1 - number]))
+        ]
         rank = np.unique(np.concatenate(parts), return_inverse=True)[1]  # no two separators are equal
         self._ranks = [rank]
         reach = 1
@@ -320,11 +322,11 @@ class Runs:
         if not self._count:
             return
         ranks = self._ranks[-1]
-        at = np.searchsorted(ranks[self._sorted], ranks[places])
-        neighbours = [self._sorted[np.clip(each, 0, self._count - 1)] for each in (at - 1, at)]
-        longest = np.maximum(*(self._common(places, each) for each in neighbours))
+        after = np.searchsorted(ranks[self._sorted], ranks[places])
+        neighbours = [self._sorted[np.clip(rank, 0, self._count - 1)] for rank in (after - 1, after)]
+        longest = np.maximum(*(self._common(places, neighbour) for neighbour in neighbours))
         for start in np.flatnonzero((longest > 0) & (np.append(0, longest[:-1]) <= longest)).tolist():
-            tried = self._sorted[max(int(at[start]) - MOST_TRIED, 0) : int(at[start]) + MOST_TRIED]
+            tried = self._sorted[max(int(after[start]) - MOST_TRIED, 0) : int(after[start]) + MOST_TRIED]
             equal = tried[self._common(np.full(len(tried), places[start]), tried) >= longest[start]]
             yield Run(start, int(longest[start]), equal)
 

@@ -61,19 +61,19 @@ class Nest:
 
     def outermost(self) -> Positions:
         """For each row the outermost one around it."""
-        found = np.arange(len(self))
+        outermost = np.arange(len(self))
         for here in self.levels():
             inside = here[self.parent[here] >= 0]
-            found[inside] = found[self.parent[inside]]
-        return found
+            outermost[inside] = outermost[self.parent[inside]]
+        return outermost
 
     def handed_down(self, values: Positions) -> Positions:
         """Each row's value, or where that is -1 the value of the nearest row around it that has one."""
-        found = values.copy()
+        nearest = values.copy()
         for here in self.levels():
-            lacking = here[(found[here] < 0) & (self.parent[here] >= 0)]
-            found[lacking] = found[self.parent[lacking]]
-        return found
+            lacking = here[(nearest[here] < 0) & (self.parent[here] >= 0)]
+            nearest[lacking] = nearest[self.parent[lacking]]
+        return nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +148,22 @@ def nest(trace: Trace, kind: str) -> Nest:
 def ops(trace: Trace, device: Device) -> Ops:
     """The operators of the steady stretch and their work on one GPU."""
     operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
-    found, host = device.found, device.host
-    launching = found.launch
+    activities, host = device.found, device.host
+    launching = activities.launch
     used = np.unique(launching[launching >= 0])
     calls = host.calls.at(used)
     around = np.full((2, len(host.calls) + 1), -1, np.intp)  # the last column is for work without a call
     around[0, used] = innermost(operators.rows, calls)
     around[1, used] = innermost(annotations.rows, calls)
-    here = found.on(device.gpu)
-    here = here[device.begins_steady(found.start_ns[here])]
-    length = found.end_ns[here] - found.start_ns[here]
+    here = activities.on(device.gpu)
+    here = here[device.begins_steady(activities.start_ns[here])]
+    length = activities.end_ns[here] - activities.start_ns[here]
     operator = around[0, launching[here]]
     annotation_path = Paths(annotations).of_row
     annotated = annotation_path[around[1, launching[here]]] >= 0
-    is_kernel = (found.state[here] != State.COPY) & (found.family[here] != found.families.index(GRAPH_FAMILY))
+    is_kernel = (activities.state[here] != State.COPY) & (
+        activities.family[here] != activities.families.index(GRAPH_FAMILY)
+    )
     launched = around[0, np.unique(launching[here][launching[here] >= 0])]
     # GPU time, kernels, launches, activities of the stretch, activities at all; the last row is for work in no operator
     own = np.zeros((len(operators) + 1, 5), np.int64)
@@ -220,16 +222,16 @@ def _grouped(
     )
     names, *inputs = (rows.strings.decode(key[first]) for key in keys)
     given = inputs[0] if inputs else [None] * len(first)
-    made = [
-        OpGroup(name or "?", each, *amounts)
-        for name, each, *amounts in zip(names, given, *columns, strict=True)
+    groups = [
+        OpGroup(name or "?", recorded, *amounts)
+        for name, recorded, *amounts in zip(names, given, *columns, strict=True)
         if amounts[0]
     ]
-    return tuple(sorted(made, key=_rank))
+    return tuple(sorted(groups, key=_rank))
 
 
-def _rank(each: OpGroup) -> tuple[int, int, int, str, str]:
-    return (-each.device_self_ns, -each.device_ns, -each.host_self_ns, each.name, each.inputs or "")
+def _rank(group: OpGroup) -> tuple[int, int, int, str, str]:
+    return (-group.device_self_ns, -group.device_ns, -group.host_self_ns, group.name, group.inputs or "")
 
 
 def _host_self(operators: Nest, host_ns: Ints) -> Ints:
@@ -272,8 +274,8 @@ class Paths:
 
     def names(self, path: int) -> tuple[str, ...]:
         """The names of one path, the outermost first; of a very long one the innermost."""
-        found: list[str] = []
-        while path >= 0 and len(found) < _LONGEST_PATH:
-            found.append(self._strings.text(self._name[path]) or "?")
+        names: list[str] = []
+        while path >= 0 and len(names) < _LONGEST_PATH:
+            names.append(self._strings.text(self._name[path]) or "?")
             path = self._above[path]
-        return tuple(reversed(found))
+        return tuple(reversed(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.cli.question import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
@@ -24,4 +25,4 @@ def ops(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
-    return ops_sheets(trace, device)
+    return ops_sheets(operator_costs(trace, device))
