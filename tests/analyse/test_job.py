@@ -20,12 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, Table, open_trace
-from gpuledger.analyse.ranks.job import Clock, Job, job, shift
+from gpuledger.analyse.ranks.collectives import bus_bytes, bus_bytes_per_s, worst_place
+from gpuledger.analyse.ranks.job import Job, RankClock, job, shift
 from gpuledger.analyse.ranks.rank import DTYPES, KINDS, Collectives, Group, RankSummary, dtype_of, kind_of, rank_summary
+from gpuledger.analyse.ranks.rank_steps import slowest_step_ns, step_lengths
 from gpuledger.findings.ranks import job_findings
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.ranks import bus_bytes, bus_bytes_per_s, gate, job_sheets, slowest_step_ns, step_lengths
+from gpuledger.present.views.ranks import job_sheets
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span, Spans, union
 from gpuledger.trace.strings import Strings
@@ -178,14 +180,14 @@ def test_clocks_of_hosts_are_aligned_and_the_residual_is_stated() -> None:
     first = rank(0, *(f"{end - 90}-{end} all_reduce" for end in range(100, 600, 100)))
     second = moved(rank(1, *(f"{end - 60}-{end} all_reduce" for end in ends)), 10**18 + 7)
     found = job([first, second])
-    assert found.clocks[1] == Clock(10**18 + 7 + 1 * US, 10**18 + 7 + 1 * US, 1 * US)
+    assert found.clocks[1] == RankClock(10**18 + 7 + 1 * US, 10**18 + 7 + 1 * US, 1 * US)
     [lane] = found.lanes
     assert lane.wait_ns[0].tolist() == [29 * US, 0]
 
 
 def test_clocks_that_agree_are_left_alone() -> None:
     found = job([rank(0, "0-100 all_reduce", "200-300 all_reduce"), rank(1, "50-102 all_reduce", "250-302 all_reduce")])
-    assert found.clocks[1] == Clock(2 * US, 0, 0)
+    assert found.clocks[1] == RankClock(2 * US, 0, 0)
     assert found.lanes[0].wait_ns.tolist() == [[50 * US, 0], [50 * US, 0]]
 
 
@@ -212,7 +214,7 @@ def test_the_gate_is_the_place_in_the_step_that_costs_most() -> None:
         ]
         return rank(number, *lines, edges_us=(0, 300, 600))
 
-    found = gate(job([one(0, 0), one(1, 30)]))
+    found = worst_place(job([one(0, 0), one(1, 30)]))
     assert not isinstance(found, NotMeasured)
     assert (found.kind, found.ordinal, found.times, found.wait_ns, found.late) == ("all_reduce", 2, 2, 60 * US, 1)
 
@@ -229,8 +231,8 @@ def test_steps_are_matched_in_time_where_captures_begin_apart() -> None:
     found = job([first, moved(second, hour)])
     lengths = step_lengths(found)
     assert not isinstance(lengths, NotMeasured)
-    assert lengths[0].tolist() == [1, 2, 3]
-    assert lengths[1].tolist() == [[110 * US, 110 * US], [90 * US, 90 * US], [100 * US, 120 * US]]
+    assert lengths.steps.tolist() == [1, 2, 3]
+    assert lengths.length_ns.tolist() == [[110 * US, 110 * US], [90 * US, 90 * US], [100 * US, 120 * US]]
     assert slowest_step_ns(found) == 110 * US
     assert len(found.lanes[0]) == 3
 
@@ -409,7 +411,7 @@ def test_nothing_to_match_gives_no_numbers(given: list[RankSummary], unmatched: 
     assert found.lanes == ()
     assert codes(found).get("collectives-unmatched", 0) == unmatched
     assert all(isinstance(clock.residual_ns, NotMeasured) for clock in found.clocks[1:])
-    assert isinstance(gate(found), NotMeasured)
+    assert isinstance(worst_place(found), NotMeasured)
     assert isinstance(slowest_step_ns(found), NotMeasured)
     assert job_findings(found) == ()
     for sheet in job_sheets(found):
@@ -724,6 +726,6 @@ def test_eight_real_ranks_have_a_late_one(dlrm: list[Path]) -> None:
     skew = by_code["COMM-SKEW"]
     assert "75.9 % of it for rank 7: it computes no longer than the others, its host launches late" in skew.claim
     assert "rank 7 is the last at 5 of 8 collectives" in skew.evidence
-    first = gate(found)
+    first = worst_place(found)
     assert not isinstance(first, NotMeasured)
     assert (first.kind, first.ordinal, first.wait_ns) == ("all_to_all", 1, sum(naive(dlrm)[0][1]))

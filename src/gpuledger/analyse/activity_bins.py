@@ -62,19 +62,19 @@ def bin_edges(window: Span, bins: int = BINS) -> Ints:
     return window.start_ns + np.arange(count + 1, dtype=np.int64) * length // count
 
 
-def stream_use(found: Activities, window: Span, bins: int = BINS) -> StreamsOverTime:
+def stream_use(activities: Activities, window: Span, bins: int = BINS) -> StreamsOverTime:
     """How busy each stream was: what overlaps on one stream counts once."""
     edges = bin_edges(window, bins)
-    first, number = group(found.gpu, found.pid, found.stream)
-    start, end = (np.clip(each, window.start_ns, window.end_ns) for each in (found.start_ns, found.end_ns))
+    first, number = group(activities.gpu, activities.pid, activities.stream)
+    start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (activities.start_ns, activities.end_ns))
     work = np.zeros(len(first), np.int64)
     np.add.at(work, number, end - start)
-    busiest = [at for at in np.argsort(-work, kind="stable").tolist() if work[at]]
+    busiest = [stream for stream in np.argsort(-work, kind="stable").tolist() if work[stream]]
     streams = []
-    for at in sorted(busiest[:MOST_STREAMS]):  # groups are numbered in the order of their keys
-        mine = np.flatnonzero(number == at)
+    for position in sorted(busiest[:MOST_STREAMS]):  # groups are numbered in the order of their keys
+        mine = np.flatnonzero(number == position)
         busy = covered(union(start[mine], end[mine]), edges[:-1], edges[1:])
-        gpu, pid, stream = (int(each[first[at]]) for each in (found.gpu, found.pid, found.stream))
+        gpu, pid, stream = (int(keys[first[position]]) for keys in (activities.gpu, activities.pid, activities.stream))
         streams.append(StreamUse(gpu, pid, stream, busy))
     return StreamsOverTime(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
 
@@ -82,11 +82,11 @@ def stream_use(found: Activities, window: Span, bins: int = BINS) -> StreamsOver
 def launch_delays(device: Device) -> Ints:
     """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
     before the call returned."""
-    found = device.found
-    here = found.on(device.gpu)
-    here = here[device.begins_steady(found.start_ns[here])]
-    call = found.launch[here]
-    delay: Ints = found.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
+    activities = device.found
+    here = activities.on(device.gpu)
+    here = here[device.begins_steady(activities.start_ns[here])]
+    call = activities.launch[here]
+    delay: Ints = activities.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
     return delay
 
 

@@ -45,12 +45,12 @@ class Site:
 
 def sites(trace: Trace, device: Device, mine: Positions) -> list[Site]:
     """The places behind most of the gaps `mine`, by calls and by samples; none where the profile holds no stacks."""
-    found = []
+    costliest = []
     for weights, of_samples in ((_calls_in(trace, device, mine), False), (_samples_in(trace, device, mine), True)):
         if weights:
-            name, most = max(weights.items(), key=lambda each: (each[1], each[0]))
-            found.append(Site(name, most / sum(weights.values()), of_samples))
-    return found
+            name, most = max(weights.items(), key=lambda item: (item[1], item[0]))
+            costliest.append(Site(name, most / sum(weights.values()), of_samples))
+    return costliest
 
 
 def costliest_call(trace: Trace, device: Device, mine: Positions, trigger: str) -> Site | None:
@@ -77,8 +77,8 @@ def costliest_call(trace: Trace, device: Device, mine: Positions, trigger: str) 
 
 def place(frames: list[str]) -> str | None:
     """What to call the place of a stack, the innermost frame first: the operator and the Python function around it."""
-    operators = [found["name"] for frame in frames if (found := _OPERATOR.match(frame))]
-    python = [(frame, found["file"]) for frame in frames if (found := _PYTHON.match(frame))]
+    operators = [match["name"] for frame in frames if (match := _OPERATOR.match(frame))]
+    python = [(frame, match["file"]) for frame in frames if (match := _PYTHON.match(frame))]
     users = [frame for frame, file in python if "/" not in file and not file.startswith("<")]
     own = users[0] if users else python[0][0] if python else None
     if operators and own:
@@ -111,8 +111,8 @@ def _samples_in(trace: Trace, device: Device, mine: Positions) -> dict[str, int]
     weights: dict[str, int] = {}
     for chosen, idle in _by_thread(samples, device, mine):
         rows = samples.at(chosen)
-        at = np.searchsorted(idle.start_ns, rows["start_ns"], side="right") - 1
-        inside = (at >= 0) & (rows["start_ns"] < idle.end_ns[at])
+        gap = np.searchsorted(idle.start_ns, rows["start_ns"], side="right") - 1
+        inside = (gap >= 0) & (rows["start_ns"] < idle.end_ns[gap])
         _weigh(weights, trace, rows, inside.astype(int).tolist())
     return weights
 
@@ -124,11 +124,11 @@ def _by_thread(rows: Rows, device: Device, mine: Positions) -> list[tuple[Positi
     if not len(rows) or not len(mine):
         return []
     ended_by, owner = host.threads[host.thread_of_call[gaps.call[mine]]], thread(rows)
-    found = []
+    by_thread = []
     for number in distinct(ended_by).tolist():
         own = mine[ended_by == number]
-        found.append((np.flatnonzero(owner == number), Spans(gaps.start_ns[own], gaps.end_ns[own])))
-    return found
+        by_thread.append((np.flatnonzero(owner == number), Spans(gaps.start_ns[own], gaps.end_ns[own])))
+    return by_thread
 
 
 def _weigh(weights: dict[str, int], trace: Trace, rows: Rows, amounts: list[int]) -> None:

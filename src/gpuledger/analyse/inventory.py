@@ -130,5 +130,5 @@ def _launched(trace: Trace) -> float | NotMeasured:
     total = sum(len(trace[table]) for table in ON_GPU)
     if not total:
         return NotMeasured("no GPU work was recorded")
-    found = sum(len(np.unique(launches(trace[table], calls)[0])) for table in ON_GPU)
-    return found / total
+    launched = sum(len(np.unique(launches(trace[table], calls)[0])) for table in ON_GPU)
+    return launched / total

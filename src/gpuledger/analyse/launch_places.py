@@ -25,7 +25,7 @@ FEWEST_LAYERS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class LaunchPlaces:
     """The place of each activity that was asked about."""
 
     of: Ints
@@ -38,10 +38,10 @@ class Places:
     """For each name whether it lies in a layer."""
 
 
-def places(trace: Trace, device: Device, chosen: Positions) -> Places:
+def places(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
     """Where these activities, positions in `device.found`, were launched."""
-    found = _by_range(trace, device, chosen)
-    return found if found.layers else _by_sequence(device, chosen, found)
+    by_range = _by_range(trace, device, chosen)
+    return by_range if by_range.layers else _by_sequence(device, chosen, by_range)
 
 
 def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: str) -> NDArray[np.bool_]:
@@ -56,7 +56,7 @@ def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: st
     return inside
 
 
-def _by_range(trace: Trace, device: Device, chosen: Positions) -> Places:
+def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
     ranges = spans_of_time(trace)
     call = device.found.launch[chosen]
     launched = call >= 0
@@ -66,23 +66,23 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> Places:
     texts = ranges.texts("name")
     paths: dict[int, tuple[str, ...]] = {-1: ()}
 
-    def path(at: int) -> tuple[str, ...]:
+    def path(position: int) -> tuple[str, ...]:
         chain = []
-        while at not in paths:
-            chain.append(at)
-            at = above[at]
-        for each in reversed(chain):
-            paths[each] = (*paths[above[each]], texts[each] or "?")
-        return paths[chain[0] if chain else at]
+        while position not in paths:
+            chain.append(position)
+            position = above[position]
+        for inner in reversed(chain):
+            paths[inner] = (*paths[above[inner]], texts[inner] or "?")
+        return paths[chain[0] if chain else position]
 
     distinct, number = np.unique(inner, return_inverse=True)
-    real = [path(at) for at in distinct.tolist()]
-    general = [tuple(normalised(name) for name in each) for each in real]
+    real = [path(position) for position in distinct.tolist()]
+    general = [tuple(normalised(name) for name in names) for names in real]
     names = sorted(set(general))
-    of = np.array([names.index(each) for each in general], np.int64)[number.reshape(-1)]
+    of = np.array([names.index(place) for place in general], np.int64)[number.reshape(-1)]
     depth, layers = _layer_depth(real)
     layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layers[0] for name in names)
-    return Places(of, tuple(names), layers[1], layered)
+    return LaunchPlaces(of, tuple(names), layers[1], layered)
 
 
 def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, tuple[str, int]]:
@@ -99,15 +99,15 @@ def _layer_depth(paths: list[tuple[str, ...]]) -> tuple[int, tuple[str, int]]:
     return depth, (name, numbered[depth, name])
 
 
-def _by_sequence(device: Device, chosen: Positions, without: Places) -> Places:
+def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> LaunchPlaces:
     """Layers by what repeats inside the steps, where every step is the same sequence of kernels."""
     if device.steps is None:
         return without
     step = np.searchsorted(device.steps.edges_ns, device.found.start_ns[chosen], side="right") - 1
     counts = np.bincount(step[step >= 0])
     usual = int(np.median(counts[counts > 0])) if counts.any() else 0
-    first = {int(each): int(at) for each, at in zip(*np.unique(step, return_index=True), strict=True)}
-    model_step = next((each for each, count in enumerate(counts.tolist()) if count == usual), None)
+    first = {int(number): int(position) for number, position in zip(*np.unique(step, return_index=True), strict=True)}
+    model_step = next((number for number, count in enumerate(counts.tolist()) if count == usual), None)
     if model_step is None or usual < FEWEST_LAYERS:
         return without
     names = device.found.name[chosen]
@@ -119,11 +119,11 @@ def _by_sequence(device: Device, chosen: Positions, without: Places) -> Places:
     slot = np.full(usual, -1)
     slot[start : start + period * count] = np.arange(period * count) % period
     of = np.zeros(len(chosen), np.int64)
-    for each, at in first.items():
-        if each >= 0 and np.array_equal(names[at : at + usual], model) and counts[each] == usual:
-            of[at : at + usual] = slot + 1
-    places_in_layer = tuple((f"#{at + 1}",) for at in range(period))
-    return Places(of, ((), *places_in_layer), count, (False, *(True for _ in range(period))))
+    for number, begin in first.items():
+        if number >= 0 and np.array_equal(names[begin : begin + usual], model) and counts[number] == usual:
+            of[begin : begin + usual] = slot + 1
+    places_in_layer = tuple((f"#{position + 1}",) for position in range(period))
+    return LaunchPlaces(of, ((), *places_in_layer), count, (False, *(True for _ in range(period))))
 
 
 def repeated(names: NDArray[np.signedinteger]) -> tuple[int, int, int] | None:

@@ -33,18 +33,18 @@ def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints
 
 def queue_depth(device: Device) -> tuple[Ints, Ints]:
     """How many launches had returned and had begun nothing yet: from each instant on."""
-    found, calls = device.found, device.host.calls
-    here = found.on(device.gpu)
-    call = found.launch[here]
+    activities, calls = device.found, device.host.calls
+    here = activities.on(device.gpu)
+    call = activities.launch[here]
     here, call = here[call >= 0], call[call >= 0]
     first, number = group(call)
     begun = np.full(len(first), np.iinfo(np.int64).max)
-    np.minimum.at(begun, number, found.start_ns[here])
+    np.minimum.at(begun, number, activities.start_ns[here])
     returned = calls["end_ns"][call[first]]
     waited = begun > returned
-    at = np.concatenate((returned[waited], begun[waited]))
+    changes = np.concatenate((returned[waited], begun[waited]))
     change = np.repeat((1, -1), waited.sum())
-    instants, place = np.unique(at, return_inverse=True)
+    instants, place = np.unique(changes, return_inverse=True)
     steps = np.zeros(len(instants), np.int64)
     np.add.at(steps, place.reshape(-1), change)
     return instants, np.cumsum(steps)

@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.ranks.collectives import worst_place
 from gpuledger.analyse.ranks.job import Job
+from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Rule
-from gpuledger.present.views.ranks import gate, slowest_step_ns
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.tables import NOT_RECORDED
 from gpuledger.units import count_text, share_text, time_text
@@ -46,7 +47,7 @@ def _skew(job: Job) -> Sequence[Finding]:
         f"{job.ranks[late].label} is the last at {count_text(part.late)} of {count_text(part.counted)} collectives",
         _most_and_least(job),
     ]
-    where = gate(job)
+    where = worst_place(job)
     if not isinstance(where, NotMeasured):
         each = where.wait_ns // (len(job.ranks) * job.steps)
         text = f"most of it at {where.kind} no. {where.ordinal} of the step (group {where.group})"

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuledger.analyse.kernels.ncu_picks import Launches, Pick, picks
 from gpuledger.analyse.kernels.step_kernels import by_size
-from gpuledger.analyse.launch_places import Places, places
+from gpuledger.analyse.launch_places import LaunchPlaces, places
 from gpuledger.catalog.kernel_names import KernelName, parse
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
@@ -118,7 +118,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     )
 
 
-def _places(trace: Trace, device: Device, count: int) -> Places:
+def _places(trace: Trace, device: Device, count: int) -> LaunchPlaces:
     """The place of each row of the table of kernels; of none outside the steady steps."""
     found = device.found
     kernels = np.flatnonzero((found.gpu == device.gpu) & np.isin(found.state, (State.COMPUTE, State.COMM)))

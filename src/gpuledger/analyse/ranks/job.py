@@ -49,7 +49,7 @@ _UNEVEN: Final = ~np.isin(KINDS, ("all_reduce", "all_gather", "reduce_scatter", 
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class RankClock:
     """One rank's clock against the first rank's."""
 
     ahead_ns: int | NotMeasured
@@ -111,7 +111,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RankPart:
     """One rank's part in the matched collectives."""
 
     seen: int
@@ -138,9 +138,9 @@ class Job:
     """Those that take part, in order of their number. Clocks and parts are in the same order."""
     world_size: int | NotMeasured
     notes: tuple[Note, ...]
-    clocks: tuple[Clock, ...]
+    clocks: tuple[RankClock, ...]
     lanes: tuple[Lane, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[RankPart, ...]
 
     @property
     def steps(self) -> int:
@@ -156,8 +156,8 @@ class Job:
     def imbalance(self, family: str | None = None) -> float | NotMeasured:
         """The most that a rank computes per step, of one kernel family or in all, as a multiple of the ranks' mean."""
         times = [
-            (each.compute_ns if family is None else each.families_ns.get(family, 0)) / each.step_count
-            for each in self.ranks
+            (rank.compute_ns if family is None else rank.families_ns.get(family, 0)) / rank.step_count
+            for rank in self.ranks
         ]
         return max(times) * len(times) / sum(times) if sum(times) else NotMeasured("nothing was computed")
 
@@ -170,13 +170,13 @@ def median(values: Ints) -> int:
 def job(ranks: Sequence[RankSummary]) -> Job:
     """Put the summaries of one job's ranks together, in whatever order they come."""
     members, world, notes = _roster(ranks)
-    lanes = [_matched(members, key, at) for key, at in _shared(members).items()]
+    lanes = [_matched(members, key, positions) for key, positions in _shared(members).items()]
     clocks = _clocks(len(members), lanes)
     lanes = [_on_one_clock(members, lane, clocks) for lane in lanes]
     kept = [_together(lane, clocks) for lane in lanes]
     apart = sum(len(lane) - len(left) for lane, left in zip(lanes, kept, strict=True))
     whole = tuple(lane for lane in kept if len(lane))
-    parts = tuple(_part(rank, at, whole, clocks) for at, rank in enumerate(members))
+    parts = tuple(_part(rank, number, whole, clocks) for number, rank in enumerate(members))
     notes += _doubts(members, parts, clocks, apart)
     return Job(members, world, tuple(notes), clocks, whole, parts)
 
@@ -190,11 +190,11 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
             shown = ", ".join(map(str, islice(who, 8))) + (f" and {count_text(count - 8)} more" if count > 8 else "")
             notes.append(Note(severity, code, f"{what}: {shown}", count))
 
-    given = sorted(ranks, key=lambda each: (each.rank or 0, each.profile, each.window))
-    sizes = Counter(each.world_size for each in given if each.world_size is not None)
+    given = sorted(ranks, key=lambda rank: (rank.rank or 0, rank.profile, rank.window))
+    sizes = Counter(rank.world_size for rank in given if rank.world_size is not None)
     world = min(sizes, key=lambda size: (-sizes[size], size), default=None)
     size = NotMeasured("the profiles do not say how many ranks the job has") if world is None else world
-    nameless = [each.profile for each in given if each.rank is None]
+    nameless = [rank.profile for rank in given if rank.rank is None]
     if len(nameless) == len(given):
         sentence = "no rank is recorded in these profiles, each is taken for a rank of its own"
         tell(Severity.WARNING, "rank-unknown", nameless, len(nameless), sentence)
@@ -203,15 +203,15 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
     tell(Severity.LOSS, "rank-unknown", nameless, len(nameless), sentence)
     kept: dict[int, RankSummary] = {}
     twice, foreign = [], []
-    for each in given:
-        if each.rank is None:
+    for rank in given:
+        if rank.rank is None:
             continue
-        if world is not None and (not 0 <= each.rank < world or each.world_size not in (None, world)):
-            foreign.append(each.profile)
-        elif each.rank in kept:
-            twice.append(f"rank {each.rank} ({each.profile})")
+        if world is not None and (not 0 <= rank.rank < world or rank.world_size not in (None, world)):
+            foreign.append(rank.profile)
+        elif rank.rank in kept:
+            twice.append(f"rank {rank.rank} ({rank.profile})")
         else:
-            kept[each.rank] = each
+            kept[rank.rank] = rank
     sentence = f"profiles that are not of this job of {world} ranks, left out"
     tell(Severity.LOSS, "rank-extra", foreign, len(foreign), sentence)
     tell(Severity.LOSS, "rank-twice", twice, len(twice), "given more than once, left out but for the first")
@@ -227,27 +227,27 @@ def _shared(members: Sequence[RankSummary]) -> dict[Group | int, dict[int, Ints]
     """The lanes of the job: for each the ranks that have it, and the positions of its collectives on each of them."""
     own = [rank.collectives.lanes() for rank in members]
     streams = {sum(isinstance(key, int) for key in lanes) for lanes in own}
-    found: dict[Group | int, dict[int, Ints]] = {}
-    for at, lanes in enumerate(own):
+    shared: dict[Group | int, dict[int, Ints]] = {}
+    for rank, lanes in enumerate(own):
         for key, positions in lanes.items():
             if isinstance(key, int) and len(streams) > 1:  # which stream is which cannot be told: all in one lane
-                found.setdefault(0, {})[at] = np.flatnonzero(members[at].collectives.group < 0)
+                shared.setdefault(0, {})[rank] = np.flatnonzero(members[rank].collectives.group < 0)
             else:
-                found.setdefault(key, {})[at] = positions
-    return found
+                shared.setdefault(key, {})[rank] = positions
+    return shared
 
 
-def _matched(members: Sequence[RankSummary], key: Group | int, at: dict[int, Ints]) -> Lane:
+def _matched(members: Sequence[RankSummary], key: Group | int, positions: dict[int, Ints]) -> Lane:
     """A lane's collectives that all its ranks have, each on its own clock; none where one of the ranks has none."""
     named = key if isinstance(key, Group) else Group(f"stream {key + 1}")
     listed = set() if any(rank.rank is None for rank in members) else set(named.ranks)
-    everybody = range(len(members)) if named is not key else sorted(at)
+    everybody = range(len(members)) if named is not key else sorted(positions)
     wanted = [place for place, rank in enumerate(members) if rank.rank in listed] if listed else list(everybody)
     size = named.size if named.size > 0 else len(named.ranks or wanted)
     # a name that more ranks use than its group has stands for several groups
-    if not 2 <= len(wanted) <= size or any(place not in at for place in wanted):
+    if not 2 <= len(wanted) <= size or any(place not in positions for place in wanted):
         wanted = []
-    parts = [members[place].collectives.at(at[place]) for place in wanted]
+    parts = [members[place].collectives.at(positions[place]) for place in wanted]
     shifts = [shift(parts[0], part) for part in parts]
     rows = np.arange(len(parts[0])) if parts else np.empty(0, np.int64)
     for part, by in zip(parts, shifts, strict=True):
@@ -280,8 +280,8 @@ def shift(a: Collectives, b: Collectives) -> int:
     """How many places later in `b` than in `a` the same collective stands; of many collectives a sample is judged."""
     apart = len(b) - len(a)
     near = {by for centre in (0, apart) for by in range(centre - FURTHEST_SHIFT, centre + FURTHEST_SHIFT + 1)}
-    found: list[tuple[float, tuple[int, ...]]] = []
-    for by in sorted(near, key=lambda each: (abs(each), each)):
+    tried: list[tuple[float, tuple[int, ...]]] = []
+    for by in sorted(near, key=lambda by: (abs(by), by)):
         first, last = max(0, -by), min(len(a), len(b) - by)
         if 2 * (last - first) < max(min(len(a), len(b)), 1):
             continue
@@ -289,7 +289,7 @@ def shift(a: Collectives, b: Collectives) -> int:
         here, there = a.at(slice(first, last, sparse)), b.at(slice(first + by, last + by, sparse))
         alike = _alike(here, there)
         share = float(alike.mean())
-        if share == 0 or share < _NEARLY * max((each for each, _ in found), default=0.0):
+        if share == 0 or share < _NEARLY * max((share for share, _ in tried), default=0.0):
             continue
         distance = (there.end_ns - here.end_ns)[alike]
         middle = median(distance)
@@ -297,45 +297,45 @@ def shift(a: Collectives, b: Collectives) -> int:
         if share == 1 and max(residual, abs(middle)) <= CLOCKS_AGREE_NS:
             return by
         uneven = max(residual, CLOCKS_AGREE_NS)  # below that, evenness says little
-        found.append((share, (uneven, abs(middle) > HOSTS_AGREE_NS, first - last, residual, abs(by), by)))
-    best = max((share for share, _ in found), default=0.0)
-    return min((key for share, key in found if share >= _NEARLY * best), default=(0,))[-1]
+        tried.append((share, (uneven, abs(middle) > HOSTS_AGREE_NS, first - last, residual, abs(by), by)))
+    best = max((share for share, _ in tried), default=0.0)
+    return min((key for share, key in tried if share >= _NEARLY * best), default=(0,))[-1]
 
 
-def _clocks(count: int, lanes: Sequence[Lane]) -> tuple[Clock, ...]:
+def _clocks(count: int, lanes: Sequence[Lane]) -> tuple[RankClock, ...]:
     """Each rank's clock against the first one's, through ranks that share collectives with both where need be."""
     unknown = NotMeasured("it shares no matched collective with the other ranks")
-    clocks = [Clock(0, 0, 0) if at == 0 else Clock(unknown, 0, unknown) for at in range(count)]
+    clocks = [RankClock(0, 0, 0) if rank == 0 else RankClock(unknown, 0, unknown) for rank in range(count)]
     ahead, before = {0: 0}, 0
     while len(ahead) > before:
         placed, before = dict(ahead), len(ahead)
-        for at in (at for at in range(count) if at not in placed):
-            distance = _distances(at, lanes, placed)
+        for rank in (rank for rank in range(count) if rank not in placed):
+            distance = _distances(rank, lanes, placed)
             if len(distance):
-                ahead[at] = middle = median(distance)
+                ahead[rank] = middle = median(distance)
                 residual = median(np.abs(distance - middle))
                 is_off = abs(middle) > max(CLEARLY_OFF * residual, CLOCK_TICK_NS)
-                clocks[at] = Clock(middle, middle if is_off else 0, residual)
+                clocks[rank] = RankClock(middle, middle if is_off else 0, residual)
     return tuple(clocks)
 
 
-def _distances(at: int, lanes: Sequence[Lane], placed: dict[int, int]) -> Ints:
+def _distances(rank: int, lanes: Sequence[Lane], placed: dict[int, int]) -> Ints:
     """How much later than on the first rank a rank's collectives end; through any other rank whose clock is known."""
-    found, sure = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    distances, sure = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
     for lane in lanes:
         other = next((member for member in lane.members if member in placed), None)
-        if at in lane.members and other is not None:
-            mine, theirs = (lane.end_ns[:, lane.members.index(each)] for each in (at, other))
-            found.append(mine - theirs + placed[other])
+        if rank in lane.members and other is not None:
+            mine, theirs = (lane.end_ns[:, lane.members.index(member)] for member in (rank, other))
+            distances.append(mine - theirs + placed[other])
             sure.append(~_ONE_WAY[lane.kind])
-    distance, good = np.concatenate(found), np.concatenate(sure)
+    distance, good = np.concatenate(distances), np.concatenate(sure)
     return distance[good] if good.any() else distance
 
 
-def _on_one_clock(members: Sequence[RankSummary], lane: Lane, clocks: Sequence[Clock]) -> Lane:
+def _on_one_clock(members: Sequence[RankSummary], lane: Lane, clocks: Sequence[RankClock]) -> Lane:
     """The same with times on the first rank's clock, and where they lie in the steps."""
-    offset = np.array([clocks[at].offset_ns for at in lane.members], np.int64)
-    ranks = [members[at] for at in lane.members]
+    offset = np.array([clocks[member].offset_ns for member in lane.members], np.int64)
+    ranks = [members[member] for member in lane.members]
     begin, end = (np.array([rank.steady[side] for rank in ranks], np.int64) for side in (0, 1))
     steady = np.all((lane.start_ns >= begin) & (lane.start_ns < end), axis=1)
     step = lane.step
@@ -347,9 +347,9 @@ def _on_one_clock(members: Sequence[RankSummary], lane: Lane, clocks: Sequence[C
     return replace(lane, start_ns=start, end_ns=ended, launched_ns=launched, steady=steady, step=step)
 
 
-def _together(lane: Lane, clocks: Sequence[Clock]) -> Lane:
+def _together(lane: Lane, clocks: Sequence[RankClock]) -> Lane:
     """Without those that only order has matched: on one rank over before another rank began."""
-    slack = CLOCKS_AGREE_NS + 5 * max((_known(clocks[at].residual_ns) for at in lane.members), default=0)
+    slack = CLOCKS_AGREE_NS + 5 * max((_known(clocks[member].residual_ns) for member in lane.members), default=0)
     first_end = lane.end_ns.min(axis=1, initial=np.iinfo(np.int64).max)
     kept = (first_end >= lane.last_ns - slack) | _ONE_WAY[lane.kind]
     columns = ("kind", "bytes", "start_ns", "end_ns", "launched_ns", "steady", "step")
@@ -360,27 +360,29 @@ def _known(time: int | NotMeasured) -> int:
     return 0 if isinstance(time, NotMeasured) else time
 
 
-def _part(rank: RankSummary, at: int, lanes: Sequence[Lane], clocks: Sequence[Clock]) -> Part:
+def _part(rank: RankSummary, number: int, lanes: Sequence[Lane], clocks: Sequence[RankClock]) -> RankPart:
     """What one rank waited, and what it was waited for."""
-    mine = [lane for lane in lanes if at in lane.members]
+    mine = [lane for lane in lanes if number in lane.members]
     starts, waits = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     transfer = late = caused = 0
     for lane in mine:
-        column = lane.members.index(at)
-        wait, last = lane.wait_ns[lane.steady], (lane.late == at)[lane.steady]
-        starts.append(lane.start_ns[lane.steady, column] + clocks[at].offset_ns)
+        column = lane.members.index(number)
+        wait, last = lane.wait_ns[lane.steady], (lane.late == number)[lane.steady]
+        starts.append(lane.start_ns[lane.steady, column] + clocks[number].offset_ns)
         waits.append(wait[:, column])
         transfer += int(lane.transfer_ns[lane.steady].sum())
-        open_ns = max(_known(clocks[each].residual_ns) for each in lane.members)
+        open_ns = max(_known(clocks[member].residual_ns) for member in lane.members)
         late += int((last & (lane.skew_ns[lane.steady] > open_ns)).sum())
         caused += int(wait[last].sum())
     start, waited = np.concatenate(starts), np.concatenate(waits)
     exposed = total(intersection(clip(rank.exposed, rank.steady), union(start, start + waited)))
     counts = (len(rank.collectives), sum(len(lane) for lane in mine), len(start))
-    return Part(*counts, int(waited.sum()), exposed, transfer, late, caused)
+    return RankPart(*counts, int(waited.sum()), exposed, transfer, late, caused)
 
 
-def _doubts(members: Sequence[RankSummary], parts: Sequence[Part], clocks: Sequence[Clock], apart: int) -> list[Note]:
+def _doubts(
+    members: Sequence[RankSummary], parts: Sequence[RankPart], clocks: Sequence[RankClock], apart: int
+) -> list[Note]:
     """What the matching leaves open."""
     seen, matched = sum(part.seen for part in parts), sum(part.matched for part in parts)
     blind = sum(isinstance(clock.residual_ns, NotMeasured) for clock in clocks)
@@ -388,12 +390,12 @@ def _doubts(members: Sequence[RankSummary], parts: Sequence[Part], clocks: Seque
     unmatched = f"{{}} of {count_text(seen)} collectives were not matched across ranks and are left out"
     order = "{} collectives were matched by their order, but did not overlap in time, and are left out"
     groups = "process groups are not recorded for {} collectives: they are taken to span all ranks given"
-    found = (
+    doubts = (
         (Severity.WARNING, "collectives-unmatched", unmatched, seen - matched),
         (Severity.WARNING, "collectives-apart", order, apart),
         (Severity.WARNING, "clocks-unknown", "the clocks of {} ranks could not be compared with the first's", blind),
         (Severity.INFO, "groups-unknown", groups, nameless),
     )
     losses = [Note(Severity.LOSS, "rank-loss", f"{rank.label}: {loss}") for rank in members for loss in rank.losses]
-    doubts = [Note(how, code, says.format(count_text(count)), count) for how, code, says, count in found if count]
-    return losses + doubts
+    notes = [Note(how, code, says.format(count_text(count)), count) for how, code, says, count in doubts if count]
+    return losses + notes

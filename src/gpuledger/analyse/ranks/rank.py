@@ -79,7 +79,9 @@ _SIZES: Final = {
 DTYPES: Final = tuple(_SIZES)
 """Types of elements in torch's words; columns hold positions in it, -1 where a type is not known."""
 
-_SPELLINGS: Final = {text: at for at, (name, (_, more)) in enumerate(_SIZES.items()) for text in (name, *more.split())}
+_SPELLINGS: Final = {
+    text: position for position, (name, (_, more)) in enumerate(_SIZES.items()) for text in (name, *more.split())
+}
 _ITEM_BYTES: Final = np.array([*(size for size, _ in _SIZES.values()), NOT_RECORDED])
 _IN_KERNEL: Final = re.compile(
     r"(?:Sum|Prod|MinMax|Min|Max|PreMulSum|SumPostDiv)_(\w+?)(?:_(?:RING|TREE|NVLS|COLL|PAT)\w*)?$"
@@ -125,18 +127,20 @@ class Collectives:
 
     def at(self, positions: NDArray[Any] | slice) -> Collectives:
         """Those at these positions."""
-        columns = {each.name: getattr(self, each.name)[positions] for each in fields(self) if each.name != "groups"}
+        columns = {
+            column.name: getattr(self, column.name)[positions] for column in fields(self) if column.name != "groups"
+        }
         return Collectives(**columns, groups=self.groups)
 
     def lanes(self) -> dict[Group | int, Positions]:
         """Those that all ranks do in one order: of a group; where that is not known, of the n-th stream."""
-        found: dict[Group | int, Positions] = {}
-        for each in np.unique(self.group[self.group >= 0]).tolist():
-            found[self.groups[each]] = np.flatnonzero(self.group == each)
+        lanes: dict[Group | int, Positions] = {}
+        for number in np.unique(self.group[self.group >= 0]).tolist():
+            lanes[self.groups[number]] = np.flatnonzero(self.group == number)
         streams = np.unique(self.stream[self.group < 0]).tolist()
-        for place, each in enumerate(streams):
-            found[place] = np.flatnonzero((self.group < 0) & (self.stream == each))
-        return found
+        for place, stream in enumerate(streams):
+            lanes[place] = np.flatnonzero((self.group < 0) & (self.stream == stream))
+        return lanes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,16 +203,16 @@ class RankSummary:
 
 def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
     """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names."""
-    made = analysed(trace, name, wanted)
-    found = made[0].found
-    device = max(made, key=lambda each: each.device_floor_ns)
+    devices = analysed(trace, name, wanted)
+    activities = devices[0].found
+    device = max(devices, key=lambda device: device.device_floor_ns)
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
-    if len(made) > 1:
-        losses.append(f"{len(made)} GPUs were at work; only GPU {device.gpu}, the busiest, is counted")
+    if len(devices) > 1:
+        losses.append(f"{len(devices)} GPUs were at work; only GPU {device.gpu}, the busiest, is counted")
     gpus, steps, work = trace.origin.gpus, device.steps, device.ledger.busy
-    here = found.on(device.gpu)
-    here = here[found.state[here] == State.COMM]
-    communicating = clip(union(found.start_ns[here], found.end_ns[here]), device.steady)
+    here = activities.on(device.gpu)
+    here = here[activities.state[here] == State.COMM]
+    communicating = clip(union(activities.start_ns[here], activities.end_ns[here]), device.steady)
     return RankSummary(
         profile=name,
         rank=_at_least(0, trace.origin.rank),
@@ -245,17 +249,18 @@ def dtype_of(text: str) -> int:
 
 def _collectives(trace: Trace, device: Device) -> Collectives:
     """The communication kernels of one GPU that begin in its window."""
-    found, window = device.found, device.ledger.window
-    chosen = (found.state == State.COMM) & (found.gpu == device.gpu)
-    mine = np.flatnonzero(chosen & (found.start_ns >= window.start_ns) & (found.start_ns < window.end_ns))
-    call = found.launch[mine]
+    activities, window = device.found, device.ledger.window
+    begun = (activities.start_ns >= window.start_ns) & (activities.start_ns < window.end_ns)
+    mine = np.flatnonzero((activities.state == State.COMM) & (activities.gpu == device.gpu) & begun)
+    start_ns, names = activities.start_ns[mine], activities.name[mine]
+    call = activities.launch[mine]
     launched = np.flatnonzero(call >= 0)
     calls = device.host.calls.at(call[launched])
-    kind, dtype = (trace.strings.each(found.name[mine], says) for says in (_kind_of_kernel, _dtype_of_kernel))
+    kind, dtype = (trace.strings.each(names, says) for says in (_kind_of_kernel, _dtype_of_kernel))
     kind, told_dtype, size = _from_annotations(trace, calls, launched, kind)
     dtype = np.where(told_dtype >= 0, told_dtype, dtype)
     rows, (groups, group_of_row) = trace[Table.COLLECTIVES], _groups(trace)
-    said, alone = _described(rows, found.correlation[mine], found.start_ns[mine], calls, launched)
+    said, alone = _described(rows, activities.correlation[mine], start_ns, calls, launched)
     of_group, launched_ns = (np.full(len(mine), NOT_RECORDED, np.int64) for _ in range(2))
     known = np.flatnonzero(said >= 0)
     if len(known):
@@ -269,14 +274,14 @@ def _collectives(trace: Trace, device: Device) -> Collectives:
         size[known] = np.where(usable, elements * np.where(usable, item, 0), NOT_RECORDED)
         of_group[known] = group_of_row[row]
     launched_ns[launched] = calls["start_ns"]
-    times = (found.start_ns[mine], found.end_ns[mine], launched_ns)
-    return Collectives(*times, found.stream[mine], kind, dtype, of_group, size, groups)
+    times = (start_ns, activities.end_ns[mine], launched_ns)
+    return Collectives(*times, activities.stream[mine], kind, dtype, of_group, size, groups)
 
 
 def _kind_of_kernel(name: str) -> int:
     """The function's own name first: a parameter may be called anything."""
-    found = kind_of(parse(name).qualified)
-    return kind_of(name) if found == OTHER else found
+    kind = kind_of(parse(name).qualified)
+    return kind_of(name) if kind == OTHER else kind
 
 
 def _dtype_of_kernel(name: str) -> int:
@@ -341,7 +346,7 @@ def _dtype_given(text: str) -> int:
 def _bytes_given(text: str) -> int:
     """Bytes of an operator's first input; -1 where it is no tensor of known shape and type."""
     shape, dtype = _first_input(text)
-    if dtype < 0 or not isinstance(shape, list) or not shape or not all(type(each) is int for each in shape):
+    if dtype < 0 or not isinstance(shape, list) or not shape or not all(type(size) is int for size in shape):
         return NOT_RECORDED
     size = prod(shape) * int(_ITEM_BYTES[dtype])
     return size if min(shape) >= 0 and size < _MOST_BYTES else NOT_RECORDED
@@ -352,16 +357,18 @@ def _groups(trace: Trace) -> tuple[tuple[Group, ...], Ints]:
     rows = trace[Table.COLLECTIVES]
     first, number = group(rows.codes("group"), rows.codes("ranks"), rows["group_size"])
     names, ranks = (rows.at(first).texts(column) for column in ("group", "ranks"))
-    found: dict[Group, int] = {}
+    groups: dict[Group, int] = {}
     place = [
-        found.setdefault(Group(name or "", _listed(listed or ""), size), len(found)) if name or listed else NOT_RECORDED
+        groups.setdefault(Group(name or "", _listed(listed or ""), size), len(groups))
+        if name or listed
+        else NOT_RECORDED
         for name, listed, size in zip(names, ranks, rows["group_size"][first].tolist(), strict=True)
     ]
-    return tuple(found), np.array(place, np.int64)[number]
+    return tuple(groups), np.array(place, np.int64)[number]
 
 
 def _listed(text: str) -> tuple[int, ...]:
     """The ranks of `[0, 1, 2]`; none where the list is cut short (torch writes `[0, 1, ..., 511]`) or is no list."""
     if not re.fullmatch(r"\[[\d, ]+\]", text) or len(text) > _LONGEST_LIST:
         return ()
-    return tuple(sorted({int(each) for each in re.findall(r"\d{1,9}", text)}))
+    return tuple(sorted({int(number) for number in re.findall(r"\d{1,9}", text)}))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
+from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
@@ -18,8 +20,8 @@ from gpuledger.fleet.run import fleet as analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.fleet import Map, Merged, fleet_csv, fleet_json, fleet_markdown, fleet_text
-from gpuledger.present.views.lateness import Lateness, lateness, lateness_sheet, straggler_sheet
-from gpuledger.present.views.ranks import job_sheets, slowest_step_ns
+from gpuledger.present.views.lateness import lateness_sheet, lateness_words, straggler_sheet
+from gpuledger.present.views.ranks import job_sheets
 from gpuledger.read.nsys.container import Progress
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import count_text, time_text
@@ -96,7 +98,7 @@ def _drawn(tell: Progress) -> Callable[[int, int], None]:
 
 def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
     job = made.job
-    drawn = None if isinstance(late, NotMeasured) else Map(late.what, late.ranks, late.steps, late.late_ns)
+    drawn = None if isinstance(late, NotMeasured) else Map(lateness_words(late), late.ranks, late.steps, late.late_ns)
     return Merged(
         name=name,
         headline=_headline(made),
@@ -104,7 +106,7 @@ def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
         failed=tuple((each.name, each.sentence) for each in made.failed),
         ranks=len(job.ranks),
         world_size=None if isinstance(job.world_size, NotMeasured) else job.world_size,
-        tables=(straggler_sheet(job, late), *job_sheets(job)),
+        tables=(straggler_sheet(stragglers(job, late)), *job_sheets(job)),
         map=drawn,
         findings=job_findings(job),
         compared=any(part.counted for part in job.parts),

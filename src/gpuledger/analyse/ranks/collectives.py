@@ -1,0 +1,245 @@
+"""Collectives across ranks: a job in; what each kind of a group took and who was waited for, and the worst ones, out.
+
+The wait of a collective is given per rank: what its ranks waited, divided by how many they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.ranks.job import Job, Lane, median
+from gpuledger.analyse.ranks.rank import KINDS
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import group
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import NOT_RECORDED
+
+WORST: Final = 20
+"""So many single collectives are described."""
+
+_LARGEST: Final = 2.0**62
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedCollectives:
+    """What the matched collectives of one kind and group took."""
+
+    ranks: int
+    """In the group, whether their profiles were given or not."""
+    mean_bytes: int | None
+    """What a rank gives; None: not known."""
+    median_transfer_ns: int
+    wait_per_rank_ns: int
+    late_rank: str | None
+    """The rank that was waited for the longest; None where nobody waited."""
+    late_share: float
+    """Its share of all the waiting."""
+    median_bus_bytes_per_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivesOfGroup:
+    """The collectives of one kind and group."""
+
+    kind: str
+    group: str
+    matched: int
+    seen: int
+    """On the rank that has the most of them."""
+    wait_ns: int
+    """Of all ranks; 0 where none was matched."""
+    figures: MatchedCollectives | None
+    """None where none was matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleCollective:
+    """One collective."""
+
+    begun_ns: int
+    """When the last rank arrived, from the start of the first rank's window."""
+    step: int | None
+    kind: str
+    ordinal: int
+    """The how-manieth of its kind in the group's step, from 1."""
+    group: str
+    mean_bytes: int | None
+    skew_ns: int
+    wait_ns: int
+    """Of all ranks."""
+    wait_per_rank_ns: int
+    transfer_ns: int
+    late_rank: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorstPlace:
+    """The collective, by its place in the step, at which ranks waited the longest."""
+
+    group: str
+    kind: str
+    ordinal: int
+    """The how-manieth of its kind in the group's step, from 1; in the window where there are no steps."""
+    times: int
+    wait_ns: int
+    """Of all ranks, in all steps."""
+    late: int
+    """The rank most waited for, as a position in `Job.ranks`."""
+
+
+def bus_bytes(lane: Lane) -> Ints:
+    """What passes each rank's link, counted as NCCL's own tests do; -1: not known.
+
+    Those tests take the size of the whole result of an all-gather, which is what all its ranks give together.
+    """
+    others = lane.size - 1
+    factors = {"all_reduce": 2 * others / lane.size, "all_gather": others, "broadcast": 1, "reduce": 1, "send_recv": 1}
+    factors |= dict.fromkeys(("reduce_scatter", "all_to_all"), others / lane.size)
+    factor = np.array([factors.get(kind, NOT_RECORDED) for kind in KINDS], np.float64)[lane.kind]
+    return _whole(lane.bytes * factor, (lane.bytes >= 0) & (factor >= 0))
+
+
+def bus_bytes_per_s(lane: Lane) -> Ints:
+    """Bus bandwidth of each collective while it moved data; -1: not known."""
+    moved, time = bus_bytes(lane), lane.transfer_ns
+    return _whole(moved * 1e9 / np.maximum(time, 1), (moved >= 0) & (time > 0))
+
+
+def _whole(values: NDArray[np.float64], known: NDArray[np.bool_]) -> Ints:
+    """Rounded; -1 where not known, or where a profile's false sizes make more than an integer holds."""
+    known = known & (values < _LARGEST)
+    return np.where(known, np.rint(np.where(known, values, 0)).astype(np.int64), NOT_RECORDED)
+
+
+def ordinals(lane: Lane) -> Ints:
+    """The how-manieth of its kind in its step each collective is, from 1."""
+    _, alike = group(lane.kind, lane.step)
+    order = np.argsort(alike, kind="stable")
+    place = np.empty(len(lane), np.int64)
+    place[order] = 1 + np.arange(len(lane)) - np.searchsorted(alike[order], alike[order], side="left")
+    return place
+
+
+def worst_place(job: Job) -> WorstPlace | NotMeasured:
+    """Where ranks waited the longest, all steps together."""
+    worst: WorstPlace | NotMeasured = NotMeasured("no rank waited at a matched collective")
+    for lane in job.lanes:
+        wait = np.where(lane.steady, lane.wait_ns.sum(axis=1), 0)
+        ordinal = ordinals(lane)
+        first, number = group(lane.kind, ordinal)
+        sums = np.zeros(len(first), np.int64)
+        np.add.at(sums, number, wait)
+        most = int(sums.argmax())
+        if int(sums[most]) > (0 if isinstance(worst, NotMeasured) else worst.wait_ns):
+            here = number == most
+            late, _ = _most_waited_for(lane.late[here], wait[here])
+            worst = WorstPlace(
+                group=lane.name,
+                kind=KINDS[lane.kind[first[most]]],
+                ordinal=int(ordinal[first[most]]),
+                times=int((here & lane.steady).sum()),
+                wait_ns=int(sums[most]),
+                late=late,
+            )
+    return worst
+
+
+def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
+    """One entry per kind and group, the most waited at first; what was matched nowhere comes last."""
+    seen = _seen(job)
+    entries = []
+    for lane in job.lanes:
+        for kind in np.unique(lane.kind).tolist():
+            here = lane.kind == kind
+            matched = int(here.sum())
+            entries.append(
+                CollectivesOfGroup(
+                    kind=KINDS[kind],
+                    group=lane.name,
+                    matched=matched,
+                    seen=max(matched, seen.pop((lane.name, kind), 0)),
+                    wait_ns=int(lane.wait_ns[here].sum()),
+                    figures=_figures(job, lane, here),
+                )
+            )
+    entries += [
+        CollectivesOfGroup(KINDS[kind], name, matched=0, seen=count, wait_ns=0, figures=None)
+        for (name, kind), count in sorted(seen.items())
+    ]
+    return tuple(sorted(entries, key=_rank))
+
+
+def _rank(entry: CollectivesOfGroup) -> tuple[bool, int, str]:
+    return entry.figures is None, -entry.wait_ns, str((entry.kind, entry.group))
+
+
+def _figures(job: Job, lane: Lane, here: NDArray[np.bool_]) -> MatchedCollectives:
+    wait, rate = lane.wait_ns.sum(axis=1)[here], bus_bytes_per_s(lane)
+    known, moving = here & (lane.bytes >= 0), here & (rate >= 0)
+    late, share = _most_waited_for(lane.late[here], wait)
+    return MatchedCollectives(
+        ranks=lane.size,
+        mean_bytes=int(lane.bytes[known].mean()) if known.any() else None,
+        median_transfer_ns=median(lane.transfer_ns[here]),
+        wait_per_rank_ns=int(wait.sum()) // (int(here.sum()) * len(lane.members)),
+        late_rank=job.ranks[late].label if wait.any() else None,
+        late_share=share,
+        median_bus_bytes_per_s=median(rate[moving]) if moving.any() else None,
+    )
+
+
+def _seen(job: Job) -> dict[tuple[str, int], int]:
+    """How many collectives of each group and kind the rank that has the most of them has."""
+    most: Counter[tuple[str, int]] = Counter()
+    for rank in job.ranks:
+        for key, positions in rank.collectives.lanes().items():
+            name = f"stream {key + 1}" if isinstance(key, int) else key.name or "unnamed"
+            kinds, counts = np.unique(rank.collectives.kind[positions], return_counts=True)
+            most |= Counter({(name, kind): n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)})
+    return dict(most)
+
+
+def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
+    """The rank for which the others waited the longest, and its share of all the waiting."""
+    sums = np.zeros(int(late.max()) + 1, np.int64)
+    np.add.at(sums, late, wait)
+    return int(sums.argmax()), float(sums.max() / max(int(sums.sum()), 1))
+
+
+def worst_collectives(job: Job) -> tuple[SingleCollective, ...]:
+    """The single collectives that ranks waited at the longest."""
+    worst = [collective for lane in job.lanes for collective in _worst_of(job, lane)]
+    return tuple(sorted(worst, key=_most_waited_at)[:WORST])
+
+
+def _most_waited_at(collective: SingleCollective) -> tuple[int, str]:
+    """The longest wait first; equal ones in the order of what is printed of them."""
+    place = (collective.begun_ns, collective.step, collective.kind, collective.ordinal, collective.group)
+    times = (collective.skew_ns, collective.wait_per_rank_ns, collective.transfer_ns)
+    return -collective.wait_ns, str((*place, collective.mean_bytes, *times, collective.late_rank))
+
+
+def _worst_of(job: Job, lane: Lane) -> list[SingleCollective]:
+    wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals(lane), lane.last_ns
+    skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
+    return [
+        SingleCollective(
+            begun_ns=int(last_ns[row]) - job.ranks[0].window.start_ns,
+            step=int(lane.step[row]) if lane.step[row] >= 0 else None,
+            kind=KINDS[lane.kind[row]],
+            ordinal=int(ordinal[row]),
+            group=lane.name,
+            mean_bytes=int(lane.bytes[row]) if lane.bytes[row] >= 0 else None,
+            skew_ns=int(skew[row]),
+            wait_ns=int(wait[row]),
+            wait_per_rank_ns=int(wait[row]) // len(lane.members),
+            transfer_ns=int(transfer[row]),
+            late_rank=job.ranks[int(late[row])].label,
+        )
+        for row in np.argsort(-wait, kind="stable")[:WORST].tolist()
+    ]

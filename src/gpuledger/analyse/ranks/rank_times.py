@@ -1,0 +1,75 @@
+"""Each rank of a job, per step: its step, its compute and communication, what it waited and was waited for.
+
+Times are those of the steady stretch, spread over its steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuledger.analyse.ranks.job import Job, RankClock, RankPart, median
+from gpuledger.analyse.ranks.rank import RankSummary
+from gpuledger.trace.health import NotMeasured
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One rank's waiting at matched collectives, per step."""
+
+    wait_ns: int
+    transfer_ns: int
+    late: int
+    """How often the rank was the last to arrive, in the whole stretch."""
+    caused_ns: int
+    """What the others waited for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """One rank."""
+
+    label: str
+    profile: str
+    gpu_name: str
+    steps: int | None
+    """None where no steps were found."""
+    median_step_ns: int | None
+    compute_ns: int
+    exposed_comm_ns: int
+    hidden_comm_ns: int
+    waiting: Waiting | None
+    """None where no collective of this rank was matched."""
+    matched: int
+    seen: int
+    """Collectives in this rank's profile; of them so many matched."""
+    clock_ahead_ns: int | None
+    clock_residual_ns: int | None
+    """None where nothing tells."""
+
+
+def rank_times(job: Job) -> tuple[RankTimes, ...]:
+    """The ranks in order."""
+    return tuple(map(_times, job.ranks, job.parts, job.clocks))
+
+
+def _times(rank: RankSummary, part: RankPart, clock: RankClock) -> RankTimes:
+    count = rank.step_count
+    steady_ns = np.diff(rank.edges_ns)[rank.warm_up :]
+    waiting = Waiting(part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count)
+    return RankTimes(
+        label=rank.label,
+        profile=rank.profile,
+        gpu_name=rank.gpu_name,
+        steps=count if len(rank.edges_ns) else None,
+        median_step_ns=median(steady_ns) if len(steady_ns) else None,
+        compute_ns=rank.compute_ns // count,
+        exposed_comm_ns=rank.exposed_comm_ns // count,
+        hidden_comm_ns=rank.hidden_comm_ns // count,
+        waiting=waiting if part.matched else None,
+        matched=part.matched,
+        seen=part.seen,
+        clock_ahead_ns=None if isinstance(clock.ahead_ns, NotMeasured) else clock.ahead_ns,
+        clock_residual_ns=None if isinstance(clock.residual_ns, NotMeasured) else clock.residual_ns,
+    )
