@@ -39,6 +39,11 @@ def median(values: NDArray[Any]) -> float:
     return float((parted[middle - 1] + parted[middle]) / 2)
 
 
+def lower_median(values: Ints) -> int:
+    """The lower middle value, exactly: a float64 does not hold the nanoseconds since 1970."""
+    return int(np.sort(values, axis=None)[(values.size - 1) // 2])
+
+
 def summarise(values: Ints, number: Positions) -> list[Statistics]:
     """The statistics of each group; `number` holds each value's group, none of 0..max left out."""
     if not len(values):

@@ -12,11 +12,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.job import Job, Lane, median
-from gpuledger.analyse.ranks.rank import KINDS
+from gpuledger.analyse.ranks.job import Job
+from gpuledger.analyse.ranks.matching import Lane
+from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import lower_median
 from gpuledger.trace.tables import NOT_RECORDED
 
 WORST: Final = 20
@@ -185,11 +187,11 @@ def _figures(job: Job, lane: Lane, here: NDArray[np.bool_]) -> MatchedCollective
     return MatchedCollectives(
         ranks=lane.size,
         mean_bytes=int(lane.bytes[known].mean()) if known.any() else None,
-        median_transfer_ns=median(lane.transfer_ns[here]),
+        median_transfer_ns=lower_median(lane.transfer_ns[here]),
         wait_per_rank_ns=int(wait.sum()) // (int(here.sum()) * len(lane.members)),
         late_rank=job.ranks[late].label if wait.any() else None,
         late_share=share,
-        median_bus_bytes_per_s=median(rate[moving]) if moving.any() else None,
+        median_bus_bytes_per_s=lower_median(rate[moving]) if moving.any() else None,
     )
 
 

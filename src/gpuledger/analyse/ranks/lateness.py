@@ -12,10 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.ranks.job import Job, median
+from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.rank_steps import step_lengths
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import lower_median
 
 MOST_STRAGGLERS: Final = 10
 
@@ -91,7 +92,7 @@ def stragglers(job: Job, late: Lateness | NotMeasured) -> tuple[Straggler, ...]:
     """The ranks that others waited for, the most waited for first."""
     caused = [part.caused_ns for part in job.parts]
     compute = [rank.compute_ns / rank.step_count for rank in job.ranks]
-    usual = median(np.array(compute, np.int64)) if compute else 0
+    usual = lower_median(np.array(compute, np.int64)) if compute else 0
     late_ranks = [rank for rank, part in enumerate(job.parts) if part.late]
     waited_for = sorted(late_ranks, key=lambda rank: (-caused[rank], rank))
     return tuple(

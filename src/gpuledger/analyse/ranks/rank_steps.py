@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuledger.analyse.ranks.job import Job, median
+from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import lower_median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,13 +61,13 @@ def _later(first: RankSummary, rank: RankSummary, offset_ns: int) -> int:
     middle = (first.edges_ns[:-1] + np.diff(first.edges_ns) // 2) + offset_ns
     step = np.searchsorted(rank.edges_ns, middle, side="right") - 1
     inside = np.flatnonzero((step >= 0) & (step < len(rank.edges_ns) - 1))
-    return median(step[inside] - inside) if len(inside) else 0
+    return lower_median(step[inside] - inside) if len(inside) else 0
 
 
 def slowest_step_ns(job: Job) -> int | NotMeasured:
     """The median over steps of what the slowest rank takes."""
     lengths = step_lengths(job)
-    return lengths if isinstance(lengths, NotMeasured) else median(lengths.length_ns.max(axis=1))
+    return lengths if isinstance(lengths, NotMeasured) else lower_median(lengths.length_ns.max(axis=1))
 
 
 def steps_across_ranks(job: Job) -> tuple[StepAcrossRanks, ...]:
@@ -79,7 +80,7 @@ def steps_across_ranks(job: Job) -> tuple[StepAcrossRanks, ...]:
             step=step,
             longest_ns=int(row.max()),
             slowest_rank=job.ranks[int(row.argmax())].label,
-            median_ns=median(row),
+            median_ns=lower_median(row),
             shortest_ns=int(row.min()),
         )
         for step, row in zip(lengths.steps.tolist(), lengths.length_ns, strict=True)

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuledger.analyse.ranks.job import Job, RankClock, RankPart, median
+from gpuledger.analyse.ranks.clocks import RankClock
+from gpuledger.analyse.ranks.job import Job, RankPart
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.statistics import lower_median
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def _times(rank: RankSummary, part: RankPart, clock: RankClock) -> RankTimes:
         profile=rank.profile,
         gpu_name=rank.gpu_name,
         steps=count if len(rank.edges_ns) else None,
-        median_step_ns=median(steady_ns) if len(steady_ns) else None,
+        median_step_ns=lower_median(steady_ns) if len(steady_ns) else None,
         compute_ns=rank.compute_ns // count,
         exposed_comm_ns=rank.exposed_comm_ns // count,
         hidden_comm_ns=rank.hidden_comm_ns // count,

@@ -123,11 +123,11 @@ def roofline_picture(scene: Scene) -> Picture | None:
 
 def _launches(scene: Scene) -> list[tuple[Judged, int, bool]]:
     """Launches that Nsight Compute profiled: each with the time it stands for, and whether that is in these steps."""
-    found = scene.report.kernels.get(scene.device.gpu)
-    if found is None:
+    joined = scene.report.kernels.get(scene.device.gpu)
+    if joined is None:
         return []
-    here = [(each.launch, each.entry.time_ns, True) for each in found.matches if each.launch and each.covered]
-    return here + [(each, each.duration_ns, False) for each in found.unused]
+    here = [(match.launch, match.entry.time_ns, True) for match in joined.matches if match.launch and match.covered]
+    return here + [(launch, launch.duration_ns, False) for launch in joined.unused]
 
 
 def _spots(scene: Scene) -> list[Spot]:
@@ -135,7 +135,7 @@ def _spots(scene: Scene) -> list[Spot]:
     totals = {inside: sum(time for _, time, where in given if where is inside) or 1 for inside in (True, False)}
     spots = []
     for launch, time, inside in given:
-        point = next((each for each in launch.points if each.level == "DRAM"), None)
+        point = next((point for point in launch.points if point.level == "DRAM"), None)
         if point is None or point.operations_per_byte <= 0 or point.operations_per_s <= 0:
             continue
         name = cut_label(label(launch.launch.name))
@@ -159,7 +159,7 @@ def _roofs(scene: Scene) -> list[Ceiling]:
     given = [launch for launch, _, _ in _launches(scene) if launch.points]
     if not given:
         return []
-    over: Roofs = max(given, key=lambda each: each.duration_ns).roofs
+    over: Roofs = max(given, key=lambda launch: launch.duration_ns).roofs
     kinds = sorted({point.kind for launch in given for point in launch.points if point.kind in over.compute})
     flat = [
         Ceiling(f"{kind} {rate_text(over.compute[kind].per_s)}", over.compute[kind].per_s, slanted=False)

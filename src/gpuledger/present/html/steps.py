@@ -14,7 +14,8 @@ import numpy as np
 
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import Line
-from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.ledger.step_variation import Variation
+from gpuledger.ledger.step_variation import variation as step_variation
 from gpuledger.messages import say
 from gpuledger.present.charts.over_time import StripLine, step_strip
 from gpuledger.present.charts.svg import Picture
@@ -49,81 +50,82 @@ class _Shown:
     """A row per step, a column per line."""
     unusual: tuple[bool, ...]
     warm: tuple[bool, ...]
-    each: int
-    """Of so many neighbours each is the longest."""
+    neighbours: int
+    """Of so many each is the longest."""
 
 
-def _shown(device: Device, found: Variation) -> _Shown:
-    count = len(found.steps)
-    each = -(-count // MOST_COLUMNS)
-    length = found.steps.length_ns
-    steps = tuple(at + int(length[at : at + each].argmax()) for at in range(0, count, each))
-    tiles = np.searchsorted(device.ledger.tiles_ns, found.steps.edges_ns[:-1])
+def _shown(device: Device, variation: Variation) -> _Shown:
+    count = len(variation.steps)
+    neighbours = -(-count // MOST_COLUMNS)
+    length = variation.steps.length_ns
+    steps = tuple(first + int(length[first : first + neighbours].argmax()) for first in range(0, count, neighbours))
+    tiles = np.searchsorted(device.ledger.tiles_ns, variation.steps.edges_ns[:-1])
     books = device.ledger.books[tiles[list(steps)]]
     sums = dict(zip(device.ledger.lines, books.sum(axis=0).tolist(), strict=True))
     lines = tuple(ordered({line: amount for line, amount in sums.items() if amount}))
-    at = [device.ledger.lines.index(line) for line in lines]
-    odd = {outlier.step for outlier in found.outliers}
+    columns = [device.ledger.lines.index(line) for line in lines]
+    odd = {outlier.step for outlier in variation.outliers}
     return _Shown(
         steps,
         lines,
-        books[:, at],
+        books[:, columns],
         tuple(step in odd for step in steps),
-        tuple(step < found.steps.warm_up for step in steps),
-        each,
+        tuple(step < variation.steps.warm_up for step in steps),
+        neighbours,
     )
 
 
 def strip_picture(scene: Scene) -> Picture | None:
     """The strip of the main GPU's steps; None where there are none."""
-    found = variation(scene.device)
-    return None if found is None else _picture(scene, found, _shown(scene.device, found))
+    steps = step_variation(scene.device)
+    return None if steps is None else _picture(scene, steps, _shown(scene.device, steps))
 
 
-def _picture(scene: Scene, found: Variation, shown: _Shown) -> Picture:
+def _picture(scene: Scene, variation: Variation, shown: _Shown) -> Picture:
     tell = scene.tell
     large = _large(shown)
     drawn = [
-        StripLine(line_tone(line), tell(line.label), tuple(shown.ns[:, at].tolist()))
-        for at, line in enumerate(shown.lines)
-        if at in large
+        StripLine(line_tone(line), tell(line.label), tuple(shown.ns[:, column].tolist()))
+        for column, line in enumerate(shown.lines)
+        if column in large
     ]
-    small = [at for at in range(len(shown.lines)) if at not in large]
+    small = [column for column in range(len(shown.lines)) if column not in large]
     if small:
         rest = tuple(shown.ns[:, small].sum(axis=1).tolist())
         drawn.append(StripLine("idle-unattributed", tell(say("all other lines")), rest))
     said = say(
         "{count} steps, half of them under {median}, eight of ten between {low} and {high}; {odd} unusual",
-        count=count_text(len(found.steps)),
-        median=time_text(found.median_ns),
-        low=time_text(found.p10_ns),
-        high=time_text(found.p90_ns),
-        odd=count_text(len(found.outliers)),
+        count=count_text(len(variation.steps)),
+        median=time_text(variation.median_ns),
+        low=time_text(variation.p10_ns),
+        high=time_text(variation.p90_ns),
+        odd=count_text(len(variation.outliers)),
     )
     ends = (tell(say("step {step}", step=shown.steps[0])), tell(say("step {step}", step=shown.steps[-1])))
     title = tell(say("Steps, one column each"))
     return step_strip(
-        title, tell(said), drawn, shown.unusual, found.median_ns, ends if len(shown.steps) > 1 else (ends[0], "")
+        title, tell(said), drawn, shown.unusual, variation.median_ns, ends if len(shown.steps) > 1 else (ends[0], "")
     )
 
 
 def _large(shown: _Shown) -> set[int]:
     """Positions of the lines that are told apart."""
-    return set(sorted(range(len(shown.lines)), key=lambda at: -int(shown.ns[:, at].sum()))[:_MOST_LINES])
+    return set(sorted(range(len(shown.lines)), key=lambda column: -int(shown.ns[:, column].sum()))[:_MOST_LINES])
 
 
 def steps_section(scene: Scene) -> Section:
     """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
     tell, device = scene.tell, scene.device
-    found = variation(device)
-    if found is None:
+    variation = step_variation(device)
+    if variation is None:
         missing = say(
             "nothing repeats in this profile, so that it could be cut into steps; --step-range=REGEX names them"
         )
         return Section("steps", tell(say("Steps")), (scene.unknown(missing),))
-    shown = _shown(device, found)
-    parts: list[Part] = [Text(_sentence(scene, shown, found), "lead"), _strip(scene, found, shown)]
-    usual, phases, outliers = usual_sheet(device, found), phases_sheet(device, found), outliers_sheet(device, found)
+    shown = _shown(device, variation)
+    parts: list[Part] = [Text(_sentence(scene, shown, variation), "lead"), _strip(scene, variation, shown)]
+    usual, phases = usual_sheet(device, variation), phases_sheet(device, variation)
+    outliers = outliers_sheet(device, variation)
     caption = tell(say("Steps, GPU {gpu}", gpu=device.gpu))
     parts.append(table(usual, tell, scene.room, caption=caption, name=usual.name))
     if phases.rows:
@@ -137,51 +139,51 @@ def steps_section(scene: Scene) -> Section:
     return Section("steps", tell(say("Steps")), tuple(parts))
 
 
-def _sentence(scene: Scene, shown: _Shown, found: Variation) -> str:
+def _sentence(scene: Scene, shown: _Shown, variation: Variation) -> str:
     said = say(
         "A column is a step; the dot over it marks an unusual one. Choose one to see its ledger.",
     )
-    if shown.each > 1:
+    if shown.neighbours > 1:
         said = say(
             "Of {count} steps, each column is the longest of {each} neighbours; the dot over it marks an unusual one. "
             "Choose one to see its ledger.",
-            count=count_text(len(found.steps)),
-            each=shown.each,
+            count=count_text(len(variation.steps)),
+            each=shown.neighbours,
         )
     return scene.tell(said)
 
 
-def _strip(scene: Scene, found: Variation, shown: _Shown) -> StepStrip:
+def _strip(scene: Scene, variation: Variation, shown: _Shown) -> StepStrip:
     tell = scene.tell
-    chart = Chart(_picture(scene, found, shown), name="step-strip")
-    return StepStrip(chart, tell(say("Step")), _median_step(scene, found), _json(scene, found, shown))
+    chart = Chart(_picture(scene, variation, shown), name="step-strip")
+    return StepStrip(chart, tell(say("Step")), _median_step(scene, variation), _json(scene, variation, shown))
 
 
-def _median_step(scene: Scene, found: Variation) -> Table:
+def _median_step(scene: Scene, variation: Variation) -> Table:
     """The ledger of the step that is as long as the median."""
-    step, lines = _median_books(scene.device, found)
-    whole = int(found.steps.length_ns[step])
+    step, lines = _median_books(scene.device, variation)
+    whole = int(variation.steps.length_ns[step])
     rows = tuple((line_term(line), lines[line], 100 * lines[line] / whole) for line in ordered(lines))
     caption = say("The median step, number {step}: {time}", step=step, time=time_text(whole))
     sheet = Sheet("median_step", "The median step", _MEDIAN_STEP, rows, foot=((TOTAL, whole, 100.0),))
     return table(sheet, scene.tell, scene.room, caption=scene.tell(caption), name="median-step")
 
 
-def _median_books(device: Device, found: Variation) -> tuple[int, dict[Line, int]]:
+def _median_books(device: Device, variation: Variation) -> tuple[int, dict[Line, int]]:
     """The number of the first step that is as long as the median, and its lines."""
-    step = found.steps.warm_up + int(np.flatnonzero(found.steps.steady_ns == found.median_ns)[0])
-    tile = int(np.searchsorted(device.ledger.tiles_ns, found.steps.edges_ns[step]))
+    step = variation.steps.warm_up + int(np.flatnonzero(variation.steps.steady_ns == variation.median_ns)[0])
+    tile = int(np.searchsorted(device.ledger.tiles_ns, variation.steps.edges_ns[step]))
     books = zip(device.ledger.lines, device.ledger.books[tile].tolist(), strict=True)
     return step, {line: amount for line, amount in books if amount}
 
 
-def _json(scene: Scene, found: Variation, shown: _Shown) -> str:
+def _json(scene: Scene, variation: Variation, shown: _Shown) -> str:
     """What the script needs to show a step's ledger."""
     tell = scene.tell
-    usual = _median_books(scene.device, found)[1]
+    usual = _median_books(scene.device, variation)[1]
     content = {
         "lines": [[line, line_tone(line), tell(line.label)] for line in shown.lines],
-        "median_ns": found.median_ns,
+        "median_ns": variation.median_ns,
         "median_lines_ns": [usual.get(line, 0) for line in shown.lines],
         "steps": [
             {

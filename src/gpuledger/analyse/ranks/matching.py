@@ -1,0 +1,173 @@
+"""Collectives matched across ranks: the ranks' summaries in, lanes of collectives that all ranks of a group did, out.
+
+A group's ranks call its collectives in one order, so the n-th on one rank is the n-th on another, but for a shift where
+captures began apart. That shift is the one under which kind, type and size agree and the ends keep the most even
+distance: a collective ends on all ranks at nearly the same instant, whatever their clocks say.
+
+Arrival is a kernel's start. Until the last rank arrives the others wait; from then to the first end is the transfer. So
+on each rank wait and transfer together are at most the kernel's duration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.ranks.rank import RankSummary
+from gpuledger.analyse.ranks.rank_collectives import KINDS, OTHER, Collectives, Group
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import lower_median
+from gpuledger.trace.tables import NOT_RECORDED
+
+CLOCKS_AGREE_NS: Final = 20_000
+"""Clocks this close are taken for one: ends of a collective differ by some microseconds by themselves."""
+
+HOSTS_AGREE_NS: Final = 5_000_000
+"""A time service keeps the clocks of hosts this close; where all else is equal, that speaks for a shift."""
+
+FURTHEST_SHIFT: Final = 500
+"""So many collectives apart may two captures begin, or end."""
+
+_SAMPLE: Final = 250
+_NEARLY: Final = 0.9
+_EXCHANGE: Final = np.isin(KINDS, ("all_to_all", "send_recv"))
+_UNEVEN: Final = ~np.isin(KINDS, ("all_reduce", "all_gather", "reduce_scatter", "broadcast"))
+"""Kinds to which ranks may give unequally much."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """The collectives that the ranks of one group did together: a row for each, in the times a column per rank."""
+
+    name: str
+    size: int
+    """Ranks in the group, whether their profiles were given or not."""
+    members: tuple[int, ...]
+    """Positions in `Job.ranks`."""
+    kind: Ints
+    bytes: Ints
+    """What a rank gives, on average; -1: not known."""
+    start_ns: Ints
+    end_ns: Ints
+    launched_ns: Ints
+    """Times are on the first rank's clock."""
+    steady: NDArray[np.bool_]
+    """Which of them begin in the steady stretch of each of their ranks."""
+    step: Ints
+    """The first member's step that it begins in; -1: none."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def last_ns(self) -> Ints:
+        """When the last rank arrived."""
+        return np.asarray(self.start_ns.max(axis=1, initial=np.iinfo(np.int64).min), np.int64)
+
+    @property
+    def late(self) -> Ints:
+        """The rank that arrived last, as a position in `Job.ranks`."""
+        return np.asarray(np.array(self.members)[self.start_ns.argmax(axis=1)], np.int64)
+
+    @property
+    def skew_ns(self) -> Ints:
+        """From the first arrival to the last."""
+        return self.last_ns - np.asarray(self.start_ns.min(axis=1), np.int64)
+
+    @property
+    def wait_ns(self) -> Ints:
+        """How long each rank waited for the last one; never longer than its kernel."""
+        return np.minimum(self.last_ns[:, None], self.end_ns) - self.start_ns
+
+    @property
+    def transfer_ns(self) -> Ints:
+        """From the last arrival to the first end."""
+        return np.asarray(np.maximum(self.end_ns.min(axis=1) - self.last_ns, 0), np.int64)
+
+
+def matched_lanes(members: Sequence[RankSummary]) -> list[Lane]:
+    """What the ranks did together, each on its own clock, and not yet placed in steps."""
+    return [_matched(members, key, positions) for key, positions in _shared(members).items()]
+
+
+def _shared(members: Sequence[RankSummary]) -> dict[Group | int, dict[int, Ints]]:
+    """The lanes of the job: for each the ranks that have it, and the positions of its collectives on each of them."""
+    own = [rank.collectives.lanes() for rank in members]
+    streams = {sum(isinstance(key, int) for key in lanes) for lanes in own}
+    shared: dict[Group | int, dict[int, Ints]] = {}
+    for rank, lanes in enumerate(own):
+        for key, positions in lanes.items():
+            if isinstance(key, int) and len(streams) > 1:  # which stream is which cannot be told: all in one lane
+                shared.setdefault(0, {})[rank] = np.flatnonzero(members[rank].collectives.group < 0)
+            else:
+                shared.setdefault(key, {})[rank] = positions
+    return shared
+
+
+def _matched(members: Sequence[RankSummary], key: Group | int, positions: dict[int, Ints]) -> Lane:
+    """A lane's collectives that all its ranks have, each on its own clock; none where one of the ranks has none."""
+    named = key if isinstance(key, Group) else Group(f"stream {key + 1}")
+    listed = set() if any(rank.rank is None for rank in members) else set(named.ranks)
+    everybody = range(len(members)) if named is not key else sorted(positions)
+    wanted = [place for place, rank in enumerate(members) if rank.rank in listed] if listed else list(everybody)
+    size = named.size if named.size > 0 else len(named.ranks or wanted)
+    # a name that more ranks use than its group has stands for several groups
+    if not 2 <= len(wanted) <= size or any(place not in positions for place in wanted):
+        wanted = []
+    parts = [members[place].collectives.at(positions[place]) for place in wanted]
+    shifts = [shift(parts[0], part) for part in parts]
+    rows = np.arange(len(parts[0])) if parts else np.empty(0, np.int64)
+    for part, by in zip(parts, shifts, strict=True):
+        rows = rows[(rows + by >= 0) & (rows + by < len(part))]
+        rows = rows[_alike(parts[0].at(rows), part.at(rows + by))]
+    chosen = [part.at(rows + by) for part, by in zip(parts, shifts, strict=True)]
+
+    def column(name: str) -> Ints:
+        return np.stack([getattr(part, name) for part in chosen], axis=1) if chosen else np.empty((0, 0), np.int64)
+
+    given = column("bytes")
+    mean = np.where((given >= 0).all(axis=1), given.sum(axis=1) // max(len(chosen), 1), NOT_RECORDED)
+    kind = column("kind").min(axis=1, initial=OTHER)  # the least is what says the most
+    times = (column("start_ns"), column("end_ns"), column("launched_ns"))
+    nowhere = np.full(len(rows), -1)
+    return Lane(named.name or "unnamed", size, tuple(wanted), kind, mean, *times, nowhere >= 0, nowhere)
+
+
+def _alike(a: Collectives, b: Collectives) -> NDArray[np.bool_]:
+    """Which pairs may be one collective: nothing known about them differs."""
+    kind = (a.kind == b.kind) | (a.kind == OTHER) | (b.kind == OTHER)
+    # a kernel's name says SendRecv where the framework knows of an all-to-all
+    kind |= _EXCHANGE[a.kind] & _EXCHANGE[b.kind]
+    dtype = (a.dtype == b.dtype) | (a.dtype < 0) | (b.dtype < 0)
+    size = (a.bytes == b.bytes) | (a.bytes < 0) | (b.bytes < 0) | _UNEVEN[a.kind]
+    return np.asarray(kind & dtype & size, np.bool_)
+
+
+def shift(a: Collectives, b: Collectives) -> int:
+    """How many places later in `b` than in `a` the same collective stands; of many collectives a sample is judged."""
+    apart = len(b) - len(a)
+    near = {by for centre in (0, apart) for by in range(centre - FURTHEST_SHIFT, centre + FURTHEST_SHIFT + 1)}
+    tried: list[tuple[float, tuple[int, ...]]] = []
+    for by in sorted(near, key=lambda by: (abs(by), by)):
+        first, last = max(0, -by), min(len(a), len(b) - by)
+        if 2 * (last - first) < max(min(len(a), len(b)), 1):
+            continue
+        sparse = (last - first) // _SAMPLE + 1
+        here, there = a.at(slice(first, last, sparse)), b.at(slice(first + by, last + by, sparse))
+        alike = _alike(here, there)
+        share = float(alike.mean())
+        if share == 0 or share < _NEARLY * max((share for share, _ in tried), default=0.0):
+            continue
+        distance = (there.end_ns - here.end_ns)[alike]
+        middle = lower_median(distance)
+        residual = lower_median(np.abs(distance - middle))
+        if share == 1 and max(residual, abs(middle)) <= CLOCKS_AGREE_NS:
+            return by
+        uneven = max(residual, CLOCKS_AGREE_NS)  # below that, evenness says little
+        tried.append((share, (uneven, abs(middle) > HOSTS_AGREE_NS, first - last, residual, abs(by), by)))
+    best = max((share for share, _ in tried), default=0.0)
+    return min((key for share, key in tried if share >= _NEARLY * best), default=(0,))[-1]

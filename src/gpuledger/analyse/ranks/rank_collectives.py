@@ -1,0 +1,278 @@
+"""What one rank's communication kernels do: a device in, its collectives as columns out.
+
+What a kernel does is best known from the framework's description (torch records one on the kernel, or on the operator
+whose span holds the launch call), else from the annotations around the launch call (`nccl:all_to_all`, NCCL's own NVTX
+ranges), else from the kernel's name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.ranges import innermost
+from gpuledger.trace.keys import Positions, group, join
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+KINDS: Final = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "reduce",
+    "send_recv",
+    "other",
+)
+"""What a collective does; columns hold positions in it."""
+
+OTHER: Final = KINDS.index("other")
+
+_SAYS: Final = (
+    ("reduce_scatter", re.compile(r"reducescatter")),
+    ("all_gather", re.compile(r"allgather")),
+    # `moe_a2a` is TensorRT-LLM's; DeepEP's kernels are called plain dispatch and combine
+    ("all_to_all", re.compile(r"alltoall|a2a|dispatch|combine")),
+    # custom all-reduce of vLLM, SGLang, TensorRT-LLM and FlashInfer
+    ("all_reduce", re.compile(r"allreduce|crossdevicereduce|quickreduce|oneshot|twoshot|lamport|mnnvl|userbuffers")),
+    ("barrier", re.compile(r"barrier")),
+    ("broadcast", re.compile(r"broadcast")),
+    ("send_recv", re.compile(r"send|recv")),
+    ("reduce", re.compile(r"reduce")),
+)
+"""What a name says, without underscores and the like, in small letters; the first match wins."""
+
+_SIZES: Final = {
+    "float64": (8, "double f64"),
+    "float32": (4, "float f32"),
+    "float16": (2, "half f16"),
+    "bfloat16": (2, "bf16 __nv_bfloat16 hip_bfloat16 rccl_bfloat16"),
+    "float8_e4m3": (1, "float8_e4m3fn float8_e4m3fnuz f8e4m3"),
+    "float8_e5m2": (1, "float8_e5m2fnuz f8e5m2"),
+    "int64": (8, "long longint int64_t i64"),
+    "int32": (4, "int int32_t i32"),
+    "int16": (2, "short shortint int16_t i16"),
+    "int8": (1, "char signedchar int8_t i8"),
+    "uint64": (8, "unsignedlong uint64_t u64"),
+    "uint32": (4, "unsignedint uint32_t u32"),
+    "uint8": (1, "byte unsignedchar uint8_t u8"),
+    "bool": (1, ""),
+    "complex64": (8, "complexfloat complex<float>"),
+    "complex128": (16, "complexdouble complex<double>"),
+}
+DTYPES: Final = tuple(_SIZES)
+"""Types of elements in torch's words; columns hold positions in it, -1 where a type is not known."""
+
+_SPELLINGS: Final = {
+    text: position for position, (name, (_, more)) in enumerate(_SIZES.items()) for text in (name, *more.split())
+}
+_ITEM_BYTES: Final = np.array([*(size for size, _ in _SIZES.values()), NOT_RECORDED])
+_IN_KERNEL: Final = re.compile(
+    r"(?:Sum|Prod|MinMax|Min|Max|PreMulSum|SumPostDiv)_(\w+?)(?:_(?:RING|TREE|NVLS|COLL|PAT)\w*)?$"
+)
+_REDUCING: Final = tuple(KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter", "reduce"))
+_ABOUT: Final = re.compile(r"nccl:|c10d::|record_param_comms$|nccl[A-Z]")
+"""Annotations and operators that stand around the launch of a collective."""
+
+_MOST_BYTES: Final = 1 << 48
+_LONGEST_LIST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group, as the framework calls it. Without ranks: they were not recorded, or not all of them."""
+
+    name: str
+    ranks: tuple[int, ...] = ()
+    size: int = NOT_RECORDED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collectives:
+    """One rank's communication kernels as columns of equal length, in order of their start."""
+
+    start_ns: Ints
+    end_ns: Ints
+    launched_ns: Ints
+    """When the launch call began; -1 where it was not recorded."""
+    stream: Ints
+    kind: Ints
+    """Position in KINDS."""
+    dtype: Ints
+    """Position in DTYPES; -1: not known."""
+    group: Ints
+    """Position in `groups`; -1: not known."""
+    bytes: Ints
+    """What this rank gives; -1: not known."""
+    groups: tuple[Group, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def at(self, positions: NDArray[Any] | slice) -> Collectives:
+        """Those at these positions."""
+        columns = {
+            column.name: getattr(self, column.name)[positions] for column in fields(self) if column.name != "groups"
+        }
+        return Collectives(**columns, groups=self.groups)
+
+    def lanes(self) -> dict[Group | int, Positions]:
+        """Those that all ranks do in one order: of a group; where that is not known, of the n-th stream."""
+        lanes: dict[Group | int, Positions] = {}
+        for number in np.unique(self.group[self.group >= 0]).tolist():
+            lanes[self.groups[number]] = np.flatnonzero(self.group == number)
+        streams = np.unique(self.stream[self.group < 0]).tolist()
+        for place, stream in enumerate(streams):
+            lanes[place] = np.flatnonzero((self.group < 0) & (self.stream == stream))
+        return lanes
+
+
+def kind_of(text: str) -> int:
+    """What a name says that a collective does: a kernel's, an operator's or a framework's. Position in KINDS."""
+    bare = re.sub(r"[^a-z0-9]", "", text.lower())
+    return next((KINDS.index(kind) for kind, pattern in _SAYS if pattern.search(bare)), OTHER)
+
+
+def dtype_of(text: str) -> int:
+    """A type of elements in any of its spellings, `c10::BFloat16` or `bf16`; -1 where it is none."""
+    bare = text.replace("c10::", "").replace("torch.", "").replace(" ", "").lower()
+    return _SPELLINGS.get(bare, NOT_RECORDED)
+
+
+def rank_collectives(trace: Trace, device: Device) -> Collectives:
+    """The communication kernels of one GPU that begin in its window."""
+    activities, window = device.found, device.ledger.window
+    begun = (activities.start_ns >= window.start_ns) & (activities.start_ns < window.end_ns)
+    mine = np.flatnonzero((activities.state == State.COMM) & (activities.gpu == device.gpu) & begun)
+    start_ns, names = activities.start_ns[mine], activities.name[mine]
+    call = activities.launch[mine]
+    launched = np.flatnonzero(call >= 0)
+    calls = device.host.calls.at(call[launched])
+    kind, dtype = (trace.strings.each(names, says) for says in (_kind_of_kernel, _dtype_of_kernel))
+    kind, told_dtype, size = _from_annotations(trace, calls, launched, kind)
+    dtype = np.where(told_dtype >= 0, told_dtype, dtype)
+    rows, (groups, group_of_row) = trace[Table.COLLECTIVES], _groups(trace)
+    said, alone = _described(rows, activities.correlation[mine], start_ns, calls, launched)
+    of_group, launched_ns = (np.full(len(mine), NOT_RECORDED, np.int64) for _ in range(2))
+    known = np.flatnonzero(said >= 0)
+    if len(known):
+        row = said[known]
+        told = trace.strings.each(rows.codes("name")[row], kind_of)
+        kind[known] = np.where(told == OTHER, kind[known], told)
+        told = trace.strings.each(rows.codes("dtype")[row], dtype_of)
+        dtype[known] = np.where(told >= 0, told, dtype[known])
+        elements, item = rows["in_elements"][row], _ITEM_BYTES[told]
+        usable = (elements >= 0) & (elements < _MOST_BYTES // 16) & (item > 0) & alone[known]
+        size[known] = np.where(usable, elements * np.where(usable, item, 0), NOT_RECORDED)
+        of_group[known] = group_of_row[row]
+    launched_ns[launched] = calls["start_ns"]
+    times = (start_ns, activities.end_ns[mine], launched_ns)
+    return Collectives(*times, activities.stream[mine], kind, dtype, of_group, size, groups)
+
+
+def _kind_of_kernel(name: str) -> int:
+    """The function's own name first: a parameter may be called anything."""
+    kind = kind_of(parse(name).qualified)
+    return kind_of(name) if kind == OTHER else kind
+
+
+def _dtype_of_kernel(name: str) -> int:
+    """Only reductions are compiled for a type; others move bytes, whatever their name says."""
+    match = _IN_KERNEL.search(parse(name).short)
+    return dtype_of(match[1]) if match and _kind_of_kernel(name) in _REDUCING else NOT_RECORDED
+
+
+def _described(
+    rows: Rows, correlation: Ints, start_ns: Ints, calls: Rows, launched: Positions
+) -> tuple[Positions, NDArray[np.bool_]]:
+    """For each kernel the row that describes it, -1 for none; and whether that describes no other kernel too."""
+    said, alone = np.full(len(start_ns), -1, np.intp), np.ones(len(start_ns), np.bool_)
+    on_operator = np.flatnonzero(rows["tid"] != NOT_RECORDED)
+    operator = innermost(rows.at(on_operator), calls)
+    inside = operator >= 0
+    said[launched[inside]] = on_operator[operator[inside]]
+    alone[launched[inside]] = np.bincount(operator[inside], minlength=1)[operator[inside]] == 1
+    # a description on a kernel has the kernel's own times: those tell the kernels of one graph launch apart
+    on_kernel = np.flatnonzero((rows["tid"] == NOT_RECORDED) & (rows["correlation"] != NOT_RECORDED))
+    kernel, row = join(correlation, start_ns, rows["correlation"][on_kernel], rows["start_ns"][on_kernel])
+    said[kernel], alone[kernel] = on_kernel[row], True
+    return said, alone
+
+
+def _from_annotations(trace: Trace, calls: Rows, launched: Positions, kind: Ints) -> tuple[Ints, Ints, Ints]:
+    """Kind, type and bytes as the annotations around the launch calls say; the kernel's own kind where they do not."""
+    kind, dtype, size = kind.copy(), np.full(len(kind), NOT_RECORDED), np.full(len(kind), NOT_RECORDED)
+    ranges = trace[Table.RANGES]
+    codes = ranges.codes("name")
+    about = [code for code in np.unique(codes[codes >= 0]).tolist() if _ABOUT.match(trace.strings.texts[code])]
+    ranges = ranges.where(np.isin(codes, about))
+    naming = ranges.where(trace.strings.each(ranges.codes("name"), kind_of) != OTHER)
+    around = innermost(naming, calls)
+    inside = around >= 0
+    kind[launched[inside]] = trace.strings.each(naming.codes("name")[around[inside]], kind_of)
+    # `c10d::` operators list first what they get, the others what they give
+    gives = trace.strings.each(ranges.codes("name"), lambda name: not name.startswith("c10d")) > 0
+    sized = ranges.where(gives & (trace.strings.each(ranges.codes("inputs"), _bytes_given) >= 0))
+    around = innermost(sized, calls)
+    alone = np.flatnonzero(around >= 0)
+    alone = alone[np.bincount(around[alone], minlength=1)[around[alone]] == 1]
+    inputs = sized.codes("inputs")[around[alone]]
+    dtype[launched[alone]] = trace.strings.each(inputs, _dtype_given)
+    size[launched[alone]] = trace.strings.each(inputs, _bytes_given)
+    return kind, dtype, size
+
+
+def _first_input(text: str) -> tuple[Any, int]:
+    """Shape and type of an operator's first input, from the shapes and types of all as JSON; None, -1 where unclear."""
+    try:
+        shapes, types = (json.loads(part) for part in text.split("\n"))
+        return shapes[0], dtype_of(types[0])
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None, NOT_RECORDED
+
+
+def _dtype_given(text: str) -> int:
+    return _first_input(text)[1]
+
+
+def _bytes_given(text: str) -> int:
+    """Bytes of an operator's first input; -1 where it is no tensor of known shape and type."""
+    shape, dtype = _first_input(text)
+    if dtype < 0 or not isinstance(shape, list) or not shape or not all(type(size) is int for size in shape):
+        return NOT_RECORDED
+    size = prod(shape) * int(_ITEM_BYTES[dtype])
+    return size if min(shape) >= 0 and size < _MOST_BYTES else NOT_RECORDED
+
+
+def _groups(trace: Trace) -> tuple[tuple[Group, ...], Ints]:
+    """The process groups, and for each description the position of its own; -1 where it names none."""
+    rows = trace[Table.COLLECTIVES]
+    first, number = group(rows.codes("group"), rows.codes("ranks"), rows["group_size"])
+    names, ranks = (rows.at(first).texts(column) for column in ("group", "ranks"))
+    groups: dict[Group, int] = {}
+    place = [
+        groups.setdefault(Group(name or "", _listed(listed or ""), size), len(groups))
+        if name or listed
+        else NOT_RECORDED
+        for name, listed, size in zip(names, ranks, rows["group_size"][first].tolist(), strict=True)
+    ]
+    return tuple(groups), np.array(place, np.int64)[number]
+
+
+def _listed(text: str) -> tuple[int, ...]:
+    """The ranks of `[0, 1, 2]`; none where the list is cut short (torch writes `[0, 1, ..., 511]`) or is no list."""
+    if not re.fullmatch(r"\[[\d, ]+\]", text) or len(text) > _LONGEST_LIST:
+        return ()
+    return tuple(sorted({int(number) for number in re.findall(r"\d{1,9}", text)}))
