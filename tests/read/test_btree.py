@@ -180,13 +180,13 @@ def test_a_log_or_a_journal_is_for_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
     small(path)
     head = path.read_bytes()[:512]
-    assert btree.Pages.of(path, head, path.stat().st_size) is not None
+    assert btree.PageLayout.of(path, head, path.stat().st_size) is not None
     for ending in ("-wal", "-journal"):
         beside = path.with_name(path.name + ending)
         beside.write_bytes(b"")
-        assert btree.Pages.of(path, head, path.stat().st_size) is None
+        assert btree.PageLayout.of(path, head, path.stat().st_size) is None
         beside.unlink()
-    assert btree.Pages.of(path, head[:18] + b"\2\2" + head[20:], path.stat().st_size) is None
+    assert btree.PageLayout.of(path, head[:18] + b"\2\2" + head[20:], path.stat().st_size) is None
 
 
 @settings(max_examples=300)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.read.ncu.numbers import Numbers, style_of
+from gpuledger.read.ncu.numbers import NumberStyle, style_of
 from gpuledger.read.ncu.units import UnknownUnit, scale, to_base
 from support.command import ROOT
 
@@ -144,23 +144,23 @@ def test_every_unit_of_other_peoples_files_is_known() -> None:
     ],
 )
 def test_a_number_with_a_decimal_point(text: str, value: float | str | None) -> None:
-    assert Numbers().read(text) == value
+    assert NumberStyle().read(text) == value
 
 
 @pytest.mark.parametrize(
     ("texts", "numbers", "first"),
     [
-        (["16,737", "10.32"], Numbers(), 16737.0),
-        (["16.737", "10,32"], Numbers(comma=True), 16737.0),
-        (["9.420.231,80"], Numbers(comma=True), 9420231.8),
-        (["0,125"], Numbers(comma=True), 0.125),
-        (["16,737"], Numbers(), 16737.0),
-        (["16.737", "12"], Numbers(doubtful=True), 16.737),
-        (["no", "n/a", "10,5", "11,25", "13.0"], Numbers(comma=True), "no"),
-        ([], Numbers(), None),
+        (["16,737", "10.32"], NumberStyle(), 16737.0),
+        (["16.737", "10,32"], NumberStyle(comma=True), 16737.0),
+        (["9.420.231,80"], NumberStyle(comma=True), 9420231.8),
+        (["0,125"], NumberStyle(comma=True), 0.125),
+        (["16,737"], NumberStyle(), 16737.0),
+        (["16.737", "12"], NumberStyle(doubtful=True), 16.737),
+        (["no", "n/a", "10,5", "11,25", "13.0"], NumberStyle(comma=True), "no"),
+        ([], NumberStyle(), None),
     ],
 )
-def test_how_a_file_writes_numbers_is_decided_once(texts: list[str], numbers: Numbers, first: float | str) -> None:
+def test_how_a_file_writes_numbers_is_decided_once(texts: list[str], numbers: NumberStyle, first: float | str) -> None:
     assert style_of(texts) == numbers
     assert [numbers.read(text) for text in texts][:1] == ([first] if texts else [])
 
@@ -177,6 +177,6 @@ def test_a_number_is_read_as_it_was_written(
 
 @given(st.text(max_size=20))
 def test_any_text_is_read_as_something(text: str) -> None:
-    for numbers in (Numbers(), Numbers(comma=True)):
+    for numbers in (NumberStyle(), NumberStyle(comma=True)):
         value = numbers.read(text)
         assert value is None or isinstance(value, str) or math.isfinite(value)

@@ -26,7 +26,7 @@ from gpuledger.read.ncu import rep_file as ncu_rep
 from gpuledger.read.ncu.blocks import walk
 from gpuledger.read.ncu.labels import OVER_ELAPSED, metric_of
 from gpuledger.read.ncu.launch import is_wanted, plain
-from gpuledger.read.ncu.library import Handed, Reading
+from gpuledger.read.ncu.library import ChildReply, ReportWalk
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.ncu.units import scale, scaled
 from gpuledger.read.source import look_at
@@ -377,9 +377,9 @@ class Action:
         ]
 
 
-def handed(*actions: Action) -> Handed:
+def handed(*actions: Action) -> ChildReply:
     stream = SimpleNamespace(num_actions=lambda: len(actions), action_by_idx=lambda at: actions[at])
-    return Reading(every_metric=False, text_bytes=100).of(
+    return ReportWalk(every_metric=False, text_bytes=100).of(
         SimpleNamespace(num_ranges=lambda: 1, range_by_idx=lambda _: stream)
     )
 

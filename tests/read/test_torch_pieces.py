@@ -24,12 +24,12 @@ from gpuledger import Table, Trace, open_trace
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.source import look_at
-from gpuledger.read.stream import Gunzipped, Plain, read_ahead, unpacked_size
+from gpuledger.read.stream import Gunzipped, PlainFile, read_ahead, unpacked_size
 from gpuledger.read.torch import events
 from gpuledger.read.torch import parallel as torch_parallel
 from gpuledger.read.torch.columns import _triples
-from gpuledger.read.torch.gather import Gathered
-from gpuledger.read.torch.merge import Arriving, Held, by_table, merged, send
+from gpuledger.read.torch.gather import GatheredEvents
+from gpuledger.read.torch.merge import LocalPart, RemotePart, by_table, merged, send
 from gpuledger.trace.tables import NOT_RECORDED
 from support.torch_traces import CALL, FILES, KERNEL, KERNEL_ARGS, OP, SMALL, saved
 
@@ -174,7 +174,7 @@ def test_parts_are_really_read(suffix: str, tmp_path: Path, monkeypatch: pytest.
     found: list[int] = []
     whole = torch_parallel._whole
 
-    def watched(*arguments: Any) -> Gathered | None:
+    def watched(*arguments: Any) -> GatheredEvents | None:
         result = whole(*arguments)
         found.append(0 if result is None else result.events)
         return result
@@ -281,7 +281,7 @@ def test_what_goes_wrong_while_unpacking_is_told_to_the_reader(tmp_path: Path) -
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"x" * (40 << 20)))
     limits = Limits(unpacked_bytes=8 << 20)
-    with path.open("rb") as file, read_ahead(Gunzipped(Plain(file), "a.gz", limits)) as stream:
+    with path.open("rb") as file, read_ahead(Gunzipped(PlainFile(file), "a.gz", limits)) as stream:
         with pytest.raises(UnreadableProfile, match="unpacks to more than"):
             stream.read()
         assert stream.read() == b""
@@ -293,7 +293,7 @@ def test_a_stream_that_breaks_off_says_so_at_its_end(tmp_path: Path) -> None:
     packed = gzip.compress(content, 1)
     path = tmp_path / "a.gz"
     path.write_bytes(packed[: len(packed) // 2])
-    with path.open("rb") as file, read_ahead(Gunzipped(Plain(file), "a.gz", Limits())) as stream:
+    with path.open("rb") as file, read_ahead(Gunzipped(PlainFile(file), "a.gz", Limits())) as stream:
         assert stream.read(100) == content[:100]
         assert content.startswith(content[:100] + stream.read())
         assert stream.cut == "the gzip stream breaks off"
@@ -327,13 +327,13 @@ def test_how_much_is_packed_is_known_or_guessed(tmp_path: Path) -> None:
 # Columns
 
 
-def gathered(texts: list[str], **columns: Any) -> Gathered:
+def gathered(texts: list[str], **columns: Any) -> GatheredEvents:
     rows = {key: np.array(values, np.int32 if key == "name" else np.int64) for key, values in columns.items()}
     feeds = {(Table.KERNELS, "kernel"): rows} if columns else {}
-    return Gathered(feeds, texts, {}, [], {}, {}, 0, 0, 0, 0, has_named_threads=False)
+    return GatheredEvents(feeds, texts, {}, [], {}, {}, 0, 0, 0, 0, has_named_threads=False)
 
 
-PARTS: list[Callable[[], Gathered]] = [
+PARTS: list[Callable[[], GatheredEvents]] = [
     lambda: gathered(["b", "a"], start_ns=[1, 2, 3], end_ns=[2, 3, 4], name=[0, 1, -1]),
     lambda: gathered(["c"]),
     lambda: gathered(["a", "c"], start_ns=[5], end_ns=[6], name=[1], graph=[7]),
@@ -341,7 +341,7 @@ PARTS: list[Callable[[], Gathered]] = [
 
 
 def test_parts_are_put_together_with_one_code_per_text() -> None:
-    tables, texts = by_table(merged([Held(part()) for part in PARTS]))
+    tables, texts = by_table(merged([LocalPart(part()) for part in PARTS]))
     kernels = tables[Table.KERNELS]
     assert [[*texts, None][code] for code in kernels["name"].tolist()] == ["b", "a", None, "c"]
     assert texts == ["b", "a", "c"]
@@ -354,8 +354,8 @@ def test_what_another_process_sends_is_what_it_read() -> None:
     for (_, sending), part in zip(pipes, PARTS, strict=True):
         send(sending, part())
     arrived, held = (
-        merged([Arriving(receiving) for receiving, _ in pipes]),
-        merged([Held(part()) for part in PARTS]),
+        merged([RemotePart(receiving) for receiving, _ in pipes]),
+        merged([LocalPart(part()) for part in PARTS]),
     )
     assert replace(arrived, feeds={}) == replace(held, feeds={})
     for feed, columns in held.feeds.items():
@@ -363,7 +363,7 @@ def test_what_another_process_sends_is_what_it_read() -> None:
         assert all(np.array_equal(values, arrived.feeds[feed][key]) for key, values in columns.items())
     receiving, sending = multiprocessing.Pipe(duplex=False)
     send(sending, None)
-    assert not Arriving(receiving).is_whole
+    assert not RemotePart(receiving).is_whole
 
 
 @given(st.lists(st.lists(st.integers(0, 10**6), min_size=3, max_size=3)), st.sampled_from([", ", ",", " , "]))

@@ -16,7 +16,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.present.views.runbook import _filled, _savings
 from gpuledger.runbook.definition import Axis, Runbook, SavingCheck
 from gpuledger.runbook.figures import Documents, documents_of, nanoseconds
-from gpuledger.runbook.forms import Listed, Words, read_as
+from gpuledger.runbook.forms import Listed, WordList, read_as
 from gpuledger.runbook.matrix import MatrixCell, cells_of, pairs
 from gpuledger.runbook.placeholders import BadPlaceholder, all_filled, filled, names_in
 from gpuledger.runbook.plan import Choices, comparisons_of, environment_of, fingerprint, jobs_of
@@ -320,11 +320,11 @@ VALUES = st.lists(st.text(alphabet="abAB/. ", min_size=1, max_size=3), min_size=
 @st.composite
 def matrices(draw: st.DrawFn) -> Runbook:
     names = [f"axis{number}" for number in range(draw(st.integers(0, 3)))]
-    axes = {name: Axis(values=Words(Word(value, 1) for value in draw(VALUES))) for name in names}
+    axes = {name: Axis(values=WordList(Word(value, 1) for value in draw(VALUES))) for name in names}
     exclude = []
     if draw(st.booleans()) and axes:
         name = draw(st.sampled_from(names))
-        exclude.append(Fields({name: Words([draw(st.sampled_from(axes[name].values))])}, 1, {name: 1}))
+        exclude.append(Fields({name: WordList([draw(st.sampled_from(axes[name].values))])}, 1, {name: 1}))
     return msgspec.structs.replace(book(), axes=Fields(axes, 1, {}), exclude=Listed(exclude))
 
 

@@ -35,7 +35,7 @@ _DAMAGED: Final = (zlib.error, cast("type[Exception]", zlib_ng.error))
 _BROKEN: Final = (*_DAMAGED, EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
 
 
-class Bytes(Protocol):
+class ByteStream(Protocol):
     """A stream that says whether it broke off."""
 
     @property
@@ -46,7 +46,7 @@ class Bytes(Protocol):
         """Up to `size` bytes, none at the end."""
 
 
-class Plain:
+class PlainFile:
     """A file as it is."""
 
     cut = ""
@@ -61,7 +61,7 @@ class Plain:
 class Gunzipped:
     """What a gzip file holds; several members in a row count as one."""
 
-    def __init__(self, file: Bytes, name: str, limits: Limits) -> None:
+    def __init__(self, file: ByteStream, name: str, limits: Limits) -> None:
         self.cut = ""
         self._file, self._name, self._limit = file, name, limits.unpacked_bytes
         self._unpack = zlib_ng.decompressobj(wbits=31)
@@ -141,7 +141,7 @@ def too_large(name: str, limit: int) -> UnreadableProfile:
     )
 
 
-class Member:
+class ArchiveMember:
     """A member of an archive; where it is damaged, what could be read of it."""
 
     def __init__(self, file: BinaryIO, name: str, limits: Limits) -> None:
@@ -165,7 +165,7 @@ class Member:
 class _Ahead(threading.Thread):
     """Reads a stream a few pieces ahead of whoever reads this one: unpacking goes on outside Python's lock."""
 
-    def __init__(self, stream: Bytes) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         super().__init__(name="gpuledger unpacking", daemon=True)
         self._stream = stream
         self._pieces: SimpleQueue[bytes | Exception] = SimpleQueue()
@@ -217,7 +217,7 @@ class _Ahead(threading.Thread):
 
 
 @contextmanager
-def read_ahead(stream: Bytes) -> Iterator[Bytes]:
+def read_ahead(stream: ByteStream) -> Iterator[ByteStream]:
     """The same stream, unpacked by a thread of its own while what it gave is looked at."""
     ahead = _Ahead(stream)
     try:
@@ -231,10 +231,10 @@ def read_ahead(stream: Bytes) -> Iterator[Bytes]:
         ahead.stop()
 
 
-class Joined:
+class RejoinedStream:
     """Bytes that were already looked at, then the rest of their stream."""
 
-    def __init__(self, head: bytes, rest: Bytes) -> None:
+    def __init__(self, head: bytes, rest: ByteStream) -> None:
         self._head, self._rest = head, rest
 
     @property
@@ -249,14 +249,14 @@ class Joined:
         return part + self._rest.read() if size < 0 else part
 
 
-def unpacked(stream: Bytes, name: str, limits: Limits) -> tuple[bytes, Bytes]:
+def unpacked(stream: ByteStream, name: str, limits: Limits) -> tuple[bytes, ByteStream]:
     """The first bytes of what a stream holds, and all of it, unzipped where it was gzipped."""
     head = stream.read(512)
-    whole: Bytes = Joined(head, stream)
+    whole: ByteStream = RejoinedStream(head, stream)
     if head.startswith(GZIP):
         inner = Gunzipped(whole, name, limits)
         head = inner.read(512)
-        whole = Joined(head, inner)
+        whole = RejoinedStream(head, inner)
         if head.startswith(GZIP):
             raise UnreadableProfile(f"{name}: is gzipped twice", hint="unpack it once with `gunzip -k`")
     return head, whole
@@ -274,10 +274,10 @@ def is_archive(source: Source, limits: Limits = DEFAULT_LIMITS) -> bool:
     if not source.head.startswith(GZIP):
         return False
     with opened(source) as file:
-        return is_tar(unpacked(Plain(file), source.name, limits)[0])
+        return is_tar(unpacked(PlainFile(file), source.name, limits)[0])
 
 
-def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], Bytes]]]:
+def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], ByteStream]]]:
     """The regular files of an archive in the order they are stored: name, and how to read it.
 
     A tar archive is a stream: a member must be read before the next one is asked for.
@@ -289,7 +289,7 @@ def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], 
                     if not info.is_dir():
                         yield info.filename, partial(_of_zip, archive, info, limits)
             return
-        _, whole = unpacked(Plain(file), source.name, limits)
+        _, whole = unpacked(PlainFile(file), source.name, limits)
         with tarfile.open(fileobj=_ForTar(whole), mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
             for member in tar:
                 if member.isfile():
@@ -299,19 +299,19 @@ def members(source: Source, limits: Limits) -> Iterator[tuple[str, Callable[[], 
 class _ForTar:
     """A stream with nothing but `read`, as tarfile likes it."""
 
-    def __init__(self, stream: Bytes) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self.read = stream.read
 
 
-def _of_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, limits: Limits) -> Bytes:
-    return Member(cast("BinaryIO", tar.extractfile(member)), member.name, limits)
+def _of_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, limits: Limits) -> ByteStream:
+    return ArchiveMember(cast("BinaryIO", tar.extractfile(member)), member.name, limits)
 
 
-def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> Bytes:
+def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> ByteStream:
     if info.file_size > limits.unpacked_bytes:
         raise too_large(info.filename, limits.unpacked_bytes)
     try:
-        return Member(cast("BinaryIO", archive.open(info)), info.filename, limits)
+        return ArchiveMember(cast("BinaryIO", archive.open(info)), info.filename, limits)
     except NotImplementedError as error:  # also a RuntimeError
         raise UnreadableProfile(
             f"{info.filename}: packed in a way that Python cannot unpack", found=str(error), hint="unpack it first"

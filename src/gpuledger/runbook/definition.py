@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, field
 
-from gpuledger.runbook.forms import NOT_IN_FILE, FieldsOrWord, Form, Listed, Program, Words
+from gpuledger.runbook.forms import NOT_IN_FILE, FieldsOrWord, Listed, Program, RunbookPart, WordList
 from gpuledger.runbook.yaml_tree import Fields, Word
 
 Need = Literal["gpu", "nsys", "ncu", "torch"]
@@ -44,7 +44,7 @@ TimeKey = Annotated[str, _matching(r"(?s:.*)_(ns|us|ms|s)", "is no time: it shou
 WholeNumber = Annotated[str, _matching(r"[1-9][0-9]{0,8}", "is no whole number above 0")]
 Share = Annotated[str, _matching(r"[0-9]{1,6}(\.[0-9]{1,6})?\s*%?", "is no share, e.g. 20 % or 0.2")]
 
-CellFilter = Fields[str, Words[Word]]
+CellFilter = Fields[str, WordList[Word]]
 """Some cells: for each axis named, the values that are meant. `size` may stand here too."""
 
 
@@ -53,24 +53,24 @@ def no_fields() -> Fields[Any, Any]:
     return Fields({}, 0, {})
 
 
-class Axis(Form, frozen=True, kw_only=True):
+class Axis(RunbookPart, frozen=True, kw_only=True):
     """One dimension of the matrix."""
 
     KEY = "values"
     SHORTHAND = True
-    values: Words[Word]
+    values: WordList[Word]
     environment: EnvironmentName | None = None
     """The environment variable that is set to the value."""
-    flags: Fields[str, Words[Word]] = field(default_factory=no_fields)
+    flags: Fields[str, WordList[Word]] = field(default_factory=no_fields)
     """What `${NAME.flags}` stands for, by value."""
-    needs: Fields[str, Words[Need]] = field(default_factory=no_fields)
+    needs: Fields[str, WordList[Need]] = field(default_factory=no_fields)
     """What a value cannot do without."""
 
 
-class _StepForm(Form, frozen=True, kw_only=True):
+class _StepPart(RunbookPart, frozen=True, kw_only=True):
     """What every step may say."""
 
-    own_needs: Words[Need] | None = field(default=None, name="needs")
+    own_needs: WordList[Need] | None = field(default=None, name="needs")
     when: CellFilter = field(default_factory=no_fields)
     optional: Switch = "false"
     timeout_s: WholeNumber | None = None
@@ -94,7 +94,7 @@ class _StepForm(Form, frozen=True, kw_only=True):
         return {}
 
 
-class CaptureStep(_StepForm, frozen=True, kw_only=True):
+class CaptureStep(_StepPart, frozen=True, kw_only=True):
     """`gpuledger capture` of a program or a bench."""
 
     KEY = "capture"
@@ -102,7 +102,7 @@ class CaptureStep(_StepForm, frozen=True, kw_only=True):
     bench: Program | None = None
     command: Program | None = None
     preset: Word | None = None
-    own_flags: Words[Word] = field(default=Words(), name="flags")
+    own_flags: WordList[Word] = field(default=WordList(), name="flags")
     own_name: FileName | None = field(default=None, name="as")
 
     @property
@@ -126,7 +126,7 @@ class CaptureStep(_StepForm, frozen=True, kw_only=True):
         return {self.name: f"{self.name}{PROFILE_ENDINGS[self.tool]}"}
 
 
-class BenchStep(_StepForm, frozen=True, kw_only=True):
+class BenchStep(_StepPart, frozen=True, kw_only=True):
     """`gpuledger bench`, its result kept as JSON."""
 
     KEY = "bench"
@@ -138,19 +138,19 @@ class BenchStep(_StepForm, frozen=True, kw_only=True):
         return ("torch",)
 
 
-class ReportStep(_StepForm, frozen=True, kw_only=True):
+class ReportStep(_StepPart, frozen=True, kw_only=True):
     """`gpuledger report` of a profile that an earlier step left, in several formats."""
 
     KEY = "report"
     profile: FileName = field(name="report")
     ncu: Word | None = None
     """A capture with Nsight Compute, to be joined with the profile."""
-    flags: Words[Word] = Words()
-    formats: Words[ReportFormat] = Words(("txt", "json"))
+    flags: WordList[Word] = WordList()
+    formats: WordList[ReportFormat] = WordList(("txt", "json"))
     name: FileName = field(default="report", name="as")
 
 
-class CommandStep(_StepForm, frozen=True, kw_only=True):
+class CommandStep(_StepPart, frozen=True, kw_only=True):
     """Any program. `makes` names the profiles that it leaves in the cell's folder, with their files.
 
     Where the step has a name, the program leaves its figures there too, as NAME.json.
@@ -171,14 +171,14 @@ Step = CaptureStep | BenchStep | ReportStep | CommandStep
 """One thing to do in a cell."""
 
 
-class DiffCells(Form, frozen=True, kw_only=True):
+class DiffCells(RunbookPart, frozen=True, kw_only=True):
     """`gpuledger diff` of two cells' profiles, for each pair of cells that differ in what is named only."""
 
     KEY = "diff"
     profile: FileName = field(name="diff")
     before: CellFilter
     after: CellFilter
-    flags: Words[Word] = Words()
+    flags: WordList[Word] = WordList()
 
     @property
     def profiles(self) -> tuple[str, str]:
@@ -186,7 +186,7 @@ class DiffCells(Form, frozen=True, kw_only=True):
         return (self.profile, self.profile)
 
 
-class AlignCells(Form, frozen=True, kw_only=True):
+class AlignCells(RunbookPart, frozen=True, kw_only=True):
     """`gpuledger align` of a mock's profile with the model's: `before` and `after`, as in the other comparisons."""
 
     KEY = "align"
@@ -195,7 +195,7 @@ class AlignCells(Form, frozen=True, kw_only=True):
     after: CellFilter = field(name="e2e")
     e2e_profile: FileName | None = None
     range: Word | None = None
-    own_flags: Words[Word] = field(default=Words(), name="flags")
+    own_flags: WordList[Word] = field(default=WordList(), name="flags")
     gate: Switch = "false"
 
     @property
@@ -208,11 +208,11 @@ class AlignCells(Form, frozen=True, kw_only=True):
         return self.own_flags if self.range is None else (f"--range={self.range}", *self.own_flags)
 
 
-class SavingCheck(Form, frozen=True, kw_only=True):
+class SavingCheck(RunbookPart, frozen=True, kw_only=True):
     """The saving that a report predicted for one cell, against what another cell, fixed, saved."""
 
     KEY = "saving"
-    saving: FieldsOrWord[FindingCode, Words[Word]]
+    saving: FieldsOrWord[FindingCode, WordList[Word]]
     before: CellFilter = field(name="from")
     after: CellFilter = field(name="to")
     report: FileName = "report"
@@ -239,7 +239,7 @@ class SavingCheck(Form, frozen=True, kw_only=True):
 Comparison = DiffCells | AlignCells | SavingCheck
 
 
-class FigureTarget(Form, frozen=True, kw_only=True):
+class FigureTarget(RunbookPart, frozen=True, kw_only=True):
     """What a figure must reach."""
 
     key: FigureKey
@@ -248,7 +248,7 @@ class FigureTarget(Form, frozen=True, kw_only=True):
     where: CellFilter = field(default_factory=no_fields)
 
 
-class Runbook(Form, frozen=True, kw_only=True):
+class Runbook(RunbookPart, frozen=True, kw_only=True):
     """All of it."""
 
     file: str = field(default="", name=f"{NOT_IN_FILE}file")
@@ -264,4 +264,4 @@ class Runbook(Form, frozen=True, kw_only=True):
     steps: Listed[Step]
     compares: Listed[Comparison] = field(default=Listed(), name="compare")
     targets: Listed[FigureTarget] = Listed()
-    show: Words[FigureKey] = Words()
+    show: WordList[FigureKey] = WordList()

@@ -26,7 +26,7 @@ _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _PATH: Final = re.compile(r" - at `\$\.(\w+)[^`]*`\Z")
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunbookPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping whose keys are known. In a union of forms, the first whose key is there is meant."""
 
     KEY: ClassVar[str] = ""
@@ -49,7 +49,7 @@ class FieldsOrWord(Fields[K, T]):
     """Keys with values; a word alone is a key with an empty list of words."""
 
 
-class Words(tuple[T, ...]):
+class WordList(tuple[T, ...]):
     """A list of words, in which lists are put in their place; one word alone is a list of one."""
 
 
@@ -59,7 +59,7 @@ class Program(tuple[Word, ...]):
 
 _EXPECTED: Final[Mapping[object, str]] = {
     Listed: "a list",
-    Words: "a list of words",
+    WordList: "a list of words",
     Program: "a list of words, as no shell takes a line apart",
     Fields: "keys with values",
     FieldsOrWord: "a word, or keys with values",
@@ -68,7 +68,7 @@ _EXPECTED: Final[Mapping[object, str]] = {
 
 def read_as(kind: type[T], node: Node) -> T:
     """The node as a value of a kind: a form, a word, a list of either."""
-    forms = [form for form in _options(kind) if isinstance(form, type) and issubclass(form, Form)]
+    forms = [form for form in _options(kind) if isinstance(form, type) and issubclass(form, RunbookPart)]
     if forms:
         return _read_form(forms, node)  # type: ignore[return-value]  # one of the kind's own
     try:
@@ -84,7 +84,7 @@ def check_keys(fields: Fields[str, Any], known: Collection[str]) -> None:
             raise RunbookFault(fields.key_lines[key], f"unknown key '{key}'; {suggestion(key, known)}")
 
 
-def _read_form(forms: list[type[Form]], node: Node) -> Form:
+def _read_form(forms: list[type[RunbookPart]], node: Node) -> RunbookPart:
     short = next((form.KEY for form in forms if form.SHORTHAND), "")
     if short and isinstance(node, Word | Items):
         node = Fields({short: node}, node.line, {short: node.line})
@@ -101,7 +101,7 @@ def _read_form(forms: list[type[Form]], node: Node) -> Form:
         raise _form_fault(error, node, form) from None
 
 
-def _form_fault(error: msgspec.ValidationError, node: Fields[str, Any], form: type[Form]) -> RunbookFault:
+def _form_fault(error: msgspec.ValidationError, node: Fields[str, Any], form: type[RunbookPart]) -> RunbookFault:
     """What msgspec refused, in our words, with the line that its path leads to."""
     if path := _PATH.search(str(error)):
         key, value = path[1], node[path[1]]
@@ -133,12 +133,12 @@ def _read_custom(kind: Any, node: Node) -> object:
         return origin(entries, node.line, node.key_lines)
     if origin is Listed and isinstance(node, Items):
         return Listed(_read_part(parameters[0], item, f"item {number}") for number, item in enumerate(node, 1))
-    if origin is Words and isinstance(node, Word):
-        return Words((read_as(parameters[0], node),))
-    if origin is Words and isinstance(node, Items):
-        return Words(_read_part(parameters[0], item, f"item {number}") for number, item in enumerate(_flat(node), 1))
+    if origin is WordList and isinstance(node, Word):
+        return WordList((read_as(parameters[0], node),))
+    if origin is WordList and isinstance(node, Items):
+        return WordList(_read_part(parameters[0], item, f"item {number}") for number, item in enumerate(_flat(node), 1))
     if origin is Program and isinstance(node, Items):
-        words = Program(_read_custom(Words[Word], node))  # type: ignore[arg-type]
+        words = Program(_read_custom(WordList[Word], node))  # type: ignore[arg-type]
         if not words or not words[0]:
             raise RunbookFault(node.line, "an empty command")
         return words

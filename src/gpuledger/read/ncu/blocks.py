@@ -23,7 +23,7 @@ _TOOL_FIELD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ReportContainer:
     """What the block headers of a report say."""
 
     size: int
@@ -44,7 +44,7 @@ class _Damaged(Exception):
     """A block that cannot be one; its text says why."""
 
 
-def walk(source: Source, limits: Limits) -> Container:
+def walk(source: Source, limits: Limits) -> ReportContainer:
     """Step through the blocks of a report."""
     processes: list[int | None] = []
     tool_version, trouble = None, ""
@@ -66,10 +66,10 @@ def walk(source: Source, limits: Limits) -> Container:
                 whole = file.seek(end)
         except _Damaged as damage:
             trouble = damage.args[0]
-    return Container(source.size, whole, tuple(processes), tool_version, trouble)
+    return ReportContainer(source.size, whole, tuple(processes), tool_version, trouble)
 
 
-def copy_whole(source: Source, container: Container, target: IO[bytes]) -> None:
+def copy_whole(source: Source, container: ReportContainer, target: IO[bytes]) -> None:
     """Write the whole blocks of a report to another file."""
     left = container.whole
     with opened(source) as file:

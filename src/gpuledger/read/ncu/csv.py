@@ -19,9 +19,18 @@ from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.ncu.labels import OVER_ELAPSED, TELLS_ELAPSED, metric_of
-from gpuledger.read.ncu.launch import Found, Identity, is_wanted, plain, profiled, shown, unit_notes, unit_refused
-from gpuledger.read.ncu.numbers import Numbers, style_of
-from gpuledger.read.ncu.rows import Row, Rows
+from gpuledger.read.ncu.launch import (
+    LaunchIdentity,
+    NcuLaunches,
+    is_wanted,
+    plain,
+    profiled,
+    shown,
+    unit_notes,
+    unit_refused,
+)
+from gpuledger.read.ncu.numbers import NumberStyle, style_of
+from gpuledger.read.ncu.rows import CsvRow, CsvRows
 from gpuledger.read.ncu.units import UnknownUnit, scale, scaled
 from gpuledger.read.nsys.container import Progress
 from gpuledger.read.source import Source
@@ -41,13 +50,13 @@ _METRIC: Final = re.compile(r"\w[\w.:]*")
 Columns = dict[str, int]
 
 
-def read_csv(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> Found:
+def read_csv(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:
     """Read a file that is CSV of ncu somewhere in it."""
-    with closing(_values(Rows(source, limits))) as values:
+    with closing(_values(CsvRows(source, limits))) as values:
         numbers = style_of(values)
-    rows = Rows(source, limits)
+    rows = CsvRows(source, limits)
     launches = _Launches(source.name, numbers, every_metric, limits.text_bytes)
-    table: _Table | None = None
+    table: _CsvTable | None = None
     runs = 0
     for row in rows:
         if columns := _header(row.cells):
@@ -61,7 +70,7 @@ def read_csv(source: Source, every_metric: bool, limits: Limits, progress: Progr
         raise _nothing_in(source, rows.complaint, rows.cut or launches.cut)
     launches.cut |= rows.cut
     launches.damaged += rows.torn
-    return Found(launches.finished(), tuple(launches.notes()))
+    return NcuLaunches(launches.finished(), tuple(launches.notes()))
 
 
 def not_of_ncu(source: Source, complaint: str = "") -> GpuledgerError:
@@ -91,7 +100,7 @@ def _header(cells: list[str]) -> Columns | None:
     return columns if "Kernel Name" in columns and ("ID" in columns or "Metric Name" in columns) else None
 
 
-def _table(source: Source, columns: Columns, run: int) -> _Table:
+def _table(source: Source, columns: Columns, run: int) -> _CsvTable:
     if "Metric Name" not in columns:
         return _Raw(source.name, columns, run)
     if "ID" in columns and "Metric Value" in columns:
@@ -102,7 +111,7 @@ def _table(source: Source, columns: Columns, run: int) -> _Table:
     )
 
 
-def _values(rows: Rows) -> Generator[str, None, None]:
+def _values(rows: CsvRows) -> Generator[str, None, None]:
     """All texts of a file that may be numbers, to see how it writes them."""
     places: list[int] = []
     for row in rows:
@@ -116,7 +125,7 @@ def _values(rows: Rows) -> Generator[str, None, None]:
 class _Launch:
     """A launch as its rows come in."""
 
-    who: Identity
+    who: LaunchIdentity
     run: int
     nvtx: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
@@ -129,7 +138,7 @@ class _Launches:
     """The launches of one file, and what was wrong with their values."""
 
     file: str
-    numbers: Numbers
+    numbers: NumberStyle
     every_metric: bool
     text_bytes: int
     by_key: dict[tuple[int, str, str], _Launch] = field(default_factory=dict)
@@ -234,10 +243,10 @@ class _Launches:
         yield from unit_notes(self.file, self.unknown_units)
 
 
-class _Table(Protocol):
+class _CsvTable(Protocol):
     """One shape of CSV, from its header on."""
 
-    def take(self, row: Row, launches: _Launches) -> bool:
+    def take(self, row: CsvRow, launches: _Launches) -> bool:
         """Take in a row; False if it is none of this table's."""
 
 
@@ -248,7 +257,7 @@ class _Long:
         self._columns, self._run = columns, run
         self._lengths: set[int] = set()
 
-    def take(self, row: Row, launches: _Launches) -> bool:
+    def take(self, row: CsvRow, launches: _Launches) -> bool:
         cells, columns = row.cells, self._columns
         if not _is_launch(cells, columns):
             return False
@@ -303,7 +312,7 @@ class _Raw:
         self._units: list[str] | None = None
         self._plan: list[tuple[int, str, str]] = []
 
-    def take(self, row: Row, launches: _Launches) -> bool:
+    def take(self, row: CsvRow, launches: _Launches) -> bool:
         cells = row.cells
         if self._units is None and len(cells) >= self._width and not cells[self._columns["ID"]].strip():
             self._units = [cell.strip() for cell in cells]
@@ -352,9 +361,9 @@ def _base(unit: str) -> str:
         return unit
 
 
-def _identity(cells: list[str], columns: Columns, text_bytes: int) -> Identity:
+def _identity(cells: list[str], columns: Columns, text_bytes: int) -> LaunchIdentity:
     capability = _CAPABILITY.fullmatch(_cell(cells, columns, "CC"))
-    return Identity(
+    return LaunchIdentity(
         name=_cell(cells, columns, "Kernel Name")[:text_bytes],
         grid=_size(_cell(cells, columns, "Grid Size")),
         block=_size(_cell(cells, columns, "Block Size")),

@@ -21,7 +21,7 @@ _OF_NO_USE: Final = re.compile(r"^breakdown:|^pmsampling:|Triage|pcsamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NcuLaunches:
     """What one file held."""
 
     launches: tuple[Profiled, ...]
@@ -30,7 +30,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class LaunchIdentity:
     """What a report says of a launch besides its metrics. None: it does not say."""
 
     name: str
@@ -50,7 +50,7 @@ def is_wanted(metric: str, every_metric: bool) -> bool:
 
 def profiled(
     order: int,
-    who: Identity,
+    who: LaunchIdentity,
     metrics: Mapping[str, float],
     *,
     file: str,

@@ -22,7 +22,7 @@ from gpuledger.trace.kernel_report import Advice
 PACKAGE: Final = "ncu_report"
 
 
-class Measured(msgspec.Struct, array_like=True, frozen=True):
+class MeasuredLaunch(msgspec.Struct, array_like=True, frozen=True):
     """One launch as the library tells it. Metrics are numbered: their names are the same for all launches."""
 
     index: int
@@ -33,13 +33,13 @@ class Measured(msgspec.Struct, array_like=True, frozen=True):
     advice: list[Advice]
 
 
-class Handed(msgspec.Struct, array_like=True, frozen=True):
+class ChildReply(msgspec.Struct, array_like=True, frozen=True):
     """What the child hands to its parent."""
 
     names: list[str]
     units: list[str]
     """The unit of each metric where it is not understood, else empty."""
-    launches: list[Measured]
+    launches: list[MeasuredLaunch]
     actions: int
     ranges: int
     unknown_units: dict[int, int]
@@ -50,7 +50,7 @@ def main(report: str, target: str, every_metric: bool, text_bytes: int, memory_b
     """Read `report`, write what it says to `target`."""
     _bound(memory_bytes)
     context = importlib.import_module(PACKAGE).load_report(report)
-    Path(target).write_bytes(msgspec.msgpack.encode(Reading(every_metric, text_bytes).of(context)))
+    Path(target).write_bytes(msgspec.msgpack.encode(ReportWalk(every_metric, text_bytes).of(context)))
 
 
 def _bound(memory_bytes: int) -> None:
@@ -65,7 +65,7 @@ def _bound(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-class Reading:
+class ReportWalk:
     """Goes through a report once and numbers the metrics as they come."""
 
     def __init__(self, every_metric: bool, text_bytes: int) -> None:
@@ -74,13 +74,13 @@ class Reading:
         self._units: dict[int, str] = {}
         self._unknown: dict[int, int] = {}
 
-    def of(self, context: Any) -> Handed:
+    def of(self, context: Any) -> ChildReply:
         ranges = [context.range_by_idx(at) for at in range(context.num_ranges())]
         actions = [each.action_by_idx(at) for each in ranges for at in range(each.num_actions())]
         launches = [
             measured for at, action in enumerate(actions) if action and (measured := self._measured(at, action))
         ]
-        return Handed(
+        return ChildReply(
             list(self._numbers),
             [self._units.get(number, "") for number in self._numbers.values()],
             launches,
@@ -89,7 +89,7 @@ class Reading:
             self._unknown,
         )
 
-    def _measured(self, at: int, action: Any) -> Measured | None:
+    def _measured(self, at: int, action: Any) -> MeasuredLaunch | None:
         """None for a launch of which nothing is left, as the end of a cut file leaves them."""
         name = action.name(action.NameBase_DEMANGLED) or action.name(action.NameBase_FUNCTION)
         if not name and action.workload_type() != action.WorkloadType_KERNEL:
@@ -107,7 +107,7 @@ class Reading:
                 texts[self._number(each)] = self._clean(value)
             elif isinstance(value, int | float) and math.isfinite(value):
                 self._keep(metrics, each, float(value), metric.unit() or "")
-        return Measured(at, self._clean(name), metrics, texts, [*self._nvtx(action)], [*self._advice(action)])
+        return MeasuredLaunch(at, self._clean(name), metrics, texts, [*self._nvtx(action)], [*self._advice(action)])
 
     def _keep(self, metrics: dict[int, float], name: str, value: float, unit: str) -> None:
         number = self._number(name)

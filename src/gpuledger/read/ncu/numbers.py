@@ -24,7 +24,7 @@ _NOTHING: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumberStyle:
     """How the numbers of one file are written."""
 
     comma: bool = False
@@ -46,7 +46,7 @@ class Numbers:
         return value if math.isfinite(value) else None
 
 
-def style_of(texts: Iterable[str]) -> Numbers:
+def style_of(texts: Iterable[str]) -> NumberStyle:
     """How these numbers are written. Looks no further than it must."""
     points = commas = doubtful = 0
     for text in texts:
@@ -57,7 +57,7 @@ def style_of(texts: Iterable[str]) -> Numbers:
         doubtful += bool(as_point and as_comma and "." in bare)
         if points + commas >= _ENOUGH:
             break
-    return Numbers(commas > points, doubtful=bool(doubtful and points == commas))
+    return NumberStyle(commas > points, doubtful=bool(doubtful and points == commas))
 
 
 def _bare(text: str) -> str:

@@ -12,7 +12,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import no_progress
 from gpuledger.read.ncu.blocks import MAGIC
 from gpuledger.read.ncu.csv import not_of_ncu, read_csv
-from gpuledger.read.ncu.launch import Found
+from gpuledger.read.ncu.launch import NcuLaunches
 from gpuledger.read.ncu.rep_file import read_report
 from gpuledger.read.ncu.rows import UTF16
 from gpuledger.read.nsys.container import Progress
@@ -39,7 +39,7 @@ def open_kernels(
     )
 
 
-def _read(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> Found:
+def _read(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:
     if source.head.startswith(MAGIC):
         return read_report(source, every_metric, limits, progress)
     if refusal := foreign(source):

@@ -21,9 +21,9 @@ from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.ncu.blocks import Container, copy_whole, walk
-from gpuledger.read.ncu.launch import Found, Identity, profiled, unit_notes, unit_refused
-from gpuledger.read.ncu.library import PACKAGE, Handed
+from gpuledger.read.ncu.blocks import ReportContainer, copy_whole, walk
+from gpuledger.read.ncu.launch import LaunchIdentity, NcuLaunches, profiled, unit_notes, unit_refused
+from gpuledger.read.ncu.library import PACKAGE, ChildReply
 from gpuledger.read.nsys.container import Progress
 from gpuledger.read.source import Source, look_at, opened
 from gpuledger.system.processes import Ran, run
@@ -32,7 +32,7 @@ from gpuledger.trace.kernel_report import Profiled
 from gpuledger.units import bytes_text, count_text
 
 
-def read_report(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> Found:
+def read_report(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:
     """Read a report that may be cut."""
     container = walk(source, limits)
     if container.trouble and not container.launches:
@@ -60,14 +60,14 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
     unknown: Counter[str] = Counter()
     for number, count in handed.unknown_units.items():
         unknown[handed.units[number]] += count
-    return Found(launches, (*notes, *unit_notes(source.name, unknown)), container.tool_version)
+    return NcuLaunches(launches, (*notes, *unit_notes(source.name, unknown)), container.tool_version)
 
 
 _CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu.library', run_name='__main__')"
 """The library comes first: that of Nsight Compute 2025.3 crashes where other compiled modules were loaded before it."""
 
 
-def _from_library(source: Source, container: Container, every_metric: bool, limits: Limits) -> Handed:
+def _from_library(source: Source, container: ReportContainer, every_metric: bool, limits: Limits) -> ChildReply:
     """What the library makes of the whole blocks of a report."""
     try:
         with tempfile.TemporaryDirectory(prefix="gpuledger-") as folder:
@@ -80,7 +80,7 @@ def _from_library(source: Source, container: Container, every_metric: bool, limi
             bounds = (str(limits.text_bytes), str(limits.ncu_memory_bytes))
             _ask(source, [report, answer, metrics, *bounds], limits)
             with opened(look_at(answer)) as file:
-                return msgspec.msgpack.decode(file.read(), type=Handed)
+                return msgspec.msgpack.decode(file.read(), type=ChildReply)
     except (OSError, msgspec.MsgspecError) as error:
         raise ToolFailed(f"{source.name}: what {PACKAGE} said of it could not be read: {error}") from None
 
@@ -108,7 +108,7 @@ def _refused(source: Source, ran: Ran) -> GpuledgerError:
     )
 
 
-def _launches(source: Source, container: Container, handed: Handed) -> tuple[Profiled, ...]:
+def _launches(source: Source, container: ReportContainer, handed: ChildReply) -> tuple[Profiled, ...]:
     """The launches, each with its process where one can be sure."""
     in_order = handed.ranges == 1 and handed.actions == container.launches
     only = set(container.processes)
@@ -117,7 +117,7 @@ def _launches(source: Source, container: Container, handed: Handed) -> tuple[Pro
         process = container.processes[each.index] if in_order else next(iter(only)) if len(only) == 1 else None
         metrics = {handed.names[number]: value for number, value in each.metrics.items()}
         texts = {handed.names[number]: value for number, value in each.texts.items()}
-        launch = profiled(each.index, Identity(each.name, process=process), metrics, file=source.name)
+        launch = profiled(each.index, LaunchIdentity(each.name, process=process), metrics, file=source.name)
         found.append(replace(launch, texts=texts, nvtx=tuple(each.nvtx), advice=tuple(each.advice)))
     if not found:
         raise UnreadableProfile(
@@ -127,7 +127,7 @@ def _launches(source: Source, container: Container, handed: Handed) -> tuple[Pro
     return tuple(found)
 
 
-def _losses(source: Source, container: Container, read: int) -> list[Note]:
+def _losses(source: Source, container: ReportContainer, read: int) -> list[Note]:
     found = []
     if container.trouble:
         sentence = say(
@@ -151,5 +151,5 @@ def _losses(source: Source, container: Container, read: int) -> list[Note]:
     return found
 
 
-def _whole_text(container: Container) -> str:
+def _whole_text(container: ReportContainer) -> str:
     return f"{bytes_text(container.whole)} of {bytes_text(container.size)} are whole"

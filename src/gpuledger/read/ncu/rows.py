@@ -26,7 +26,7 @@ _COMPLAINT: Final = re.compile(r"==(?:ERROR|WARNING)==\s*(?P<text>.*\S)")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """The cells of one row."""
 
     cells: list[str]
@@ -34,7 +34,7 @@ class Row:
     """The file ends within this row's line, so that more of it may be missing."""
 
 
-class Rows:
+class CsvRows:
     """The rows of one file. Afterwards: what was wrong with it."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -46,7 +46,7 @@ class Rows:
         self.cut = False
         """The file ends within a quoted cell."""
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CsvRow]:
         encoding = "utf-16" if self._source.head.startswith(UTF16) else "utf-8-sig"
         usual = csv.field_size_limit(max(csv.field_size_limit(), self._limits.text_bytes))
         try:
@@ -60,7 +60,7 @@ class Rows:
         finally:
             csv.field_size_limit(usual)
 
-    def _rows(self, text: TextIO) -> Iterator[Row]:
+    def _rows(self, text: TextIO) -> Iterator[CsvRow]:
         quoted: bool | None = None  # whether cells stand in quotes, as those of ncu do; None before the header
         pending = ""
         for line in self._lines(text):
@@ -78,7 +78,7 @@ class Rows:
             if len(pending) > self._limits.event_bytes:
                 raise self._too_long()
             if pending.count('"') % 2 == 0:
-                yield Row(next(csv.reader([pending])), not pending.endswith("\n"))
+                yield CsvRow(next(csv.reader([pending])), not pending.endswith("\n"))
                 pending = ""
         self.cut = bool(pending)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import NULL, Integers, Progress, Texts, Wanted, too_many_rows
+from gpuledger.read.nsys.container import NULL, IntegerColumns, Progress, TextColumn, Wanted, too_many_rows
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.source import Source
 from gpuledger.trace.model import Trace
@@ -45,7 +45,7 @@ class ArrowExport:
         rows: int = self._read(table, ()).num_rows
         return rows
 
-    def integers(self, table: str, columns: Sequence[str]) -> Integers:
+    def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         read = self._read(table, columns)
         if read.num_rows > self._limits.rows_per_table:
             raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
@@ -53,10 +53,10 @@ class ArrowExport:
         self._progress(table, read.num_rows)
         bad = {name: len(read.column(name)) - read.column(name).null_count for name in columns if values[name] is None}
         nothing = np.full(read.num_rows, NULL, np.int64)
-        return Integers({name: nothing if found is None else found for name, found in values.items()}, bad)
+        return IntegerColumns({name: nothing if found is None else found for name, found in values.items()}, bad)
 
-    def texts(self, table: str, column: str) -> Texts:
-        return Texts.of(self._texts(table, column))
+    def texts(self, table: str, column: str) -> TextColumn:
+        return TextColumn.of(self._texts(table, column))
 
     def _texts(self, table: str, column: str) -> list[bytes | None]:
         import pyarrow as pa

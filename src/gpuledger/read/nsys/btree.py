@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.read.nsys.container import NULL, Integers, Progress, Summary, Texts
+from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, Progress, TextColumn
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import same
 from gpuledger.trace.spans import Ints
@@ -48,7 +48,7 @@ def is_there() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """A table as its schema describes it: where its tree begins, its stored columns in order, and what they are."""
 
     root: int
@@ -77,14 +77,14 @@ class Shape:
         return at if self.types[at].upper() == "INTEGER" else -1
 
 
-def shape(root: int, sql: str, described: Sequence[tuple[str, str, bool, int, int]]) -> Shape:
+def shape(root: int, sql: str, described: Sequence[tuple[str, str, bool, int, int]]) -> TableShape:
     """From what SQLite says of a table: its columns' names, types, whether they have a default, key, hidden."""
     words = sql.upper()
     is_odd = root < 1 or any(hidden for *_, hidden in described) or "WITHOUT" in words
     has_descending_key = re.search(r"PRIMARY\s+KEY\s+DESC", words) is not None
     columns = tuple(zip(*described, strict=True)) if described else ((),) * 5
     names, types, defaults, keys, hidden = columns
-    return Shape(root, names, types, defaults, keys, is_odd or has_descending_key, hidden)
+    return TableShape(root, names, types, defaults, keys, is_odd or has_descending_key, hidden)
 
 
 def lies_beside(path: Path, ending: str) -> bool:
@@ -96,7 +96,7 @@ def lies_beside(path: Path, ending: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class PageLayout:
     """How a database is cut into pages."""
 
     page_bytes: int
@@ -105,7 +105,7 @@ class Pages:
     is_utf8: bool
 
     @classmethod
-    def of(cls, path: Path, head: bytes, size: int) -> Pages | None:
+    def of(cls, path: Path, head: bytes, size: int) -> PageLayout | None:
         """From a file's header; None where only SQLite knows what the file holds."""
         if tuple(head[18:20]) != _PLAIN or any(lies_beside(path, ending) for ending in ("-wal", "-journal")):
             return None
@@ -120,15 +120,15 @@ class Pages:
 
 def integers(
     descriptor: int,
-    pages: Pages,
+    pages: PageLayout,
     table: str,
-    of: Shape,
+    of: TableShape,
     columns: Sequence[str],
     *,
     most_rows: int,
     deadline: float,
     progress: Progress,
-) -> Integers | None:
+) -> IntegerColumns | None:
     """The wanted columns, or None where SQLite must be asked. More rows than `most_rows` are also for it to refuse."""
     wanted = sorted(of.columns.index(column) for column in columns)
     if of.is_odd or any(_changes_on_reading(of.types[at]) for at in wanted):
@@ -150,16 +150,18 @@ def integers(
     counts = {name: count for name, count in zip(names, table_of.bad.tolist(), strict=True) if count}
     found = dict(zip(names, table_of.columns(), strict=True))
     summaries = dict(zip(names, table_of.summaries(), strict=True))
-    return Integers({column: found[column] for column in columns}, counts, summaries)
+    return IntegerColumns({column: found[column] for column in columns}, counts, summaries)
 
 
-def texts(descriptor: int, pages: Pages, of: Shape, column: str, *, most_rows: int, deadline: float) -> Texts | None:
+def texts(
+    descriptor: int, pages: PageLayout, of: TableShape, column: str, *, most_rows: int, deadline: float
+) -> TextColumn | None:
     """One column of texts, or None where SQLite must be asked."""
     wanted = of.columns.index(column)
     if of.is_odd or not pages.is_utf8 or wanted == of.alias:  # an alias is stored nowhere
         return None
 
-    def decoded(leaves: _Leaves) -> Texts | None:
+    def decoded(leaves: _Leaves) -> TextColumn | None:
         found: dict[bytes, int] = {}
         numbers = [np.empty(0, np.int64)]
         with _threads(len(leaves.pages)) as pool:
@@ -168,7 +170,7 @@ def texts(descriptor: int, pages: Pages, of: Shape, column: str, *, most_rows: i
                     return None
                 known = np.array([found.setdefault(text, len(found)) for text in here] + [-1], np.int64)  # -1 is last
                 numbers.append(known[number])
-        return Texts(list(found), np.concatenate(numbers))
+        return TextColumn(list(found), np.concatenate(numbers))
 
     def some(part: _Leaves) -> tuple[int, int, tuple[list[bytes], Ints]]:
         lengths = np.empty(part.total, np.int64)
@@ -208,7 +210,7 @@ def _went_well(status: int) -> bool:
 
 
 def _of_leaves(
-    descriptor: int, pages: Pages, root: int, most_rows: int, take: Callable[[_Leaves], T | None]
+    descriptor: int, pages: PageLayout, root: int, most_rows: int, take: Callable[[_Leaves], T | None]
 ) -> T | None:
     """What `take` makes of the leaves of a table; None where SQLite must be asked.
 
@@ -282,9 +284,9 @@ class _Columns:
     def columns(self) -> list[Ints]:
         return [same(self._one(at), self._rows) if whole is None else whole for at, whole in enumerate(self._whole)]
 
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[ColumnRange]:
         figures = zip(self._least.tolist(), self._most.tolist(), self._nulls.tolist(), strict=True)
-        return [Summary(*each) for each in figures]
+        return [ColumnRange(*each) for each in figures]
 
 
 def _decoded(

@@ -24,7 +24,7 @@ Wanted = Mapping[Table, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ColumnRange:
     """What is known of a column without looking at it again: its least and greatest value, NULL left out."""
 
     least: int
@@ -32,14 +32,14 @@ class Summary:
     nulls: int
 
     @classmethod
-    def of(cls, values: Ints) -> Summary:
+    def of(cls, values: Ints) -> ColumnRange:
         nulls = int((values == NULL).sum())
         real = values[values != NULL] if nulls else values
         return cls(int(real.min(initial=2**63 - 1)), int(real.max(initial=NULL)), nulls)
 
 
 @dataclass(frozen=True, slots=True)
-class Integers:
+class IntegerColumns:
     """Integer columns of one table, `NULL` where there is no value or no integer; `bad` counts the latter by column.
 
     A column whose values are all the same may be one value, broadcast.
@@ -47,11 +47,11 @@ class Integers:
 
     columns: Mapping[str, Ints]
     bad: Mapping[str, int]
-    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    summaries: Mapping[str, ColumnRange] = field(default_factory=dict)
 
-    def summary(self, column: str) -> Summary:
+    def summary(self, column: str) -> ColumnRange:
         """What the decoder found on the way, or what a look finds."""
-        return self.summaries[column] if column in self.summaries else Summary.of(self.columns[column])
+        return self.summaries[column] if column in self.summaries else ColumnRange.of(self.columns[column])
 
 
 def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:
@@ -70,14 +70,14 @@ def too_many_rows(name: str, table: str, limit: int) -> UnreadableProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TextColumn:
     """A text column: its different texts, as the bytes that are stored, and the number of each row's; -1 for NULL."""
 
     distinct: list[bytes]
     numbers: Ints
 
     @classmethod
-    def of(cls, texts: Iterable[bytes | None]) -> Texts:
+    def of(cls, texts: Iterable[bytes | None]) -> TextColumn:
         found: dict[bytes, int] = {}
         numbers = [-1 if text is None else found.setdefault(text, len(found)) for text in texts]
         return cls(list(found), np.array(numbers, np.int64))
@@ -88,7 +88,7 @@ class Texts:
         return [texts[number] for number in self.numbers.tolist()]
 
 
-class Export(Protocol):
+class NsysExport(Protocol):
     """The tables of one nsys export."""
 
     @property
@@ -106,10 +106,10 @@ class Export(Protocol):
     def count(self, table: str) -> int:
         """How many rows `table` has."""
 
-    def integers(self, table: str, columns: Sequence[str]) -> Integers:
+    def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         """Integer columns, in the order of the rows."""
 
-    def texts(self, table: str, column: str) -> Texts:
+    def texts(self, table: str, column: str) -> TextColumn:
         """A text column, in the order of the rows."""
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.messages import say
-from gpuledger.read.nsys.container import Export
+from gpuledger.read.nsys.container import NsysExport
 from gpuledger.read.nsys.origin import text_rows
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.keys import group
@@ -33,10 +33,10 @@ _FIGURES = {
 }
 
 
-class Devices:
+class NsysDevices:
     """Resolves (process, ordinal) to an index into `gpus`, adding GPUs that the export does not list."""
 
-    def __init__(self, export: Export) -> None:
+    def __init__(self, export: NsysExport) -> None:
         self._gpus: list[Gpu] = []
         self._by_ordinal: dict[int, int] = {}
         self._by_process: dict[tuple[int, int], int] = {}
@@ -86,7 +86,7 @@ class Devices:
         return (Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)),)
 
 
-def _listed(export: Export) -> list[dict[str, Any]]:
+def _listed(export: NsysExport) -> list[dict[str, Any]]:
     have = export.tables.get("TARGET_INFO_GPU", frozenset())
     if not have >= {"id", "name"}:
         return []

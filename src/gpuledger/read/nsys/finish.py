@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.read.nsys.container import NULL
-from gpuledger.read.nsys.devices import Devices
-from gpuledger.read.nsys.strings import Coding
+from gpuledger.read.nsys.devices import NsysDevices
+from gpuledger.read.nsys.strings import TextCoding
 from gpuledger.trace.columns import by_row, distinct, is_same, same
 from gpuledger.trace.model import PID_BITS
 from gpuledger.trace.spans import Ints
@@ -20,10 +20,10 @@ Raw = dict[str, Ints]
 """One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
 
 
-class Finish:
+class TableFinisher:
     """Raw columns in, a finished table out: text coded, processes and devices resolved, types narrowed."""
 
-    def __init__(self, coding: Coding, hosts: Ints, devices: Devices) -> None:
+    def __init__(self, coding: TextCoding, hosts: Ints, devices: NsysDevices) -> None:
         self.devices = devices
         self._coding = coding
         self._hosts = hosts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gpuledger.read.nsys import schema as schema
-from gpuledger.read.nsys.container import NULL, Export
+from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.model import PID_BITS, Gpu, Origin, Private, Process
@@ -18,7 +18,7 @@ _CAPTURE_OUTCOME = "Number of "
 """How nsys begins its counts of events; they are reported as warnings by some versions, and are none."""
 
 
-def describe(export: Export, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]) -> Origin:
+def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]) -> Origin:
     """Everything but the events."""
     exported = _pairs(export, "META_DATA_EXPORT") or _pairs(export, "EXPORT_META_DATA")
     captured = _pairs(export, "META_DATA_CAPTURE")
@@ -89,7 +89,7 @@ def _private(captured: Mapping[str, list[str]], system: Mapping[str, list[str]])
     return Private(tuple(command + [captured[key][0] for key in arguments]), host, tuple(environment))
 
 
-def _processes(export: Export, tables: Mapping[Table, Rows]) -> tuple[Process, ...]:
+def _processes(export: NsysExport, tables: Mapping[Table, Rows]) -> tuple[Process, ...]:
     """The processes that some event belongs to, with their names where the export lists them."""
     seen: set[int] = set()
     for rows in tables.values():
@@ -102,7 +102,7 @@ def _processes(export: Export, tables: Mapping[Table, Rows]) -> tuple[Process, .
     return tuple(Process(pid, names.get(pid & (1 << PID_BITS) - 1)) for pid in sorted(seen))
 
 
-def _pairs(export: Export, table: str) -> dict[str, list[str]]:
+def _pairs(export: NsysExport, table: str) -> dict[str, list[str]]:
     """A table of names and values; a name may come several times."""
     found: dict[str, list[str]] = {}
     for row in text_rows(export, table, ("name", "value")):
@@ -110,7 +110,9 @@ def _pairs(export: Export, table: str) -> dict[str, list[str]]:
     return found
 
 
-def text_rows(export: Export, table: str, texts: Iterable[str], integers: Iterable[str] = ()) -> list[dict[str, Any]]:
+def text_rows(
+    export: NsysExport, table: str, texts: Iterable[str], integers: Iterable[str] = ()
+) -> list[dict[str, Any]]:
     """A small descriptive table as one dict a row: text as str ('' for NULL), integers as int or None.
 
     No rows if the table, or one of the columns, is not there.
@@ -128,7 +130,7 @@ def text_rows(export: Export, table: str, texts: Iterable[str], integers: Iterab
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def diagnostics(export: Export) -> tuple[Note, ...]:
+def diagnostics(export: NsysExport) -> tuple[Note, ...]:
     """What nsys itself warned about while it captured, each sentence once."""
     counts: dict[tuple[int, str], int] = {}
     for row in text_rows(export, "DIAGNOSTIC_EVENT", ("text",), integers=("severity",)):

@@ -15,12 +15,12 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
 from gpuledger.read.nsys import schema as schema
-from gpuledger.read.nsys.container import NULL, Export, Summary, Wanted, too_many_gpus
-from gpuledger.read.nsys.devices import Devices
-from gpuledger.read.nsys.finish import Finish, Raw, hosts
+from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport, Wanted, too_many_gpus
+from gpuledger.read.nsys.devices import NsysDevices
+from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
-from gpuledger.read.nsys.strings import Coder
+from gpuledger.read.nsys.strings import TextCoder
 from gpuledger.read.plausible_times import LARGEST, refuse_endless, within_bounds
 from gpuledger.trace.columns import at, by_row, one_after_another, same
 from gpuledger.trace.health import Note, NotMeasured, Severity
@@ -30,7 +30,7 @@ from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
 
-def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Trace:
+def read_export(export: NsysExport, name: str, wanted: Wanted, limits: Limits) -> Trace:
     """Read the columns in `wanted` of one export; `name` is what messages call it."""
     if not schema.is_export(export.tables):
         listed = ", ".join(sorted(export.tables)[:5]) or "none"
@@ -44,11 +44,11 @@ def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Tr
             f"{name}: table StringIds has no column {lacking[0]}, so that nothing in the export has a name",
             hint="export it again with another version of nsys",
         )
-    reading = _Reading(export)
+    reading = _ExportReading(export)
     asked = [(table, wanted[table]) for table in Table if table in wanted]
     raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
-    finish = Finish(coding, hosts(raw), Devices(export))
+    finish = TableFinisher(coding, hosts(raw), NsysDevices(export))
     tables = {table: finish.rows(table, wanted[table], raw.pop(table)) for table in list(raw)}
     refuse_endless(name, tables)
     if len(finish.devices.gpus) > limits.gpus:
@@ -59,12 +59,12 @@ def read_export(export: Export, name: str, wanted: Wanted, limits: Limits) -> Tr
     return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
 
 
-class _Reading:
+class _ExportReading:
     """One pass over an export: raw tables out, and what was noted on the way."""
 
-    def __init__(self, export: Export) -> None:
+    def __init__(self, export: NsysExport) -> None:
         self.export = export
-        self.coder = Coder()
+        self.coder = TextCoder()
         self.stacks = StackReader(export, self.coder)
         self.notes: list[Note] = []
         self._unusable: dict[str, str] = {}
@@ -108,7 +108,7 @@ class _Reading:
         for ours in _TIMES & columns.keys():
             if known[ours].most >= LARGEST or known[ours].least <= -LARGEST:
                 columns[ours] = within_bounds(columns[ours])
-                known[ours] = Summary.of(columns[ours])
+                known[ours] = ColumnRange.of(columns[ours])
         for ours in _NARROW & columns.keys():
             if known[ours].most >= 2**31 or known[ours].least < -(2**31):
                 too_large = (columns[ours] != NULL) & (columns[ours] != columns[ours].astype(np.int32))
@@ -286,21 +286,21 @@ _NVTX_KINDS = {
     "mark": schema.NVTX_MARK,
 }
 _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw]] = {
-    (Table.KERNELS, schema.KERNEL.name): _Reading.kernels,
-    (Table.COPIES, schema.MEMCPY.name): _Reading.memcpy,
-    (Table.COPIES, schema.MEMSET.name): _Reading.memset,
-    (Table.GRAPHS, schema.GRAPH.name): _Reading.graphs,
-    (Table.CALLS, schema.RUNTIME.name): _Reading.cuda_calls,
-    (Table.CALLS, schema.OSRT.name): _Reading.os_calls,
-    (Table.CALLS, schema.CUBLAS.name): _Reading.cublas_calls,
-    (Table.CALLS, schema.CUDNN.name): _Reading.cudnn_calls,
-    (Table.RANGES, schema.NVTX.name): _Reading.nvtx,
-    (Table.SYNCS, schema.SYNC.name): _Reading.syncs,
-    (Table.ALLOCS, schema.ALLOC.name): _Reading.allocs,
-    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _Reading.overheads,
-    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _Reading.overheads,
-    (Table.SAMPLES, schema.SAMPLE.name): _Reading.samples,
-    (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _Reading.python_samples,
+    (Table.KERNELS, schema.KERNEL.name): _ExportReading.kernels,
+    (Table.COPIES, schema.MEMCPY.name): _ExportReading.memcpy,
+    (Table.COPIES, schema.MEMSET.name): _ExportReading.memset,
+    (Table.GRAPHS, schema.GRAPH.name): _ExportReading.graphs,
+    (Table.CALLS, schema.RUNTIME.name): _ExportReading.cuda_calls,
+    (Table.CALLS, schema.OSRT.name): _ExportReading.os_calls,
+    (Table.CALLS, schema.CUBLAS.name): _ExportReading.cublas_calls,
+    (Table.CALLS, schema.CUDNN.name): _ExportReading.cudnn_calls,
+    (Table.RANGES, schema.NVTX.name): _ExportReading.nvtx,
+    (Table.SYNCS, schema.SYNC.name): _ExportReading.syncs,
+    (Table.ALLOCS, schema.ALLOC.name): _ExportReading.allocs,
+    (Table.OVERHEADS, schema.PROFILER_OVERHEAD.name): _ExportReading.overheads,
+    (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _ExportReading.overheads,
+    (Table.SAMPLES, schema.SAMPLE.name): _ExportReading.samples,
+    (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _ExportReading.python_samples,
 }
 
 

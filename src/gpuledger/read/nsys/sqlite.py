@@ -23,7 +23,7 @@ import numpy as np
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.nsys import btree
-from gpuledger.read.nsys.container import NULL, Integers, Progress, Texts, too_many_rows
+from gpuledger.read.nsys.container import NULL, IntegerColumns, Progress, TextColumn, too_many_rows
 from gpuledger.read.source import Source, opened, too_slow
 from gpuledger.trace.model import Decoding
 from gpuledger.trace.spans import Ints
@@ -42,15 +42,15 @@ _STEPS_AT_LEAST: Final = 10_000_000  # a tenth of a second, whatever the size
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class DecoderInput:
     """What our own decoder needs of an open file."""
 
     descriptor: int
-    pages: btree.Pages
+    pages: btree.PageLayout
     deadline: float
 
 
-class Watch:
+class StatementWatch:
     """Told by SQLite how long a statement has run; ends what takes more time, or more steps, than is possible."""
 
     def __init__(self, deadline: float, file_bytes: int) -> None:
@@ -86,15 +86,15 @@ class SqliteExport:
         name: str,
         limits: Limits,
         progress: Progress,
-        watch: Watch,
-        own: Own | str,
+        watch: StatementWatch,
+        own: DecoderInput | str,
     ) -> None:
         self._connection = connection
         self._name = name
         self._limits = limits
         self._progress = progress
         self._watch = watch
-        self._own = own if isinstance(own, Own) else None
+        self._own = own if isinstance(own, DecoderInput) else None
         self._why_not_own = own if isinstance(own, str) else None
         self._left_to_sqlite: set[str] = set()
         self._counts: dict[str, int] = {}
@@ -110,7 +110,7 @@ class SqliteExport:
             return Decoding("sqlite", self._why_not_own)
         return Decoding("native", by_sqlite=tuple(sorted(self._left_to_sqlite)))
 
-    def _real_tables(self) -> dict[str, btree.Shape]:
+    def _real_tables(self) -> dict[str, btree.TableShape]:
         made = "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
         found = [(_text(name), root, _text(sql)) for name, root, sql in self._rows(f"{made} ORDER BY name")]
         # SQLite also takes a root that is written as text; our decoder leaves such a table to it
@@ -134,12 +134,12 @@ class SqliteExport:
             self._counts[table] = count
         return self._counts[table]
 
-    def integers(self, table: str, columns: Sequence[str]) -> Integers:
+    def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         found = self._decoded(table, columns) or self._queried(table, columns)
         self._counts.update((table, len(values)) for values in found.columns.values())
         return found
 
-    def _decoded(self, table: str, columns: Sequence[str]) -> Integers | None:
+    def _decoded(self, table: str, columns: Sequence[str]) -> IntegerColumns | None:
         """By our own decoder, many times faster; None where only SQLite knows."""
         if self._own is None:
             return None
@@ -154,7 +154,7 @@ class SqliteExport:
             progress=self._progress,
         )
 
-    def _queried(self, table: str, columns: Sequence[str]) -> Integers:
+    def _queried(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         self._left_to_sqlite.add(table)
         wanted = ", ".join(f"ifnull({_quoted(column)}, {NULL})" for column in columns)
         chunks = [np.empty((0, len(columns)), np.int64)]
@@ -173,23 +173,23 @@ class SqliteExport:
         # one contiguous array per column: everything downstream works column by column
         whole = np.concatenate(chunks).T.copy()
         counts = {column: count for column, count in zip(columns, bad.tolist(), strict=True) if count}
-        return Integers(dict(zip(columns, whole, strict=True)), counts)
+        return IntegerColumns(dict(zip(columns, whole, strict=True)), counts)
 
-    def texts(self, table: str, column: str) -> Texts:
+    def texts(self, table: str, column: str) -> TextColumn:
         decoded = self._decoded_texts(table, column)
         return self._queried_texts(table, column) if decoded is None else decoded
 
-    def _decoded_texts(self, table: str, column: str) -> Texts | None:
+    def _decoded_texts(self, table: str, column: str) -> TextColumn | None:
         if self._own is None:
             return None
         own, most = self._own, self._limits.rows_per_table
         shape = self._shapes[table]
         return btree.texts(own.descriptor, own.pages, shape, column, most_rows=most, deadline=own.deadline)
 
-    def _queried_texts(self, table: str, column: str) -> Texts:
+    def _queried_texts(self, table: str, column: str) -> TextColumn:
         self._left_to_sqlite.add(table)
         sql = f"SELECT {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"
-        return Texts.of(_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows)
+        return TextColumn.of(_as_bytes(row[0]) for rows in self._chunks(sql) for row in rows)
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
@@ -261,7 +261,7 @@ def _quoted(identifier: str) -> str:
 def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[SqliteExport]:
     """Open `source` for reading and close it after. What SQLite says of a broken file becomes one sentence."""
     _refuse_if_cut(source)
-    watch = Watch(time.monotonic() + limits.read_seconds, source.size + _log_bytes(source.path))
+    watch = StatementWatch(time.monotonic() + limits.read_seconds, source.size + _log_bytes(source.path))
     with contextlib.ExitStack() as stack:
         uri = _uri(source, stack)
         try:
@@ -276,13 +276,13 @@ def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[
             raise _in_one_sentence(source, error, limits, watch) from error
 
 
-def _own(source: Source, deadline: float, stack: contextlib.ExitStack) -> Own | str:
+def _own(source: Source, deadline: float, stack: contextlib.ExitStack) -> DecoderInput | str:
     """The file for our own decoder, or why not. The connection's snapshot holds writers off while both read."""
     if not btree.is_there():
         return "switched-off" if os.environ.get("GPULEDGER_NATIVE") == "0" else "not-compiled"
-    pages = btree.Pages.of(source.path, source.head, source.size)
+    pages = btree.PageLayout.of(source.path, source.head, source.size)
     if pages is not None:
-        return Own(stack.enter_context(opened(source)).fileno(), pages, deadline)
+        return DecoderInput(stack.enter_context(opened(source)).fileno(), pages, deadline)
     if source.head[18:20] == _IN_WAL_MODE or btree.lies_beside(source.path, "-wal"):
         return "write-ahead-log"
     return "journal" if btree.lies_beside(source.path, "-journal") else "unusual-header"
@@ -343,7 +343,7 @@ def _refuse_if_cut(source: Source) -> None:
 
 
 def _in_one_sentence(
-    source: Source, error: sqlite3.Error | UnicodeDecodeError, limits: Limits, watch: Watch
+    source: Source, error: sqlite3.Error | UnicodeDecodeError, limits: Limits, watch: StatementWatch
 ) -> UnreadableProfile:
     if btree.lies_beside(source.path, "-journal"):
         return UnreadableProfile(

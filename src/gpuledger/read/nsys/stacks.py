@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.read.nsys.container import NULL, Export
-from gpuledger.read.nsys.strings import Coder, Coding
+from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.nsys.strings import TextCoder, TextCoding
 from gpuledger.trace.columns import same
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.stacks import Stacks, python_frame
@@ -30,7 +30,7 @@ _FRAME: Final = ("id", "symbol", "stackDepth")
 class StackReader:
     """Numbers the stacks of all tables from 0."""
 
-    def __init__(self, export: Export, coder: Coder) -> None:
+    def __init__(self, export: NsysExport, coder: TextCoder) -> None:
         self._export, self._coder = export, coder
         self._frames: list[Ints] = []
         self._lengths: list[Ints] = []
@@ -77,7 +77,7 @@ class StackReader:
         self._count += len(lengths)
         return self._count - len(lengths)
 
-    def stacks(self, coding: Coding) -> Stacks:
+    def stacks(self, coding: TextCoding) -> Stacks:
         """All that were read, their text coded."""
         frames = np.concatenate([np.empty(0, np.int64), *self._frames])
         lengths = np.concatenate([np.zeros(1, np.int64), *self._lengths])

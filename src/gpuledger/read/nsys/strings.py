@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.nsys.container import NULL, Export
+from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.trace.columns import by_row, distinct
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.spans import Ints
@@ -29,7 +29,7 @@ _MOST_PLACES = 1 << 22
 
 
 @dataclass(frozen=True)
-class Coding:
+class TextCoding:
     """The finished dictionary, and how to apply it."""
 
     strings: Strings
@@ -67,7 +67,7 @@ class Coding:
         return np.concatenate((table, self._codes[len(theirs) :], np.array([NO_TEXT], np.int32)))
 
 
-class Coder:
+class TextCoder:
     """Collects the texts that the tables use."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Coder:
 
         return by_row(one_by_one, values)
 
-    def coding(self, export: Export, limits: Limits) -> Coding:
+    def coding(self, export: NsysExport, limits: Limits) -> TextCoding:
         """Fetch what was used and code it: nsys's strings in nsys's order, then our own in the order they came."""
         used = distinct(np.concatenate([np.empty(0, np.int64), *self._used]))
         wanted = used[(used >= 0) & (used < _FIRST_OWN)]
@@ -119,7 +119,7 @@ class Coder:
             )
             notes = (*notes, Note(Severity.WARNING, "names-missing", sentence, lost))
         ids = np.array(list(by_id), np.int64)
-        return Coding(Strings(code), notes, ids, codes)
+        return TextCoding(Strings(code), notes, ids, codes)
 
 
 class _Decoder:

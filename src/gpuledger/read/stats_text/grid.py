@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpuledger.read.stats_text.headings import TEXTS, Heading, heading, headings_of, is_header
+from gpuledger.read.stats_text.headings import TEXTS, ColumnHeading, heading, headings_of, is_header
 
 Values = dict[str, int | float | str | None]
 
@@ -30,10 +30,10 @@ LONGEST_HEADER: Final = 2000
 
 
 @dataclass(slots=True)
-class Grid:
+class TextTable:
     """A table whose header was read, and what `take` found under it."""
 
-    headings: list[Heading]
+    headings: list[ColumnHeading]
     separator: str = ""
     """Between cells; empty where they stand in columns."""
     rows: list[Values] = field(default_factory=list)
@@ -146,7 +146,7 @@ def _is(kind: tuple[re.Pattern[str], re.Pattern[str]], line: str) -> bool:
     return letters.fullmatch(line) is not None and mark.search(line) is not None
 
 
-def grid_under(line: str) -> Grid | None:
+def grid_under(line: str) -> TextTable | None:
     """The table that begins here, where the line is its header."""
     if len(line) > LONGEST_HEADER or not _NAMES.search(line):
         return None
@@ -154,9 +154,9 @@ def grid_under(line: str) -> Grid | None:
         if separator in line:
             headings = [heading(cell) for cell in separated(line, separator)]
             if is_header(headings):
-                return Grid(headings, separator)
+                return TextTable(headings, separator)
     headings = headings_of(line)
-    return Grid(headings) if is_header(headings) else None
+    return TextTable(headings) if is_header(headings) else None
 
 
 def separated(line: str, separator: str) -> list[str]:

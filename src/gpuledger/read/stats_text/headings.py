@@ -115,7 +115,7 @@ _REPORT_IN_NAME: Final = re.compile(rf"(?:^|[^a-z0-9])({'|'.join((*KNOWN, *_OTHE
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class ColumnHeading:
     """One column: what it means, and what its numbers are multiplied with. An unknown one has the key ''."""
 
     key: str
@@ -136,13 +136,13 @@ class Heading:
         return round(number) if self.key in _WHOLE else float(number)
 
 
-def heading(text: str) -> Heading:
+def heading(text: str) -> ColumnHeading:
     """What one heading says."""
     match = _HEADING.fullmatch(text.strip())
-    return _heading(match["words"], match["unit"] or "") if match else Heading("", text.strip())
+    return _heading(match["words"], match["unit"] or "") if match else ColumnHeading("", text.strip())
 
 
-def headings_of(line: str) -> list[Heading]:
+def headings_of(line: str) -> list[ColumnHeading]:
     """The headings of a line, in columns or one after another; none where the line has anything else in it."""
     apart = [heading(cell) for cell in re.split(r"\s{2,}", line.strip())]
     if is_header(apart):
@@ -157,21 +157,21 @@ def headings_of(line: str) -> list[Heading]:
     return found
 
 
-def _heading(words: str, unit: str) -> Heading:
+def _heading(words: str, unit: str) -> ColumnHeading:
     key = _KEYS.get(words.lower().strip(), "")
     unit = unit.strip().lower()
     if key == "" or unit not in _FACTORS:
-        return Heading("", words)
-    return Heading(key, words, _FACTORS[unit], unit in _SIZES)
+        return ColumnHeading("", words)
+    return ColumnHeading(key, words, _FACTORS[unit], unit in _SIZES)
 
 
-def is_header(headings: Sequence[Heading]) -> bool:
+def is_header(headings: Sequence[ColumnHeading]) -> bool:
     """Whether these head a summary: it names something, counts it, and says at least one thing more."""
     keys = [each.key for each in headings]
     return {"name", "count"} <= set(keys) and sum(key != "" for key in keys) >= 3
 
 
-def lacking(report: str, headings: Iterable[Heading]) -> list[str]:
+def lacking(report: str, headings: Iterable[ColumnHeading]) -> list[str]:
     """What a table of this report cannot do without, and does not have."""
     keys = {each.key for each in headings}
     needed = ("average",) if report == "cuda_kern_exec_sum" else ("total",)
@@ -202,7 +202,7 @@ def report_in(stem: str) -> tuple[str, str]:
     return (report_called(match[1]), stem[: match.start()]) if match else ("", stem)
 
 
-def report_of(headings: Sequence[Heading], names: Collection[str], said: str = "") -> str:
+def report_of(headings: Sequence[ColumnHeading], names: Collection[str], said: str = "") -> str:
     """The report that a table is, from its headings and, where those leave a choice, from what was said of it.
 
     '' for one that is not read. Calls of CUDA and of the operating system stand in tables that look the same; without
@@ -216,7 +216,7 @@ def report_of(headings: Sequence[Heading], names: Collection[str], said: str = "
     return possible[0] if possible else ""
 
 
-def _possible(headings: Sequence[Heading]) -> tuple[str, ...]:
+def _possible(headings: Sequence[ColumnHeading]) -> tuple[str, ...]:
     """The reports with such headings; none where some are unknown, or of a report that is not read."""
     keys = {each.key for each in headings}
     words = {each.words.lower() for each in headings}

@@ -19,7 +19,7 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.ncu.rows import UTF16
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, Source, foreign, look_at, opened
-from gpuledger.read.stats_text.grid import LONGEST_HEADER, Grid, Values, grid_under
+from gpuledger.read.stats_text.grid import LONGEST_HEADER, TextTable, Values, grid_under
 from gpuledger.read.stats_text.headings import (
     KNOWN,
     headings_of,
@@ -146,12 +146,12 @@ def _chosen(path: str | Path) -> tuple[Path, int | None]:
 
 
 @dataclass(slots=True)
-class _Table:
+class _TitledTable:
     """A table with what was said of it above."""
 
     report: str
     """'' where nothing was said."""
-    grid: Grid
+    grid: TextTable
     profile: str = ""
 
 
@@ -159,7 +159,7 @@ class _Table:
 class _Run:
     """Tables of one profile, and how many of what could not be used."""
 
-    tables: dict[str, _Table] = field(default_factory=dict)
+    tables: dict[str, _TitledTable] = field(default_factory=dict)
     profile: str = ""
     unknown: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
@@ -170,13 +170,13 @@ class _Document:
     """A text, line by line."""
 
     def __init__(self, hint: str, longest: int) -> None:
-        self.tables: list[_Table] = []
+        self.tables: list[_TitledTable] = []
         self.incomplete: list[str] = []
         """What headers lack that stand under the title of a report."""
         self.hint = hint
         """The report that the next table is of, as far as anything says so."""
         self._of_file, self._profile = hint, ""
-        self._grid: Grid | None = None
+        self._grid: TextTable | None = None
         self._age, self._longest = 0, longest
 
     def take(self, line: str) -> None:
@@ -206,7 +206,7 @@ class _Document:
         elif (match := _FORMER_TITLE.fullmatch(line)) and report_titled(match["title"]):
             self._announce(report_titled(match["title"]))
         elif grid := grid_under(line):
-            self.tables.append(_Table(self.hint, grid, self._profile))
+            self.tables.append(_TitledTable(self.hint, grid, self._profile))
             self._grid, self.hint, self._profile = grid, self._of_file, ""
         elif self.hint in KNOWN and sum(each.key not in ("", "name") for each in headings_of(line)) >= 3:
             self.incomplete.append(f"{self.hint} lacks its names or counts")
@@ -216,7 +216,7 @@ class _Document:
         """A title: the next table is of this report. One that is not read may look like anything, so it counts here."""
         self.hint, self._age = report_called(name), 0
         if self.hint not in KNOWN:
-            self.tables.append(_Table(self.hint, Grid([])))
+            self.tables.append(_TitledTable(self.hint, TextTable([])))
 
     def close(self) -> None:
         """No more lines come, for the table or at all."""
@@ -230,7 +230,7 @@ def _tables_in(source: Source, limits: Limits, hint: str | None = None) -> _Docu
     is_wide = source.head.startswith(UTF16)
     document = _Document(report_in(source.path.stem)[0] if hint is None else hint, limits.text_bytes)
     if document.hint and document.hint not in KNOWN:
-        document.tables.append(_Table(document.hint, Grid([])))
+        document.tables.append(_TitledTable(document.hint, TextTable([])))
     if not is_wide and b"\0" in source.head:
         return document
     with opened(source) as file, io.TextIOWrapper(file, "utf-16" if is_wide else "utf-8-sig", "replace") as text:

@@ -22,7 +22,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 _LISTED: Final = bytes.maketrans(b"[]\n", b"  ,")
 
 
-class Codes(dict[str, int]):
+class TextCodes(dict[str, int]):
     """Gives each new text the next code."""
 
     def __init__(self, longest: int) -> None:
@@ -30,7 +30,7 @@ class Codes(dict[str, int]):
         self.cut = 0
 
     @classmethod
-    def of(cls, texts: list[str]) -> Codes:
+    def of(cls, texts: list[str]) -> TextCodes:
         """Texts that have their codes already."""
         found = cls(1 << 30)
         found.update({text: code for code, text in enumerate(texts)})
@@ -46,7 +46,7 @@ class Codes(dict[str, int]):
 class _Inputs(dict[bytes, int]):
     """Codes of operators' inputs, by the bytes that they come as."""
 
-    def __init__(self, codes: Codes) -> None:
+    def __init__(self, codes: TextCodes) -> None:
         self._codes = codes
 
     def __missing__(self, text: bytes) -> int:
@@ -57,7 +57,7 @@ class _Inputs(dict[bytes, int]):
 class Shaper:
     """Turns events into columns; texts become codes."""
 
-    def __init__(self, codes: Codes, *, with_inputs: bool) -> None:
+    def __init__(self, codes: TextCodes, *, with_inputs: bool) -> None:
         self.codes = codes
         self._with_inputs = with_inputs
         self._threads: dict[str, int] = {}

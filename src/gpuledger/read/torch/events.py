@@ -21,7 +21,7 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.source import too_slow
-from gpuledger.read.stream import Bytes
+from gpuledger.read.stream import ByteStream
 from gpuledger.read.torch.event_types import ANY, PLAIN, USUAL, Args, Event
 from gpuledger.trace.health import Note, Severity
 from gpuledger.units import bytes_text, count_text
@@ -46,7 +46,7 @@ _MANY_LOST: Final = 10_000
 class EventStream:
     """The events of one JSON text. After `batches` is exhausted, `metadata` and `notes` are complete."""
 
-    def __init__(self, stream: Bytes, name: str, limits: Limits) -> None:
+    def __init__(self, stream: ByteStream, name: str, limits: Limits) -> None:
         self.metadata: dict[str, Any] = {}
         self._stream, self._name, self._limits = stream, name, limits
         self._deadline = time.monotonic() + limits.read_seconds

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import Progress, Wanted, too_many_rows
-from gpuledger.read.stream import Bytes
-from gpuledger.read.torch.columns import CATEGORIES, ON_THREAD, Codes, Columns, Shaper, narrowed, together
+from gpuledger.read.stream import ByteStream
+from gpuledger.read.torch.columns import CATEGORIES, ON_THREAD, Columns, Shaper, TextCodes, narrowed, together
 from gpuledger.read.torch.event_types import LEFT_ALONE, are_usual, by_category
 from gpuledger.read.torch.events import EventStream
 from gpuledger.read.torch.exact_ns import nanoseconds
@@ -23,7 +23,7 @@ Feed = tuple[Table, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredEvents:
     """What was read. Text columns hold positions in `texts`; it can travel between processes."""
 
     feeds: dict[Feed, Columns]
@@ -40,7 +40,7 @@ class Gathered:
     """Threads that have no number got one that means nothing in another part."""
 
 
-def gather(stream: Bytes, name: str, wanted: Wanted, limits: Limits, progress: Progress) -> Gathered:
+def gather(stream: ByteStream, name: str, wanted: Wanted, limits: Limits, progress: Progress) -> GatheredEvents:
     """Read what `wanted` names of one stream."""
     events = EventStream(stream, name, limits)
     gathering = _Gathering(name, wanted, limits)
@@ -65,7 +65,7 @@ class _Gathering:
     def __init__(self, name: str, wanted: Wanted, limits: Limits) -> None:
         self._name, self._limits = name, limits
         self._wanted = wanted
-        self.codes = Codes(limits.text_bytes)
+        self.codes = TextCodes(limits.text_bytes)
         self._shaper = Shaper(self.codes, with_inputs="inputs" in wanted.get(Table.RANGES, ()))
         self.events = 0
         self._parts: dict[Feed, list[Columns]] = {}
@@ -130,9 +130,9 @@ class _Gathering:
         columns = shape(self._shaper, events, args, kind) | {"start_ns": start, "end_ns": start + length}
         self._parts.setdefault(feed, []).append(narrowed(table, columns))
 
-    def finish(self, events: EventStream) -> Gathered:
+    def finish(self, events: EventStream) -> GatheredEvents:
         """All batches together."""
-        return Gathered(
+        return GatheredEvents(
             feeds={feed: together(self._parts.pop(feed)) for feed in list(self._parts)},
             texts=list(self.codes),
             metadata=events.metadata,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.read.torch.columns import Columns, together
-from gpuledger.read.torch.gather import Feed, Gathered
+from gpuledger.read.torch.gather import Feed, GatheredEvents
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
 
@@ -20,7 +20,7 @@ _SLAB: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ColumnShape:
     """How large a column is, and what it holds."""
 
     dtype: str
@@ -31,14 +31,14 @@ class Shape:
         return self.lengths[0]
 
 
-Shapes = dict[Feed, dict[str, Shape]]
+Shapes = dict[Feed, dict[str, ColumnShape]]
 
 
-class Part(Protocol):
+class TracePart(Protocol):
     """A part of a trace. Its columns must be asked for in the order of `_order`, once each."""
 
     @property
-    def rest(self) -> Gathered:
+    def rest(self) -> GatheredEvents:
         """All of it but the columns."""
 
     @property
@@ -49,13 +49,13 @@ class Part(Protocol):
         """Write one column."""
 
 
-class Held:
+class LocalPart:
     """A part that this process has read; a column is given up when it is asked for."""
 
-    def __init__(self, whole: Gathered) -> None:
+    def __init__(self, whole: GatheredEvents) -> None:
         self.rest, self._feeds = replace(whole, feeds={}), whole.feeds
         self.shapes = {
-            feed: {key: Shape(values.dtype.str, values.shape) for key, values in columns.items()}
+            feed: {key: ColumnShape(values.dtype.str, values.shape) for key, values in columns.items()}
             for feed, columns in whole.feeds.items()
         }
 
@@ -66,12 +66,12 @@ class Held:
         into[...] = self.take(feed, key)
 
 
-class Arriving:
+class RemotePart:
     """A part that another process has read and sends with `send`."""
 
     def __init__(self, receiving: Connection) -> None:
         self._receiving = receiving
-        found: tuple[Gathered, Shapes] | None = receiving.recv()
+        found: tuple[GatheredEvents, Shapes] | None = receiving.recv()
         self.is_whole = found is not None
         if found is not None:
             self.rest, self.shapes = found
@@ -81,12 +81,12 @@ class Arriving:
             self._receiving.recv_bytes_into(slab)
 
 
-def send(sending: Connection, whole: Gathered | None) -> None:
+def send(sending: Connection, whole: GatheredEvents | None) -> None:
     """Hand a part to `Arriving`; None if it could not be read."""
     if whole is None:
         sending.send(None)
         return
-    part = Held(whole)
+    part = LocalPart(whole)
     sending.send((part.rest, part.shapes))
     for feed, key in _order([part.shapes]):
         for slab in _slabs(part.take(feed, key)):
@@ -106,7 +106,7 @@ def _order(shapes: Sequence[Shapes]) -> list[tuple[Feed, str]]:
     return sorted(found, key=lambda each: (each[0][0].value, each[0][1], each[1]))
 
 
-def merged(parts: Sequence[Part]) -> Gathered:
+def merged(parts: Sequence[TracePart]) -> GatheredEvents:
     """The parts of one trace together, in their order."""
     rests = [part.rest for part in parts]
     codes: dict[str, int] = {}
@@ -114,7 +114,7 @@ def merged(parts: Sequence[Part]) -> Gathered:
     feeds: dict[Feed, Columns] = {}
     for feed, key in _order([part.shapes for part in parts]):
         feeds.setdefault(feed, {})[key] = _joined(parts, renumber, feed, key)
-    return Gathered(
+    return GatheredEvents(
         feeds=feeds,
         texts=list(codes),
         metadata={key: value for rest in rests for key, value in rest.metadata.items()},
@@ -129,7 +129,7 @@ def merged(parts: Sequence[Part]) -> Gathered:
     )
 
 
-def _joined(parts: Sequence[Part], renumber: Sequence[NDArray[Any]], feed: Feed, key: str) -> NDArray[Any]:
+def _joined(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], feed: Feed, key: str) -> NDArray[Any]:
     """One column of all parts in a row; what a part lacks is filled in, and texts get the whole's codes."""
     own = [part.shapes.get(feed, {}) for part in parts]
     rows = [columns["start_ns"].rows if columns else 0 for columns in own]
@@ -153,7 +153,7 @@ def _texts(table: Table) -> set[str]:
     return {column.name for column in table.schema.columns if column.kind is Kind.TEXT}
 
 
-def by_table(whole: Gathered) -> tuple[dict[Table, Columns], list[str]]:
+def by_table(whole: GatheredEvents) -> tuple[dict[Table, Columns], list[str]]:
     """The columns of each table, and the texts: in an order that does not depend on how the trace was cut.
 
     Rows come by category, and within one as they stand in the trace. Texts come as the rows first name them.

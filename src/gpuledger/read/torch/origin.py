@@ -17,7 +17,7 @@ _YEAR_2015_NS: Final = 1_420_070_400 * 1_000_000_000
 _YEAR_2100_NS: Final = 4_102_444_800 * 1_000_000_000
 
 
-class Devices:
+class TorchDevices:
     """The GPUs that a trace uses, numbered from 0 in the order of torch's own numbers."""
 
     def __init__(self, metadata: Mapping[str, Any], used: Sequence[Ints]) -> None:
@@ -56,7 +56,7 @@ def _int(value: object) -> int | None:
 def describe(
     metadata: Mapping[str, Any],
     container: str,
-    devices: Devices,
+    devices: TorchDevices,
     process_names: Mapping[int, str],
     tables: Mapping[Table, Rows],
     seen: Mapping[str, int],

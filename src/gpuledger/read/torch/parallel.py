@@ -23,10 +23,10 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import Progress, Wanted
 from gpuledger.read.source import Source, opened
-from gpuledger.read.stream import GZIP, Bytes, Gunzipped, Joined, Plain, read_ahead, unpacked_size
+from gpuledger.read.stream import GZIP, ByteStream, Gunzipped, PlainFile, RejoinedStream, read_ahead, unpacked_size
 from gpuledger.read.torch.events import BETWEEN
-from gpuledger.read.torch.gather import Gathered, gather
-from gpuledger.read.torch.merge import Arriving, Held, Part, merged, send
+from gpuledger.read.torch.gather import GatheredEvents, gather
+from gpuledger.read.torch.merge import LocalPart, RemotePart, TracePart, merged, send
 from gpuledger.trace.tables import Table
 
 WORTH_IT: Final = 48 << 20
@@ -44,7 +44,7 @@ _Span = tuple[int, int | None]
 """Where a part begins and ends: at the first end of an event from there on. None is the text's end."""
 
 
-def gather_in_parts(source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Gathered | None:
+def gather_in_parts(source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> GatheredEvents | None:
     """The whole file; None where it has to be read in one piece."""
     is_packed = source.head.startswith(GZIP)
     if not _may_fork():
@@ -80,12 +80,12 @@ def gather_in_parts(source: Source, wanted: Wanted, limits: Limits, progress: Pr
             child.join()
 
 
-def _whole(first: Gathered, others: list[Connection], limits: Limits) -> Gathered | None:
+def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> GatheredEvents | None:
     """All parts together; None if one of them is missing, or odd: then it is looked at in one piece."""
-    parts: list[Part] = [Held(first)]
+    parts: list[TracePart] = [LocalPart(first)]
     try:
         for receiving in others:
-            arriving = Arriving(receiving)
+            arriving = RemotePart(receiving)
             if not arriving.is_whole:
                 return None
             parts.append(arriving)
@@ -114,13 +114,13 @@ class _Part:
     The neighbours of a part look at the same bytes from the same place for where it begins and ends.
     """
 
-    def __init__(self, stream: Bytes, start: int, end: int | None) -> None:
+    def __init__(self, stream: ByteStream, start: int, end: int | None) -> None:
         self._stream, self._before, self._is_ended = stream, b"", False
         self._left = None if end is None else end - start
         if start:
             window, cut = _next_cut(stream)
             begins = window.index(b",", cut) + 1  # the comma before the first event
-            self._before, self._stream = _BEFORE, Joined(window[begins:], stream)
+            self._before, self._stream = _BEFORE, RejoinedStream(window[begins:], stream)
             if self._left is not None:
                 self._left -= begins
                 if self._left < 0:
@@ -149,7 +149,7 @@ class _Part:
         return window[:cut] + _AFTER
 
 
-def _next_cut(stream: Bytes) -> tuple[bytes, int]:
+def _next_cut(stream: ByteStream) -> tuple[bytes, int]:
     """The next bytes of a text, and where in them an event ends for the first time."""
     window = b""
     while len(window) < _WINDOW and (more := stream.read(_WINDOW - len(window))):
@@ -161,21 +161,21 @@ def _next_cut(stream: Bytes) -> tuple[bytes, int]:
 
 
 @contextmanager
-def _text_from(source: Source, start: int, limits: Limits) -> Iterator[Bytes]:
+def _text_from(source: Source, start: int, limits: Limits) -> Iterator[ByteStream]:
     """What a file holds, from a place on."""
     with opened(source) as file:
         if not source.head.startswith(GZIP):
             file.seek(start)
-            yield Plain(file)
+            yield PlainFile(file)
             return
-        text = Gunzipped(Plain(file), source.name, limits)
+        text = Gunzipped(PlainFile(file), source.name, limits)
         while start and (passed := len(text.read(min(start, _WINDOW)))):
             start -= passed
         with read_ahead(text) as stream:
             yield stream
 
 
-def _part(source: Source, span: _Span, wanted: Wanted, limits: Limits, progress: Progress) -> Gathered | None:
+def _part(source: Source, span: _Span, wanted: Wanted, limits: Limits, progress: Progress) -> GatheredEvents | None:
     """One part; None if it cannot be read by itself."""
     try:
         with _text_from(source, span[0], limits) as text:

@@ -21,11 +21,11 @@ from gpuledger.messages import say
 from gpuledger.read.nsys.container import Progress, Wanted, too_many_gpus
 from gpuledger.read.plausible_times import refuse_endless
 from gpuledger.read.source import Source, opened, unrecognised
-from gpuledger.read.stream import GZIP, Bytes, Plain, read_ahead, unpacked
-from gpuledger.read.torch.columns import Codes, Columns, as_kept
-from gpuledger.read.torch.gather import Gathered, gather
+from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
+from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
+from gpuledger.read.torch.gather import GatheredEvents, gather
 from gpuledger.read.torch.merge import by_table
-from gpuledger.read.torch.origin import Devices, describe
+from gpuledger.read.torch.origin import TorchDevices, describe
 from gpuledger.read.torch.parallel import gather_in_parts
 from gpuledger.read.torch.stacks import call_stacks
 from gpuledger.trace.health import Note, NotMeasured, Severity
@@ -55,7 +55,7 @@ class TorchReader:
 
     def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
         with opened(source) as file:
-            head, stream = unpacked(Plain(file), source.name, limits)
+            head, stream = unpacked(PlainFile(file), source.name, limits)
             is_packed = source.head.startswith(GZIP)
             if not looks_like_json(head):
                 raise unrecognised(replace(source, head=head or b"\0"))
@@ -67,7 +67,9 @@ class TorchReader:
             return as_trace(whole, source.name, container, wanted, limits)
 
 
-def read_torch(stream: Bytes, name: str, container: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+def read_torch(
+    stream: ByteStream, name: str, container: str, wanted: Wanted, limits: Limits, progress: Progress
+) -> Trace:
     """Read what `wanted` names of one stream; what is packed is unpacked while it is parsed."""
     with nesting(limits.event_depth), nullcontext(stream) if container == "json" else read_ahead(stream) as text:
         whole = gather(text, name, wanted, limits, progress)
@@ -87,13 +89,13 @@ def nesting(levels: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def as_trace(whole: Gathered, name: str, container: str, wanted: Wanted, limits: Limits) -> Trace:
+def as_trace(whole: GatheredEvents, name: str, container: str, wanted: Wanted, limits: Limits) -> Trace:
     """Raw columns as tables: what Kineto does not say is worked out, text is coded."""
     if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
     raw, texts = by_table(whole)
-    codes = Codes.of(texts)
-    devices = Devices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw])
+    codes = TextCodes.of(texts)
+    devices = TorchDevices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw])
     if len(devices.gpus) > limits.gpus:
         raise too_many_gpus(name, len(devices.gpus), limits.gpus)
     pid = _main_process(raw, whole.process_names)
@@ -120,7 +122,7 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
     return min(names, default=0)
 
 
-def _doubts(whole: Gathered, tables: Mapping[Table, Rows]) -> list[Note]:
+def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
     found = []
     if whole.untimed:
         sentence = say(
@@ -154,7 +156,7 @@ def _doubts(whole: Gathered, tables: Mapping[Table, Rows]) -> list[Note]:
 _ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.SYNCS, Table.ALLOCS)
 
 
-def _complete(table: Table, columns: Columns, devices: Devices, pid: int) -> None:
+def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -> None:
     """Fill in what Kineto does not say: which GPU, which process, and columns that it never records."""
     count = len(columns["start_ns"])
     if "device" in columns:
