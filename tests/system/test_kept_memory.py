@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import gpuledger
-from gpuledger.cli import main
 from gpuledger.cli.verbs.info import info
-from gpuledger.system import kept_memory
+from gpuledger.system.kept_memory import keep_freed_memory
 from support.command import gpuledger as command
 
 
@@ -28,7 +28,7 @@ class _Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> _Library:
     seen = _Library()
-    monkeypatch.setattr(kept_memory.ctypes, "CDLL", lambda _: seen)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: seen)
     return seen
 
 
@@ -44,5 +44,5 @@ def test_a_library_does_not_decide_for_its_process(decode: Path, library: _Libra
 
 
 def test_a_c_library_without_the_setting_goes_on_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_memory.ctypes, "CDLL", lambda _: object())
-    main.keep_freed_memory()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    keep_freed_memory()
