@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.capture_checks import MISSING, PASS, WARN, Asked, captured
+from gpuledger.analyse.capture_checks import MISSING, PASS, WARN, CaptureWishes, captured
 from gpuledger.present.views.capture import checks_text, files_text, reasons_text
 from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured
@@ -22,33 +22,33 @@ EMPTY = Trace(Origin("none", "none"), (), Strings([]), {}, {table: NotMeasured("
 Unpacked = Callable[[str], Path]
 
 
-def verdicts(trace: Trace, asked: Asked) -> dict[str, str]:
+def verdicts(trace: Trace, asked: CaptureWishes) -> dict[str, str]:
     return {check.name: check.verdict for check in captured(trace, asked)}
 
 
 @pytest.mark.parametrize(
     ("name", "asked", "expected"),
     [
-        ("decode", Asked(("cuda", "nvtx"), memory=True), {"GPU work": PASS, "ranges": PASS, "memory": PASS}),
-        ("decode", Asked(("cuda", "osrt")), {"GPU work": PASS, "OS calls": MISSING}),
-        ("decode", Asked(("cuda", "cublas")), {"GPU work": PASS, "cublas calls": MISSING}),
-        ("graph", Asked(("cuda",), nodes=True), {"GPU work": PASS, "graph nodes": PASS}),
-        ("zoo_graph", Asked(("cuda",), nodes=True), {"GPU work": PASS, "graph nodes": MISSING}),
-        ("zoo_graph", Asked(("cuda",)), {"GPU work": PASS, "graph nodes": WARN}),
-        ("zoo_node", Asked(("cuda",), nodes=True), {"GPU work": PASS, "graph nodes": PASS}),
-        ("two_gloo", Asked(("cuda", "nvtx", "osrt")), {"GPU work": PASS, "ranges": PASS, "OS calls": PASS}),
-        ("decode", Asked(duration_ns=1_000_000_000), {"GPU work": PASS, "duration": PASS}),
-        ("decode", Asked(duration_ns=15_000_000_000), {"GPU work": PASS, "duration": MISSING}),
+        ("decode", CaptureWishes(("cuda", "nvtx"), memory=True), {"GPU work": PASS, "ranges": PASS, "memory": PASS}),
+        ("decode", CaptureWishes(("cuda", "osrt")), {"GPU work": PASS, "OS calls": MISSING}),
+        ("decode", CaptureWishes(("cuda", "cublas")), {"GPU work": PASS, "cublas calls": MISSING}),
+        ("graph", CaptureWishes(("cuda",), nodes=True), {"GPU work": PASS, "graph nodes": PASS}),
+        ("zoo_graph", CaptureWishes(("cuda",), nodes=True), {"GPU work": PASS, "graph nodes": MISSING}),
+        ("zoo_graph", CaptureWishes(("cuda",)), {"GPU work": PASS, "graph nodes": WARN}),
+        ("zoo_node", CaptureWishes(("cuda",), nodes=True), {"GPU work": PASS, "graph nodes": PASS}),
+        ("two_gloo", CaptureWishes(("cuda", "nvtx", "osrt")), {"GPU work": PASS, "ranges": PASS, "OS calls": PASS}),
+        ("decode", CaptureWishes(duration_ns=1_000_000_000), {"GPU work": PASS, "duration": PASS}),
+        ("decode", CaptureWishes(duration_ns=15_000_000_000), {"GPU work": PASS, "duration": MISSING}),
     ],
 )
 def test_what_was_asked_for_is_found_or_missed(
-    name: str, asked: Asked, expected: dict[str, str], unpacked: Unpacked
+    name: str, asked: CaptureWishes, expected: dict[str, str], unpacked: Unpacked
 ) -> None:
     assert verdicts(open_trace(unpacked(f"{name}.sqlite")), asked) == expected
 
 
 asked = st.builds(
-    Asked,
+    CaptureWishes,
     st.lists(st.sampled_from(["cuda", "nvtx", "osrt", "cublas", "cudnn"]), unique=True).map(tuple),
     st.booleans(),
     st.booleans(),
@@ -58,7 +58,7 @@ asked = st.builds(
 
 
 @given(asked)
-def test_a_profile_without_anything_lacks_all_but_graphs(wanted: Asked) -> None:
+def test_a_profile_without_anything_lacks_all_but_graphs(wanted: CaptureWishes) -> None:
     checks = captured(EMPTY, wanted)
     assert all(check.verdict == MISSING for check in checks if check.name != "graph nodes")
     assert all(check.advice for check in checks if check.verdict == MISSING)
@@ -68,12 +68,12 @@ def test_a_profile_without_anything_lacks_all_but_graphs(wanted: Asked) -> None:
 
 
 def test_a_range_that_held_no_work_has_advice_of_its_own() -> None:
-    [work] = captured(EMPTY, Asked(ranged=True))
+    [work] = captured(EMPTY, CaptureWishes(ranged=True))
     assert "between cudaProfilerStart and cudaProfilerStop" in work.advice
 
 
 def test_lines_are_safe_to_show() -> None:
-    [line] = checks_text(captured(EMPTY, Asked()))
+    [line] = checks_text(captured(EMPTY, CaptureWishes()))
     assert line.startswith("MISSING  GPU work: no kernel was recorded; ")
     assert files_text([("a\x1b[2J.sqlite", 1_269_760)]) == "a\\x1b[2J.sqlite (1.27 MB)"
     assert reasons_text([("--output=a\nb", "because")], None) == "--output=a\\x0ab\n    because\n"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger.capture.environment import WITHHELD, Commit, commit_of, environment, looks_secret, without_secrets
-from gpuledger.capture.manifest import INTERRUPTED, Checked, Manifest, Recorded, utc, written
+from gpuledger.capture.manifest import INTERRUPTED, Manifest, RecordedCheck, RecordedFile, utc, written
 from gpuledger.errors import OutputRefused
 from gpuledger.system.leftovers import MARK, marked, members
-from gpuledger.system.machine import Gpu, Machine
+from gpuledger.system.machine import InstalledGpu, Machine
 from support.command import ROOT
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
@@ -24,15 +24,15 @@ BEGUN = Manifest("nsys", "2025.3.2", ("steady",), ("./a",), (("nsys", "profile",
 
 
 def test_a_manifest_is_a_document(tmp_path: Path) -> None:
-    gpu = Gpu(0, "NVIDIA H200", 150_754_820_096, 1980, None, 700_000)
+    gpu = InstalledGpu(0, "NVIDIA H200", 150_754_820_096, 1980, None, 700_000)
     whole = replace(
         BEGUN,
         machine=Machine("580.65", "13.0", (gpu,), ""),
         git=Commit("a" * 40, is_dirty=True),
         via=("ssh", "host"),
         state=INTERRUPTED,
-        files=(Recorded("run.nsys-rep", 12),),
-        checks=(Checked("GPU work", "PASS", "12 kernels", ""),),
+        files=(RecordedFile("run.nsys-rep", 12),),
+        checks=(RecordedCheck("GPU work", "PASS", "12 kernels", ""),),
         seconds=1.23456,
         exit_code=130,
     )

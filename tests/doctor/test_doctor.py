@@ -22,17 +22,17 @@ from rich.cells import cell_len
 
 from gpuledger.doctor import check as checking
 from gpuledger.doctor import probe as probing
-from gpuledger.doctor.check import Handed, Outcome, Patient, Verdict, Written
+from gpuledger.doctor.check import DoctorOutcome, DoctorVerdict, ExaminedMachine, ProfileWriter, TrialTools
 from gpuledger.doctor.checks import CHECKS, Diagnosis, diagnosed
 from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markdown, doctor_text
 from gpuledger.system import machine, tools
-from gpuledger.system.machine import Gpu, Machine
+from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import Ran
 from support.command import ROOT, gpuledger, gpuledger_process
 
-H200 = Gpu(0, "NVIDIA H200", 150_754_820_096, 345, 1980, 700_000, is_split=False, compute_mode="default")
+H200 = InstalledGpu(0, "NVIDIA H200", 150_754_820_096, 345, 1980, 700_000, is_split=False, compute_mode="default")
 HEALTHY = Machine("570.133.20", "12.8", (H200,), "", "NVML")
 NO_GPU = Machine(None, None, (), "the package nvidia-ml-py is not installed; nvidia-smi is not here either")
 NSYS = Path("/opt/nvidia/nsight-systems/2025.3.2/bin/nsys")
@@ -102,7 +102,7 @@ class Room:
     free: int | None = 500 * GB
     refusal: str = ""
     kernels: int | Exception = 10240
-    written: Written | None = None
+    written: ProfileWriter | None = None
     is_quick: bool = False
     started: list[list[str]] = field(default_factory=list)
     scratch: list[Path] = field(default_factory=list)
@@ -150,18 +150,18 @@ class Room:
         return self.kernels
 
     def examined(self) -> Diagnosis:
-        handed = Handed(Path("trial_launches.py"), Path("trial_torch.py"), self.kernels_in)
-        return diagnosed(Patient(self.probe(), handed, is_quick=self.is_quick, written=self.written))
+        handed = TrialTools(Path("trial_launches.py"), Path("trial_torch.py"), self.kernels_in)
+        return diagnosed(ExaminedMachine(self.probe(), handed, is_quick=self.is_quick, written=self.written))
 
 
-def outcomes(found: Diagnosis) -> dict[str, Outcome]:
+def outcomes(found: Diagnosis) -> dict[str, DoctorOutcome]:
     return {check.name: check.outcome for check in found.checks}
 
 
 def test_on_a_healthy_machine_all_is_ok() -> None:
-    room = Room(written=Written("run.sqlite", "nsys", "2025.3.2.474"))
+    room = Room(written=ProfileWriter("run.sqlite", "nsys", "2025.3.2.474"))
     found = room.examined()
-    assert {check.name: check.outcome.verdict for check in found.checks} == dict.fromkeys(CHECKS, Verdict.OK)
+    assert {check.name: check.outcome.verdict for check in found.checks} == dict.fromkeys(CHECKS, DoctorVerdict.OK)
     assert found.is_ready
     assert found.records_with == ("nsys", "torch.profiler")
     assert found.tracing_ns_per_call == 1200.0
@@ -184,10 +184,10 @@ FORBIDDEN = {"/proc/driver/nvidia/params": "RmProfilingAdminOnly: 1\n"}
 DOCKER = {"/.dockerenv": ""}
 DRIVER_GONE = {"/proc/driver/nvidia/version": None}
 
-CASES: Mapping[str, tuple[Room, str, Verdict, str, str]] = {
+CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
     "no GPU at all": (
         Room(machine=NO_GPU, tools={}, files=DRIVER_GONE),
-        "GPU", Verdict.PROBLEM, "no GPU of NVIDIA, no driver", "copy the export here",
+        "GPU", DoctorVerdict.PROBLEM, "no GPU of NVIDIA, no driver", "copy the export here",
     ),
     "a GPU without a driver": (
         Room(
@@ -197,110 +197,113 @@ CASES: Mapping[str, tuple[Room, str, Verdict, str, str]] = {
                 "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
             },
         ),
-        "GPU", Verdict.PROBLEM, "built in, but there is no driver", "install the driver",
+        "GPU", DoctorVerdict.PROBLEM, "built in, but there is no driver", "install the driver",
     ),
     "the driver is not loaded": (
         Room(
             machine=NO_GPU, tools={"nvidia-smi": SMI}, files=DRIVER_GONE,
             answers={"nvidia-smi": Ran(9, "NVIDIA-SMI has failed because it couldn't talk to the driver.")},
         ),
-        "GPU", Verdict.PROBLEM, "the driver is not loaded: NVIDIA-SMI has failed", "sudo modprobe nvidia",
+        "GPU", DoctorVerdict.PROBLEM, "the driver is not loaded: NVIDIA-SMI has failed", "sudo modprobe nvidia",
     ),
     "nvidia-smi is missing": (
         Room(machine=NO_GPU, tools={}),
-        "GPU", Verdict.PROBLEM, "neither nvidia-smi nor the package nvidia-ml-py", "pip install 'gpuledger[nvml]'",
+        "GPU", DoctorVerdict.PROBLEM,
+        "neither nvidia-smi nor the package nvidia-ml-py", "pip install 'gpuledger[nvml]'",
     ),
     "the driver was updated in use": (
         Room(
             machine=NO_GPU, tools={"nvidia-smi": SMI},
             answers={"nvidia-smi": Ran(18, "Failed to initialize NVML: Driver/library version mismatch\n")},
         ),
-        "GPU", Verdict.PROBLEM, "another version than the driver in the kernel", "sudo reboot",
+        "GPU", DoctorVerdict.PROBLEM, "another version than the driver in the kernel", "sudo reboot",
     ),
     "the GPU has failed": (
         Room(machine=NO_GPU, tools={"nvidia-smi": SMI}, answers={"nvidia-smi": Ran(6, "No devices were found\n")}),
-        "GPU", Verdict.PROBLEM, "shows no GPU: No devices were found", "dmesg",
+        "GPU", DoctorVerdict.PROBLEM, "shows no GPU: No devices were found", "dmesg",
     ),
     "nvidia-smi hangs": (
         Room(
             machine=NO_GPU, tools={"nvidia-smi": SMI},
             answers={"nvidia-smi": ToolFailed("nvidia-smi did not end within 30 s and was stopped")},
         ),
-        "GPU", Verdict.PROBLEM, "did not end within 30 s", "dmesg",
+        "GPU", DoctorVerdict.PROBLEM, "did not end within 30 s", "dmesg",
     ),
     "a container without GPUs": (
         Room(machine=NO_GPU, tools={}, files=DOCKER),
-        "GPU", Verdict.PROBLEM, "this container (Docker) was given no GPU", "docker run --gpus=all",
+        "GPU", DoctorVerdict.PROBLEM, "this container (Docker) was given no GPU", "docker run --gpus=all",
     ),
     "one of two GPUs is lost": (
         Room(machine=replace(HEALTHY, reason="NVML lists 2 and answers for 1 of them")),
-        "GPU", Verdict.WARNING, "answers for 1 of them", "dmesg",
+        "GPU", DoctorVerdict.WARNING, "answers for 1 of them", "dmesg",
     ),
     "a GPU that nobody may use": (
         Room(machine=split(compute_mode="prohibited")),
-        "GPU sharing", Verdict.PROBLEM, "`prohibited`", "--compute-mode=DEFAULT",
+        "GPU sharing", DoctorVerdict.PROBLEM, "`prohibited`", "--compute-mode=DEFAULT",
     ),
     "a GPU for one program": (
         Room(machine=split(compute_mode="exclusive process")),
-        "GPU sharing", Verdict.WARNING, "`exclusive process`", "--compute-mode=DEFAULT",
+        "GPU sharing", DoctorVerdict.WARNING, "`exclusive process`", "--compute-mode=DEFAULT",
     ),
     "MIG": (
-        Room(machine=split(is_split=True)), "GPU sharing", Verdict.WARNING, "cut into MIG instances", "a whole GPU",
+        Room(machine=split(is_split=True)),
+        "GPU sharing", DoctorVerdict.WARNING, "cut into MIG instances", "a whole GPU",
     ),
     "throttled": (
         Room(machine=split(throttled_by=("heat, by the driver",))),
-        "Clocks", Verdict.WARNING, "held down by heat, by the driver", "PERFORMANCE",
+        "Clocks", DoctorVerdict.WARNING, "held down by heat, by the driver", "PERFORMANCE",
     ),
     "GPUs hidden": (
         Room(environment={"CUDA_VISIBLE_DEVICES": ""}),
-        "Environment", Verdict.PROBLEM, "CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES",
+        "Environment", DoctorVerdict.PROBLEM, "CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES",
     ),
     "launches that block": (
         Room(environment={"CUDA_LAUNCH_BLOCKING": "1"}),
-        "Environment", Verdict.WARNING, "CUDA_LAUNCH_BLOCKING is set", "unset CUDA_LAUNCH_BLOCKING",
+        "Environment", DoctorVerdict.WARNING, "CUDA_LAUNCH_BLOCKING is set", "unset CUDA_LAUNCH_BLOCKING",
     ),
     "under another profiler": (
         Room(environment={"CUDA_INJECTION64_PATH": "/opt/other.so"}),
-        "Other profilers", Verdict.WARNING, "CUDA_INJECTION64_PATH is set", "unset CUDA_INJECTION64_PATH",
+        "Other profilers", DoctorVerdict.WARNING, "CUDA_INJECTION64_PATH is set", "unset CUDA_INJECTION64_PATH",
     ),
     "nsys runs already": (
         Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "nsys\n"}),
-        "Other profilers", Verdict.WARNING, "nsys runs already", "nsys sessions list",
+        "Other profilers", DoctorVerdict.WARNING, "nsys runs already", "nsys sessions list",
     ),
     "DCGM": (
         Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "dcgm-exporter\n"}),
-        "Other profilers", Verdict.WARNING, "dcgm-exporter runs", "dcgmi profiling --pause",
+        "Other profilers", DoctorVerdict.WARNING, "dcgm-exporter runs", "dcgmi profiling --pause",
     ),
     "nsys is missing, torch is here": (
-        Room(tools=without("nsys")), "nsys", Verdict.WARNING, "not found", "cuda-nsight-systems-12-8",
+        Room(tools=without("nsys")), "nsys", DoctorVerdict.WARNING, "not found", "cuda-nsight-systems-12-8",
     ),
     "nsys does not start": (
         Room(answers={"nsys --version": Ran(127, f"{NSYS}: {LIBDW}")}),
-        "nsys", Verdict.PROBLEM, "libdw.so.1 is missing", "apt-get install libdw1",
+        "nsys", DoctorVerdict.PROBLEM, "libdw.so.1 is missing", "apt-get install libdw1",
     ),
     "nsys hangs": (
         Room(answers={"nsys --version": ToolFailed("nsys did not end within 20 s and was stopped")}),
-        "nsys", Verdict.PROBLEM, "did not end within 20 s", "install Nsight Systems again",
+        "nsys", DoctorVerdict.PROBLEM, "did not end within 20 s", "install Nsight Systems again",
     ),
     "the importer lacks libdw": (
         Room(answers={"QdstrmImporter --version": Ran(127, f"/opt/QdstrmImporter: {LIBDW}\n")}),
-        "nsys export", Verdict.PROBLEM, "the importer lacks libdw.so.1", "apt-get install libdw1",
+        "nsys export", DoctorVerdict.PROBLEM, "the importer lacks libdw.so.1", "apt-get install libdw1",
     ),
     "the importer is not installed": (
         Room(answers={"nsys export": Ran(1, "Importer binary was not found\n")}),
-        "nsys export", Verdict.PROBLEM, "Importer binary was not found", "the whole of Nsight Systems",
+        "nsys export", DoctorVerdict.PROBLEM, "Importer binary was not found", "the whole of Nsight Systems",
     ),
     "nsys is older than the profile": (
-        Room(written=Written("new.sqlite", "nsys", "2026.1.1.204")),
-        "PROFILE", Verdict.WARNING, "from nsys 2026.1.1.204; the nsys here is 2025.3.2", "install nsys 2026.1.1 or",
+        Room(written=ProfileWriter("new.sqlite", "nsys", "2026.1.1.204")),
+        "PROFILE", DoctorVerdict.WARNING,
+        "from nsys 2026.1.1.204; the nsys here is 2025.3.2", "install nsys 2026.1.1 or",
     ),
     "sampling on a small disk": (
         Room(free=9 * GB, files={"/proc/sys/kernel/perf_event_paranoid": "1\n"}),
-        "CPU sampling", Verdict.WARNING, "9.0 GB are free", "--sample=none",
+        "CPU sampling", DoctorVerdict.WARNING, "9.0 GB are free", "--sample=none",
     ),
     "torch for the CPU": (
         Room(answers={"trial_torch.py": Ran(0, "gpuledger-torch version=2.9.0+cpu cuda=None gpus=0 kernels=None")}),
-        "torch", Verdict.WARNING, "is built for the CPU", "a build for CUDA",
+        "torch", DoctorVerdict.WARNING, "is built for the CPU", "a build for CUDA",
     ),
     "the driver is too old for torch": (
         Room(
@@ -312,61 +315,62 @@ CASES: Mapping[str, tuple[Room, str, Verdict, str, str]] = {
                 )
             }
         ),
-        "torch", Verdict.WARNING, "the driver is too old for it", "update the driver",
+        "torch", DoctorVerdict.WARNING, "the driver is too old for it", "update the driver",
     ),
     "torch does not start": (
         Room(answers={"trial_torch.py": Ran(1, "Traceback\nImportError: libcudnn.so.9: cannot open")}),
-        "torch", Verdict.WARNING, "ImportError: libcudnn.so.9", "import torch",
+        "torch", DoctorVerdict.WARNING, "ImportError: libcudnn.so.9", "import torch",
     ),
     "torch hangs": (
         Room(answers={"trial_torch.py": ToolFailed("python3 did not end within 90 s and was stopped")}),
-        "torch", Verdict.WARNING, "did not end within 90 s", "import torch",
+        "torch", DoctorVerdict.WARNING, "did not end within 90 s", "import torch",
     ),
     "torch records nothing": (
         Room(answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=0"))}),
-        "torch", Verdict.PROBLEM, "its profiler recorded no kernel", "end the other profiler",
+        "torch", DoctorVerdict.PROBLEM, "its profiler recorded no kernel", "end the other profiler",
     ),
     "ncu is missing": (
-        Room(tools=without("ncu")), "ncu", Verdict.WARNING, "not found", "cuda-nsight-compute-12-8",
+        Room(tools=without("ncu")), "ncu", DoctorVerdict.WARNING, "not found", "cuda-nsight-compute-12-8",
     ),
     "counters are forbidden": (
         Room(files=FORBIDDEN),
-        "Counters", Verdict.PROBLEM, "this process is none", "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
+        "Counters", DoctorVerdict.PROBLEM,
+        "this process is none", "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
     ),
     "counters are forbidden in a container": (
         Room(files={**FORBIDDEN, **DOCKER}),
-        "Counters", Verdict.PROBLEM, "no CAP_SYS_ADMIN", "docker run --gpus=all --cap-add=SYS_ADMIN",
+        "Counters", DoctorVerdict.PROBLEM, "no CAP_SYS_ADMIN", "docker run --gpus=all --cap-add=SYS_ADMIN",
     ),
-    "no room": (Room(free=GB), "Disk", Verdict.WARNING, "1.00 GB free, under 2 GB", "make room"),
-    "a full disk": (Room(free=10**7), "Disk", Verdict.PROBLEM, "0.01 GB free, under 2 GB", "make room"),
+    "no room": (Room(free=GB), "Disk", DoctorVerdict.WARNING, "1.00 GB free, under 2 GB", "make room"),
+    "a full disk": (Room(free=10**7), "Disk", DoctorVerdict.PROBLEM, "0.01 GB free, under 2 GB", "make room"),
     "a folder that is read-only": (
-        Room(refusal="read-only file system"), "Disk", Verdict.PROBLEM, "read-only file system", "another folder",
+        Room(refusal="read-only file system"), "Disk", DoctorVerdict.PROBLEM, "read-only file system", "another folder",
     ),
     "CUDA programs fail": (
         Room(answers={"trial_launches.py": Ran(1, "cuInit gave error 999\n")}),
-        "Trial capture", Verdict.PROBLEM, "cuInit gave error 999", "mend the driver",
+        "Trial capture", DoctorVerdict.PROBLEM, "cuInit gave error 999", "mend the driver",
     ),
     "CUDA programs fail under nsys": (
         Room(answers={"nsys profile": lambda argv: replace(recorded(argv), output="Segmentation fault\n")}),
-        "Trial capture", Verdict.PROBLEM, "though it runs without: Segmentation fault", "update Nsight Systems",
+        "Trial capture", DoctorVerdict.PROBLEM, "though it runs without: Segmentation fault", "update Nsight Systems",
     ),
     "nsys writes no report": (
         Room(answers={"nsys profile": Ran(0, f"Importer error: {LIBDW}\n")}),
-        "Trial capture", Verdict.PROBLEM, "its importer lacks libdw.so.1", "by hand",
+        "Trial capture", DoctorVerdict.PROBLEM, "its importer lacks libdw.so.1", "by hand",
     ),
     "nsys profile hangs": (
         Room(answers={"nsys profile": ToolFailed("nsys did not end within 60 s and was stopped")}),
-        "Trial capture", Verdict.PROBLEM, "did not end within 60 s", "by hand",
+        "Trial capture", DoctorVerdict.PROBLEM, "did not end within 60 s", "by hand",
     ),
     "nsys records no kernels": (
-        Room(kernels=0), "Trial capture", Verdict.PROBLEM, "none of 10,240 kernels", "update Nsight Systems",
+        Room(kernels=0), "Trial capture", DoctorVerdict.PROBLEM, "none of 10,240 kernels", "update Nsight Systems",
     ),
     "nsys loses kernels": (
-        Room(kernels=10_000), "Trial capture", Verdict.WARNING, "10,000 of 10,240 kernels", "gpuledger info",
+        Room(kernels=10_000), "Trial capture", DoctorVerdict.WARNING, "10,000 of 10,240 kernels", "gpuledger info",
     ),
     "the export cannot be read": (
         Room(kernels=UnreadableProfile("trial.sqlite: not a profile")),
-        "Trial capture", Verdict.PROBLEM, "not a profile", "report it",
+        "Trial capture", DoctorVerdict.PROBLEM, "not a profile", "report it",
     ),
 }  # fmt: skip
 
@@ -392,8 +396,8 @@ def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> 
     assert fix in " ".join([outcome.fix, *outcome.commands])
     for sentence in (outcome.found, outcome.means, outcome.fix):
         assert not sentence.endswith(".")
-    others = {key: each.verdict for key, each in seen.items() if key != name and each.verdict is not Verdict.OK}
-    assert set(others.values()) <= {Verdict.NOT_CHECKED}
+    others = {key: each.verdict for key, each in seen.items() if key != name and each.verdict is not DoctorVerdict.OK}
+    assert set(others.values()) <= {DoctorVerdict.NOT_CHECKED}
     if room.machine.gpus:
         assert set(others) == FOLLOW_UPS.get(case, set())
 
@@ -401,7 +405,7 @@ def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> 
 @pytest.mark.parametrize("case", CASES)
 def test_the_exit_code_follows_from_the_checks(case: str) -> None:
     found = CASES[case][0].examined()
-    problems = [check.name for check in found.checks if check.outcome.verdict is Verdict.PROBLEM]
+    problems = [check.name for check in found.checks if check.outcome.verdict is DoctorVerdict.PROBLEM]
     assert found.is_ready == (not problems and bool(found.records_with))
     assert ("nsys" in found.records_with) == (
         bool(found.machine.gpus)
@@ -412,7 +416,7 @@ def test_the_exit_code_follows_from_the_checks(case: str) -> None:
 
 def test_nothing_to_record_with_is_a_problem() -> None:
     found = Room(tools=without("nsys"), packages=()).examined()
-    assert outcomes(found)["nsys"].verdict is Verdict.PROBLEM
+    assert outcomes(found)["nsys"].verdict is DoctorVerdict.PROBLEM
     assert found.records_with == ()
     assert doctor_text(found, 80).startswith("Profiles cannot be recorded here: 1 problem.\n")
 
@@ -420,16 +424,16 @@ def test_nothing_to_record_with_is_a_problem() -> None:
 def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
     room = Room(machine=NO_GPU, files=DRIVER_GONE, tools=without("nvidia-smi"))
     found = room.examined()
-    assert [check.name for check in found.having(Verdict.PROBLEM)] == ["GPU"]
+    assert [check.name for check in found.having(DoctorVerdict.PROBLEM)] == ["GPU"]
     assert {Path(words[0]).name for words in room.started} <= {"nsys", "QdstrmImporter"}
-    assert outcomes(found)["nsys export"].verdict is Verdict.OK, "reports from elsewhere can be opened"
+    assert outcomes(found)["nsys export"].verdict is DoctorVerdict.OK, "reports from elsewhere can be opened"
     assert doctor_text(found, 80).count("no GPU:") == 1, "said once"
 
 
 def test_quick_starts_nothing_on_the_gpu() -> None:
     room = Room(is_quick=True, answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=None"))})
     found = room.examined()
-    assert outcomes(found)["Trial capture"] == Outcome(Verdict.NOT_CHECKED, "left out by --quick")
+    assert outcomes(found)["Trial capture"] == DoctorOutcome(DoctorVerdict.NOT_CHECKED, "left out by --quick")
     assert found.is_ready
     assert found.tracing_ns_per_call is None
     assert not any("profile" in words or words[-1].endswith("trial_launches.py") for words in room.started)
@@ -450,29 +454,29 @@ def test_quick_starts_nothing_on_the_gpu() -> None:
 def test_counters_are_for_those_with_the_capability(capabilities: int, driver: str, allowed: bool) -> None:
     status = {"/proc/self/status": f"CapInh:\tffffffffffffffff\nCapEff:\t{capabilities:016x}\n"}
     seen = outcomes(Room(files={**FORBIDDEN, **status}, machine=replace(HEALTHY, driver=driver)).examined())
-    assert seen["Counters"].verdict is (Verdict.OK if allowed else Verdict.PROBLEM)
+    assert seen["Counters"].verdict is (DoctorVerdict.OK if allowed else DoctorVerdict.PROBLEM)
 
 
 def test_what_the_driver_does_not_say_is_not_checked() -> None:
-    silent = replace(HEALTHY, gpus=(Gpu(0, "NVIDIA T4", 16 * GB, None, None, None),))
+    silent = replace(HEALTHY, gpus=(InstalledGpu(0, "NVIDIA T4", 16 * GB, None, None, None),))
     files = dict.fromkeys((*FORBIDDEN, "/proc/sys/kernel/perf_event_paranoid"))
     seen = outcomes(Room(machine=silent, files=files, free=None).examined())
     for name in ("GPU sharing", "Clocks", "Counters", "CPU sampling", "Disk"):
-        assert seen[name].verdict is Verdict.NOT_CHECKED, name
+        assert seen[name].verdict is DoctorVerdict.NOT_CHECKED, name
 
 
 @pytest.mark.parametrize(
     ("written", "verdict"),
     [
-        (Written("run.nsys-rep", "nsys report", None), Verdict.NOT_CHECKED),
-        (Written("trace.json", "torch", "2.9.0"), Verdict.OK),
-        (Written("old.sqlite", "nsys", "2024.6.2.225"), Verdict.OK),
-        (Written("same.sqlite", "nsys", "2025.3.2.9999"), Verdict.OK),  # the build does not count
-        (Written("next.sqlite", "nsys", "2025.10.1"), Verdict.WARNING),  # 10 comes after 3
-        (Written("odd.sqlite", "nsys", None), Verdict.NOT_CHECKED),
+        (ProfileWriter("run.nsys-rep", "nsys report", None), DoctorVerdict.NOT_CHECKED),
+        (ProfileWriter("trace.json", "torch", "2.9.0"), DoctorVerdict.OK),
+        (ProfileWriter("old.sqlite", "nsys", "2024.6.2.225"), DoctorVerdict.OK),
+        (ProfileWriter("same.sqlite", "nsys", "2025.3.2.9999"), DoctorVerdict.OK),  # the build does not count
+        (ProfileWriter("next.sqlite", "nsys", "2025.10.1"), DoctorVerdict.WARNING),  # 10 comes after 3
+        (ProfileWriter("odd.sqlite", "nsys", None), DoctorVerdict.NOT_CHECKED),
     ],
 )
-def test_the_version_of_a_profile(written: Written, verdict: Verdict) -> None:
+def test_the_version_of_a_profile(written: ProfileWriter, verdict: DoctorVerdict) -> None:
     assert outcomes(Room(written=written).examined())["PROFILE"].verdict is verdict
 
 
@@ -546,7 +550,9 @@ def test_whatever_tools_say_the_answer_can_be_shown(
     answers: dict[str, Ran], files: dict[str, str], told: Machine, width: int
 ) -> None:
     smi = {"nvidia-smi": next(iter(answers.values()), Ran(0, ""))}
-    found = Room(machine=told, answers={**answers, **smi}, files=files, written=Written("a", "nsys", "x")).examined()
+    found = Room(
+        machine=told, answers={**answers, **smi}, files=files, written=ProfileWriter("a", "nsys", "x")
+    ).examined()
     text = doctor_text(found, width)
     assert not CONTROL & set(text.replace("\n", ""))
     assert max(map(cell_len, text.splitlines())) <= width
@@ -576,16 +582,16 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_tool_that_hangs_is_stopped(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(bare, "nsys", "#!/bin/sh\nexec sleep 100\n")
     monkeypatch.setattr(checking, "SECONDS", 0.3)
-    patient = Patient(probing.here(), Handed(Path(), Path(), lambda _: 0))
+    patient = ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0))
     outcome = CHECKS["nsys"](patient)
-    assert outcome.verdict is Verdict.PROBLEM
+    assert outcome.verdict is DoctorVerdict.PROBLEM
     assert "did not end within 0.3 s" in outcome.found
 
 
 def test_a_tool_that_prints_ten_megabytes_is_harmless(bare: Path) -> None:
     tool(bare, "nsys", "#!/bin/sh\nhead -c 10000000 /dev/zero | tr '\\0' '\\033'\n")
-    outcome = CHECKS["nsys"](Patient(probing.here(), Handed(Path(), Path(), lambda _: 0)))
-    assert outcome.verdict is Verdict.PROBLEM
+    outcome = CHECKS["nsys"](ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0)))
+    assert outcome.verdict is DoctorVerdict.PROBLEM
     assert len(outcome.found) < 400
 
 
@@ -594,8 +600,8 @@ def test_a_tool_that_prints_ten_megabytes_is_harmless(bare: Path) -> None:
 )
 def test_a_broken_tool_is_a_problem(bare: Path, script: str) -> None:
     tool(bare, "nsys", script)
-    outcome = CHECKS["nsys"](Patient(probing.here(), Handed(Path(), Path(), lambda _: 0)))
-    assert outcome.verdict is Verdict.PROBLEM
+    outcome = CHECKS["nsys"](ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0)))
+    assert outcome.verdict is DoctorVerdict.PROBLEM
 
 
 def test_the_probe_reads_what_is_there_and_nothing_else(tmp_path: Path) -> None:
@@ -773,7 +779,9 @@ def test_nvidia_smi_is_understood() -> None:
     def start(argv: Sequence[str | Path], seconds: float) -> Ran:
         return Ran(0, full if len(argv) > 1 else "| NVIDIA-SMI 570.133.20   CUDA Version: 12.8     |\n")
 
-    gpu = Gpu(0, "NVIDIA H200", 143771 * 2**20, 345, 1980, 700_000, is_split=True, compute_mode="exclusive process")
+    gpu = InstalledGpu(
+        0, "NVIDIA H200", 143771 * 2**20, 345, 1980, 700_000, is_split=True, compute_mode="exclusive process"
+    )
     assert machine.by_smi(SMI, start) == Machine("570.133.20", "12.8", (gpu,), "", "nvidia-smi")
 
 
@@ -783,7 +791,7 @@ def test_an_old_driver_is_asked_for_less() -> None:
             return Ran(2, 'Field "mig.mode.current" is not a valid field to query.\n')
         return Ran(0, "0, 418.43, 16160, 135, 1530, [N/A], Tesla V100, 16GB\n" if len(argv) > 1 else "")
 
-    gpu = Gpu(0, "Tesla V100, 16GB", 16160 * 2**20, 135, 1530, None)
+    gpu = InstalledGpu(0, "Tesla V100, 16GB", 16160 * 2**20, 135, 1530, None)
     assert machine.by_smi(SMI, start) == Machine("418.43", None, (gpu,), "", "nvidia-smi")
 
 

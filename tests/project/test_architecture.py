@@ -105,7 +105,7 @@ OPENERS = {
     "doctor/probe.py": "/proc and /sys",
     "export/serve.py": "the files of the Perfetto UI, and a timeline",
     "runbook/files.py": "runbooks and their logs",
-    "workloads/parts/json_file.py": "what is handed to a workload",
+    "workloads/common/json_file.py": "what is handed to a workload",
     "cli/main.py": "/dev/null, when a pipe closes",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",
 }

@@ -13,9 +13,9 @@ from unittest.mock import patch
 import torch
 
 from gpuledger.workloads import ep
-from gpuledger.workloads.parts.experts import bank
-from gpuledger.workloads.parts.mixture import MODES
-from gpuledger.workloads.parts.ranks import Rank
+from gpuledger.workloads.common.ranks import Rank
+from gpuledger.workloads.mixture.experts import bank
+from gpuledger.workloads.mixture.modes import MODES
 from support.plain_mixture import dumb, likeliest
 
 
@@ -51,7 +51,7 @@ def compared(rank: Rank, options: argparse.Namespace) -> dict[str, Any]:
     return {"error": max(errors), "traffic": traffic, "held": list(held), "own": own}
 
 
-def owner_of(expert: int, place: ep.Place) -> int:
+def owner_of(expert: int, place: ep.RankLayer) -> int:
     return int(place.owner[expert])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.workloads.parts.sizes import Size
+from gpuledger.workloads.decoder.size import DecoderSize
 
 torch = pytest.importorskip("torch")
 
@@ -27,7 +27,7 @@ def turned(head: Any) -> Any:
     return torch.cat((pairs.real, pairs.imag), dim=-1)
 
 
-def attended(layer: Any, size: Size, hidden: Any) -> Any:
+def attended(layer: Any, size: DecoderSize, hidden: Any) -> Any:
     """One sequence; every query head by itself."""
     length = len(hidden)
     parts = (layer.qkv.weight @ hidden.T).T.reshape(length, -1, size.head)
@@ -42,7 +42,7 @@ def attended(layer: Any, size: Size, hidden: Any) -> Any:
     return torch.cat(mixed, dim=-1) @ layer.out.weight.T
 
 
-def fed(mlp: Any, size: Size, hidden: Any) -> Any:
+def fed(mlp: Any, size: DecoderSize, hidden: Any) -> Any:
     """Token by token, and only through the experts that were picked."""
     found = []
     for token in hidden:
@@ -61,7 +61,7 @@ def fed(mlp: Any, size: Size, hidden: Any) -> Any:
     return torch.stack(found)
 
 
-def plain(model: Any, size: Size, text: Any) -> Any:
+def plain(model: Any, size: DecoderSize, text: Any) -> Any:
     """The logits after each token of one sequence."""
     hidden = model.embed.weight[text]
     for layer in model.layers:

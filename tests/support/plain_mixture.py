@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpuledger.workloads.parts.experts import fill
+from gpuledger.workloads.mixture.experts import fill
 
 
 def weights_of(expert: int, hidden: int, ffn: int, seed: int) -> tuple[Any, Any]:

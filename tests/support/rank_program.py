@@ -1,4 +1,4 @@
-"""What ranks do in tests of `workloads/parts/ranks`: other processes import it, so it is a module of its own."""
+"""What ranks do in tests of `workloads/common/ranks`: other processes import it, so it is a module of its own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import time
 
 import torch.distributed as dist
 
-from gpuledger.workloads.parts.program import main, program, refuse, settle
-from gpuledger.workloads.parts.ranks import Rank, over_ranks, rank_options
+from gpuledger.workloads.common.program import main, program, refuse, settle
+from gpuledger.workloads.common.ranks import Rank, over_ranks, rank_options
 
 
 def work(rank: Rank, options: argparse.Namespace) -> dict[str, object]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
 
 import gpuledger
+from gpuledger.cli.main import main
 from gpuledger.cli.verbs.info import info
 from gpuledger.system.kept_memory import keep_freed_memory
-from support.command import gpuledger as command
 
 
 class _Library:
@@ -32,8 +34,13 @@ def library(monkeypatch: pytest.MonkeyPatch) -> _Library:
     return seen
 
 
-def test_a_command_keeps_its_memory(decode: Path, library: _Library) -> None:
-    assert command("info", decode).exit_code == 0
+def test_a_command_keeps_its_memory(library: _Library) -> None:
+    with (
+        patch.object(sys, "argv", ["gpuledger", "--version"]),
+        patch("gpuledger.cli.main._prepare_streams"),  # those of the test stay as they are
+        pytest.raises(SystemExit),
+    ):
+        main()
     assert library.settings == [(-8, 1), (-4, 0), (-1, 2**31 - 1)]
 
 

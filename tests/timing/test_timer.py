@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger.capture import window as window_module
-from gpuledger.system.nvml import NotWatched, Range, Watch, Watched
+from gpuledger.system.nvml import GpuReadings, GpuWatch, NotWatched, SampledRange
 from gpuledger.timing import timer
 from gpuledger.timing.settle import (
     FEWEST,
@@ -402,8 +402,8 @@ def fake_nvml(reasons: int, *, power: bool = True) -> SimpleNamespace:
     )
 
 
-def watched(uuid: str = "1234") -> Watched | NotWatched:
-    watch = Watch()
+def watched(uuid: str = "1234") -> GpuReadings | NotWatched:
+    watch = GpuWatch()
     with watch(uuid):
         pass
     return watch.seen
@@ -412,10 +412,14 @@ def watched(uuid: str = "1234") -> Watched | NotWatched:
 def test_clocks_power_and_throttling_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(0x4 | 0x2))
     seen = watched()
-    assert isinstance(seen, Watched)
-    assert (seen.looks, seen.sm_mhz, seen.memory_mhz) == (2, Range(1500, 1500, 1500), Range(3201, 3201, 3201))
+    assert isinstance(seen, GpuReadings)
+    assert (seen.looks, seen.sm_mhz, seen.memory_mhz) == (
+        2,
+        SampledRange(1500, 1500, 1500),
+        SampledRange(3201, 3201, 3201),
+    )
     assert (seen.power_mw, seen.power_limit_mw, seen.highest_sm_mhz) == (
-        Range(690_000, 690_000, 690_000),
+        SampledRange(690_000, 690_000, 690_000),
         700_000,
         1980,
     )
@@ -429,7 +433,7 @@ def test_clocks_power_and_throttling_are_seen(monkeypatch: pytest.MonkeyPatch) -
 def test_an_idle_gpu_is_not_throttled_and_what_it_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(0x1 | 0x20, power=False))
     seen = watched()
-    assert isinstance(seen, Watched)
+    assert isinstance(seen, GpuReadings)
     assert (seen.power_mw, seen.limits, seen.is_throttled) == (None, (), False)
 
 

@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import barrier  # noqa: E402
-from gpuledger.workloads.parts import barrier_cuda  # noqa: E402
-from gpuledger.workloads.parts.barrier_crew import LINE, PROTOCOLS, Row, board_shape  # noqa: E402
-from gpuledger.workloads.parts.barrier_cuda import OnCuda  # noqa: E402
-from gpuledger.workloads.parts.barrier_host import OnHost  # noqa: E402
-from gpuledger.workloads.parts.program import main  # noqa: E402
+from gpuledger.workloads.barriers import cuda  # noqa: E402
+from gpuledger.workloads.barriers.crew import LINE, PROTOCOLS, BoardRow, board_shape  # noqa: E402
+from gpuledger.workloads.barriers.cuda import OnCuda  # noqa: E402
+from gpuledger.workloads.barriers.host import OnHost  # noqa: E402
+from gpuledger.workloads.common.program import main  # noqa: E402
 
 SAFE = {("phase", "eager"), ("tag", "eager"), ("tag", "replay")}
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
@@ -114,7 +114,7 @@ def test_on_the_host_all_ways_are_safe_but_a_replayed_phase(monkeypatch: pytest.
 def test_a_recorded_phase_keeps_its_number_and_a_recorded_tag_has_none() -> None:
     alone = crews(1)[0]
     board = alone._board
-    for protocol, row, reached in (("phase", Row.PHASE, [3, 3, 3]), ("tag", Row.TAG, [3, 6, 9])):
+    for protocol, row, reached in (("phase", BoardRow.PHASE, [3, 3, 3]), ("tag", BoardRow.TAG, [3, 6, 9])):
         replay = alone.recorded(protocol, 3)
         found = []
         for _ in range(3):
@@ -122,7 +122,7 @@ def test_a_recorded_phase_keeps_its_number_and_a_recorded_tag_has_none() -> None
             found.append(int(board[row, 0, 0]))
         assert found == reached
     alone.eager("phase", 1)()
-    assert board[Row.PHASE, 0, 0] == 7  # the host's count went on, six calls were recorded
+    assert board[BoardRow.PHASE, 0, 0] == 7  # the host's count went on, six calls were recorded
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -278,8 +278,8 @@ def own_board(ranks: int) -> Any:
 def on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[OnCuda, Device]]:
     def made(ranks: int, seed: int, **how: Any) -> tuple[OnCuda, Device]:
         device = Device(random.Random(seed))
-        monkeypatch.setattr(barrier_cuda, "torch", SimpleNamespace(cuda=device.cuda()))
-        monkeypatch.setattr(barrier_cuda, "own_board", own_board)
+        monkeypatch.setattr(cuda, "torch", SimpleNamespace(cuda=device.cuda()))
+        monkeypatch.setattr(cuda, "own_board", own_board)
         return OnCuda(kernels(device, **how), own_board(ranks), range(ranks), 20), device
 
     return made
@@ -326,7 +326,7 @@ def test_a_kernel_that_nobody_joins_gives_up_and_the_next_ones_at_once(
 
 INTERPRETED = """
 import torch
-from gpuledger.workloads.parts.barrier_kernels import arrive, look, pass_barrier
+from gpuledger.workloads.barriers.kernels import arrive, look, pass_barrier
 
 def passed(reached, gave_up, rank, phase, is_tag):
     pass_barrier[(1,)](reached, gave_up, rank, 3, phase, 9, line=32, room=4, is_tag=is_tag)

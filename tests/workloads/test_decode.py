@@ -14,13 +14,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import decode as program  # noqa: E402
-from gpuledger.workloads.parts import checks, sizes  # noqa: E402
-from gpuledger.workloads.parts.decoder import build  # noqa: E402
-from gpuledger.workloads.parts.program import DTYPES  # noqa: E402
-from gpuledger.workloads.parts.sizes import Size, size_of  # noqa: E402
+from gpuledger.workloads.common.program import DTYPES  # noqa: E402
+from gpuledger.workloads.decoder import logit_checks  # noqa: E402
+from gpuledger.workloads.decoder.model import build  # noqa: E402
+from gpuledger.workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
+from gpuledger.workloads.decoder.size import DecoderSize, size_of  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
-TINY = Size(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
+TINY = DecoderSize(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
 SIZES = {
     "grouped": TINY,
     "every head has keys": replace(TINY, kv_heads=4),
@@ -33,7 +34,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_decoding_with_the_cache_gives_what_a_plain_pass_over_the_text_gives(size: Size) -> None:
+def test_decoding_with_the_cache_gives_what_a_plain_pass_over_the_text_gives(size: DecoderSize) -> None:
     steps = 5
     model = build(size, steps, "cpu", "fp32", seed=1)
     prompt = torch.randint(size.vocab, (size.batch, size.prompt))
@@ -46,8 +47,8 @@ def test_decoding_with_the_cache_gives_what_a_plain_pass_over_the_text_gives(siz
         found = torch.stack([each[sequence] for each in logits])
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
         assert model.text[sequence, size.prompt : length + 1].tolist() == expected.argmax(-1).tolist()
-    assert checks.agreed(logits[-1], checks.whole_pass(model, length), size, "they") < 1e-5
-    assert checks.agreed(logits[-1], checks.read_again(model, length), size, "they") < 1e-5
+    assert logit_checks.agreed(logits[-1], logit_checks.whole_pass(model, length), size, "they") < 1e-5
+    assert logit_checks.agreed(logits[-1], logit_checks.read_again(model, length), size, "they") < 1e-5
 
 
 def test_a_cache_that_is_wrong_is_noticed() -> None:
@@ -57,12 +58,12 @@ def test_a_cache_that_is_wrong_is_noticed() -> None:
         layer.attention.values.copy_(layer.attention.values.roll(1, dims=0))  # each sequence sees another's
     logits = model.step()
     with pytest.raises(SystemExit, match="the last logits are off by"):
-        checks.agreed(logits, checks.whole_pass(model, TINY.prompt + 1), TINY, "the last logits")
+        logit_checks.agreed(logits, logit_checks.whole_pass(model, TINY.prompt + 1), TINY, "the last logits")
 
 
 def test_logits_that_are_no_numbers_are_noticed() -> None:
     with pytest.raises(SystemExit, match="off by nan"):
-        checks.agreed(torch.full((2, 3), torch.nan), torch.ones(2, 3), TINY, "they")
+        logit_checks.agreed(torch.full((2, 3), torch.nan), torch.ones(2, 3), TINY, "they")
 
 
 def test_going_back_gives_the_same_tokens_again() -> None:
@@ -79,7 +80,7 @@ def test_going_back_gives_the_same_tokens_again() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_a_size_knows_its_weights_and_its_cache(size: Size) -> None:
+def test_a_size_knows_its_weights_and_its_cache(size: DecoderSize) -> None:
     model: Any = build(size, 3, "cpu", "fp32", 0)
     assert size.parameters == sum(each.numel() for each in model.parameters())
     kept = [each for layer in model.layers for each in (layer.attention.keys, layer.attention.values)]
@@ -189,7 +190,7 @@ DEEPSEEK = LLAMA | {
 }
 
 
-def sized(config: object, folder: Path, *arguments: str) -> Size:
+def sized(config: object, folder: Path, *arguments: str) -> DecoderSize:
     path = folder / "config.json"
     path.write_text(config if isinstance(config, str) else json.dumps(config))
     options = program.parser().parse_args([f"--config={path}", "--device=cpu", *arguments])
@@ -197,7 +198,7 @@ def sized(config: object, folder: Path, *arguments: str) -> Size:
 
 
 def test_a_config_gives_the_sizes_and_options_go_before_it(tmp_path: Path) -> None:
-    llama = Size(3, 48, 6, 2, 80, 90, batch=sizes.TINY.batch, prompt=sizes.TINY.prompt)
+    llama = DecoderSize(3, 48, 6, 2, 80, 90, batch=TINY_MODEL.batch, prompt=TINY_MODEL.prompt)
     assert sized(LLAMA, tmp_path) == llama
     assert sized(LLAMA, tmp_path, "--layers=1", "--batch=7") == replace(llama, layers=1, batch=7)
     assert sized(MIXTRAL, tmp_path) == replace(llama, experts=4, top_k=2)

@@ -18,9 +18,9 @@ pytest.importorskip("torch.distributed")
 
 from gpuledger.present.views.bench import bench_json  # noqa: E402
 from gpuledger.workloads import ep, moe  # noqa: E402
-from gpuledger.workloads.parts.exchange import layout, owners  # noqa: E402
-from gpuledger.workloads.parts.ranks import Rank, over_ranks  # noqa: E402
-from gpuledger.workloads.parts.routing import planned  # noqa: E402
+from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
+from gpuledger.workloads.mixture.exchange import layout, owners  # noqa: E402
+from gpuledger.workloads.mixture.routing import planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.ep_ranks import compared, faulty  # noqa: E402
 

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import longctx as program  # noqa: E402
-from gpuledger.workloads.parts import decoder  # noqa: E402
-from gpuledger.workloads.parts.decoder import Decoder, build, chunk_attention  # noqa: E402
-from gpuledger.workloads.parts.point import chunks  # noqa: E402
-from gpuledger.workloads.parts.sizes import Size  # noqa: E402
-from gpuledger.workloads.parts.stall import Watchdog  # noqa: E402
+from gpuledger.workloads.common.watchdog import Watchdog  # noqa: E402
+from gpuledger.workloads.decoder import model as model_module  # noqa: E402
+from gpuledger.workloads.decoder.model import Decoder, build, chunk_attention  # noqa: E402
+from gpuledger.workloads.decoder.size import DecoderSize  # noqa: E402
+from gpuledger.workloads.serving.operating_point import chunks  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
-TINY = Size(layers=2, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=2, prompt=24)
+TINY = DecoderSize(layers=2, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=2, prompt=24)
 SMALL = ("--prompt-len=40", "--chunk-size=16", "--output-len=3", "--warmup=1")
 
 
@@ -84,7 +84,7 @@ def test_a_run_tells_chunk_by_chunk() -> None:
 
 
 def test_a_long_run_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gpuledger.workloads.parts.program._EVERY_S", 0.0)
+    monkeypatch.setattr("gpuledger.workloads.common.program._EVERY_S", 0.0)
     ran(*SMALL)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tokens: ")]
     assert [line.partition(",")[0] for line in lines] == ["tokens: 16 of 40", "tokens: 32 of 40", "tokens: 40 of 40"]
@@ -165,7 +165,7 @@ def test_chunks_that_see_too_little_are_noticed(monkeypatch: pytest.MonkeyPatch)
         attend = torch.nn.functional.scaled_dot_product_attention
         return attend(query, keys, values, is_causal=True, enable_gqa=True)
 
-    monkeypatch.setattr(decoder, "chunk_attention", upper_left)
+    monkeypatch.setattr(model_module, "chunk_attention", upper_left)
     with pytest.raises(SystemExit, match="the logits after 512 tokens in three chunks are off by"):
         ran()
     monkeypatch.setattr(program, "check_chunks", lambda *_: 0.0)  # the second check notices by itself
@@ -208,7 +208,7 @@ def test_logits_that_are_not_finite_are_named(
 STALLS = """
 import time
 from gpuledger.workloads import longctx
-from gpuledger.workloads.parts.decoder import Decoder
+from gpuledger.workloads.decoder.model import Decoder
 honest = Decoder.prefill
 def prefill(self, prompt, begin=0):
     if prompt.shape[1] == 16 and begin == 32:

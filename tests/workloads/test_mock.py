@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import mock  # noqa: E402
-from gpuledger.workloads.parts.program import error_of, settle  # noqa: E402
-from gpuledger.workloads.parts.sizes import size_of  # noqa: E402
+from gpuledger.workloads.common.program import error_of, settle  # noqa: E402
+from gpuledger.workloads.decoder.size import size_of  # noqa: E402
 
 
 def options(*arguments: str) -> Any:

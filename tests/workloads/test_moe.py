@@ -25,12 +25,13 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from gpuledger.present.views.bench import bench_json  # noqa: E402
 from gpuledger.workloads import moe  # noqa: E402
-from gpuledger.workloads.parts import room, routing  # noqa: E402
-from gpuledger.workloads.parts.counted import counted, inside, tally  # noqa: E402
-from gpuledger.workloads.parts.dense import SAMPLE, Oracle, sampled  # noqa: E402
-from gpuledger.workloads.parts.experts import Bank, Shape, bank  # noqa: E402
-from gpuledger.workloads.parts.mixture import MODES, computed, mixed  # noqa: E402
-from gpuledger.workloads.parts.routing import ROUTINGS, Routed, Router, planned  # noqa: E402
+from gpuledger.workloads.common import device_memory  # noqa: E402
+from gpuledger.workloads.common.cuda_calls import counted, inside, tally  # noqa: E402
+from gpuledger.workloads.mixture import routing  # noqa: E402
+from gpuledger.workloads.mixture.dense_oracle import SAMPLE, Oracle, sampled  # noqa: E402
+from gpuledger.workloads.mixture.experts import ExpertWeights, MixtureShape, bank  # noqa: E402
+from gpuledger.workloads.mixture.modes import MODES, computed, mixed  # noqa: E402
+from gpuledger.workloads.mixture.routing import ROUTINGS, Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.plain_mixture import dumb, likeliest  # noqa: E402
 
@@ -56,7 +57,7 @@ def close(found: Any, expected: Any) -> bool:
 
 
 @st.composite
-def mixtures(draw: st.DrawFn) -> tuple[Any, Any, Routed, Shape, int]:
+def mixtures(draw: st.DrawFn) -> tuple[Any, Any, Routed, MixtureShape, int]:
     """Experts from some number on, tokens, and their routes, some of which may lead nowhere."""
     seed, first = draw(st.integers(0, 9)), draw(st.integers(0, 3))
     width, ffn = draw(st.sampled_from([1, 3, 4, 8, 12])), draw(st.sampled_from([1, 4, 5, 8]))
@@ -70,14 +71,14 @@ def mixtures(draw: st.DrawFn) -> tuple[Any, Any, Routed, Shape, int]:
     source = torch.Generator().manual_seed(seed)
     experts = torch.tensor(kept, dtype=torch.long).view(len(rows), k)
     weights = torch.rand(len(rows), k, generator=source).where(experts < count, 0.0)
-    held = bank(Shape(count + first, width, ffn), range(first, first + count), seed=seed, **CPU)
+    held = bank(MixtureShape(count + first, width, ffn), range(first, first + count), seed=seed, **CPU)
     hidden = torch.randn(len(rows), width, generator=source)
-    return held, hidden, Routed(experts, weights, int((experts < count).sum())), Shape(count, width, ffn), seed
+    return held, hidden, Routed(experts, weights, int((experts < count).sum())), MixtureShape(count, width, ffn), seed
 
 
 def test_two_tokens_by_hand() -> None:
     """One expert doubles its input, up to silu(1) = 1 / (1 + 1 / e); the other gives its negative."""
-    held = bank(Shape(2, 1, 1), range(2), seed=0, **CPU)
+    held = bank(MixtureShape(2, 1, 1), range(2), seed=0, **CPU)
     held.up[:] = torch.tensor([[[0.0], [2.0]], [[0.0], [-1.0]]])
     held.up[:, 0] = 1.0  # the gate of a token that is 1
     held.down.fill_(1.0)
@@ -104,9 +105,9 @@ def test_every_mode_is_the_dumb_loop(mode: str, drawn: Any) -> None:
 
 def test_grouped_products_where_torch_has_them() -> None:
     """Rows of 16 bytes are needed; elsewhere segment by segment."""
-    assert bank(Shape(2, 5, 8), range(2), seed=0, **CPU).grouped_by == "segments"
+    assert bank(MixtureShape(2, 5, 8), range(2), seed=0, **CPU).grouped_by == "segments"
     if hasattr(torch.nn.functional, "grouped_mm"):
-        assert bank(Shape(2, 8, 8), range(2), seed=0, **CPU).grouped_by == "grouped_mm"
+        assert bank(MixtureShape(2, 8, 8), range(2), seed=0, **CPU).grouped_by == "grouped_mm"
 
 
 def test_what_the_host_must_know() -> None:
@@ -115,7 +116,7 @@ def test_what_the_host_must_know() -> None:
         pytest.skip("this torch has no grouped product")
     with FakeTensorMode():
         up, down = torch.empty(4, 16, 8, dtype=torch.bfloat16), torch.empty(4, 8, 8, dtype=torch.bfloat16)
-        held = Bank(up, down, 0, torch.nn.functional.grouped_mm)
+        held = ExpertWeights(up, down, 0, torch.nn.functional.grouped_mm)
         hidden = torch.empty(6, 8, dtype=torch.bfloat16)
         router = Router(torch.empty(4, 8, dtype=torch.bfloat16), 2, None)
         routed = router(hidden)
@@ -253,11 +254,11 @@ def test_the_default_width_is_that_of_a_large_model() -> None:
 
 
 def test_weights_depend_on_the_seed_and_the_expert_alone() -> None:
-    whole = bank(Shape(5, 8, 4), range(5), seed=7, **CPU)
-    part = bank(Shape(5, 8, 4), range(3, 5), seed=7, **CPU)
+    whole = bank(MixtureShape(5, 8, 4), range(5), seed=7, **CPU)
+    part = bank(MixtureShape(5, 8, 4), range(3, 5), seed=7, **CPU)
     assert torch.equal(whole.up[3:], part.up)
     assert torch.equal(whole.down[3:], part.down)
-    other = bank(Shape(5, 8, 4), range(5), seed=8, **CPU)
+    other = bank(MixtureShape(5, 8, 4), range(5), seed=8, **CPU)
     every = torch.cat((whole.up, other.up))
     assert len({tuple(each.flatten().tolist()) for each in every}) == 10
 
@@ -378,15 +379,15 @@ def test_a_full_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3_000_000_000, 4_000_000_000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 1_000_000_000)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 500_000_000)
-    room.needs("batched_gemm", 3_500_000_000, "cuda")
-    room.needs("batched_gemm", 10**15, "cpu")
+    device_memory.needs("batched_gemm", 3_500_000_000, "cuda")
+    device_memory.needs("batched_gemm", 10**15, "cpu")
     with pytest.raises(SystemExit, match=r"batched_gemm needs about 3.6 GB of GPU memory, and 3.5 GB are free"):
-        room.needs("batched_gemm", 3_600_000_000, "cuda:0")
+        device_memory.needs("batched_gemm", 3_600_000_000, "cuda:0")
     for error in (
         torch.OutOfMemoryError("CUDA out of memory"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
     ):
-        with pytest.raises(SystemExit, match="memory is full"), room.refused_where_full():
+        with pytest.raises(SystemExit, match="memory is full"), device_memory.refused_where_full():
             raise error
-    with pytest.raises(RuntimeError, match="shapes"), room.refused_where_full():
+    with pytest.raises(RuntimeError, match="shapes"), device_memory.refused_where_full():
         raise RuntimeError("shapes differ")

@@ -16,12 +16,15 @@ torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads.parts import serving  # noqa: E402
-from gpuledger.workloads.parts.decoder import Decoder  # noqa: E402
-from gpuledger.workloads.parts.point import (  # noqa: E402
+from gpuledger.workloads.common.program import main  # noqa: E402
+from gpuledger.workloads.common.targets import Target, judged, parsed  # noqa: E402
+from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
+from gpuledger.workloads.serving import lockstep  # noqa: E402
+from gpuledger.workloads.serving.lockstep import Phase, Worker  # noqa: E402
+from gpuledger.workloads.serving.operating_point import (  # noqa: E402
     LAUNCH,
-    Point,
-    Room,
+    OperatingPoint,
+    ServingLimits,
     chunks,
     expect_fit,
     pages_for,
@@ -29,9 +32,6 @@ from gpuledger.workloads.parts.point import (  # noqa: E402
     room_of,
     shares,
 )
-from gpuledger.workloads.parts.program import main  # noqa: E402
-from gpuledger.workloads.parts.serving import Phase, Worker  # noqa: E402
-from gpuledger.workloads.parts.targets import Target, judged, parsed  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=7", "--output-len=4", "--max-prefill-tokens=15", "--warmup=1")
@@ -98,7 +98,7 @@ def test_every_sequence_goes_on_as_a_plain_pass_over_its_text_says(most: int, mo
             super().__init__(*arguments)
             workers.append(self)
 
-    monkeypatch.setattr(serving, "Worker", Seen)
+    monkeypatch.setattr(lockstep, "Worker", Seen)
     ran(*SMALL, f"--max-prefill-tokens={most}")
     (worker,) = workers
     model: Any = worker.model
@@ -187,7 +187,7 @@ def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
         seen(1, [40, 5, 1], [1, 6, 38], []),
         seen(0, [0] * 3, [40, 12, 40], []),
     ]
-    found = program.found(Namespace(mode="decode", iters=1), Point(3, 100, 4), (), answers)
+    found = program.found(Namespace(mode="decode", iters=1), OperatingPoint(3, 100, 4), (), answers)
     assert found["decode_tokens"] == 9
     assert found["decode_tokens_per_s"] == round(9 / (41 + 12 + 40) * 1e3, 1)
     assert (found["itl_median_ms"], found["decode_step_median_ms"]) == (40, 40)
@@ -199,7 +199,7 @@ def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
 
 def test_the_first_token_is_there_when_the_last_of_its_prompt_was_read() -> None:
     worker: Any = Worker.__new__(Worker)
-    worker.point = Point(5, 7, 2)
+    worker.point = OperatingPoint(5, 7, 2)
     worker.plan = readings(5, 7, 15)  # two prompts at a time
     assert worker.first_tokens_ms([10, 20, 5, 99]) == [10, 10, 30, 30, 35]
     worker.plan = readings(2, 7, 4)  # each in two chunks
@@ -208,7 +208,7 @@ def test_the_first_token_is_there_when_the_last_of_its_prompt_was_read() -> None
 
 def test_what_the_requirements_say_about_pages() -> None:
     assert pages_for(163_840, 64) == 2_560 <= 4_096
-    room = Room(num_pages=4096, page_size=64, max_seq_len=32768, max_batch_size=256, max_prefill_tokens=16384)
+    room = ServingLimits(num_pages=4096, page_size=64, max_seq_len=32768, max_batch_size=256, max_prefill_tokens=16384)
     assert expect_fit(LAUNCH, room, ranks=8) == 33 * 32
 
 
@@ -216,16 +216,16 @@ def test_what_the_requirements_say_about_pages() -> None:
 def test_a_point_fits_exactly_if_its_pages_can_be_handed_out(
     batch: int, context: int, output: int, page: int, ranks: int, there: int
 ) -> None:
-    room = Room(there, page, max_seq_len=600, max_batch_size=300, max_prefill_tokens=1)
+    room = ServingLimits(there, page, max_seq_len=600, max_batch_size=300, max_prefill_tokens=1)
     left = [there] * ranks
     for sequence in range(batch):  # hand out, token by token, to one rank after the other
         for token in range(context + output):
             left[sequence % ranks] -= token % page == 0
     if min(left) < 0:
         with pytest.raises(SystemExit):
-            expect_fit(Point(batch, context, output), room, ranks)
+            expect_fit(OperatingPoint(batch, context, output), room, ranks)
     else:
-        assert expect_fit(Point(batch, context, output), room, ranks) == there - min(left)
+        assert expect_fit(OperatingPoint(batch, context, output), room, ranks) == there - min(left)
 
 
 @given(st.integers(0, 40), st.integers(1, 60), st.integers(1, 200))
@@ -297,7 +297,7 @@ def test_on_a_gpu_the_point_is_the_launch_point_and_no_other(capsys: pytest.Capt
         program.settled_point(Namespace(**{**vars(usual), "output_len": 32}))
     assert "--output-len=32 is another point" in capsys.readouterr().err
     free = Namespace(**{**vars(usual), "output_len": 32, "point": "any"})
-    assert program.settled_point(free) == Point(256, 2000, 32)
+    assert program.settled_point(free) == OperatingPoint(256, 2000, 32)
 
 
 def test_torchrun_says_how_many_ranks_there_are(

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import transport  # noqa: E402
-from gpuledger.workloads.parts.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
-from gpuledger.workloads.parts.program import main, settle  # noqa: E402
-from gpuledger.workloads.parts.ranks import Rank, over_ranks  # noqa: E402
+from gpuledger.workloads.common.program import main, settle  # noqa: E402
+from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
+from gpuledger.workloads.mixture.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
 
 
 def options(*arguments: str) -> argparse.Namespace:
@@ -109,7 +109,7 @@ def test_experts_are_shared_out_evenly(count: int, ranks: int) -> None:
 
 def test_a_layout_asks_the_device_for_nothing() -> None:
     """Tensors without numbers cannot answer, so that whoever asks fails."""
-    at = transport.Point(
+    at = transport.TransportLoad(
         tokens=torch.empty(5, 16, device="meta"),
         experts=torch.empty(5, 3, dtype=torch.long, device="meta"),
         weights=torch.empty(5, 3, device="meta"),

@@ -26,7 +26,7 @@ _LIBRARIES: Final = ("cublas", "cudnn")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CaptureWishes:
     """What was to be recorded."""
 
     traces: tuple[str, ...] = ("cuda",)
@@ -40,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CaptureCheck:
     """One wish, and whether it came true."""
 
     name: str
@@ -49,7 +49,7 @@ class Check:
     advice: str = ""
 
 
-def captured(trace: Trace, asked: Asked) -> tuple[Check, ...]:
+def captured(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...]:
     """Every wish with its verdict."""
     checks = [_work(trace, asked)]
     if "nvtx" in asked.traces:
@@ -76,65 +76,67 @@ def captured(trace: Trace, asked: Asked) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def _work(trace: Trace, asked: Asked) -> Check:
+def _work(trace: Trace, asked: CaptureWishes) -> CaptureCheck:
     kernels, graphs = len(trace[Table.KERNELS]), len(trace[Table.GRAPHS])
     if kernels or graphs:
         gpus = len(np.unique(np.concatenate([trace[table]["gpu"] for table in (Table.KERNELS, Table.GRAPHS)])))
         ran = f"{count_text(kernels)} kernels" + (f", {count_text(graphs)} whole graphs" if graphs else "")
-        return Check("GPU work", PASS, f"{ran} on {gpus} GPU{'s' if gpus != 1 else ''}")
+        return CaptureCheck("GPU work", PASS, f"{ran} on {gpus} GPU{'s' if gpus != 1 else ''}")
     advice = (
         "does the program use the GPU, and in a process that the command starts? `gpuledger doctor` tries a capture"
     )
     if asked.ranged:
         advice = "launch work between cudaProfilerStart and cudaProfilerStop, and synchronise before the latter"
-    return Check("GPU work", MISSING, "no kernel was recorded", advice)
+    return CaptureCheck("GPU work", MISSING, "no kernel was recorded", advice)
 
 
-def _ranges(trace: Trace) -> Check:
+def _ranges(trace: Trace) -> CaptureCheck:
     count = len(trace[Table.RANGES])
     if count:
-        return Check("ranges", PASS, f"{count_text(count)} ranges and marks")
+        return CaptureCheck("ranges", PASS, f"{count_text(count)} ranges and marks")
     advice = "mark the steps: `with gpuledger.window('step'):`, or torch.cuda.nvtx.range('step')"
-    return Check("ranges", MISSING, "the program set no NVTX range", advice)
+    return CaptureCheck("ranges", MISSING, "the program set no NVTX range", advice)
 
 
-def _layer(trace: Trace, layer: str, name: str, why: str) -> Check:
+def _layer(trace: Trace, layer: str, name: str, why: str) -> CaptureCheck:
     calls = trace[Table.CALLS]
     code = calls.strings.code(layer)
     count = int((calls["layer"] == code).sum()) if code != NO_TEXT else 0
     if count:
-        return Check(name, PASS, f"{count_text(count)} calls")
-    return Check(name, MISSING, "none was recorded", why)
+        return CaptureCheck(name, PASS, f"{count_text(count)} calls")
+    return CaptureCheck(name, MISSING, "none was recorded", why)
 
 
-def _graphs(trace: Trace, asked: Asked) -> list[Check]:
+def _graphs(trace: Trace, asked: CaptureWishes) -> list[CaptureCheck]:
     whole = len(trace[Table.GRAPHS])
     nodes = int((trace[Table.KERNELS]["graph_node"] > 0).sum())
     if whole:
         advice = "" if asked.nodes else "record with --preset=graph to see the kernels inside"
         verdict = MISSING if asked.nodes else WARN
-        return [Check("graph nodes", verdict, f"{count_text(whole)} CUDA graphs were recorded whole", advice)]
+        return [CaptureCheck("graph nodes", verdict, f"{count_text(whole)} CUDA graphs were recorded whole", advice)]
     if asked.nodes:
         found = f"{count_text(nodes)} kernels ran in CUDA graphs" if nodes else "no CUDA graph ran"
-        return [Check("graph nodes", PASS, found)]
+        return [CaptureCheck("graph nodes", PASS, found)]
     return []
 
 
-def _memory(trace: Trace) -> Check:
+def _memory(trace: Trace) -> CaptureCheck:
     count = len(trace[Table.ALLOCS])
     if count:
-        return Check("memory", PASS, f"{count_text(count)} allocations and releases")
+        return CaptureCheck("memory", PASS, f"{count_text(count)} allocations and releases")
     advice = "a caching allocator asks for memory in the first steps only: record those too, with --preset=memory alone"
-    return Check("memory", MISSING, "no allocation was recorded", advice)
+    return CaptureCheck("memory", MISSING, "no allocation was recorded", advice)
 
 
-def _length(trace: Trace, asked_ns: int) -> Check:
+def _length(trace: Trace, asked_ns: int) -> CaptureCheck:
     span = trace.span
     if isinstance(span, NotMeasured):
-        return Check("duration", MISSING, span.reason, "nothing happened in that time: was the program still loading?")
+        return CaptureCheck(
+            "duration", MISSING, span.reason, "nothing happened in that time: was the program still loading?"
+        )
     got = span.end_ns - span.start_ns
     found = f"{time_text(got)} of the {time_text(asked_ns)} asked for hold events"
     if abs(got - asked_ns) <= max(_TOLERANCE_NS, int(asked_ns * _TOLERANCE_SHARE)):
-        return Check("duration", PASS, found)
+        return CaptureCheck("duration", PASS, found)
     advice = "the program ended early, or did nothing for a part of it: keep it under load, or choose another --delay"
-    return Check("duration", MISSING if got < asked_ns else WARN, found, advice if got < asked_ns else "")
+    return CaptureCheck("duration", MISSING if got < asked_ns else WARN, found, advice if got < asked_ns else "")

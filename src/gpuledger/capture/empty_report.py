@@ -12,7 +12,7 @@ from typing import Final
 from gpuledger.capture.manifest import full
 from gpuledger.capture.nsys.command import FULL
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed
-from gpuledger.system.processes import Ended
+from gpuledger.system.processes import AttendedRun
 
 _NO_ROOM_BYTES: Final = 20_000_000
 NOT_STARTED: Final = (125, 126, 127, 255)
@@ -25,7 +25,7 @@ class Attempt:
     """A recording that left nothing."""
 
     tool: str
-    ended: Ended
+    ended: AttendedRun
     folder: Path
     ranged: bool = False
     """Whether it was to begin when the program opens a profiler range."""

@@ -29,7 +29,7 @@ RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedFile:
     """One file that the capture made."""
 
     name: str
@@ -37,7 +37,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class RecordedCheck:
     """Whether the profile holds one thing that was asked for."""
 
     check: str
@@ -68,8 +68,8 @@ class Manifest:
     reason: str | None = None
     exit_code: int | None = None
     seconds: float | None = None
-    files: tuple[Recorded, ...] = ()
-    checks: tuple[Checked, ...] = ()
+    files: tuple[RecordedFile, ...] = ()
+    checks: tuple[RecordedCheck, ...] = ()
     pid: int | None = field(default_factory=os.getpid)
 
     def to_dict(self) -> dict[str, Any]:

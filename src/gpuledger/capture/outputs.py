@@ -24,7 +24,7 @@ _ENDINGS: Final = (*REPORTS.values(), EXPORT, manifest.ENDING, ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CapturePlace:
     """Where the files of one capture go: a folder, and how their names begin."""
 
     folder: Path
@@ -55,22 +55,22 @@ class Place:
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
 
 
-def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: bool) -> Place:
+def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: bool) -> CapturePlace:
     """A place that is free; with `force`, whatever was there may go."""
     ending = REPORTS[tool]
     if wanted is None:
-        return _numbered(Place(Path(), _stem(command), ending), force=force)
+        return _numbered(CapturePlace(Path(), _stem(command), ending), force=force)
     path = Path(wanted)
     name = next((path.name.removesuffix(each) for each in _ENDINGS if path.name.endswith(each)), path.name)
     if not name or name in (".", "..") or wanted.endswith("/"):
         raise OutputRefused(f"{wanted or 'an empty name'}: -o takes the name of the profile, without an ending")
-    place = Place(path.parent, name, ending)
+    place = CapturePlace(path.parent, name, ending)
     if (taken := _taken(place)) and not force:
         raise OutputRefused(f"{taken}: exists already", hint="--force overwrites it; -o NAME takes another name")
     return place
 
 
-def prepared(place: Place) -> None:
+def prepared(place: CapturePlace) -> None:
     """Make the folder, and take away what an earlier capture of that name left: it would be taken for the new one."""
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
@@ -83,16 +83,16 @@ def prepared(place: Place) -> None:
         ) from None
 
 
-def _taken(place: Place) -> Path | None:
+def _taken(place: CapturePlace) -> Path | None:
     return next((path for path in (*place.files(), place.manifest) if path.exists()), None)
 
 
-def _numbered(place: Place, *, force: bool) -> Place:
+def _numbered(place: CapturePlace, *, force: bool) -> CapturePlace:
     number = 1
     found = place
     while not force and _taken(found):
         number += 1
-        found = Place(place.folder, f"{place.name}-{number}", place.ending)
+        found = CapturePlace(place.folder, f"{place.name}-{number}", place.ending)
     return found
 
 

@@ -19,14 +19,14 @@ from typing import Final
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture.empty_report import NOT_STARTED, Attempt, why_nothing
 from gpuledger.capture.environment import commit_of, environment
-from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, Recorded, utc
+from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, RecordedFile, utc
 from gpuledger.capture.nsys.command import Start, export_beside
-from gpuledger.capture.outputs import EXPORT, Place, prepared
+from gpuledger.capture.outputs import EXPORT, CapturePlace, prepared
 from gpuledger.capture.remote import Remote
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import machine
-from gpuledger.system.processes import Ended, Ran, attended
+from gpuledger.system.processes import AttendedRun, Ran, attended
 from gpuledger.system.tools import find_nsys, version_of
 
 INTERRUPTED_CODE: Final = 130
@@ -46,7 +46,7 @@ class Recording:
     """None where the tool runs on another machine, or is Python."""
     argv: tuple[str, ...]
     command: tuple[str, ...]
-    place: Place
+    place: CapturePlace
     presets: tuple[str, ...] = ()
     remote: Remote | None = None
     ranged: bool = False
@@ -59,11 +59,11 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaptureOutcome:
     """What came of it."""
 
     manifest: Manifest
-    place: Place
+    place: CapturePlace
     profiles: tuple[Path, ...]
     """What can be opened: the export where there is one, else the report. One per rank."""
     exit_code: int
@@ -90,7 +90,7 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
     )
 
 
-def recorded(recording: Recording, tell: Tell) -> Outcome:
+def recorded(recording: Recording, tell: Tell) -> CaptureOutcome:
     """Run the program under its tool, and bring everything to its end."""
     with Interruption() as interruption:
         argv = recording.remote.started(recording.argv) if recording.remote else recording.argv
@@ -112,7 +112,7 @@ def recorded(recording: Recording, tell: Tell) -> Outcome:
         return closed(recording, begun, ended, interruption)
 
 
-def closed(recording: Recording, begun: Manifest, ended: Ended, interruption: Interruption) -> Outcome:
+def closed(recording: Recording, begun: Manifest, ended: AttendedRun, interruption: Interruption) -> CaptureOutcome:
     """After the program: bring the files here, export them, and say how it ended."""
     place, problem = recording.place, None
     if recording.remote is not None:
@@ -131,16 +131,16 @@ def closed(recording: Recording, begun: Manifest, ended: Ended, interruption: In
         reason=problem.claim if problem else None,
         exit_code=ended.exit_code,
         seconds=ended.seconds,
-        files=tuple(Recorded(path.name, path.stat().st_size) for path in place.files()),
+        files=tuple(RecordedFile(path.name, path.stat().st_size) for path in place.files()),
     )
     try:
         manifests.written(done, place.manifest)
     except GpuledgerError as error:
         problem = problem or error
-    return Outcome(done, place, _profiles(reports), _code(recording, ended, stopped, problem), problem)
+    return CaptureOutcome(done, place, _profiles(reports), _code(recording, ended, stopped, problem), problem)
 
 
-def _code(recording: Recording, ended: Ended, stopped: bool, problem: GpuledgerError | None) -> int:
+def _code(recording: Recording, ended: AttendedRun, stopped: bool, problem: GpuledgerError | None) -> int:
     """The program's own exit code, unless we were interrupted, or it ended well and we did not."""
     if stopped:
         return INTERRUPTED_CODE
@@ -185,7 +185,7 @@ def _exported(recording: Recording, reports: Sequence[Path], interruption: Inter
     return None
 
 
-def _brought(remote: Remote, place: Place, ended: Ended) -> GpuledgerError | None:
+def _brought(remote: Remote, place: CapturePlace, ended: AttendedRun) -> GpuledgerError | None:
     """Copy the reports here, and their exports where there is no nsys here; then clean up over there."""
     with Interruption() as again:  # the first Ctrl-C ended the program; what it recorded is still wanted
         try:

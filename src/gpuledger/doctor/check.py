@@ -25,7 +25,7 @@ NOT_RUN: Final = -1000
 _MOST_WORDS: Final = 200
 
 
-class Verdict(Enum):
+class DoctorVerdict(Enum):
     """How a check ended."""
 
     OK = "ok"
@@ -35,10 +35,10 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DoctorOutcome:
     """What was found, what that means for profiles, and how to mend it. None of the sentences ends in a full stop."""
 
-    verdict: Verdict
+    verdict: DoctorVerdict
     found: str
     means: str = ""
     fix: str = ""
@@ -47,38 +47,38 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One question about the machine, answered."""
 
     name: str
-    outcome: Outcome
+    outcome: DoctorOutcome
 
 
-def ok(found: str, means: str = "") -> Outcome:
+def ok(found: str, means: str = "") -> DoctorOutcome:
     """Nothing to do."""
-    return Outcome(Verdict.OK, found, means)
+    return DoctorOutcome(DoctorVerdict.OK, found, means)
 
 
-def warning(found: str, means: str, fix: str, *commands: str) -> Outcome:
+def warning(found: str, means: str, fix: str, *commands: str) -> DoctorOutcome:
     """Something works less well than it could."""
-    return Outcome(Verdict.WARNING, found, means, fix, commands)
+    return DoctorOutcome(DoctorVerdict.WARNING, found, means, fix, commands)
 
 
-def problem(found: str, means: str, fix: str, *commands: str) -> Outcome:
+def problem(found: str, means: str, fix: str, *commands: str) -> DoctorOutcome:
     """Something does not work."""
-    return Outcome(Verdict.PROBLEM, found, means, fix, commands)
+    return DoctorOutcome(DoctorVerdict.PROBLEM, found, means, fix, commands)
 
 
-def not_checked(why: str, means: str = "") -> Outcome:
+def not_checked(why: str, means: str = "") -> DoctorOutcome:
     """The question stays open, and why."""
-    return Outcome(Verdict.NOT_CHECKED, why, means)
+    return DoctorOutcome(DoctorVerdict.NOT_CHECKED, why, means)
 
 
 NO_GPU: Final = not_checked("no GPU")
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class TrialTools:
     """What lies outside of capture, handed over by whoever calls: programs to run, and how to look into a profile."""
 
     launches: Path
@@ -89,7 +89,7 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ProfileWriter:
     """A profile that the user asked about: which tool wrote it, in which version, as far as it says."""
 
     name: str
@@ -98,7 +98,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Torch:
+class TorchInstallation:
     """What torch said of itself, in a process of its own."""
 
     version: str
@@ -117,14 +117,16 @@ _TORCH_TOO_NEW: Final = "driver on your system is too old"
 """What torch says then, in a warning."""
 
 
-class Patient:
+class ExaminedMachine:
     """The machine as the checks see it. A question is asked when first needed, and once."""
 
-    def __init__(self, probe: Probe, handed: Handed, *, is_quick: bool = False, written: Written | None = None) -> None:
+    def __init__(
+        self, probe: Probe, handed: TrialTools, *, is_quick: bool = False, written: ProfileWriter | None = None
+    ) -> None:
         self.probe, self.handed, self.is_quick, self.written = probe, handed, is_quick, written
         self.tracing_ns_per_call: float | None = None
         """What tracing adds to a CUDA call; the trial measures it."""
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, DoctorOutcome] = {}
         """Of the checks so far, for those that build on them."""
 
     @cached_property
@@ -160,7 +162,7 @@ class Patient:
         return version_in(self.ncu_says.output) if self.ncu else None
 
     @cached_property
-    def torch(self) -> Torch | None:
+    def torch(self) -> TorchInstallation | None:
         """None if it is not in this Python, or not worth starting, as there is no GPU."""
         version = self.probe.package("torch") if self.has_gpu else None
         if version is None:
@@ -168,14 +170,14 @@ class Patient:
         try:
             ran = self.python(self.handed.torch, *(("--quick",) if self.is_quick else ()), seconds=_TORCH_SECONDS)
         except ToolFailed as error:
-            return Torch(version, None, 0, None, error.claim)
+            return TorchInstallation(version, None, 0, None, error.claim)
         match = _TORCH.search(ran.output)
         if match is None:
-            return Torch(version, None, 0, None, last_words(ran))
+            return TorchInstallation(version, None, 0, None, last_words(ran))
         cuda = None if match[2] == "None" else match[2]
         kernels = None if match[4] == "None" else int(match[4])
         said = next((line.strip() for line in ran.output.splitlines() if _TORCH_TOO_NEW in line), "")
-        return Torch(match[1], cuda, int(match[3]), kernels, clipped(said))
+        return TorchInstallation(match[1], cuda, int(match[3]), kernels, clipped(said))
 
     @property
     def torch_records(self) -> bool:

@@ -1,4 +1,4 @@
-"""Whether profiles can be recorded on a machine: a `Patient` in, every check with its outcome out.
+"""Whether profiles can be recorded on a machine: a `ExaminedMachine` in, every check with its outcome out.
 
 A check answers one question and never ends the others: what it cannot find out is "not checked", with the reason.
 Checks that hang on something that is missing say only that it is missing.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuledger.doctor.check import Check, Outcome, Patient, Verdict, not_checked
+from gpuledger.doctor.check import DoctorCheck, DoctorOutcome, DoctorVerdict, ExaminedMachine, not_checked
 from gpuledger.doctor.gpu import clocks, environment, gpu, other_profilers, sharing
 from gpuledger.doctor.ncu import counters, ncu
 from gpuledger.doctor.nsys import export, nsys, profile, sampling
@@ -20,7 +20,7 @@ from gpuledger.doctor.trial import trial
 from gpuledger.errors import GpuledgerError
 from gpuledger.system.machine import Machine
 
-CHECKS: Final[Mapping[str, Callable[[Patient], Outcome]]] = {
+CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorOutcome]]] = {
     "Python": python,
     "Packages": packages,
     "Container": container,
@@ -55,7 +55,7 @@ class Tool:
 class Diagnosis:
     """All checks, and what they come to."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[DoctorCheck, ...]
     records_with: tuple[str, ...]
     """What can record a timeline here."""
     machine: Machine
@@ -66,9 +66,9 @@ class Diagnosis:
     @property
     def is_ready(self) -> bool:
         """Something records timelines, and nothing is a problem."""
-        return bool(self.records_with) and not self.having(Verdict.PROBLEM)
+        return bool(self.records_with) and not self.having(DoctorVerdict.PROBLEM)
 
-    def having(self, verdict: Verdict) -> tuple[Check, ...]:
+    def having(self, verdict: DoctorVerdict) -> tuple[DoctorCheck, ...]:
         return tuple(check for check in self.checks if check.outcome.verdict is verdict)
 
 
@@ -76,7 +76,7 @@ def _say_nothing(_: str) -> None:
     """For callers who do not wait."""
 
 
-def diagnosed(patient: Patient, tell: Callable[[str], None] = _say_nothing) -> Diagnosis:
+def diagnosed(patient: ExaminedMachine, tell: Callable[[str], None] = _say_nothing) -> Diagnosis:
     """Make every check; `tell` is told the name of each before it begins."""
     made = []
     for name, check in CHECKS.items():
@@ -85,7 +85,7 @@ def diagnosed(patient: Patient, tell: Callable[[str], None] = _say_nothing) -> D
         tell(name)
         outcome = _checked(check, patient)
         patient.outcomes[name] = outcome
-        made.append(Check(name, outcome))
+        made.append(DoctorCheck(name, outcome))
     tools = [Tool("nsys", patient.nsys, patient.nsys_version)]
     if patient.has_gpu:  # without a GPU nobody asks for the others
         tools.append(Tool("ncu", patient.ncu, patient.ncu_version))
@@ -95,17 +95,17 @@ def diagnosed(patient: Patient, tell: Callable[[str], None] = _say_nothing) -> D
     return Diagnosis(tuple(made), _records_with(patient), patient.machine, tuple(tools), patient.tracing_ns_per_call)
 
 
-def _checked(check: Callable[[Patient], Outcome], patient: Patient) -> Outcome:
+def _checked(check: Callable[[ExaminedMachine], DoctorOutcome], patient: ExaminedMachine) -> DoctorOutcome:
     try:
         return check(patient)
     except GpuledgerError as error:
         return not_checked(error.claim)
 
 
-def _records_with(patient: Patient) -> tuple[str, ...]:
+def _records_with(patient: ExaminedMachine) -> tuple[str, ...]:
     if not patient.has_gpu:
         return ()
-    wrong = {name for name, outcome in patient.outcomes.items() if outcome.verdict is Verdict.PROBLEM}
+    wrong = {name for name, outcome in patient.outcomes.items() if outcome.verdict is DoctorVerdict.PROBLEM}
     ways = []
     if patient.nsys_version and not wrong & {"nsys", "nsys export", "Trial capture"}:
         ways.append("nsys")

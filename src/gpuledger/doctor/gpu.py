@@ -7,8 +7,8 @@ from typing import Final
 from gpuledger.doctor.check import (
     NO_GPU,
     NOT_RUN,
-    Outcome,
-    Patient,
+    DoctorOutcome,
+    ExaminedMachine,
     last_words,
     not_checked,
     ok,
@@ -16,7 +16,7 @@ from gpuledger.doctor.check import (
     warning,
 )
 from gpuledger.errors import ToolFailed
-from gpuledger.system.machine import Gpu
+from gpuledger.system.machine import InstalledGpu
 from gpuledger.system.processes import Ran
 
 _SMI_SECONDS: Final = 30.0
@@ -26,7 +26,7 @@ _NVIDIA: Final = "0x10de"
 _GIB: Final = 2**30
 
 
-def gpu(patient: Patient) -> Outcome:
+def gpu(patient: ExaminedMachine) -> DoctorOutcome:
     """Which GPUs there are, and through which driver."""
     told = patient.machine
     if not told.gpus:
@@ -50,7 +50,7 @@ def gpu(patient: Patient) -> Outcome:
     return ok(found)
 
 
-def _why_none(patient: Patient) -> Outcome:
+def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
     """Nothing can be recorded; the reason decides what to do about it."""
     probe = patient.probe
     means = "nothing can be recorded here; profiles from elsewhere can be read"
@@ -107,7 +107,7 @@ def _why_none(patient: Patient) -> Outcome:
     return problem("no GPU of NVIDIA, no driver", means, _ELSEWHERE, *_EXPORT)
 
 
-def _card(patient: Patient) -> bool:
+def _card(patient: ExaminedMachine) -> bool:
     """Whether the bus knows a display or compute card of NVIDIA's, whatever the drivers say."""
     for name in patient.probe.listed("/sys/bus/pci/devices"):
         folder = f"/sys/bus/pci/devices/{name}"
@@ -117,7 +117,7 @@ def _card(patient: Patient) -> bool:
     return False
 
 
-def sharing(patient: Patient) -> Outcome:
+def sharing(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether a program gets a whole GPU, and whether several may use one."""
     if not patient.has_gpu:
         return NO_GPU
@@ -153,7 +153,7 @@ def sharing(patient: Patient) -> Outcome:
     return ok("whole GPUs, and several programs may use one")
 
 
-def clocks(patient: Patient) -> Outcome:
+def clocks(patient: ExaminedMachine) -> DoctorOutcome:
     """The clocks of the moment. Nothing is timed here; a GPU at rest says little about one at work."""
     if not patient.has_gpu:
         return NO_GPU
@@ -173,7 +173,7 @@ def clocks(patient: Patient) -> Outcome:
     return ok("; ".join(dict.fromkeys(told)), "clocks follow load and heat; compare runs of the same state")
 
 
-def _clock(each: Gpu) -> str:
+def _clock(each: InstalledGpu) -> str:
     parts = []
     if each.sm_mhz is not None:
         highest = f", highest {each.highest_sm_mhz} MHz" if each.highest_sm_mhz is not None else ""
@@ -183,11 +183,11 @@ def _clock(each: Gpu) -> str:
     return ", ".join(parts)
 
 
-def _which(gpus: list[Gpu]) -> str:
+def _which(gpus: list[InstalledGpu]) -> str:
     return ("GPU " if len(gpus) == 1 else "GPUs ") + ", ".join(str(each.index) for each in gpus)
 
 
-def environment(patient: Patient) -> Outcome:
+def environment(patient: ExaminedMachine) -> DoctorOutcome:
     """Variables that hide GPUs from a program, or make it another program."""
     if not patient.has_gpu:
         return NO_GPU
@@ -215,7 +215,7 @@ _PROFILERS: Final = ("nsys", "nsys-launcher", "ncu", "nvprof")
 _DCGM: Final = ("nv-hostengine", "dcgm-exporter")
 
 
-def other_profilers(patient: Patient) -> Outcome:
+def other_profilers(patient: ExaminedMachine) -> DoctorOutcome:
     """Who else may hold what a profiler needs: CUDA takes one at a time."""
     if not patient.has_gpu:
         return NO_GPU
@@ -247,7 +247,7 @@ def other_profilers(patient: Patient) -> Outcome:
     return ok("none seen", hidden)
 
 
-def _running(patient: Patient) -> set[str]:
+def _running(patient: ExaminedMachine) -> set[str]:
     """The names of all processes, as far as they can be seen from here."""
     numbers = (name for name in patient.probe.listed("/proc") if name.isdecimal())
     return {(patient.probe.read(f"/proc/{number}/comm") or "").strip() for number in numbers}

@@ -7,8 +7,8 @@ from typing import Final
 
 from gpuledger.doctor.check import (
     NO_GPU,
-    Outcome,
-    Patient,
+    DoctorOutcome,
+    ExaminedMachine,
     last_words,
     library_commands,
     missing_library,
@@ -26,7 +26,7 @@ _PERFMON_SINCE: Final = 565
 _SETTING: Final = "options nvidia NVreg_RestrictProfilingToAdminUsers=0"
 
 
-def ncu(patient: Patient) -> Outcome:
+def ncu(patient: ExaminedMachine) -> DoctorOutcome:
     """Where it is, and which version."""
     if not patient.has_gpu:
         return NO_GPU
@@ -57,7 +57,7 @@ def ncu(patient: Patient) -> Outcome:
     return ok(f"{patient.ncu_version}, {tool}")
 
 
-def counters(patient: Patient) -> Outcome:
+def counters(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether ncu will be refused with ERR_NVGPUCTRPERM."""
     if not patient.has_gpu:
         return NO_GPU
@@ -95,7 +95,7 @@ def counters(patient: Patient) -> Outcome:
     )
 
 
-def _release(patient: Patient) -> int:
+def _release(patient: ExaminedMachine) -> int:
     """The driver's release, 570 of 570.133.20; 0 if it is not known."""
     match = re.match(r"\d+", patient.machine.driver or "")
     return int(match[0]) if match else 0

@@ -9,8 +9,8 @@ from gpuledger.doctor.check import (
     NO_GPU,
     NOT_RUN,
     SECONDS,
-    Outcome,
-    Patient,
+    DoctorOutcome,
+    ExaminedMachine,
     last_words,
     library_commands,
     missing_library,
@@ -27,7 +27,7 @@ _EXPORT_SECONDS: Final = 30.0
 NO_NSYS: Final = not_checked("no nsys")
 
 
-def nsys(patient: Patient) -> Outcome:
+def nsys(patient: ExaminedMachine) -> DoctorOutcome:
     """Where it is, and which version."""
     tool = patient.nsys
     if tool is None:
@@ -44,7 +44,7 @@ def nsys(patient: Patient) -> Outcome:
     return ok(f"{patient.nsys_version}, {tool}")
 
 
-def _missing(patient: Patient) -> Outcome:
+def _missing(patient: ExaminedMachine) -> DoctorOutcome:
     if not patient.has_gpu:
         return not_checked("no GPU, and no nsys either", "exports (.sqlite) need none; only .nsys-rep files do")
     fix = f"install Nsight Systems: NVIDIA's package repository of CUDA has it, or {_SITE}"
@@ -55,12 +55,12 @@ def _missing(patient: Patient) -> Outcome:
     return problem("not found", "timelines cannot be recorded", fix, *commands)
 
 
-def _lacks(patient: Patient, found: str, means: str, library: str) -> Outcome:
+def _lacks(patient: ExaminedMachine, found: str, means: str, library: str) -> DoctorOutcome:
     commands = library_commands(library, patient.probe.find)
     return problem(found, means, "install the library, or put it into a folder that LD_LIBRARY_PATH names", *commands)
 
 
-def export(patient: Patient) -> Outcome:
+def export(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether reports can be written and exported: that is the importer's work, which has libraries of its own."""
     tool = patient.nsys
     if tool is None:
@@ -85,7 +85,7 @@ def export(patient: Patient) -> Outcome:
     return ok("the importer starts")
 
 
-def _asked_for_nothing(patient: Patient, tool: Path) -> Ran:
+def _asked_for_nothing(patient: ExaminedMachine, tool: Path) -> Ran:
     """What `nsys export` says to a report that is not there; it loads all that it needs before it looks."""
     with patient.probe.scratch() as folder:
         options = ["--type=sqlite", f"--output={folder / 'nothing.sqlite'}", str(folder / "nothing.nsys-rep")]
@@ -93,14 +93,14 @@ def _asked_for_nothing(patient: Patient, tool: Path) -> Ran:
     return Ran(ran.exit_code, ran.output.replace(str(folder), "…"))
 
 
-def _started(patient: Patient, argv: list[str], seconds: float) -> Ran:
+def _started(patient: ExaminedMachine, argv: list[str], seconds: float) -> Ran:
     try:
         return patient.probe.start(argv, seconds)
     except ToolFailed as error:
         return Ran(NOT_RUN, error.claim)
 
 
-def profile(patient: Patient) -> Outcome:
+def profile(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether the nsys here is new enough for the profile that the user named."""
     written = patient.written
     if written is None:
@@ -137,7 +137,7 @@ _PARANOID: Final = "/proc/sys/kernel/perf_event_paranoid"
 _OFF: Final = "--sample=none --cpuctxsw=none"
 
 
-def sampling(patient: Patient) -> Outcome:
+def sampling(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether nsys could sample the CPU, which it does unless told not to."""
     if patient.nsys is None:
         return NO_NSYS

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.doctor.check import NO_GPU, Outcome, Patient, Torch, not_checked, ok, problem, warning
+from gpuledger.doctor.check import (
+    NO_GPU,
+    DoctorOutcome,
+    ExaminedMachine,
+    TorchInstallation,
+    not_checked,
+    ok,
+    problem,
+    warning,
+)
 
 EXTRAS: Final = {
     "nvml": (("pynvml",), "clocks and power in `time`"),
@@ -18,13 +27,13 @@ EXTRAS: Final = {
 """What each extra of the package brings, by the names it is imported by, and what it opens."""
 
 
-def python(patient: Patient) -> Outcome:
+def python(patient: ExaminedMachine) -> DoctorOutcome:
     """Which Python and which gpuledger."""
     versions = patient.probe.versions
     return ok(f"{versions['Python']}, {patient.probe.python}; gpuledger {versions['gpuledger']}")
 
 
-def packages(patient: Patient) -> Outcome:
+def packages(patient: ExaminedMachine) -> DoctorOutcome:
     """Which optional packages are here, and what the others would open."""
     missing = {
         extra: opens
@@ -37,7 +46,7 @@ def packages(patient: Patient) -> Outcome:
     return ok(f"{len(EXTRAS) - len(missing)} of {len(EXTRAS)} extras", f"`pip install 'gpuledger[NAME]'` adds {opens}")
 
 
-def torch(patient: Patient) -> Outcome:
+def torch(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether torch.profiler records kernels."""
     version = patient.probe.package("torch")
     if not patient.has_gpu:
@@ -51,7 +60,7 @@ def torch(patient: Patient) -> Outcome:
     return not_checked("torch was not started") if seen is None else _torch(seen)
 
 
-def _torch(seen: Torch) -> Outcome:
+def _torch(seen: TorchInstallation) -> DoctorOutcome:
     name = f"torch {seen.version}"
     if seen.cuda is None and seen.said:
         return warning(
@@ -91,7 +100,7 @@ def _torch(seen: Torch) -> Outcome:
     return ok(f"{name}, for CUDA {seen.cuda}, sees {seen.gpus} GPU{'s' * (seen.gpus > 1)}{recorded}")
 
 
-def container(patient: Patient) -> Outcome:
+def container(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether this is a container, and what it may do."""
     if not patient.container:
         return ok("not in a container")
@@ -107,7 +116,7 @@ LEAST_BYTES: Final = 200 * 10**6
 """A minute of decoding takes some hundred MB as a report, and as much again as an export."""
 
 
-def disk(patient: Patient) -> Outcome:
+def disk(patient: ExaminedMachine) -> DoctorOutcome:
     """Whether there is room for a profile where it would be written."""
     probe = patient.probe
     told = []

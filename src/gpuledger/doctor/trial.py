@@ -13,9 +13,9 @@ from typing import Final
 
 from gpuledger.doctor.check import (
     NO_GPU,
-    Outcome,
-    Patient,
-    Verdict,
+    DoctorOutcome,
+    DoctorVerdict,
+    ExaminedMachine,
     last_words,
     missing_library,
     not_checked,
@@ -37,12 +37,12 @@ OPTIONS: Final = ("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--fo
 class _Failed(Exception):
     """The trial ends early, with this outcome."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: DoctorOutcome) -> None:
         super().__init__(outcome.found)
         self.outcome = outcome
 
 
-def trial(patient: Patient) -> Outcome:
+def trial(patient: ExaminedMachine) -> DoctorOutcome:
     """Record, export, read, and compare."""
     if not patient.has_gpu:
         return NO_GPU
@@ -50,7 +50,7 @@ def trial(patient: Patient) -> Outcome:
         return not_checked("left out by --quick")
     if patient.nsys is None:
         return NO_NSYS
-    if (before := patient.outcomes.get("nsys export")) is not None and before.verdict is not Verdict.OK:
+    if (before := patient.outcomes.get("nsys export")) is not None and before.verdict is not DoctorVerdict.OK:
         return not_checked("nsys cannot write a report, as said above")
     try:
         with patient.probe.scratch() as folder:
@@ -62,7 +62,7 @@ def trial(patient: Patient) -> Outcome:
         return not_checked(f"no temporary folder for it: {why}")
 
 
-def _tried(patient: Patient, nsys: Path, folder: Path) -> Outcome:
+def _tried(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorOutcome:
     program: tuple[str | Path, ...] = (patient.probe.python, "-P", patient.handed.launches)
     launches, plain_ns = _launched(_run(patient, program, "a small CUDA program"), _PLAIN_FAILED)
     report = folder / "trial.nsys-rep"
@@ -83,7 +83,7 @@ def _tried(patient: Patient, nsys: Path, folder: Path) -> Outcome:
     return _compared(patient, launches, kernels, plain_ns, traced_ns)
 
 
-def _compared(patient: Patient, launches: int, kernels: int, plain_ns: int, traced_ns: int) -> Outcome:
+def _compared(patient: ExaminedMachine, launches: int, kernels: int, plain_ns: int, traced_ns: int) -> DoctorOutcome:
     if kernels == 0:
         return problem(
             f"nsys recorded none of {launches:,} kernels",
@@ -106,7 +106,7 @@ def _compared(patient: Patient, launches: int, kernels: int, plain_ns: int, trac
     return ok(f"{kernels:,} kernels recorded, exported and read", cost)
 
 
-def _run(patient: Patient, argv: Sequence[str | Path], what: str) -> Ran:
+def _run(patient: ExaminedMachine, argv: Sequence[str | Path], what: str) -> Ran:
     try:
         return patient.probe.start(argv, SECONDS)
     except ToolFailed as error:
@@ -136,7 +136,7 @@ def _launched(ran: Ran, complaint: tuple[str, str, str]) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _no_report(ran: Ran) -> Outcome:
+def _no_report(ran: Ran) -> DoctorOutcome:
     library = missing_library(ran.output)
     found = f"its importer lacks {library}" if library else last_words(ran)
     return problem(f"nsys wrote no report: {found}", "nothing can be recorded with it", _AGAIN)

@@ -30,7 +30,7 @@ COMPUTE_MODES: Final = {0: "default", 1: "exclusive thread", 2: "prohibited", 3:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class InstalledGpu:
     """One GPU, and the state it is in now."""
 
     index: int
@@ -53,7 +53,7 @@ class Machine:
     driver: str | None
     cuda: str | None
     """The newest CUDA that the driver runs."""
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[InstalledGpu, ...]
     reason: str
     told_by: str = ""
     """Who was asked: NVML or nvidia-smi."""
@@ -96,7 +96,7 @@ def _told(nvml: Any) -> Machine:
         except (nvml.NVMLError, AttributeError):  # not every GPU tells everything, nor does every version ask
             return None
 
-    def gpu(index: int) -> Gpu | None:
+    def gpu(index: int) -> InstalledGpu | None:
         handle = asked(lambda: nvml.nvmlDeviceGetHandleByIndex(index))
         memory = asked(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total) if handle is not None else None
         if memory is None:
@@ -105,7 +105,7 @@ def _told(nvml: Any) -> Machine:
         bits = asked(lambda: (reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
         mig = asked(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
         mode = asked(lambda: nvml.nvmlDeviceGetComputeMode(handle))
-        return Gpu(
+        return InstalledGpu(
             index,
             _text(asked(lambda: nvml.nvmlDeviceGetName(handle))) or "a GPU without a name",
             int(memory),
@@ -175,10 +175,10 @@ def parsed(output: str, fields: Sequence[str]) -> list[dict[str, str]]:
     return rows
 
 
-def _gpu(row: dict[str, str]) -> Gpu:
+def _gpu(row: dict[str, str]) -> InstalledGpu:
     sm, highest, watts = (_number(row[field]) for field in ("clocks.sm", "clocks.max.sm", "power.limit"))
     mig, mode = (_known(row.get(field, "")) for field in ("mig.mode.current", "compute_mode"))
-    return Gpu(
+    return InstalledGpu(
         int(row["index"]),
         row["name"],
         round((_number(row["memory.total"]) or 0) * 2**20),

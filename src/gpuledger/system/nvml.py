@@ -34,7 +34,7 @@ LIMITS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class SampledRange:
     """A figure that was looked at several times."""
 
     least: int
@@ -43,7 +43,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ClockLimit:
     """Something that held the clocks down, and in which share of the looks at it."""
 
     what: str
@@ -52,17 +52,17 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class GpuReadings:
     """What was seen of a GPU."""
 
     looks: int
-    sm_mhz: Range | None
-    memory_mhz: Range | None
-    power_mw: Range | None
-    temperature_c: Range | None
+    sm_mhz: SampledRange | None
+    memory_mhz: SampledRange | None
+    power_mw: SampledRange | None
+    temperature_c: SampledRange | None
     highest_sm_mhz: int | None
     power_limit_mw: int | None
-    limits: tuple[Limit, ...]
+    limits: tuple[ClockLimit, ...]
 
     @property
     def is_throttled(self) -> bool:
@@ -76,11 +76,11 @@ class NotWatched:
     reason: str
 
 
-class Watch:
+class GpuWatch:
     """Watches a GPU, given as torch tells its UUID, while a block runs; then `seen` says what was seen."""
 
     def __init__(self) -> None:
-        self.seen: Watched | NotWatched = NotWatched("nothing ran on a GPU")
+        self.seen: GpuReadings | NotWatched = NotWatched("nothing ran on a GPU")
 
     @contextmanager
     def __call__(self, uuid: str) -> Iterator[None]:
@@ -159,11 +159,11 @@ class _Looker:
         while not over.wait(_EVERY_S):
             self.look()
 
-    def watched(self) -> Watched:
+    def watched(self) -> GpuReadings:
         highest = self._asked(lambda: self._nvml.nvmlDeviceGetMaxClockInfo(self._handle, _SM))
         most = self._asked(lambda: self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle))
         sm, memory, power, temperature = (self._range(name) for name in ("sm", "memory", "power", "temperature"))
-        return Watched(self._looks, sm, memory, power, temperature, highest, most, self._limits())
+        return GpuReadings(self._looks, sm, memory, power, temperature, highest, most, self._limits())
 
     def _asked(self, question: Callable[[], int]) -> int | None:
         try:
@@ -171,12 +171,12 @@ class _Looker:
         except self._nvml.NVMLError:
             return None  # not every GPU tells everything
 
-    def _range(self, name: str) -> Range | None:
+    def _range(self, name: str) -> SampledRange | None:
         answers = self._answers[name]
-        return Range(min(answers), median_low(answers), max(answers)) if answers else None
+        return SampledRange(min(answers), median_low(answers), max(answers)) if answers else None
 
-    def _limits(self) -> tuple[Limit, ...]:
+    def _limits(self) -> tuple[ClockLimit, ...]:
         """What held the clocks down in those looks in which the GPU was not idle."""
         busy = [bits for bits in self._answers["reasons"] if not bits & _IDLE]
         found = ((what, sum(bool(bits & bit) for bits in busy), throttles) for bit, what, throttles in LIMITS)
-        return tuple(Limit(what, count / len(busy), throttles) for what, count, throttles in found if count)
+        return tuple(ClockLimit(what, count / len(busy), throttles) for what, count, throttles in found if count)

@@ -75,7 +75,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AttendedRun:
     """A program that was attended to its end."""
 
     exit_code: int
@@ -101,7 +101,7 @@ def attended(
     quiet: bool = False,
     signaller: Signaller | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
-) -> Ended:
+) -> AttendedRun:
     """Run a program in a session of its own until it ends, and end all that it started; see `Patience` for signals.
 
     Input, output and errors are ours, unless it is to be `quiet`; of the errors a copy of the end is kept. `on_stage`
@@ -125,7 +125,7 @@ def attended(
             raise
         orphans = leftovers.ended(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
-    return Ended(
+    return AttendedRun(
         exit_code=128 - code if code < 0 else code,
         said=kept.text(patience.made),
         seconds=time.monotonic() - began,
@@ -159,7 +159,7 @@ def _waited(
     return bool(interruption)
 
 
-def fetched(argv: Sequence[str], target: Path, interruption: Interruption) -> Ended:
+def fetched(argv: Sequence[str], target: Path, interruption: Interruption) -> AttendedRun:
     """Run a program whose standard output is the content of `target`, which appears only when it is whole."""
     with whole_file(target) as file:
         began = time.monotonic()
@@ -170,7 +170,9 @@ def fetched(argv: Sequence[str], target: Path, interruption: Interruption) -> En
                 process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_EVERY_S)
-        done = Ended(process.returncode, errors.text(5.0), time.monotonic() - began, bool(interruption), orphans=False)
+        done = AttendedRun(
+            process.returncode, errors.text(5.0), time.monotonic() - began, bool(interruption), orphans=False
+        )
         if done.exit_code != 0:
             raise Abandoned
     return done
@@ -248,7 +250,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class LoggedRun:
     """A program that ran to its end beside its log."""
 
     exit_code: int
@@ -266,7 +268,7 @@ def logged(
     environment: Mapping[str, str],
     seconds: float | None = None,
     patience: Patience | None = None,
-) -> Logged:
+) -> LoggedRun:
     """Run a program in a session of its own, all that it writes put into `log`, and end all that it started.
 
     It is ended when it takes more than `seconds`, when somebody interrupts us, and also when somebody kills us.
@@ -291,7 +293,7 @@ def logged(
         finally:
             leftovers.ended(process.pid, mark, patience_s=min(patience.told, 5.0))
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
-    return Logged(
+    return LoggedRun(
         exit_code=128 - code if code < 0 else code,
         seconds=time.monotonic() - began,
         interrupted=interrupted,

@@ -26,7 +26,7 @@ _IN_A_ROW: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SampleSpread:
     """What the samples say. The interval is None for fewer than 6 samples, which cannot give one of 95 %."""
 
     samples: int
@@ -99,12 +99,12 @@ def blocks(samples: Sequence[float]) -> list[float]:
     return [median(sorted(samples[at : at + size])) for at in range(first, len(samples), size)]
 
 
-def spread(samples: Sequence[float]) -> Spread:
+def spread(samples: Sequence[float]) -> SampleSpread:
     """What samples say, in the order in which they were taken. At least one is needed."""
     ordered = sorted(samples)
     half = len(samples) // 2
     before, after = (median(sorted(part)) if part else 0.0 for part in (samples[:half], samples[half:]))
-    return Spread(
+    return SampleSpread(
         samples=len(ordered),
         median_ns=median(ordered),
         interval_ns=interval(sorted(blocks(samples))),
@@ -123,7 +123,7 @@ def measured(
     seconds: float,
     target_share: float,
     least_seconds: float = 0.0,
-) -> Spread:
+) -> SampleSpread:
     """Take samples until the median is known to `target_share`, or `seconds` are over; always at least one.
 
     Whether it is known is asked after every tenth more samples: asking after each would stop at a lucky one. It is not

@@ -35,7 +35,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from gpuledger.capture.window import window
-from gpuledger.timing.settle import Spread, batch_size, measured, settled_after
+from gpuledger.timing.settle import SampleSpread, batch_size, measured, settled_after
 
 Operation = Callable[[], object]
 Watch = Callable[[str], AbstractContextManager[object]]
@@ -64,7 +64,7 @@ class NoDevice(RuntimeError):
 class Timing:
     """How long one call took, and how that was measured."""
 
-    spread: Spread
+    spread: SampleSpread
     is_settled: bool
     """Whether the median is known as well as was asked for."""
     target_share: float

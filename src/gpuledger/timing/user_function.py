@@ -21,7 +21,7 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class UserFunction:
     """A function of the user's."""
 
     function: Callable[[], object]
@@ -30,7 +30,7 @@ class Named:
     line: int
 
 
-def named(text: str) -> Named:
+def named(text: str) -> UserFunction:
     """The function that `MODULE:FUNCTION` names; MODULE is a module, or a path that ends in .py."""
     module_name, _, name = text.rpartition(":")
     is_path = module_name.endswith(".py")
@@ -40,11 +40,11 @@ def named(text: str) -> Named:
     file = str(getattr(module, "__file__", None) or module_name)
     function = _attribute(module, name, file)
     code = getattr(inspect.unwrap(function), "__code__", None)
-    found = Named(function, code.co_filename if code else file, code.co_firstlineno if code else 0)
+    found = UserFunction(function, code.co_filename if code else file, code.co_firstlineno if code else 0)
     return checked(found, function)
 
 
-def checked(of: Named, operation: Callable[[], object]) -> Named:
+def checked(of: UserFunction, operation: Callable[[], object]) -> UserFunction:
     """The same, unless calling the operation would run nothing of it."""
     call = operation if inspect.isroutine(operation) else type(operation).__call__
     for is_one, what in (

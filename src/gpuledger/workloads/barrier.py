@@ -30,12 +30,12 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts import barrier_cuda, barrier_host
-from gpuledger.workloads.parts.barrier_crew import PROTOCOLS, Crew, Step
-from gpuledger.workloads.parts.barrier_cuda import OnCuda
-from gpuledger.workloads.parts.barrier_host import OnHost
-from gpuledger.workloads.parts.program import Progress, Result, asked, at_least, main, program, refuse, settle, wrong
-from gpuledger.workloads.parts.ranks import Rank, count_of, over_ranks, rank_options
+from gpuledger.workloads.barriers import cuda, host
+from gpuledger.workloads.barriers.crew import PROTOCOLS, Crew, Step
+from gpuledger.workloads.barriers.cuda import OnCuda
+from gpuledger.workloads.barriers.host import OnHost
+from gpuledger.workloads.common.program import Progress, Result, asked, at_least, main, program, refuse, settle, wrong
+from gpuledger.workloads.common.ranks import Rank, count_of, over_ranks, rank_options
 
 Way = tuple[str, str]
 """A protocol, and how it is called."""
@@ -99,10 +99,10 @@ def settle_ranks(options: argparse.Namespace) -> None:
     if options.ranks_as == "streams":
         if not on_gpu or is_started:
             wrong("streams are ranks on a GPU, in one process", hint="--ranks-as=processes")
-        if count > barrier_cuda.MOST_STREAMS:
+        if count > cuda.MOST_STREAMS:
             wrong(
                 f"{count} streams may share queues of the GPU, and wait for each other",
-                hint=f"take {barrier_cuda.MOST_STREAMS} at most",
+                hint=f"take {cuda.MOST_STREAMS} at most",
             )
     options.backend = options.backend or "gloo"  # it only brings ranks together; the board is their own
 
@@ -111,20 +111,20 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
     """One process of several, with one rank."""
     crew: Crew
     if options.device == "cuda":
-        crew = OnCuda(_kernels(), barrier_cuda.shared_board(rank), [rank.index], options.patience)
+        crew = OnCuda(_kernels(), cuda.shared_board(rank), [rank.index], options.patience)
     else:
-        crew = OnHost(barrier_host.shared_board(rank), rank.index, options.patience)
+        crew = OnHost(host.shared_board(rank), rank.index, options.patience)
     return measured(crew, options, tells=rank.index == 0)
 
 
 def _streams(options: argparse.Namespace) -> Crew:
     count = options.world_size
-    return OnCuda(_kernels(), barrier_cuda.own_board(count), range(count), options.patience)
+    return OnCuda(_kernels(), cuda.own_board(count), range(count), options.patience)
 
 
 def _kernels() -> Any:
     try:
-        return import_module("gpuledger.workloads.parts.barrier_kernels")  # late: it needs Triton, which a CPU does not
+        return import_module("gpuledger.workloads.barriers.kernels")  # late: it needs Triton, which a CPU does not
     except ImportError as error:
         refuse(f"barriers on a GPU are Triton kernels: {error}", hint="pip install triton")
 

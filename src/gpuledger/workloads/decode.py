@@ -29,10 +29,9 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts.checks import agreed, whole_pass
-from gpuledger.workloads.parts.decoder import Decoder, Mark, build
-from gpuledger.workloads.parts.program import (
-    Clock,
+from gpuledger.workloads.common.device_memory import refused_where_full
+from gpuledger.workloads.common.program import (
+    DeviceClock,
     Progress,
     Result,
     asked,
@@ -44,8 +43,9 @@ from gpuledger.workloads.parts.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.parts.room import refused_where_full
-from gpuledger.workloads.parts.sizes import Size, not_followed, size_of, size_options
+from gpuledger.workloads.decoder.logit_checks import agreed, whole_pass
+from gpuledger.workloads.decoder.model import Decoder, Mark, build
+from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
 
 Step = Callable[[], Tensor]  # decodes one token of each sequence and gives the logits of the next
 CAPTURE_STEPS = 3  # before a graph is captured
@@ -99,7 +99,7 @@ def captured(step: Step) -> Step:
     return replay
 
 
-def prefilled_ms(model: Decoder, prompt: Tensor, clock: Clock) -> float:
+def prefilled_ms(model: Decoder, prompt: Tensor, clock: DeviceClock) -> float:
     """Read the prompt; how long until its first token was there."""
     clock.synchronize()
     start = time.perf_counter()
@@ -120,7 +120,7 @@ class Decoded(NamedTuple):
 
 def decoded(model: Decoder, step: Step, options: argparse.Namespace) -> Decoded:
     """Decode the measured steps, each from the end of the one before."""
-    clock, read, progress = Clock(options.device), [], Progress("decode steps", options.iters)
+    clock, read, progress = DeviceClock(options.device), [], Progress("decode steps", options.iters)
     start = time.perf_counter()
     read.append(start)
     clock.mark()
@@ -158,12 +158,12 @@ def run(options: argparse.Namespace) -> Result:
     }
 
 
-def measured(size: Size, options: argparse.Namespace) -> dict[str, Any]:
+def measured(size: DecoderSize, options: argparse.Namespace) -> dict[str, Any]:
     """All that is found once the size is known."""
     spare = max(options.iters, options.warmup + CAPTURE_STEPS)
     mark: Mark = nullcontext if options.compile else window  # type: ignore[assignment]  # ranges would part a graph
     model = build(size, spare, options.device, options.dtype, options.seed, mark)
-    clock = Clock(options.device)
+    clock = DeviceClock(options.device)
     prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
     step: Step = torch.compile(model.step) if options.compile else model.step
     with window("warmup"):

@@ -34,16 +34,16 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.common.cuda_calls import counted
+from gpuledger.workloads.common.device_memory import needs, refused_where_full
+from gpuledger.workloads.common.program import DTYPES, DeviceClock, Progress, Result, main, program, spread_ms
+from gpuledger.workloads.common.ranks import Rank, over_ranks, rank_options, slowest
+from gpuledger.workloads.mixture import routing
+from gpuledger.workloads.mixture.dense_oracle import Oracle
+from gpuledger.workloads.mixture.exchange import exchange, exchanged_counts, layout, owners
+from gpuledger.workloads.mixture.experts import ExpertWeights, MixtureShape, bank
+from gpuledger.workloads.mixture.modes import CHOICES, computed
 from gpuledger.workloads.moe import complete, figures, layer_options, settings_of, shape_of
-from gpuledger.workloads.parts import routing
-from gpuledger.workloads.parts.counted import counted
-from gpuledger.workloads.parts.dense import Oracle
-from gpuledger.workloads.parts.exchange import exchange, exchanged_counts, layout, owners
-from gpuledger.workloads.parts.experts import Bank, Shape, bank
-from gpuledger.workloads.parts.mixture import CHOICES, computed
-from gpuledger.workloads.parts.program import DTYPES, Clock, Progress, Result, main, program, spread_ms
-from gpuledger.workloads.parts.ranks import Rank, over_ranks, rank_options, slowest
-from gpuledger.workloads.parts.room import needs, refused_where_full
 
 _DESCRIPTION = """\
 A mixture-of-experts layer with its experts spread over ranks: route, dispatch, compute, combine.
@@ -65,13 +65,13 @@ _COUNTS_BYTES = 16  # how many tokens come, and how many places of theirs have a
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankLayer:
     """All that a pass needs on one rank."""
 
     rank: Rank
-    shape: Shape
+    shape: MixtureShape
     router: routing.Router
-    held: Bank
+    held: ExpertWeights
     hidden: Tensor
     owner: Tensor  # the rank of each expert
 
@@ -181,7 +181,7 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
     return {"rows": [row for row, _ in found], "chosen": chosen, "grouped_by": place.held.grouped_by}
 
 
-def build(rank: Rank, options: argparse.Namespace) -> Place:
+def build(rank: Rank, options: argparse.Namespace) -> RankLayer:
     """The experts and tokens of a rank, made from the seed. A plan is for the tokens of all ranks together."""
     shape, dtype, counts = shape_of(options), DTYPES[options.dtype], options.tokens_per_rank
     owner = owners(shape.experts, rank.count)
@@ -201,10 +201,12 @@ def build(rank: Rank, options: argparse.Namespace) -> Place:
     made: dict[str, Any] = {"device": rank.device, "dtype": dtype, "seed": options.seed}
     router = routing.router(shape.experts, options.experts_per_token, shape.hidden, plan, **made)
     hidden = routing.tokens(counts[rank.index], shape.hidden, rank=rank.index, **made)
-    return Place(rank, shape, router, bank(shape, range(held[0], held[-1] + 1), **made), hidden, owner.to(rank.device))
+    return RankLayer(
+        rank, shape, router, bank(shape, range(held[0], held[-1] + 1), **made), hidden, owner.to(rank.device)
+    )
 
 
-def passed(place: Place, mode: str, communication: Communication) -> tuple[Tensor, Traffic]:
+def passed(place: RankLayer, mode: str, communication: Communication) -> tuple[Tensor, Traffic]:
     """One forward pass of the layer."""
     rank, hidden = place.rank, place.hidden
     with window("route"):
@@ -222,7 +224,7 @@ def passed(place: Place, mode: str, communication: Communication) -> tuple[Tenso
 
 
 def _dispatched(
-    place: Place, routed: routing.Routed, communication: Communication
+    place: RankLayer, routed: routing.Routed, communication: Communication
 ) -> tuple[Tensor, Tensor, routing.Routed, Traffic]:
     """Tokens to the ranks of their experts: the order of those sent, what came, and where that goes here."""
     rank, k = place.rank, routed.experts.shape[1]
@@ -246,13 +248,13 @@ def _dispatched(
     return order, rows, came, traffic
 
 
-def _step(place: Place, mode: str) -> Callable[[], object]:
+def _step(place: RankLayer, mode: str) -> Callable[[], object]:
     return lambda: passed(place, mode, Communication(place.rank))
 
 
-def _measured(place: Place, mode: str, options: argparse.Namespace) -> tuple[Result, Tensor]:
+def _measured(place: RankLayer, mode: str, options: argparse.Namespace) -> tuple[Result, Tensor]:
     """All ranks begin a pass together; the wait for that is not in its time."""
-    clock, communication = Clock(options.device), Communication(place.rank)
+    clock, communication = DeviceClock(options.device), Communication(place.rank)
     progress = Progress(mode, options.iters)
     with window(f"mode_{mode}"):
         for done in range(options.iters):
@@ -269,7 +271,7 @@ def _measured(place: Place, mode: str, options: argparse.Namespace) -> tuple[Res
     return _row(place, mode, traffic, clock.between_ms()[::2], communication.times_ms()), output
 
 
-def _row(place: Place, mode: str, traffic: Traffic, times_ms: list[float], comm_ms: list[float]) -> Result:
+def _row(place: RankLayer, mode: str, traffic: Traffic, times_ms: list[float], comm_ms: list[float]) -> Result:
     here = place.rank.index
     away = sum(traffic.send) - traffic.send[here]
     token = place.hidden.shape[1] * place.hidden.element_size()

@@ -29,12 +29,10 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts.checks import agreed, read_again, whole_pass
-from gpuledger.workloads.parts.decoder import Decoder, build, positions_for
-from gpuledger.workloads.parts.point import Point, chunks, expect_fit, room_of, room_options
-from gpuledger.workloads.parts.program import (
+from gpuledger.workloads.common.device_memory import refused_where_full
+from gpuledger.workloads.common.program import (
     DTYPES,
-    Clock,
+    DeviceClock,
     Progress,
     Result,
     asked,
@@ -47,9 +45,11 @@ from gpuledger.workloads.parts.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.parts.room import refused_where_full
-from gpuledger.workloads.parts.sizes import Size, not_followed, size_of, size_options
-from gpuledger.workloads.parts.stall import Watchdog
+from gpuledger.workloads.common.watchdog import Watchdog
+from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
+from gpuledger.workloads.decoder.model import Decoder, build, positions_for
+from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
+from gpuledger.workloads.serving.operating_point import OperatingPoint, chunks, expect_fit, room_of, room_options
 
 PREFIX = 512
 """Tokens of the prompt that are read at once and in chunks, to compare."""
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> Result | None:
             f"--chunk-size={options.chunk_size} for {batch} at a time is more than "
             f"--max-prefill-tokens={room.max_prefill_tokens}"
         )
-    pages = expect_fit(Point(batch, options.prompt_len, options.output_len), room, 1)
+    pages = expect_fit(OperatingPoint(batch, options.prompt_len, options.output_len), room, 1)
     size = size_of(options, batch=batch, prompt=options.prompt_len)
     ignored = not_followed(options)
     say(f"{pages:,} of {room.num_pages:,} KV pages, {size.parameters / 1e6:,.1f} million parameters")
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> Result | None:
     }
 
 
-def measured(size: Size, options: argparse.Namespace, dog: Watchdog) -> dict[str, Any]:
+def measured(size: DecoderSize, options: argparse.Namespace, dog: Watchdog) -> dict[str, Any]:
     """All that is found once the sizes are known."""
     model = build(size, options.output_len, options.device, options.dtype, options.seed)
     prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
@@ -146,7 +146,7 @@ def measured(size: Size, options: argparse.Namespace, dog: Watchdog) -> dict[str
         for begin, end in parts[: options.warmup]:
             dog.begin(f"warm-up, tokens {begin:,} to {end:,}")
             model.prefill(prompt[:, begin:end], begin)
-            Clock(options.device).synchronize()
+            DeviceClock(options.device).synchronize()
     with window("bench:measure", profiler=options.cuda_profiler):
         passes = [one_pass(model, prompt, parts, options, dog) for _ in range(options.iters)]
     peak_bytes = torch.cuda.max_memory_allocated() if options.device == "cuda" else None
@@ -164,7 +164,7 @@ def one_pass(
     model: Decoder, prompt: Tensor, parts: Sequence[tuple[int, int]], options: argparse.Namespace, dog: Watchdog
 ) -> Passed:
     """Read the prompt, chunk after chunk, and decode; the host waits for each."""
-    clock, finite, start = Clock(options.device), [], time.perf_counter()
+    clock, finite, start = DeviceClock(options.device), [], time.perf_counter()
     progress = Progress("tokens", prompt.shape[1])
     clock.mark()
     for number, (begin, end) in enumerate(parts, 1):
@@ -192,7 +192,7 @@ def _pace(tokens_per_s: float, device: str) -> str:
     return f"{tokens_per_s:,.0f} tokens/s{memory}"
 
 
-def check_chunks(model: Decoder, size: Size, prompt: Tensor) -> float:
+def check_chunks(model: Decoder, size: DecoderSize, prompt: Tensor) -> float:
     """How far the logits after the prompt's start, read in three chunks, are from those of one reading."""
     start = prompt[:, :PREFIX]
     length = start.shape[1]
@@ -202,7 +202,7 @@ def check_chunks(model: Decoder, size: Size, prompt: Tensor) -> float:
     return agreed(logits, whole, size, f"the logits after {length} tokens in three chunks")
 
 
-def check_pass(model: Decoder, size: Size, passed: Passed, options: argparse.Namespace) -> None:
+def check_pass(model: Decoder, size: DecoderSize, passed: Passed, options: argparse.Namespace) -> None:
     """Compare logits with those that other ways give; the program ends where they differ."""
     again = read_again(model, size.prompt)
     error = agreed(passed.prompt_logits, again, size, "the logits of the last chunk")
@@ -221,7 +221,7 @@ def expect_finite(passed: Passed, parts: int) -> None:
         refuse(f"the logits of {place} are not finite")
 
 
-def figures(passes: Sequence[Passed], parts: Sequence[tuple[int, int]], size: Size) -> dict[str, Any]:
+def figures(passes: Sequence[Passed], parts: Sequence[tuple[int, int]], size: DecoderSize) -> dict[str, Any]:
     """Times and rates; each chunk counts by its median over the passes."""
     chunk_ms = np.median([each.chunk_ms for each in passes], axis=0)
     tokens = np.array([size.batch * (end - begin) for begin, end in parts])

@@ -20,9 +20,8 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts.decoder import Layer, build
-from gpuledger.workloads.parts.program import (
-    Clock,
+from gpuledger.workloads.common.program import (
+    DeviceClock,
     Progress,
     Result,
     asked,
@@ -34,7 +33,8 @@ from gpuledger.workloads.parts.program import (
     settle,
     spread_ms,
 )
-from gpuledger.workloads.parts.sizes import Size, not_followed, size_of, size_options
+from gpuledger.workloads.decoder.model import DecoderLayer, build
+from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
 
 PARTS = ("attention", "mlp", "layer")
 TOLERANCE = 0.01
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> Result:
     settle(options)
     size = size_of(options, layers=1)
     forward, expected = mocked(size, options)
-    clock = Clock(options.device)
+    clock = DeviceClock(options.device)
     progress = Progress("forwards", options.iters)
     with window("warmup"):
         for _ in range(options.warmup):
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> Result:
     }
 
 
-def mocked(size: Size, options: argparse.Namespace) -> tuple[Callable[[], Tensor], Tensor]:
+def mocked(size: DecoderSize, options: argparse.Namespace) -> tuple[Callable[[], Tensor], Tensor]:
     """The part with its input from the model, to be called; and what it gave there."""
     model: Any = build(size, options.steps, options.device, options.dtype, options.seed)
     prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
@@ -122,12 +122,12 @@ def mocked(size: Size, options: argparse.Namespace) -> tuple[Callable[[], Tensor
     return lambda: _mlp(layer, _attention(layer, hidden, place)), seen["layer"]
 
 
-def _attention(layer: Layer, hidden: Tensor, place: Any) -> Tensor:
+def _attention(layer: DecoderLayer, hidden: Tensor, place: Any) -> Tensor:
     mixed: Tensor = hidden + layer.attention(layer.attention_norm(hidden), place)
     return mixed
 
 
-def _mlp(layer: Layer, hidden: Tensor) -> Tensor:
+def _mlp(layer: DecoderLayer, hidden: Tensor) -> Tensor:
     fed: Tensor = hidden + layer.mlp(layer.mlp_norm(hidden))
     return fed
 

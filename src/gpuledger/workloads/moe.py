@@ -22,14 +22,11 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts import routing
-from gpuledger.workloads.parts.counted import Calls, counted
-from gpuledger.workloads.parts.dense import Oracle
-from gpuledger.workloads.parts.experts import Bank, Shape, bank
-from gpuledger.workloads.parts.mixture import CHOICES, mixed
-from gpuledger.workloads.parts.program import (
+from gpuledger.workloads.common.cuda_calls import Calls, counted
+from gpuledger.workloads.common.device_memory import gigabytes, needs, refused_where_full
+from gpuledger.workloads.common.program import (
     DTYPES,
-    Clock,
+    DeviceClock,
     Progress,
     Result,
     asked,
@@ -40,7 +37,10 @@ from gpuledger.workloads.parts.program import (
     settle,
     spread_ms,
 )
-from gpuledger.workloads.parts.room import gigabytes, needs, refused_where_full
+from gpuledger.workloads.mixture import routing
+from gpuledger.workloads.mixture.dense_oracle import Oracle
+from gpuledger.workloads.mixture.experts import ExpertWeights, MixtureShape, bank
+from gpuledger.workloads.mixture.modes import CHOICES, mixed
 
 _DESCRIPTION = """\
 A mixture-of-experts layer on one device: router, softmax, top-k, dispatch, experts, combine.
@@ -70,12 +70,12 @@ _SIZES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class MoeLayer:
     """All that a pass needs."""
 
-    shape: Shape
+    shape: MixtureShape
     router: routing.Router
-    held: Bank
+    held: ExpertWeights
     hidden: Tensor
 
     def __call__(self, mode: str) -> Tensor:
@@ -85,7 +85,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ExpertLoad:
     """What the routes ask of the experts."""
 
     counts: list[int]  # tokens of each expert
@@ -101,7 +101,7 @@ class Load:
         """Rows that a mode multiplies, padding and all."""
         return len(self.counts) * max(self.counts) if mode == "batched_gemm" else self.assignments
 
-    def way_bytes(self, mode: str, layer: Layer) -> int:
+    def way_bytes(self, mode: str, layer: MoeLayer) -> int:
         """Memory for rows on their way: in, gate and up, their product, out; and those that tokens fetch."""
         shape = layer.shape
         numbers = self.rows(mode) * (2 * shape.hidden + 3 * shape.ffn) + 2 * self.assignments * shape.hidden
@@ -109,7 +109,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ModeRun:
     """One mode."""
 
     times_ms: list[float]
@@ -154,9 +154,9 @@ def complete(options: argparse.Namespace) -> str | None:
     return None
 
 
-def shape_of(options: argparse.Namespace) -> Shape:
+def shape_of(options: argparse.Namespace) -> MixtureShape:
     """The experts that were asked for."""
-    return Shape(options.num_experts, options.hidden_dim, options.ffn_dim)
+    return MixtureShape(options.num_experts, options.hidden_dim, options.ffn_dim)
 
 
 def run(options: argparse.Namespace) -> Result:
@@ -180,7 +180,7 @@ def run(options: argparse.Namespace) -> Result:
     return _result(options, layer, load, rows, calls[modes[0]].reason)
 
 
-def build(options: argparse.Namespace) -> Layer:
+def build(options: argparse.Namespace) -> MoeLayer:
     """The layer and its tokens, made from the seed."""
     shape, dtype = shape_of(options), DTYPES[options.dtype]
     sizes = options.batch_size, options.num_experts, options.experts_per_token
@@ -192,16 +192,16 @@ def build(options: argparse.Namespace) -> Layer:
     made: dict[str, Any] = {"device": options.device, "dtype": dtype, "seed": options.seed}
     router = routing.router(shape.experts, options.experts_per_token, shape.hidden, plan, **made)
     hidden = routing.tokens(options.batch_size, shape.hidden, **made)
-    return Layer(shape, router, bank(shape, range(shape.experts), **made), hidden)
+    return MoeLayer(shape, router, bank(shape, range(shape.experts), **made), hidden)
 
 
-def loaded(layer: Layer) -> Load:
+def loaded(layer: MoeLayer) -> ExpertLoad:
     """Count what the routes ask for. The host waits."""
     counts = routing.tokens_per_expert(layer.router(layer.hidden), layer.shape.experts)
     number = layer.hidden.element_size()
     weights = sum(map(bool, counts)) * layer.shape.weights * number
     router = layer.router.weight.numel()
-    return Load(
+    return ExpertLoad(
         counts,
         flop=layer.shape.flop(sum(counts)) + 2 * len(layer.hidden) * router,
         weight_bytes=weights,
@@ -209,17 +209,17 @@ def loaded(layer: Layer) -> Load:
     )
 
 
-def _measured(layer: Layer, modes: tuple[str, ...], options: argparse.Namespace) -> list[Measured]:
+def _measured(layer: MoeLayer, modes: tuple[str, ...], options: argparse.Namespace) -> list[ModeRun]:
     """All modes are warm before the first is measured, so that a profiler's window holds nothing else."""
     with window("warmup"):
         for mode in modes:
             for _ in range(options.warmup):
                 layer(mode)
-    Clock(options.device).synchronize()
+    DeviceClock(options.device).synchronize()
     found = []
     with window("bench:measure", profiler=options.cuda_profiler):
         for mode in modes:
-            clock, progress = Clock(options.device), Progress(mode, options.iters)
+            clock, progress = DeviceClock(options.device), Progress(mode, options.iters)
             with window(f"mode_{mode}"):
                 clock.mark()
                 for done in range(options.iters):
@@ -228,11 +228,11 @@ def _measured(layer: Layer, modes: tuple[str, ...], options: argparse.Namespace)
                     clock.mark()
                     progress(done + 1)
                 clock.synchronize()
-            found.append(Measured(clock.between_ms(), output))
+            found.append(ModeRun(clock.between_ms(), output))
     return found
 
 
-def _row(mode: str, times_ms: list[float], load: Load, tokens: int, calls: Calls, error: float) -> Result:
+def _row(mode: str, times_ms: list[float], load: ExpertLoad, tokens: int, calls: Calls, error: float) -> Result:
     spread = spread_ms(times_ms)
     median_s = spread["median_ms"] / 1e3 or 1e-9
     return {
@@ -259,7 +259,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     return asked(options, *(() if options.routing == "power-law" else ("exponent",)))
 
 
-def _result(options: argparse.Namespace, layer: Layer, load: Load, rows: list[Result], reason: str) -> Result:
+def _result(options: argparse.Namespace, layer: MoeLayer, load: ExpertLoad, rows: list[Result], reason: str) -> Result:
     result: Result = {"workload": "moe", "settings": settings_of(options)}
     alone = len(rows) == 1
     result |= {key: value for key, value in rows[0].items() if key != "mode"} if alone else {"modes": rows}

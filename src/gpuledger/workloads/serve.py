@@ -30,8 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuledger.workloads.parts.point import LAUNCH, SMALL, Point, expect_fit, room_of, room_options, shares
-from gpuledger.workloads.parts.program import (
+from gpuledger.workloads.common.program import (
     Result,
     asked,
     at_least,
@@ -43,10 +42,19 @@ from gpuledger.workloads.parts.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.parts.ranks import count_of, over_ranks, rank_options
-from gpuledger.workloads.parts.serving import serve_on
-from gpuledger.workloads.parts.sizes import not_followed, size_of, size_options
-from gpuledger.workloads.parts.targets import Target, judged, target_options, targets_of
+from gpuledger.workloads.common.ranks import count_of, over_ranks, rank_options
+from gpuledger.workloads.common.targets import Target, judged, target_options, targets_of
+from gpuledger.workloads.decoder.size import not_followed, size_of, size_options
+from gpuledger.workloads.serving.lockstep import serve_on
+from gpuledger.workloads.serving.operating_point import (
+    LAUNCH,
+    SMALL,
+    OperatingPoint,
+    expect_fit,
+    room_of,
+    room_options,
+    shares,
+)
 
 PREFILL_ON_CPU = 128
 FLAGS = {"batch": "decode_batch_size", "context": "decode_ctx_len", "output": "output_len"}
@@ -93,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def settled_point(options: argparse.Namespace) -> Point:
+def settled_point(options: argparse.Namespace) -> OperatingPoint:
     """The point that is asked for, written back into the options; the program ends where it is not the launch point."""
     options.point = options.point or ("launch" if options.device == "cuda" else "any")
     usual = LAUNCH if options.point == "launch" or options.device == "cuda" else SMALL
@@ -105,7 +113,7 @@ def settled_point(options: argparse.Namespace) -> Point:
                 hint="--point=any measures it; its figures do not compare with those of the launch point",
             )
         setattr(options, flag, value or getattr(usual, name))
-    return Point(*(getattr(options, flag) for flag in FLAGS.values()))
+    return OperatingPoint(*(getattr(options, flag) for flag in FLAGS.values()))
 
 
 def figures(mode: str) -> tuple[str, ...]:
@@ -152,7 +160,7 @@ def run(options: argparse.Namespace) -> Result | None:
 
 
 def found(
-    options: argparse.Namespace, point: Point, targets: Sequence[Target], answers: Sequence[Result]
+    options: argparse.Namespace, point: OperatingPoint, targets: Sequence[Target], answers: Sequence[Result]
 ) -> dict[str, Any]:
     """What the ranks saw, as figures of the node, and how those stand to the targets."""
     kinds = [kind for kind in SPREADS if options.mode in ("all", kind)]

@@ -29,10 +29,9 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts.exchange import Counts, Layout, agreed, exchange, exchanged_counts, layout, owners
-from gpuledger.workloads.parts.program import (
+from gpuledger.workloads.common.program import (
     DTYPES,
-    Clock,
+    DeviceClock,
     Progress,
     Result,
     asked,
@@ -44,7 +43,8 @@ from gpuledger.workloads.parts.program import (
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.parts.ranks import Rank, over_ranks, rank_options, slowest
+from gpuledger.workloads.common.ranks import Rank, over_ranks, rank_options, slowest
+from gpuledger.workloads.mixture.exchange import Counts, Layout, agreed, exchange, exchanged_counts, layout, owners
 
 PHASES = ("layout", "dispatch", "combine")
 TOLERANCE = {"bf16": 0.02, "fp16": 0.004, "fp32": 1e-5}  # of a token's norm
@@ -74,7 +74,7 @@ examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TransportLoad:
     """What one rank has to move: its tokens, the experts of each and their weights, and who owns which expert."""
 
     tokens: Tensor
@@ -134,14 +134,14 @@ def routed(options: argparse.Namespace) -> tuple[Tensor, Tensor]:
     return experts, 0.1 + torch.rand(batch, topk, generator=chance)
 
 
-def point(options: argparse.Namespace, rank: Rank) -> Point:
+def point(options: argparse.Namespace, rank: Rank) -> TransportLoad:
     """A rank's part of the batch: sizes differ by one at most, and may be 0."""
     experts, weights = routed(options)
     batch = options.decode_batch_size
     mine = slice(rank.index * batch // rank.count, (rank.index + 1) * batch // rank.count)
     chance = torch.Generator().manual_seed(options.seed + 1 + rank.index)
     tokens = torch.randn(mine.stop - mine.start, options.hidden_size, generator=chance)
-    return Point(
+    return TransportLoad(
         tokens=tokens.to(rank.device, DTYPES[options.dtype]),
         experts=experts[mine].to(rank.device),
         weights=weights[mine].to(rank.device),
@@ -149,14 +149,14 @@ def point(options: argparse.Namespace, rank: Rank) -> Point:
     )
 
 
-def laid_out(at: Point, ranks: int) -> tuple[Layout, Tensor]:
+def laid_out(at: TransportLoad, ranks: int) -> tuple[Layout, Tensor]:
     """What goes where, and the weight of each copy: that of all experts of its token on its rank."""
     sent = layout(at.experts, at.owner, ranks)
     by_rank = at.weights.new_zeros(len(at.tokens), ranks).scatter_add_(1, at.owner[at.experts], at.weights)
     return sent, by_rank[sent.order, sent.targets]
 
 
-def dispatched(at: Point, laid: Layout, shares: Tensor, rank: Rank) -> tuple[Tensor, Sent]:
+def dispatched(at: TransportLoad, laid: Layout, shares: Tensor, rank: Rank) -> tuple[Tensor, Sent]:
     """The rows that came, and what is needed to bring them back."""
     counts = agreed(laid.counts, exchanged_counts(laid.counts, rank))
     copies = sum(counts.send)
@@ -164,14 +164,14 @@ def dispatched(at: Point, laid: Layout, shares: Tensor, rank: Rank) -> tuple[Ten
     return exchange(at.tokens[order], counts.send, counts.receive, rank), Sent(counts, order, shares[:copies])
 
 
-def combined(at: Point, rows: Tensor, sent: Sent, rank: Rank) -> Tensor:
+def combined(at: TransportLoad, rows: Tensor, sent: Sent, rank: Rank) -> Tensor:
     """The weighted sum of what the ranks made of each token, in the numbers of the tokens."""
     back = exchange(rows, sent.counts.receive, sent.counts.send, rank)
     whole = torch.zeros(at.tokens.shape, dtype=torch.float32, device=back.device)
     return whole.index_add_(0, sent.order, back.float() * sent.shares[:, None]).to(at.tokens.dtype)
 
 
-def round_trip(at: Point, rank: Rank, clock: Clock, scale: float = 1.0) -> tuple[Tensor, Sent]:
+def round_trip(at: TransportLoad, rank: Rank, clock: DeviceClock, scale: float = 1.0) -> tuple[Tensor, Sent]:
     """Dispatch and combine, with a mark before and after each phase. Experts multiply by `scale`; 1 is no work."""
     clock.mark()
     with window("layout"):
@@ -191,8 +191,8 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
     at = point(options, rank)
     with window("warmup"):
         for _ in range(options.warmup):
-            round_trip(at, rank, Clock(options.device))
-    clock, progress = Clock(options.device), Progress("transport", options.iters)
+            round_trip(at, rank, DeviceClock(options.device))
+    clock, progress = DeviceClock(options.device), Progress("transport", options.iters)
     with window("bench:measure", profiler=options.cuda_profiler):
         for done in range(options.iters):
             dist.barrier()
@@ -202,7 +202,7 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
         clock.synchronize()
     with window("check"):
         checked(at, whole, rank, options.dtype, same_everywhere=True)
-        checked(at, round_trip(at, rank, Clock(options.device), rank.index + 1.0)[0], rank, options.dtype)
+        checked(at, round_trip(at, rank, DeviceClock(options.device), rank.index + 1.0)[0], rank, options.dtype)
     between = clock.between_ms()  # after the last phase of an iteration comes the way to the next
     times = {f"{phase}_ms": between[number :: len(PHASES) + 1] for number, phase in enumerate(PHASES)}
     row_bytes = options.hidden_size * at.tokens.element_size()
@@ -216,7 +216,7 @@ def work(rank: Rank, options: argparse.Namespace) -> Result:
     }
 
 
-def checked(at: Point, whole: Tensor, rank: Rank, dtype: str, *, same_everywhere: bool = False) -> None:
+def checked(at: TransportLoad, whole: Tensor, rank: Rank, dtype: str, *, same_everywhere: bool = False) -> None:
     """Refuse sums that are not each token times its weights, each times the factor of its expert's rank."""
     factors = torch.ones_like(at.weights) if same_everywhere else at.owner[at.experts] + 1.0
     expected = at.tokens.float() * (at.weights * factors).sum(1, keepdim=True)

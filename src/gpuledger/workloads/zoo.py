@@ -40,7 +40,7 @@ NOISE = 1 + np.random.default_rng(0).random(8192)  # 64 KiB: a copy of it needs 
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class CaseSize:
     """How much a case does in a step: `layers` matmuls of rows x width x width, and how much it loses."""
 
     rows: int
@@ -49,15 +49,15 @@ class Size:
     pieces: int = 1  # for the cases that do something many times
     loss_ms: float = 0.0  # for the cases that wait
 
-    def small(self) -> Size:
-        return Size(64, 32, min(self.layers, 4), min(self.pieces, 16), min(self.loss_ms, 2.0))
+    def small(self) -> CaseSize:
+        return CaseSize(64, 32, min(self.layers, 4), min(self.pieces, 16), min(self.loss_ms, 2.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class CaseInputs:
     """What the steps of all cases work on."""
 
-    size: Size
+    size: CaseSize
     cuda: bool  # without it there are no streams, no pinned memory and nothing to wait for
     weights: list[Tensor]  # one per layer
     batches: list[Tensor]
@@ -75,7 +75,7 @@ class Core:
             torch.cuda.synchronize()
 
 
-def build(size: Size, device: str, seed: int) -> Core:
+def build(size: CaseSize, device: str, seed: int) -> CaseInputs:
     """Weights that keep the activations' size through ReLU; batches of unlike size, so that none passes for another."""
     chance = torch.Generator(device=device).manual_seed(seed)
 
@@ -85,10 +85,10 @@ def build(size: Size, device: str, seed: int) -> Core:
     weights = [normal(size.width, math.sqrt(2 / size.width)) for _ in range(WEIGHTS)]
     batches = [normal(size.rows, 1.0 + index) for index in range(BATCHES)]
     scales = 2.0 ** (torch.arange(size.pieces, device=device) % 3)  # powers of two: scaling is exact, in any order
-    return Core(size, device == "cuda", (weights * size.layers)[: size.layers], batches, scales.bfloat16())
+    return CaseInputs(size, device == "cuda", (weights * size.layers)[: size.layers], batches, scales.bfloat16())
 
 
-def forward(core: Core, hidden: Tensor, before: Hook | None = None, after: Hook | None = None) -> Tensor:
+def forward(core: CaseInputs, hidden: Tensor, before: Hook | None = None, after: Hook | None = None) -> Tensor:
     """The stack of layers; `before` changes a layer's input, `after` sees its output, inside the layer's range."""
     for layer, weight in enumerate(core.weights):
         with window(f"layer{layer}"):
@@ -98,7 +98,7 @@ def forward(core: Core, hidden: Tensor, before: Hook | None = None, after: Hook 
     return hidden
 
 
-def plain(core: Core, first: Callable[[], object] | None = None) -> Step:
+def plain(core: CaseInputs, first: Callable[[], object] | None = None) -> Step:
     """Nothing but the core, the host as far ahead as the launch queue lets it; or something else first."""
 
     def step(index: int) -> Tensor:
@@ -109,22 +109,22 @@ def plain(core: Core, first: Callable[[], object] | None = None) -> Step:
     return step
 
 
-def host_read_bad(core: Core) -> Step:
+def host_read_bad(core: CaseInputs) -> Step:
     """Reads a number after each layer, as a search for NaN does. Fixed: the output is checked once, after the loop."""
     return lambda index: forward(core, core.batch(index), after=lambda hidden: hidden[0, 0].item())
 
 
-def device_sync_bad(core: Core) -> Step:
+def device_sync_bad(core: CaseInputs) -> Step:
     """Waits for the device after each layer, as code does that was once timed by hand."""
     return lambda index: forward(core, core.batch(index), after=lambda _: core.synchronize())
 
 
-def casts_bad(core: Core) -> Step:
+def casts_bad(core: CaseInputs) -> Step:
     """Activations go through float32 on their way to each matmul: the numbers are the same, the bytes are not."""
     return lambda index: forward(core, core.batch(index), before=lambda hidden: hidden.float().bfloat16())
 
 
-def sleep_bad(core: Core) -> Step:
+def sleep_bad(core: CaseInputs) -> Step:
     """Sleeps longer than the device computes; a shorter sleep would be hidden by the work in the queue."""
     return plain(core, lambda: time.sleep(core.size.loss_ms / 1e3))
 
@@ -134,7 +134,7 @@ def factor_of(index: int) -> float:
     return float(np.median(np.sort(NOISE)) * (1 + index % BATCHES))
 
 
-def numpy_bad(core: Core) -> Step:
+def numpy_bad(core: CaseInputs) -> Step:
     """Longer in numpy than the device computes, so that the device runs dry without any synchronisation."""
 
     def step(index: int) -> Tensor:
@@ -148,13 +148,13 @@ def numpy_bad(core: Core) -> Step:
     return step
 
 
-def numpy_fixed(core: Core) -> Step:
+def numpy_fixed(core: CaseInputs) -> Step:
     """The same factors, computed before the first step."""
     factors = [factor_of(index) for index in range(BATCHES)]
     return lambda index: forward(core, core.batch(index) * factors[index % BATCHES])
 
 
-def alloc_bad(core: Core) -> Step:
+def alloc_bad(core: CaseInputs) -> Step:
     """A cudaFree per buffer in torch's cache, the first of which drains the device; then a cudaMalloc per buffer."""
 
     def churn() -> None:
@@ -164,23 +164,23 @@ def alloc_bad(core: Core) -> Step:
     return plain(core, churn)
 
 
-def copying(core: Core, hosts: list[Tensor]) -> Step:
+def copying(core: CaseInputs, hosts: list[Tensor]) -> Step:
     """Each step's batch comes from the host, on the compute stream."""
     target = torch.empty_like(core.batches[0])
     return lambda index: forward(core, target.copy_(hosts[index % BATCHES], non_blocking=True))
 
 
-def pageable_copy(core: Core) -> Step:
+def pageable_copy(core: CaseInputs) -> Step:
     """`non_blocking` does not help: from pageable memory the driver waits for the stream and copies in parts."""
     return copying(core, [batch.cpu().clone() for batch in core.batches])
 
 
-def pinned_copy(core: Core) -> Step:
+def pinned_copy(core: CaseInputs) -> Step:
     """A copy at the speed of the link that the host does not wait for, but the kernels do."""
     return copying(core, [core.pinned(batch) for batch in core.batches])
 
 
-def exposed_copy_fixed(core: Core) -> Step:
+def exposed_copy_fixed(core: CaseInputs) -> Step:
     """The next step's batch is copied on a side stream while this step computes."""
     if not core.cuda:
         return pinned_copy(core)
@@ -208,7 +208,7 @@ def exposed_copy_fixed(core: Core) -> Step:
     return step
 
 
-def scaling(core: Core, scales: Tensor, fill: Callable[[int], object]) -> Step:
+def scaling(core: CaseInputs, scales: Tensor, fill: Callable[[int], object]) -> Step:
     """Each step writes its scales to the device, one per piece, and scales the batch with them, in one kernel."""
 
     def step(index: int) -> Tensor:
@@ -219,7 +219,7 @@ def scaling(core: Core, scales: Tensor, fill: Callable[[int], object]) -> Step:
     return step
 
 
-def tiny_bad(core: Core) -> Step:
+def tiny_bad(core: CaseInputs) -> Step:
     """A launch per piece, each shorter on the device than on the host, more of them than the matmuls can hide."""
     scales = torch.empty_like(core.scales)
     # Cut beforehand: a thousand views take a millisecond, and that would be a second reason.
@@ -232,13 +232,13 @@ def tiny_bad(core: Core) -> Step:
     return scaling(core, scales, fill)
 
 
-def tiny_fixed(core: Core) -> Step:
+def tiny_fixed(core: CaseInputs) -> Step:
     """The pieces lie side by side: one kernel scales them all."""
     scales = torch.empty_like(core.scales)
     return scaling(core, scales, lambda index: torch.mul(core.scales, 2.0 ** (index % BATCHES), out=scales))
 
 
-def small_bad(core: Core) -> Step:
+def small_bad(core: CaseInputs) -> Step:
     """A blocking copy per piece: the first drains the device, the others keep it waiting."""
     scales = torch.empty_like(core.scales)
     targets = scales.chunk(core.size.pieces)
@@ -251,14 +251,14 @@ def small_bad(core: Core) -> Step:
     return scaling(core, scales, fill)
 
 
-def small_fixed(core: Core) -> Step:
+def small_fixed(core: CaseInputs) -> Step:
     """One copy of all pieces from pinned memory; the host goes on."""
     scales = torch.empty_like(core.scales)
     hosts = [core.pinned(core.scales * 2.0**index) for index in range(BATCHES)]
     return scaling(core, scales, lambda index: scales.copy_(hosts[index % BATCHES], non_blocking=True))
 
 
-def host_function_bad(core: Core) -> Step:
+def host_function_bad(core: CaseInputs) -> Step:
     """The stream calls the host and waits for it; the launching thread is far ahead."""
     if not core.cuda:
         return sleep_bad(core)
@@ -278,18 +278,18 @@ def host_function_bad(core: Core) -> Step:
     return plain(core, hold)
 
 
-def of_factor(core: Core, index: int) -> Tensor:
+def of_factor(core: CaseInputs, index: int) -> Tensor:
     """The stack's input in `numpy_between`."""
     return core.batch(index) * factor_of(index)
 
 
-def of_scales(core: Core, index: int) -> Tensor:
+def of_scales(core: CaseInputs, index: int) -> Tensor:
     """The stack's input in the cases that scale, row by row."""
     rows = core.scales.repeat_interleave(core.size.rows // core.size.pieces)
     return core.batch(index) * rows[:, None] * 2.0 ** (index % BATCHES)
 
 
-def error_of(core: Core, output: Tensor, hidden: Tensor) -> float:
+def error_of(core: CaseInputs, output: Tensor, hidden: Tensor) -> float:
     """The output's relative error against the core in float32, rounded where the core rounds."""
     # TF32 holds bfloat16 exactly: it costs no accuracy, and keeps the check short in a profile of the whole program.
     torch.set_float32_matmul_precision("high")
@@ -299,45 +299,53 @@ def error_of(core: Core, output: Tensor, hidden: Tensor) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PlantedCase:
     """One planted reason. `bad` and `fixed` prepare what they need and give the step to be repeated."""
 
     name: str
     loss: str
     finding: str
-    size: Size
-    bad: Callable[[Core], Step]
-    fixed: Callable[[Core], Step]
-    source: Callable[[Core, int], Tensor] = Core.batch  # the stack's input, by other means than the steps'
-    check: Callable[[Core, Tensor, Tensor], float] = error_of  # of the last output, with that input
+    size: CaseSize
+    bad: Callable[[CaseInputs], Step]
+    fixed: Callable[[CaseInputs], Step]
+    source: Callable[[CaseInputs, int], Tensor] = CaseInputs.batch  # the stack's input, by other means than the steps'
+    check: Callable[[CaseInputs, Tensor, Tensor], float] = error_of  # of the last output, with that input
 
 
-DEEP = Size(1024, 4096, 64)  # layers so short that the 20 us lost after each of them show
-LATE = Size(8192, 4096, 12, loss_ms=10.0)  # twice what the layers take
-HELD = Size(8192, 4096, 12, loss_ms=4.0)
-ROOM = Size(8192, 4096, 12, pieces=24)
-BITS = Size(8192, 4096, 12, pieces=256)
-TINY = Size(8192, 4096, 3, pieces=1024)
-PAGE = Size(4096, 4096, 36)  # 32 MiB of input, so that the pinned copy is no loss worth naming
-LINK = Size(16384, 4096, 6)  # 128 MiB of input, so that it is
-FLAT = Size(16384, 2048, 20)  # wide activations, thin matmuls
+DEEP = CaseSize(1024, 4096, 64)  # layers so short that the 20 us lost after each of them show
+LATE = CaseSize(8192, 4096, 12, loss_ms=10.0)  # twice what the layers take
+HELD = CaseSize(8192, 4096, 12, loss_ms=4.0)
+ROOM = CaseSize(8192, 4096, 12, pieces=24)
+BITS = CaseSize(8192, 4096, 12, pieces=256)
+TINY = CaseSize(8192, 4096, 3, pieces=1024)
+PAGE = CaseSize(4096, 4096, 36)  # 32 MiB of input, so that the pinned copy is no loss worth naming
+LINK = CaseSize(16384, 4096, 6)  # 128 MiB of input, so that it is
+FLAT = CaseSize(16384, 2048, 20)  # wide activations, thin matmuls
 
 CASES = (
-    Case("host_read", "reads a number back after every layer", "HOST-SYNC", DEEP, host_read_bad, plain),
-    Case("numpy_between", "numpy while the GPU waits", "HOST-CODE", LATE, numpy_bad, numpy_fixed, of_factor),
-    Case("sleep", "sleeps in every step", "HOST-OS", LATE, sleep_bad, plain),
-    Case("alloc", "frees and allocates device memory in every step", "HOST-ALLOC", ROOM, alloc_bad, plain),
-    Case("pageable_copy", "copies from pageable memory", "COPY-PAGEABLE", PAGE, pageable_copy, pinned_copy),
-    Case("tiny_kernels", "launches a thousand tiny kernels", "LAUNCH-BOUND", TINY, tiny_bad, tiny_fixed, of_scales),
-    Case("device_sync", "waits for the device after every layer", "HOST-SYNC", DEEP, device_sync_bad, plain),
-    Case("host_function", "holds the stream with a host function", "DEVICE-WAIT", HELD, host_function_bad, plain),
-    Case("exposed_copy", "copies before, not under, compute", "COPY-EXPOSED", LINK, pinned_copy, exposed_copy_fixed),
-    Case("small_copies", "copies numbers one by one, blocking", "HOST-COPY", BITS, small_bad, small_fixed, of_scales),
-    Case("casts", "casts to float32 and back before every matmul", "CAST", FLAT, casts_bad, plain),
+    PlantedCase("host_read", "reads a number back after every layer", "HOST-SYNC", DEEP, host_read_bad, plain),
+    PlantedCase("numpy_between", "numpy while the GPU waits", "HOST-CODE", LATE, numpy_bad, numpy_fixed, of_factor),
+    PlantedCase("sleep", "sleeps in every step", "HOST-OS", LATE, sleep_bad, plain),
+    PlantedCase("alloc", "frees and allocates device memory in every step", "HOST-ALLOC", ROOM, alloc_bad, plain),
+    PlantedCase("pageable_copy", "copies from pageable memory", "COPY-PAGEABLE", PAGE, pageable_copy, pinned_copy),
+    PlantedCase(
+        "tiny_kernels", "launches a thousand tiny kernels", "LAUNCH-BOUND", TINY, tiny_bad, tiny_fixed, of_scales
+    ),
+    PlantedCase("device_sync", "waits for the device after every layer", "HOST-SYNC", DEEP, device_sync_bad, plain),
+    PlantedCase(
+        "host_function", "holds the stream with a host function", "DEVICE-WAIT", HELD, host_function_bad, plain
+    ),
+    PlantedCase(
+        "exposed_copy", "copies before, not under, compute", "COPY-EXPOSED", LINK, pinned_copy, exposed_copy_fixed
+    ),
+    PlantedCase(
+        "small_copies", "copies numbers one by one, blocking", "HOST-COPY", BITS, small_bad, small_fixed, of_scales
+    ),
+    PlantedCase("casts", "casts to float32 and back before every matmul", "CAST", FLAT, casts_bad, plain),
 )
 
 
-def measure(core: Core, step: Step, warmup: int, steps: int, *, profiler: bool) -> tuple[Tensor, list[float]]:
+def measure(core: CaseInputs, step: Step, warmup: int, steps: int, *, profiler: bool) -> tuple[Tensor, list[float]]:
     """The last step's output, and the ms of the steps: see the module for what is timed."""
     for index in range(warmup):
         with window("warmup"):
@@ -357,7 +365,7 @@ def measure(core: Core, step: Step, warmup: int, steps: int, *, profiler: bool) 
     return output, [1e3 * each for each in seconds or [mean]]
 
 
-def run(case: Case, options: argparse.Namespace) -> dict[str, object]:
+def run(case: PlantedCase, options: argparse.Namespace) -> dict[str, object]:
     """Measure one variant of one case and check its numbers."""
     core = build(case.size if options.device == "cuda" else case.size.small(), options.device, options.seed)
     step = (case.fixed if options.fixed else case.bad)(core)
@@ -372,7 +380,7 @@ def run(case: Case, options: argparse.Namespace) -> dict[str, object]:
     return {**what, "steps": options.steps, **times, "checked": True}
 
 
-def main(cases: tuple[Case, ...] = CASES, prog: str = "gpuledger.workloads.zoo") -> None:
+def main(cases: tuple[PlantedCase, ...] = CASES, prog: str = "gpuledger.workloads.zoo") -> None:
     """The command line of some cases: exit code 2 for a wrong one, 1 for wrong numbers or no device."""
     parser = argparse.ArgumentParser(prog=prog, description="Lose time for one planted reason.")
     parser.add_argument("case", nargs="?", choices=[case.name for case in cases])

@@ -25,7 +25,7 @@ from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
 from gpuledger.workloads import zoo
-from gpuledger.workloads.zoo import BATCHES, Case, Core, Size, Step
+from gpuledger.workloads.zoo import BATCHES, CaseInputs, CaseSize, PlantedCase, Step
 
 cuda: Any = torch.cuda  # its classes are untyped
 Layer = Callable[[Tensor], Tensor]
@@ -33,7 +33,7 @@ REQUEST = {"prompt": "the quick brown fox " * 8, "stop": ["\n", "</s>"], "temper
 TURN, PROMPT, CHUNK = 64, 512, 16  # growing_alloc: steps until the cache starts anew; positions at first, and per step
 
 
-def made(core: Core, *shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+def made(core: CaseInputs, *shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     """A weight that keeps its input's size."""
     return torch.randn(*shape, device=core.batches[0].device, dtype=dtype) / math.sqrt(shape[-2])
 
@@ -48,13 +48,13 @@ def mlp(hidden: Tensor, up: Tensor, down: Tensor) -> Tensor:
     return hidden + F.silu(norm(hidden) @ up) @ down
 
 
-def mlps(core: Core, dtype: torch.dtype = torch.bfloat16) -> list[tuple[Tensor, Tensor]]:
+def mlps(core: CaseInputs, dtype: torch.dtype = torch.bfloat16) -> list[tuple[Tensor, Tensor]]:
     """Each layer's two weights."""
     thin, wide = core.size.width, 4 * core.size.width
     return [(made(core, thin, wide, dtype=dtype), made(core, wide, thin, dtype=dtype)) for _ in range(core.size.layers)]
 
 
-def gpt(core: Core) -> list[Layer]:
+def gpt(core: CaseInputs) -> list[Layer]:
     """Blocks of causal attention (over sequences of a quarter of the rows) and an MLP, a range around each."""
     rows, width, heads = core.size.rows, core.size.width, max(core.size.width // 128, 1)
 
@@ -75,7 +75,7 @@ def through(layers: Sequence[Layer], hidden: Tensor) -> Tensor:
     return reduce(lambda before, layer: layer(before), layers, hidden)
 
 
-def then(core: Core, layers: Sequence[Layer], use: Callable[[int, Tensor], object]) -> Step:
+def then(core: CaseInputs, layers: Sequence[Layer], use: Callable[[int, Tensor], object]) -> Step:
     """Layers whose output is used."""
 
     def step(index: int) -> Tensor:
@@ -86,7 +86,7 @@ def then(core: Core, layers: Sequence[Layer], use: Callable[[int, Tensor], objec
     return step
 
 
-def nonzero(core: Core, fixed: bool) -> Step:
+def nonzero(core: CaseInputs, fixed: bool) -> Step:
     """Leaves padded rows out of each MLP by a boolean mask. Fixed: computes them and does not take them."""
     keep = torch.rand(core.size.rows, device=core.batches[0].device) > 1 / 16
 
@@ -100,7 +100,7 @@ def nonzero(core: Core, fixed: bool) -> Step:
     return lambda index: through(layers, core.batch(index).clone())
 
 
-def sample_loop(core: Core, fixed: bool) -> Step:
+def sample_loop(core: CaseInputs, fixed: bool) -> Step:
     """Decodes greedily, several tokens a step, each of them through a Python list. Fixed: they stay on the device."""
     width, rows, vocabulary = core.size.width, core.size.rows, 8 * core.size.width
     device, layers = core.batches[0].device, [partial(mlp, up=up, down=down) for up, down in mlps(core)]
@@ -128,7 +128,7 @@ def clerk(index: int) -> float:
     return float(request["temperature"] * (1 + index) + 1e-3 * (len(line) % 7))
 
 
-def python_between(core: Core, fixed: bool) -> Step:
+def python_between(core: CaseInputs, fixed: bool) -> Step:
     """Parses JSON and keeps books in Python before each block. Fixed: done before the first step."""
     known = clerk(1)
 
@@ -142,7 +142,7 @@ def python_between(core: Core, fixed: bool) -> Step:
     return lambda index: through(layers, core.batch(index))
 
 
-def file_wait(core: Core, fixed: bool) -> Step:
+def file_wait(core: CaseInputs, fixed: bool) -> Step:
     """Reads a slow record from a pipe, header and body, half of the delay before each. Fixed: read beforehand."""
     blocks, (asked, ask), (data, sent) = gpt(core), os.pipe(), os.pipe()
 
@@ -163,7 +163,7 @@ def file_wait(core: Core, fixed: bool) -> Step:
     return lambda index: through(blocks, core.batch(index) * (ready[index % BATCHES] if fixed else record(index)))
 
 
-def thread_wait(core: Core, fixed: bool) -> Step:
+def thread_wait(core: CaseInputs, fixed: bool) -> Step:
     """Takes from the queue of a loader thread that is slow. Fixed: the queue was filled before the first step."""
     items: queue.Queue[float] = queue.Queue(maxsize=0 if fixed else 1)
 
@@ -180,7 +180,7 @@ def thread_wait(core: Core, fixed: bool) -> Step:
     return lambda index: through(blocks, core.batch(index) * items.get())
 
 
-def growing_alloc(core: Core, fixed: bool) -> Step:
+def growing_alloc(core: CaseInputs, fixed: bool) -> Step:
     """Grows a KV cache by `cat`, with `empty_cache` in each step. Fixed: a buffer for the longest context."""
     rows, width, inner = core.size.rows, core.size.width, core.size.width // 2
     batch, heads = rows // CHUNK, max(inner // 128, 1)
@@ -213,7 +213,7 @@ def growing_alloc(core: Core, fixed: bool) -> Step:
     return step
 
 
-def pinned_alloc(core: Core, fixed: bool) -> Step:
+def pinned_alloc(core: CaseInputs, fixed: bool) -> Step:
     """Collects a varying number of rows in new pinned memory each step. Fixed: in one buffer."""
     half, buffer = core.size.rows // 2, core.pinned(core.batches[0])
     kept: list[Tensor] = []  # else torch, which rounds pinned sizes to powers of two, would give old memory again
@@ -227,13 +227,13 @@ def pinned_alloc(core: Core, fixed: bool) -> Step:
     return then(core, gpt(core), collect)
 
 
-def pageable_out(core: Core, fixed: bool) -> Step:
+def pageable_out(core: CaseInputs, fixed: bool) -> Step:
     """Takes all hidden states to pageable memory. Fixed: to one pinned buffer, without a wait."""
     buffer = core.pinned(core.batches[0])
     return then(core, gpt(core), lambda _, hidden: buffer.copy_(hidden, non_blocking=True) if fixed else hidden.cpu())
 
 
-def small_reads(core: Core, fixed: bool) -> Step:
+def small_reads(core: CaseInputs, fixed: bool) -> Step:
     """Reads statistics number by number. Fixed: one copy of them all that the host does not wait for."""
     host = core.pinned(torch.zeros(core.size.pieces, dtype=torch.bfloat16))
 
@@ -244,7 +244,7 @@ def small_reads(core: Core, fixed: bool) -> Step:
     return then(core, gpt(core), read)
 
 
-def optimizer(core: Core, fixed: bool) -> Step:
+def optimizer(core: CaseInputs, fixed: bool) -> Step:
     """Updates many small adapters with AdamW, one after the other. Fixed: they lie in one flat parameter."""
     blocks = gpt(core)
     stacked, grads = (made(core, core.size.pieces, 16, core.size.width, dtype=torch.float32) for _ in range(2))
@@ -260,7 +260,7 @@ def optimizer(core: Core, fixed: bool) -> Step:
     return step
 
 
-def event_wait(core: Core, fixed: bool) -> Step:
+def event_wait(core: CaseInputs, fixed: bool) -> Step:
     """Times each layer with events and waits for it. Fixed: does not."""
     begin, end = (cuda.Event(enable_timing=True) if core.cuda else None for _ in range(2))
 
@@ -278,13 +278,15 @@ def event_wait(core: Core, fixed: bool) -> Step:
     return lambda index: through(layers, core.batch(index))
 
 
-def stream_chain(core: Core, fixed: bool) -> Step:
+def stream_chain(core: CaseInputs, fixed: bool) -> Step:
     """Begins a side stream's slow fetch just before the block that needs it. Fixed: begins it before the first."""
     blocks, far, near = gpt(core), core.batches[1][0].clone(), torch.empty_like(core.batches[1][0])
     if not core.cuda:
         return lambda index: blocks[-1](through(blocks[:-1], core.batch(index)) + far)
     side, begun, ready = cuda.Stream(), cuda.Event(), cuda.Event()
-    hold = zoo.host_function_bad(Core(core.size, core.cuda, [], core.batches, core.scales))  # no layers: only holds
+    hold = zoo.host_function_bad(
+        CaseInputs(core.size, core.cuda, [], core.batches, core.scales)
+    )  # no layers: only holds
 
     def fetch(hidden: Tensor) -> Tensor:
         begun.record(cuda.current_stream())
@@ -303,7 +305,7 @@ def stream_chain(core: Core, fixed: bool) -> Step:
     return lambda index: through(layers, core.batch(index))
 
 
-def exposed_out(core: Core, fixed: bool) -> Step:
+def exposed_out(core: CaseInputs, fixed: bool) -> Step:
     """Copies logits to pinned memory on the compute stream. Fixed: on a side stream, under the next step."""
     blocks, head = gpt(core), made(core, core.size.width, 4 * core.size.width)
     hosts = [core.pinned(core.batches[0] @ head) for _ in range(2)]
@@ -325,7 +327,7 @@ def exposed_out(core: Core, fixed: bool) -> Step:
     return then(core, [*blocks, lambda hidden: norm(hidden) @ head], copy)
 
 
-def mixed_types(core: Core, fixed: bool) -> Step:
+def mixed_types(core: CaseInputs, fixed: bool) -> Step:
     """Casts float32 weights for each matmul. Fixed: casts them once."""
     kept, used = torch.bfloat16 if fixed else torch.float32, torch.bfloat16
     weights = [(up.to(kept), down.to(kept)) for up, down in mlps(core, torch.float32)]
@@ -333,7 +335,7 @@ def mixed_types(core: Core, fixed: bool) -> Step:
     return lambda index: through(layers, core.batch(index))
 
 
-def moe_loop(core: Core, fixed: bool) -> Step:
+def moe_loop(core: CaseInputs, fixed: bool) -> Step:
     """Loops over experts after each block, by routes known beforehand. Fixed: a batched matmul over all experts."""
     blocks, width, experts = gpt(core), core.size.width, core.size.pieces
     ups, downs = made(core, experts, width, width // 2), made(core, experts, width // 2, width)
@@ -354,36 +356,38 @@ def moe_loop(core: Core, fixed: bool) -> Step:
     return lambda index: through(layers, core.batch(index))
 
 
-def error_of(_: Core, output: Tensor, __: Tensor) -> float:
+def error_of(_: CaseInputs, output: Tensor, __: Tensor) -> float:
     """0 for a finite output that is not zero, else NaN. Its norm is printed, to compare the variants of a case."""
     size = float(output.float().norm())
     print(f"norm {size:.3f}", file=sys.stderr)  # noqa: T201
     return 0.0 if 0 < size < math.inf else math.nan
 
 
-def case(work: Callable[..., Step], finding: str, size: Size) -> Case:
+def case(work: Callable[..., Step], finding: str, size: CaseSize) -> PlantedCase:
     """A case with the name of its function, and what the docstring says first."""
     loss, bad, fixed = str(work.__doc__).partition(".")[0], partial(work, fixed=False), partial(work, fixed=True)
-    return Case(work.__name__, loss, finding, size, bad, fixed, check=error_of)
+    return PlantedCase(work.__name__, loss, finding, size, bad, fixed, check=error_of)
 
 
-THIN = Size(1024, 2048, 30)  # MLPs of about 0.13 ms each; the GPT blocks of 8192 x 2048 below take about 1.7 ms each
+THIN = CaseSize(
+    1024, 2048, 30
+)  # MLPs of about 0.13 ms each; the GPT blocks of 8192 x 2048 below take about 1.7 ms each
 CASES = (
     case(nonzero, "HOST-SYNC", THIN),
-    case(sample_loop, "HOST-SYNC", Size(256, 4096, 2, pieces=16)),
-    case(python_between, "HOST-CODE", Size(8192, 2048, 3, loss_ms=11.0)),
-    case(file_wait, "HOST-OS", Size(8192, 2048, 3, loss_ms=10.0)),
-    case(thread_wait, "HOST-THREAD", Size(8192, 2048, 3, loss_ms=9.0)),
-    case(growing_alloc, "HOST-ALLOC", Size(1024, 2048, 10)),
-    case(pinned_alloc, "HOST-ALLOC", Size(8192, 2048, 2)),
-    case(pageable_out, "COPY-PAGEABLE", Size(8192, 2048, 3)),
-    case(optimizer, "LAUNCH-BOUND", Size(8192, 2048, 2, pieces=192)),
+    case(sample_loop, "HOST-SYNC", CaseSize(256, 4096, 2, pieces=16)),
+    case(python_between, "HOST-CODE", CaseSize(8192, 2048, 3, loss_ms=11.0)),
+    case(file_wait, "HOST-OS", CaseSize(8192, 2048, 3, loss_ms=10.0)),
+    case(thread_wait, "HOST-THREAD", CaseSize(8192, 2048, 3, loss_ms=9.0)),
+    case(growing_alloc, "HOST-ALLOC", CaseSize(1024, 2048, 10)),
+    case(pinned_alloc, "HOST-ALLOC", CaseSize(8192, 2048, 2)),
+    case(pageable_out, "COPY-PAGEABLE", CaseSize(8192, 2048, 3)),
+    case(optimizer, "LAUNCH-BOUND", CaseSize(8192, 2048, 2, pieces=192)),
     case(event_wait, "HOST-SYNC", THIN),
-    case(stream_chain, "DEVICE-WAIT", Size(8192, 2048, 4, loss_ms=3.0)),
-    case(exposed_out, "COPY-EXPOSED", Size(8192, 2048, 3)),
-    case(small_reads, "HOST-COPY", Size(8192, 2048, 3, pieces=512)),
+    case(stream_chain, "DEVICE-WAIT", CaseSize(8192, 2048, 4, loss_ms=3.0)),
+    case(exposed_out, "COPY-EXPOSED", CaseSize(8192, 2048, 3)),
+    case(small_reads, "HOST-COPY", CaseSize(8192, 2048, 3, pieces=512)),
     case(mixed_types, "CAST", THIN),
-    case(moe_loop, "LAUNCH-BOUND", Size(8192, 1024, 6, pieces=64)),
+    case(moe_loop, "LAUNCH-BOUND", CaseSize(8192, 1024, 6, pieces=64)),
 )
 
 

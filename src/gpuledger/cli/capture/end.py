@@ -10,11 +10,11 @@ from typing import NoReturn
 
 import click
 
-from gpuledger.analyse.capture_checks import Asked, captured
+from gpuledger.analyse.capture_checks import CaptureWishes, captured
 from gpuledger.capture import manifest as manifests
-from gpuledger.capture.manifest import FINISHED, INTERRUPTED, Checked, Manifest
+from gpuledger.capture.manifest import FINISHED, INTERRUPTED, Manifest, RecordedCheck
 from gpuledger.capture.nsys.presets import Flag, value_of
-from gpuledger.capture.record import Outcome
+from gpuledger.capture.record import CaptureOutcome
 from gpuledger.cli.main import sentence
 from gpuledger.cli.progress import progress
 from gpuledger.errors import GpuledgerError
@@ -23,9 +23,9 @@ from gpuledger.present.views.capture import checks_text, files_text
 from gpuledger.read import open_trace
 
 
-def asked_of(flags: Sequence[Flag], duration: float | None) -> Asked:
+def asked_of(flags: Sequence[Flag], duration: float | None) -> CaptureWishes:
     """What the flags of nsys ask for, in the words of the checks."""
-    return Asked(
+    return CaptureWishes(
         traces=tuple(value_of(flags, "trace").split(",")),
         nodes=value_of(flags, "cuda-graph-trace").startswith("node"),
         memory=value_of(flags, "cuda-memory-usage") == "true",
@@ -34,7 +34,7 @@ def asked_of(flags: Sequence[Flag], duration: float | None) -> Asked:
     )
 
 
-def ended(outcome: Outcome, asked: Asked | None, *, no_report: bool) -> NoReturn:
+def ended(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: bool) -> NoReturn:
     """Say what came of it, and end with the exit code. Without `asked` the profile is one of kernels, of ncu."""
     written = [(each.name, each.bytes) for each in outcome.manifest.files]
     if written:
@@ -52,14 +52,14 @@ def ended(outcome: Outcome, asked: Asked | None, *, no_report: bool) -> NoReturn
     sys.exit(outcome.exit_code)
 
 
-def _said_of_timeline(outcome: Outcome, asked: Asked, *, no_report: bool) -> None:
-    checks: list[Checked] = []
+def _said_of_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report: bool) -> None:
+    checks: list[RecordedCheck] = []
     try:
         for profile in outcome.profiles:
             with progress(quiet=False) as tell_progress:
                 found = captured(open_trace(profile, progress=tell_progress), asked)
             prefix = f"{profile.name}: " if len(outcome.profiles) > 1 else ""
-            checks += [Checked(f"{prefix}{each.name}", each.verdict, each.found, each.advice) for each in found]
+            checks += [RecordedCheck(f"{prefix}{each.name}", each.verdict, each.found, each.advice) for each in found]
             for line in checks_text([replace(each, name=f"{prefix}{each.name}") for each in found]):
                 click.echo(line, err=True)
         _noted(outcome.manifest, checks, outcome.place.manifest)
@@ -70,7 +70,7 @@ def _said_of_timeline(outcome: Outcome, asked: Asked, *, no_report: bool) -> Non
         click.echo(sentence(error), err=True)
 
 
-def _noted(manifest: Manifest, checks: Sequence[Checked], path: Path) -> None:
+def _noted(manifest: Manifest, checks: Sequence[RecordedCheck], path: Path) -> None:
     manifests.written(replace(manifest, checks=tuple(checks)), path)
 
 

@@ -14,7 +14,7 @@ from gpuledger.capture.remote import remote
 from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
-    Manner,
+    CaptureOptions,
     called_as,
     capture_options,
     check_program,
@@ -56,7 +56,7 @@ def ncu(
     set_: str,
     metrics: str | None,
     via: str | None,
-    manner: Manner,
+    manner: CaptureOptions,
     command: tuple[str, ...],
 ) -> None:
     """Profile single kernels of COMMAND with Nsight Compute, and say what limits each.

@@ -12,12 +12,12 @@ from gpuledger.capture.nsys.command import export_command
 from gpuledger.capture.nsys.plan import Wishes, completed, doubts, flags_for, nsys_command
 from gpuledger.capture.nsys.presets import PRESETS, Flag, value_of
 from gpuledger.capture.nsys.session import launch_command, session_name
-from gpuledger.capture.outputs import EXPORT, Place, place_for
+from gpuledger.capture.outputs import EXPORT, CapturePlace, place_for
 from gpuledger.capture.record import INTERRUPTED_CODE, Recording, recorded
 from gpuledger.capture.remote import Remote, remote
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
-    Manner,
+    CaptureOptions,
     called_as,
     capture_options,
     check_program,
@@ -67,7 +67,7 @@ def nsys(
     via: str | None,
     session: str | None,
     rank_variable: str | None,
-    manner: Manner,
+    manner: CaptureOptions,
     command: tuple[str, ...],
 ) -> None:
     """Record a timeline of COMMAND with Nsight Systems.
@@ -100,7 +100,7 @@ def nsys(
         _profiled(wishes, manner, command, remote(via) if via is not None else None)
 
 
-def _profiled(wishes: Wishes, manner: Manner, command: tuple[str, ...], there: Remote | None) -> None:
+def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], there: Remote | None) -> None:
     """Record a program from here to its end, or print how that would be done."""
     place = place_for(manner.name, command, "nsys", force=manner.force)
     found = None if there else find_nsys()
@@ -136,7 +136,7 @@ def _profiled(wishes: Wishes, manner: Manner, command: tuple[str, ...], there: R
 
 
 def _printed(
-    manner: Manner, flags: tuple[Flag, ...], argv: tuple[str, ...], place: Place, there: Remote | None
+    manner: CaptureOptions, flags: tuple[Flag, ...], argv: tuple[str, ...], place: CapturePlace, there: Remote | None
 ) -> None:
     if there is not None:
         note = f"then copied back to {place.folder.absolute()}, and exported"
@@ -152,7 +152,7 @@ def _reasons(flags: tuple[Flag, ...]) -> list[tuple[str, str]]:
     return [(flag.argument, flag.why) for flag in flags]
 
 
-def _launched(name: str, wishes: Wishes, manner: Manner, command: tuple[str, ...], via: str | None) -> None:
+def _launched(name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], via: str | None) -> None:
     """Start a server that is ready to be recorded, and stay with it until it ends."""
     from gpuledger.system.interruption import Interruption
     from gpuledger.system.processes import attended

@@ -19,7 +19,7 @@ COMMAND_FIRST = {"allow_interspersed_args": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class CaptureOptions:
     """How to capture, whatever is captured."""
 
     name: str | None
@@ -49,7 +49,7 @@ def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
         command: tuple[str, ...],
         **options: object,
     ) -> None:
-        manner = Manner(name, force, dry_run, explain, no_report, variables)
+        manner = CaptureOptions(name, force, dry_run, explain, no_report, variables)
         verb(*arguments, manner=manner, command=a_program(command), **options)
 
     options = (
@@ -119,7 +119,10 @@ def called_as() -> tuple[str, ...]:
 
 
 def printed(
-    manner: Manner, reasons: Sequence[tuple[str, str]], commands: Sequence[Sequence[str]], notes: Sequence[str] = ()
+    manner: CaptureOptions,
+    reasons: Sequence[tuple[str, str]],
+    commands: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
 ) -> None:
     """What would be run, for --dry-run, and why, for --explain."""
     from gpuledger.present.safe_text import visible

@@ -11,12 +11,12 @@ import click
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture.manifest import FAILED, Manifest
 from gpuledger.capture.nsys.session import forget, remember, remembered, session_name, start_command, stop_command
-from gpuledger.capture.outputs import REPORTS, Place, place_for, prepared
-from gpuledger.capture.record import Outcome, Recording, closed, first_manifest
+from gpuledger.capture.outputs import REPORTS, CapturePlace, place_for, prepared
+from gpuledger.capture.record import CaptureOutcome, Recording, closed, first_manifest
 from gpuledger.cli.capture.options import called_as, needed, tell
 from gpuledger.errors import ToolFailed
 from gpuledger.system.interruption import Interruption
-from gpuledger.system.processes import Ended, attended
+from gpuledger.system.processes import AttendedRun, attended
 from gpuledger.system.tools import find_nsys
 
 _LOOK_EVERY_S = 0.05
@@ -77,7 +77,7 @@ def stop(session: str, no_report: bool) -> None:
     """
     path, began = remembered(session_name(session))
     nsys = needed("nsys", find_nsys())
-    place = Place(path.parent, path.name.removesuffix(manifests.ENDING), REPORTS["nsys"])
+    place = CapturePlace(path.parent, path.name.removesuffix(manifests.ENDING), REPORTS["nsys"])
     argv = start_command(str(nsys), session, str(place.base))
     recording = _recording(session, place, nsys, argv, None)
     with Interruption() as interruption:
@@ -88,7 +88,9 @@ def stop(session: str, no_report: bool) -> None:
     _said(outcome, None, no_report=no_report)
 
 
-def _recording(session: str, place: Place, nsys: Path, argv: tuple[str, ...], duration: float | None) -> Recording:
+def _recording(
+    session: str, place: CapturePlace, nsys: Path, argv: tuple[str, ...], duration: float | None
+) -> Recording:
     return Recording(
         tool="nsys",
         executable=nsys,
@@ -102,7 +104,7 @@ def _recording(session: str, place: Place, nsys: Path, argv: tuple[str, ...], du
     )
 
 
-def _stopped(recording: Recording, begun: Manifest, interruption: Interruption, began: float) -> Outcome:
+def _stopped(recording: Recording, begun: Manifest, interruption: Interruption, began: float) -> CaptureOutcome:
     """Stop the recording and bring it to its end; Ctrl-C before meant: stop now."""
     early = bool(interruption)
     with Interruption() as again:
@@ -112,15 +114,15 @@ def _stopped(recording: Recording, begun: Manifest, interruption: Interruption, 
     return closed(recording, begun, said, interruption)
 
 
-def _said(outcome: Outcome, duration: float | None, *, no_report: bool) -> None:
-    from gpuledger.analyse.capture_checks import Asked
+def _said(outcome: CaptureOutcome, duration: float | None, *, no_report: bool) -> None:
+    from gpuledger.analyse.capture_checks import CaptureWishes
     from gpuledger.cli.capture.end import ended
 
-    asked = Asked(duration_ns=None if duration is None else int(duration * 1e9))
+    asked = CaptureWishes(duration_ns=None if duration is None else int(duration * 1e9))
     ended(outcome, asked, no_report=no_report)
 
 
-def _not_started(session: str, done: Ended) -> ToolFailed:
+def _not_started(session: str, done: AttendedRun) -> ToolFailed:
     from gpuledger.capture.empty_report import last_line
 
     return ToolFailed(

@@ -9,7 +9,7 @@ from gpuledger.capture.record import Recording, recorded
 from gpuledger.capture.torch.command import Schedule, torch_command, torch_flags
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
-    Manner,
+    CaptureOptions,
     called_as,
     capture_options,
     check_program,
@@ -37,7 +37,7 @@ def torch(
     record_shapes: bool,
     with_stack: bool,
     memory: bool,
-    manner: Manner,
+    manner: CaptureOptions,
     command: tuple[str, ...],
 ) -> None:
     """Record the operators of a Python program with torch.profiler.
@@ -80,7 +80,7 @@ def torch(
         tell,
     )
 
-    from gpuledger.analyse.capture_checks import Asked
+    from gpuledger.analyse.capture_checks import CaptureWishes
     from gpuledger.cli.capture.end import ended
 
-    ended(outcome, Asked(memory=memory), no_report=manner.no_report)
+    ended(outcome, CaptureWishes(memory=memory), no_report=manner.no_report)

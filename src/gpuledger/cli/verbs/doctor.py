@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from gpuledger.cli.output import Output, output_options
-from gpuledger.doctor.check import Handed, Patient, Written
+from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools
 from gpuledger.doctor.checks import diagnosed
 from gpuledger.doctor.probe import here
 from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markdown, doctor_text
@@ -21,12 +21,12 @@ from gpuledger.trace.tables import Table
 from gpuledger.workloads import trial_launches, trial_torch
 
 
-def _written(profile: Path) -> Written:
+def _written(profile: Path) -> ProfileWriter:
     """Who wrote a profile. A report of nsys is not opened: that would need the nsys that is to be judged."""
     if NsysRepReader().recognises(look_at(profile)):
-        return Written(profile.name, NsysRepReader.name, None)
+        return ProfileWriter(profile.name, NsysRepReader.name, None)
     origin = open_trace(profile, only=()).origin
-    return Written(profile.name, origin.tool, origin.tool_version)
+    return ProfileWriter(profile.name, origin.tool, origin.tool_version)
 
 
 def _kernels_in(export: Path) -> int:
@@ -72,8 +72,8 @@ def doctor(profile: Path | None, quick: bool, output: Output) -> None:
       gpuledger doctor --format=json | jq -r '.checks[].commands[]'
     """
     written = None if profile is None else _written(profile)
-    handed = Handed(Path(trial_launches.__file__), Path(trial_torch.__file__), _kernels_in)
-    patient = Patient(here(), handed, is_quick=quick, written=written)
+    handed = TrialTools(Path(trial_launches.__file__), Path(trial_torch.__file__), _kernels_in)
+    patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
     with _told(quiet=output.quiet) as tell:
         found = diagnosed(patient, tell)
     match output.format:

@@ -9,7 +9,7 @@ import click
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import GpuledgerError
 from gpuledger.present.views.timing import remarks, timing_csv, timing_json, timing_markdown, timing_text
-from gpuledger.system.nvml import NotWatched, Watch
+from gpuledger.system.nvml import GpuWatch, NotWatched
 from gpuledger.timing.timer import NoDevice, device_for, prepared, time_operation
 from gpuledger.timing.user_function import blamed, checked, named, stdout_to_stderr
 
@@ -80,7 +80,7 @@ def time(
         hint = "--device=cpu uses the host's clock; torch comes with `pip install 'gpuledger[workloads]'`"
         raise GpuledgerError(str(error), hint=hint) from None
     found = named(operation)
-    watch = Watch()
+    watch = GpuWatch()
     with stdout_to_stderr():
         with blamed(found.file, found.line, "failed while preparing"):
             prepared_operation = prepared(found.function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuledger.analyse.capture_checks import Check
+from gpuledger.analyse.capture_checks import CaptureCheck
 from gpuledger.present.safe_text import visible, wrapped
 from gpuledger.units import bytes_text
 
@@ -17,7 +17,7 @@ def reasons_text(reasons: Sequence[tuple[str, str]], width: int | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def checks_text(checks: Iterable[Check]) -> list[str]:
+def checks_text(checks: Iterable[CaptureCheck]) -> list[str]:
     """One line per check; what to do stands behind what is missing."""
     return [
         visible(f"{each.verdict:<8} {each.name}: {each.found}" + (f"; {each.advice}" if each.advice else ""))

@@ -11,7 +11,7 @@ from gpuledger.present.writers.json import document
 from gpuledger.present.writers.markdown import escaped, table_markdown
 
 if TYPE_CHECKING:
-    from gpuledger.doctor.check import Check
+    from gpuledger.doctor.check import DoctorCheck
     from gpuledger.doctor.checks import Diagnosis
     from gpuledger.system.machine import Machine
 
@@ -107,7 +107,7 @@ def _counted(found: Diagnosis, word: str) -> str:
     return f"{count} {word}{'s' * (count > 1)}" if count else ""
 
 
-def _to_mend(found: Diagnosis) -> list[Check]:
+def _to_mend(found: Diagnosis) -> list[DoctorCheck]:
     """The checks with something to do, problems first."""
     return [
         check
@@ -166,7 +166,7 @@ def doctor_json(found: Diagnosis) -> str:
     )
 
 
-def _check_json(check: Check) -> dict[str, Any]:
+def _check_json(check: DoctorCheck) -> dict[str, Any]:
     outcome = check.outcome
     return {
         "name": check.name,

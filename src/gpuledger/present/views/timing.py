@@ -14,13 +14,13 @@ from gpuledger.present.writers.terminal import sheet_lines
 from gpuledger.units import count_text
 
 if TYPE_CHECKING:
-    from gpuledger.system.nvml import Range, Watched
+    from gpuledger.system.nvml import GpuReadings, SampledRange
     from gpuledger.timing.timer import Timing
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
-def timing_text(name: str, timing: Timing, gpu: Watched | None, unwatched: str, width: int | None) -> str:
+def timing_text(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str, width: int | None) -> str:
     """For a terminal."""
     lines, _ = sheet_lines(timing_sheet(timing, gpu), width)
     blocks = [
@@ -32,7 +32,7 @@ def timing_text(name: str, timing: Timing, gpu: Watched | None, unwatched: str, 
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def timing_markdown(name: str, timing: Timing, gpu: Watched | None, unwatched: str) -> str:
+def timing_markdown(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> str:
     """For a document."""
     parts = [f"# {escaped(name)}\n\n{escaped(_headline(timing))}\n\n**{escaped(_verdict(timing))}**\n"]
     parts.append(sheet_markdown(timing_sheet(timing, gpu)))
@@ -40,7 +40,7 @@ def timing_markdown(name: str, timing: Timing, gpu: Watched | None, unwatched: s
     return "\n".join([*parts, notes] if notes else parts)
 
 
-def timing_csv(name: str, timing: Timing, gpu: Watched | None) -> str:
+def timing_csv(name: str, timing: Timing, gpu: GpuReadings | None) -> str:
     """A header and one row, so that the rows of several operations make a table."""
     found = _measured(name, timing)
     low, high = timing.spread.interval_ns or (None, None)
@@ -60,7 +60,7 @@ def timing_csv(name: str, timing: Timing, gpu: Watched | None) -> str:
     return sheet_csv(Sheet("time", "One call", columns, (tuple(texts.values()),)))
 
 
-def timing_json(name: str, timing: Timing, gpu: Watched | None, unwatched: str) -> str:
+def timing_json(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> str:
     """The document gpuledger.time/1."""
     seen = None if gpu is None else _gpu_json(gpu)
     return document(_measured(name, timing) | {"gpu": seen, "gpu_not_watched": unwatched or None})
@@ -97,7 +97,7 @@ def _measured(name: str, timing: Timing) -> dict[str, Any]:
     }
 
 
-def timing_sheet(timing: Timing, gpu: Watched | None) -> Sheet:
+def timing_sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
     """One line per quantity."""
     spread = timing.spread
     batches = "" if timing.batch == 1 else f" in {count_text(spread.samples)} samples of {count_text(timing.batch)}"
@@ -123,7 +123,7 @@ def timing_sheet(timing: Timing, gpu: Watched | None) -> Sheet:
     return Sheet("time", "One call", columns, tuple(rows))
 
 
-def remarks(timing: Timing, gpu: Watched | None, unwatched: str) -> list[str]:
+def remarks(timing: Timing, gpu: GpuReadings | None, unwatched: str) -> list[str]:
     """What makes the time less than it seems, or something else."""
     lines = []
     spread = timing.spread
@@ -183,13 +183,13 @@ def _reached(timing: Timing) -> str:
     return f"the interval is within {_percent(off)} of the median, asked for was {asked}"
 
 
-def _throttling(gpu: Watched) -> str:
+def _throttling(gpu: GpuReadings) -> str:
     if not gpu.is_throttled:
         return "no"
     return "yes: " + ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
 
 
-def _range(seen: Range | None, divisor: int, unit: str, beside: str = "") -> str:
+def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
     """Median, and the rest where it differs."""
     if seen is None:
         return "not told by this GPU"
@@ -209,8 +209,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def _gpu_json(gpu: Watched) -> dict[str, Any]:
-    def of(seen: Range | None) -> dict[str, int] | None:
+def _gpu_json(gpu: GpuReadings) -> dict[str, Any]:
+    def of(seen: SampledRange | None) -> dict[str, int] | None:
         return None if seen is None else {"min": seen.least, "median": seen.median, "max": seen.most}
 
     return {

@@ -18,7 +18,7 @@ Step = Callable[[], None]
 """Takes each rank of this process through some barriers, one after the other."""
 
 
-class Row(IntEnum):
+class BoardRow(IntEnum):
     """What the board says about each rank."""
 
     PHASE = 0
@@ -35,7 +35,7 @@ class Row(IntEnum):
 
 def board_shape(ranks: int) -> tuple[int, int, int]:
     """Rows x ranks x numbers in a line."""
-    return len(Row), ranks, LINE
+    return len(BoardRow), ranks, LINE
 
 
 class Crew(Protocol):

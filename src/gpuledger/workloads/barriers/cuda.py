@@ -15,8 +15,8 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 from torch.multiprocessing.reductions import reduce_tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.barrier_crew import LINE, Row, Step, board_shape
-from gpuledger.workloads.parts.ranks import Rank
+from gpuledger.workloads.barriers.crew import LINE, BoardRow, Step, board_shape
+from gpuledger.workloads.common.ranks import Rank
 
 MOST_STREAMS = 8  # a GPU has so many queues by default; streams that share one wait for each other
 LATE_CYCLES = 10_000_000  # 5 ms at 2 GHz
@@ -98,7 +98,7 @@ class OnCuda:
         return max(float(start.elapsed_time(end)) for start, end in self._marks.values())
 
     def look(self, step: Step, late: int) -> None:
-        arrived, missed = self._rows[Row.ARRIVED], self._rows[Row.MISSED]
+        arrived, missed = self._rows[BoardRow.ARRIVED], self._rows[BoardRow.MISSED]
         for rank, stream in self._streams.items():
             with self._cuda.stream(stream):
                 if rank == late:
@@ -111,7 +111,7 @@ class OnCuda:
 
     def missed(self) -> int:
         self._cuda.synchronize()
-        mine = self._rows[Row.MISSED][self._here[0] : self._here[-1] + 1, 0]
+        mine = self._rows[BoardRow.MISSED][self._here[0] : self._here[-1] + 1, 0]
         count = int(mine.sum())
         mine.zero_()
         self._cuda.synchronize()
@@ -119,7 +119,7 @@ class OnCuda:
 
     def gave_up(self) -> bool:
         self._cuda.synchronize()
-        return bool(self._rows[Row.GAVE_UP][0, 0])
+        return bool(self._rows[BoardRow.GAVE_UP][0, 0])
 
     def _next(self) -> int:
         self._phase += 1
@@ -135,8 +135,8 @@ class OnCuda:
 
     def _pass(self, rows: Sequence[Tensor], protocol: str, rank: int, ranks: int, phase: int) -> None:
         self._kernels.pass_barrier[(1,)](
-            rows[Row.TAG if protocol == "tag" else Row.PHASE],
-            rows[Row.GAVE_UP],
+            rows[BoardRow.TAG if protocol == "tag" else BoardRow.PHASE],
+            rows[BoardRow.GAVE_UP],
             rank,
             ranks,
             phase,
@@ -152,9 +152,9 @@ class OnCuda:
         scratch = own_board(self._ranks).unbind()
         for protocol in ("phase", "tag"):
             self._pass(scratch, protocol, 0, 1, 1)
-        self._kernels.arrive[(1,)](scratch[Row.ARRIVED], 0, line=LINE, num_warps=1)
+        self._kernels.arrive[(1,)](scratch[BoardRow.ARRIVED], 0, line=LINE, num_warps=1)
         self._kernels.look[(1,)](
-            scratch[Row.ARRIVED], scratch[Row.MISSED], 0, 1, line=LINE, room=self._room, num_warps=1
+            scratch[BoardRow.ARRIVED], scratch[BoardRow.MISSED], 0, 1, line=LINE, room=self._room, num_warps=1
         )
         self._cuda._sleep(1)
         self._cuda.synchronize()

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.barrier_crew import Row, Step, board_shape
-from gpuledger.workloads.parts.program import refuse
-from gpuledger.workloads.parts.ranks import Rank
+from gpuledger.workloads.barriers.crew import BoardRow, Step, board_shape
+from gpuledger.workloads.common.program import refuse
+from gpuledger.workloads.common.ranks import Rank
 
 Board = np.ndarray[Any, np.dtype[np.int64]]
 LATE_S = 0.005
@@ -78,18 +78,18 @@ class OnHost:
     def look(self, step: Step, late: int) -> None:
         if self._index == late:
             time.sleep(LATE_S)
-        arrived = self._board[Row.ARRIVED, :, 0]
+        arrived = self._board[BoardRow.ARRIVED, :, 0]
         arrived[self._index] += 1
         step()
-        self._board[Row.MISSED, self._index, 0] += np.count_nonzero(arrived < arrived[self._index])
+        self._board[BoardRow.MISSED, self._index, 0] += np.count_nonzero(arrived < arrived[self._index])
 
     def missed(self) -> int:
-        mine = self._board[Row.MISSED, self._index]
+        mine = self._board[BoardRow.MISSED, self._index]
         count, mine[0] = int(mine[0]), 0
         return count
 
     def gave_up(self) -> bool:
-        return bool(self._board[Row.GAVE_UP, 0, 0])
+        return bool(self._board[BoardRow.GAVE_UP, 0, 0])
 
     def _next(self) -> int:
         self._phase += 1
@@ -97,7 +97,7 @@ class OnHost:
 
     def _pass(self, protocol: str, phase: int) -> None:
         """The barrier. Each line has one writer, so that adding needs no lock."""
-        reached = self._board[Row.TAG if protocol == "tag" else Row.PHASE, :, 0]
+        reached = self._board[BoardRow.TAG if protocol == "tag" else BoardRow.PHASE, :, 0]
         goal = int(reached[self._index]) + 1 if protocol == "tag" else phase
         reached[self._index] = goal
         polls, end = 0, time.monotonic() + self._patience_s
@@ -108,7 +108,7 @@ class OnHost:
             time.sleep(0 if polls < _EAGER_POLLS else _PAUSE_S)
 
     def _give_up(self, missing: list[int]) -> NoReturn:
-        self._board[Row.GAVE_UP, 0, 0] = 1
+        self._board[BoardRow.GAVE_UP, 0, 0] = 1
         names = ", ".join(map(str, missing)) or "another"
         refuse(
             f"rank {self._index} gave up at a barrier: rank {names} did not come",

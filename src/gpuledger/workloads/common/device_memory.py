@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.program import refuse
+from gpuledger.workloads.common.program import refuse
 
 _HINT = "smaller sizes need less; `--help` names them"
 _FULL = ("can't allocate memory", "DefaultCPUAllocator")

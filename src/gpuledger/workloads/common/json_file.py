@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpuledger.workloads.parts.program import refuse
+from gpuledger.workloads.common.program import refuse
 
 _MOST_BYTES = 4 << 20  # a model's config.json takes a few kB; whoever hands over weights meant another file
 

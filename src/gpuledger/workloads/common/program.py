@@ -111,7 +111,7 @@ class Progress:
             self._next = time.monotonic() + _EVERY_S
 
 
-class Clock:
+class DeviceClock:
     """Marks on the device's own time line, or on the host's where it computes itself."""
 
     def __init__(self, device: str) -> None:

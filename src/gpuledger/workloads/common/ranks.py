@@ -22,7 +22,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 import torch.multiprocessing as mp  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.program import Result, at_least, refuse
+from gpuledger.workloads.common.program import Result, at_least, refuse
 
 _JOIN_S = 300
 _END_S = 10

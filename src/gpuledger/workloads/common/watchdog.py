@@ -11,7 +11,7 @@ import sys
 import threading
 from functools import partial
 
-from gpuledger.workloads.parts.program import say
+from gpuledger.workloads.common.program import say
 
 
 class Watchdog:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.decoder import EVERY, Decoder
-from gpuledger.workloads.parts.program import error_of, refuse
-from gpuledger.workloads.parts.sizes import Size
+from gpuledger.workloads.common.program import error_of, refuse
+from gpuledger.workloads.decoder.model import EVERY, Decoder
+from gpuledger.workloads.decoder.size import DecoderSize
 
 TOLERANCE = {"dense": 0.05, "experts": 0.3}  # of the logits' norm; rounding may send a token to another expert
 
@@ -26,7 +26,7 @@ def read_again(model: Decoder, length: int, rows: slice = EVERY) -> Tensor:
     return model(model.text[rows, length - 1 : length], position, model.until(position), 0, rows)
 
 
-def agreed(found: Tensor, expected: Tensor, size: Size, what: str) -> float:
+def agreed(found: Tensor, expected: Tensor, size: DecoderSize, what: str) -> float:
     """How far two logits are apart, relative to their norm; the program ends where that is too far."""
     error = error_of(found, expected)
     limit = TOLERANCE["experts" if size.experts else "dense"]

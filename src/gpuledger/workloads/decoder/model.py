@@ -19,9 +19,9 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts.program import DTYPES, refuse
-from gpuledger.workloads.parts.room import gigabytes, needs
-from gpuledger.workloads.parts.sizes import Size
+from gpuledger.workloads.common.device_memory import gigabytes, needs
+from gpuledger.workloads.common.program import DTYPES, refuse
+from gpuledger.workloads.decoder.size import DecoderSize
 
 Mark = Callable[[str], AbstractContextManager[None]]  # a range around a part of the model
 EVERY = slice(None)  # all sequences
@@ -31,7 +31,7 @@ PEAKED = 3.0
 others, as in a trained model. Flat attention over a long text averages to nothing, and a fault in it would not show."""
 
 
-class Place(NamedTuple):
+class TokenPositions(NamedTuple):
     """Where the tokens that are worked on stand."""
 
     position: Tensor
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     rows: slice  # the sequences
 
 
-def rotated(heads: Tensor, place: Place) -> Tensor:
+def rotated(heads: Tensor, place: TokenPositions) -> Tensor:
     """Rotary embedding: the two halves of each head turned by their position's angles."""
     first, second = heads.chunk(2, dim=-1)
     cos, sin = place.cos, place.sin
@@ -55,7 +55,7 @@ class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
     keys: Tensor
     values: Tensor
 
-    def __init__(self, size: Size, positions: int) -> None:
+    def __init__(self, size: DecoderSize, positions: int) -> None:
         super().__init__()
         self.size = size
         self.qkv = nn.Linear(size.width, (size.heads + 2 * size.kv_heads) * size.head, bias=False)
@@ -66,7 +66,7 @@ class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
         self.register_buffer("keys", torch.zeros(shape))
         self.register_buffer("values", torch.zeros(shape))
 
-    def forward(self, hidden: Tensor, place: Place) -> Tensor:
+    def forward(self, hidden: Tensor, place: TokenPositions) -> Tensor:
         size, (batch, length, _) = self.size, hidden.shape
         heads = self.qkv(hidden).view(batch, length, -1, size.head).transpose(1, 2)
         query, key, value = heads.split((size.heads, size.kv_heads, size.kv_heads), dim=1)
@@ -104,7 +104,7 @@ def chunk_attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 class Mlp(nn.Module):  # type: ignore[misc, unused-ignore]
     """SwiGLU: one half opens the gate for the other."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: DecoderSize) -> None:
         super().__init__()
         self.up = nn.Linear(size.width, 2 * size.ffn, bias=False)
         self.down = nn.Linear(size.ffn, size.width, bias=False)
@@ -118,7 +118,7 @@ class Mlp(nn.Module):  # type: ignore[misc, unused-ignore]
 class Experts(nn.Module):  # type: ignore[misc, unused-ignore]
     """A mixture of MLPs. All experts see all tokens, and the router's weights pick: no shape depends on the data."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: DecoderSize) -> None:
         super().__init__()
         self.top_k = size.top_k
         self.router = nn.Linear(size.width, size.experts, bias=False)
@@ -135,17 +135,17 @@ class Experts(nn.Module):  # type: ignore[misc, unused-ignore]
         return torch.einsum("te,etw->tw", share, each).view_as(hidden)
 
 
-class Layer(nn.Module):  # type: ignore[misc, unused-ignore]
+class DecoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]
     """Attention, then an MLP, each on the normed sum of all before."""
 
-    def __init__(self, size: Size, positions: int, mark: Mark) -> None:
+    def __init__(self, size: DecoderSize, positions: int, mark: Mark) -> None:
         super().__init__()
         self.mark = mark
         self.attention_norm, self.mlp_norm = nn.RMSNorm(size.width), nn.RMSNorm(size.width)
         self.attention = Attention(size, positions)
         self.mlp = Experts(size) if size.experts else Mlp(size)
 
-    def forward(self, hidden: Tensor, place: Place) -> Tensor:
+    def forward(self, hidden: Tensor, place: TokenPositions) -> Tensor:
         with self.mark("attention"):
             hidden = hidden + self.attention(self.attention_norm(hidden), place)
         with self.mark("mlp"):
@@ -163,11 +163,11 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
     tokens: Tensor  # the last of each sequence, not yet looked at
     position: Tensor  # where they stand
 
-    def __init__(self, size: Size, positions: int, mark: Mark = window) -> None:
+    def __init__(self, size: DecoderSize, positions: int, mark: Mark = window) -> None:
         super().__init__()
         self.mark = mark
         self.embed = nn.Embedding(size.vocab, size.width)
-        self.layers = nn.ModuleList(Layer(size, positions, mark) for _ in range(size.layers))
+        self.layers = nn.ModuleList(DecoderLayer(size, positions, mark) for _ in range(size.layers))
         self.norm, self.head = nn.RMSNorm(size.width), nn.Linear(size.width, size.vocab, bias=False)
         speed = 10000.0 ** -(torch.arange(0, size.head, 2, dtype=torch.float32) / size.head)
         angles = torch.outer(torch.arange(positions, dtype=torch.float32), speed)
@@ -183,7 +183,7 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         self, tokens: Tensor, position: Tensor, mask: Tensor | None, begin: int = 0, rows: slice = EVERY
     ) -> Tensor:
         """The logits of what follows the last of these tokens; the cache then holds them."""
-        place = Place(position, self.cos[position], self.sin[position], mask, begin, rows)
+        place = TokenPositions(position, self.cos[position], self.sin[position], mask, begin, rows)
         hidden = self.embed(tokens)
         for number, layer in enumerate(self.layers):
             with self.mark(f"layer{number}"):
@@ -220,12 +220,12 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         return logits
 
 
-def positions_for(size: Size, steps: int) -> int:
+def positions_for(size: DecoderSize, steps: int) -> int:
     """How long the cache is that holds the prompt and so many tokens after it."""
     return -(-(size.prompt + steps + 1) // ALIGNED) * ALIGNED
 
 
-def build(size: Size, steps: int, device: str, dtype: str, seed: int, mark: Mark = window) -> Decoder:
+def build(size: DecoderSize, steps: int, device: str, dtype: str, seed: int, mark: Mark = window) -> Decoder:
     """A model with random weights of a seed, and room for the prompt and so many tokens after it."""
     positions = positions_for(size, steps)
     _expect_room(size, positions, device, DTYPES[dtype].itemsize)
@@ -239,7 +239,7 @@ def build(size: Size, steps: int, device: str, dtype: str, seed: int, mark: Mark
         torch.set_default_dtype(default)
 
 
-def _expect_room(size: Size, positions: int, device: str, item_bytes: int) -> None:
+def _expect_room(size: DecoderSize, positions: int, device: str, item_bytes: int) -> None:
     """Refuse what cannot fit before any of it is allocated; activations come on top."""
     kv_bytes = size.kv_bytes(positions, item_bytes)
     all_bytes, what = size.parameters * item_bytes + kv_bytes, f"the model with a cache of {gigabytes(kv_bytes)}"

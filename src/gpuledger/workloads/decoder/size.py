@@ -1,4 +1,4 @@
-"""How large a decoder is: options, or a model's config.json, in, a `Size` out, or one sentence about what is missing.
+"""How large a decoder is: options, or a model's config.json, in, a `DecoderSize` out, or what is missing in a sentence.
 
 A config has the keys that Hugging Face's models use (hidden_size, num_hidden_layers, ...); options go before it. Only
 sizes are taken from it. What else it asks for and this decoder does not do, such as latent attention or shared experts,
@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gpuledger.workloads.parts.json_file import read_object
-from gpuledger.workloads.parts.program import refuse, say, wrong
+from gpuledger.workloads.common.json_file import read_object
+from gpuledger.workloads.common.program import refuse, say, wrong
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class DecoderSize:
     """How large the model and its work are. `experts` 0: one MLP for all tokens; `head_dim` 0: `width` over `heads`."""
 
     layers: int
@@ -63,8 +63,8 @@ class Size:
         return None
 
 
-LARGE = Size(layers=8, width=4096, heads=32, kv_heads=8, ffn=14336, vocab=32000, batch=4, prompt=128)
-TINY = Size(layers=2, width=64, heads=4, kv_heads=2, ffn=96, vocab=256, batch=2, prompt=16)  # for a CPU
+LARGE = DecoderSize(layers=8, width=4096, heads=32, kv_heads=8, ffn=14336, vocab=32000, batch=4, prompt=128)
+TINY = DecoderSize(layers=2, width=64, heads=4, kv_heads=2, ffn=96, vocab=256, batch=2, prompt=16)  # for a CPU
 
 MEANINGS = {
     "kv_heads": "heads of keys and values",
@@ -116,14 +116,16 @@ def size_options(parser: argparse.ArgumentParser, *left_out: str) -> None:
             parser.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=told)
 
 
-def size_of(options: argparse.Namespace, **settled: int) -> Size:
+def size_of(options: argparse.Namespace, **settled: int) -> DecoderSize:
     """The size that settled options ask for; `settled` are sizes that are known otherwise."""
-    given = {each.name: value for each in fields(Size) if (value := getattr(options, each.name, None)) is not None}
+    given = {
+        each.name: value for each in fields(DecoderSize) if (value := getattr(options, each.name, None)) is not None
+    }
     given |= settled
     sizes = asdict(LARGE if options.device == "cuda" else TINY)
     if options.config is not None:
         sizes |= _from_config(options.config, given)
-    size = Size(**sizes | given)
+    size = DecoderSize(**sizes | given)
     fault = size.fault()
     if fault:
         wrong(fault)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.experts import Shape, fill
-from gpuledger.workloads.parts.program import refuse
-from gpuledger.workloads.parts.routing import Router
+from gpuledger.workloads.common.program import refuse
+from gpuledger.workloads.mixture.experts import MixtureShape, fill
+from gpuledger.workloads.mixture.routing import Router
 
 SAMPLE = 64
 TOLERANCE = {"bf16": 0.05, "fp16": 0.01, "fp32": 1e-3}
@@ -25,7 +25,7 @@ TOLERANCE = {"bf16": 0.05, "fp16": 0.01, "fp32": 1e-3}
 class Oracle:
     """Knows what the tokens of a layer should become."""
 
-    shape: Shape
+    shape: MixtureShape
     router: Router
     hidden: Tensor
     seed: int

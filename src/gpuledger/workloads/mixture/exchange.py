@@ -23,7 +23,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.ranks import Rank
+from gpuledger.workloads.common.ranks import Rank
 
 
 @dataclass(frozen=True, slots=True)

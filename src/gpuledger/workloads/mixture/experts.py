@@ -16,7 +16,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.parts.routing import expert_generator
+from gpuledger.workloads.mixture.routing import expert_generator
 
 GROUPED_CAPABILITIES = (9, 10)  # elsewhere torch's grouped product is a loop that waits for the device
 _ALIGNED_BYTES = 16  # of a row, for a grouped product
@@ -25,7 +25,7 @@ Product = Callable[..., Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MixtureShape:
     """The size of a mixture: how many experts, and of each its input and what lies between its products."""
 
     experts: int
@@ -43,7 +43,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Bank:
+class ExpertWeights:
     """The weights of the experts from `first` on, and how they are multiplied in one go."""
 
     up: Tensor  # experts x 2 ffn x hidden: gate, then up
@@ -67,16 +67,16 @@ def fill(up: Tensor, down: Tensor, seed: int, expert: int) -> None:
     down.normal_(std=1 / math.sqrt(down.shape[1]), generator=source)
 
 
-def bank(shape: Shape, held: range, *, device: str, dtype: Any, seed: int) -> Bank:
+def bank(shape: MixtureShape, held: range, *, device: str, dtype: Any, seed: int) -> ExpertWeights:
     """The experts that a rank holds, made where they stay: no second copy in another type or place."""
     up = torch.empty(len(held), 2 * shape.ffn, shape.hidden, device=device, dtype=dtype)
     down = torch.empty(len(held), shape.hidden, shape.ffn, device=device, dtype=dtype)
     for place, expert in enumerate(held):
         fill(up[place], down[place], seed, expert)
-    return Bank(up, down, held.start, grouped_product(shape, device, dtype))
+    return ExpertWeights(up, down, held.start, grouped_product(shape, device, dtype))
 
 
-def grouped_product(shape: Shape, device: str, dtype: Any) -> Product | None:
+def grouped_product(shape: MixtureShape, device: str, dtype: Any) -> Product | None:
     """torch's product of row groups with a matrix each, where it has one that does not wait for the device."""
     product: Product | None = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
     row_bytes = [width * torch.empty((), dtype=dtype).element_size() for width in (shape.hidden, shape.ffn)]
@@ -100,17 +100,17 @@ def opened(both: Tensor) -> Tensor:
     return F.silu(gate).mul_(up)
 
 
-def one(held: Bank, place: int, rows: Tensor) -> Tensor:
+def one(held: ExpertWeights, place: int, rows: Tensor) -> Tensor:
     """Rows through one expert."""
     return F.linear(opened(F.linear(rows, held.up[place])), held.down[place])
 
 
-def padded(held: Bank, rows: Tensor) -> Tensor:
+def padded(held: ExpertWeights, rows: Tensor) -> Tensor:
     """Rows, experts x capacity x hidden, through their experts."""
     return torch.bmm(opened(torch.bmm(rows, held.up.transpose(1, 2))), held.down.transpose(1, 2))
 
 
-def grouped(held: Bank, rows: Tensor, ends: Tensor) -> Tensor:
+def grouped(held: ExpertWeights, rows: Tensor, ends: Tensor) -> Tensor:
     """Rows in the order of their experts; `ends` says where each expert's rows end, on the device."""
     if held.product is None:
         return torch.cat([one(held, place, part) for place, part in enumerate(rows.split(sizes(ends)))])

@@ -19,12 +19,12 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.parts.experts import Bank, grouped, one, padded
-from gpuledger.workloads.parts.routing import Routed
+from gpuledger.workloads.mixture.experts import ExpertWeights, grouped, one, padded
+from gpuledger.workloads.mixture.routing import Routed
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExpertTokens:
     """The tokens of one expert."""
 
     expert: int
@@ -46,27 +46,27 @@ class Packed:
 class Mode:
     """One way, in its three parts. What dispatch gives, compute takes; what both give, combine takes."""
 
-    dispatch: Callable[[Bank, Tensor, Routed], Any]
-    compute: Callable[[Bank, Any], Any]
+    dispatch: Callable[[ExpertWeights, Tensor, Routed], Any]
+    compute: Callable[[ExpertWeights, Any], Any]
     combine: Callable[[Tensor, Routed, Any, Any], Tensor]
 
 
-def loop_dispatch(held: Bank, hidden: Tensor, routed: Routed) -> list[Part]:
+def loop_dispatch(held: ExpertWeights, hidden: Tensor, routed: Routed) -> list[ExpertTokens]:
     """Each expert asks for its tokens by itself, and the host waits to know how many there are."""
     parts = []
     for expert in range(len(held)):
         tokens, places = (routed.experts == expert).nonzero(as_tuple=True)
         if len(tokens):
-            parts.append(Part(expert, tokens, routed.weights[tokens, places], hidden[tokens]))
+            parts.append(ExpertTokens(expert, tokens, routed.weights[tokens, places], hidden[tokens]))
     return parts
 
 
-def loop_compute(held: Bank, parts: list[Part]) -> list[Tensor]:
+def loop_compute(held: ExpertWeights, parts: list[ExpertTokens]) -> list[Tensor]:
     """Small products, one expert after another."""
     return [one(held, part.expert, part.rows) for part in parts]
 
 
-def loop_combine(hidden: Tensor, _: Routed, parts: list[Part], rows: list[Tensor]) -> Tensor:
+def loop_combine(hidden: Tensor, _: Routed, parts: list[ExpertTokens], rows: list[Tensor]) -> Tensor:
     """Each expert adds to its tokens."""
     mixed = torch.zeros_like(hidden)
     for part, each in zip(parts, rows, strict=True):
@@ -74,7 +74,7 @@ def loop_combine(hidden: Tensor, _: Routed, parts: list[Part], rows: list[Tensor
     return mixed
 
 
-def by_expert(held: Bank, routed: Routed) -> tuple[Tensor, Tensor, Tensor]:
+def by_expert(held: ExpertWeights, routed: Routed) -> tuple[Tensor, Tensor, Tensor]:
     """Assignments in the order of their experts: the experts, the assignments, and where each expert's end."""
     experts, order = routed.experts.flatten().sort(stable=True)  # places without an expert come last
     experts, order = experts[: routed.assigned], order[: routed.assigned]
@@ -82,7 +82,7 @@ def by_expert(held: Bank, routed: Routed) -> tuple[Tensor, Tensor, Tensor]:
     return experts, order, torch.searchsorted(experts, every, right=True, out_int32=True)
 
 
-def batched_dispatch(held: Bank, hidden: Tensor, routed: Routed) -> Packed:
+def batched_dispatch(held: ExpertWeights, hidden: Tensor, routed: Routed) -> Packed:
     """As many rows for each expert as the fullest has: the one number that the host must know."""
     experts, order, ends = by_expert(held, routed)
     counts = ends.diff(prepend=ends.new_zeros(1))
@@ -94,19 +94,19 @@ def batched_dispatch(held: Bank, hidden: Tensor, routed: Routed) -> Packed:
     return Packed(rows.view(len(held), capacity, -1), _placed(routed, order, slots), ends)
 
 
-def batched_compute(held: Bank, packed: Packed) -> Tensor:
+def batched_compute(held: ExpertWeights, packed: Packed) -> Tensor:
     """All experts at once, the padding too."""
     return padded(held, packed.rows).flatten(0, 1)
 
 
-def grouped_dispatch(held: Bank, hidden: Tensor, routed: Routed) -> Packed:
+def grouped_dispatch(held: ExpertWeights, hidden: Tensor, routed: Routed) -> Packed:
     """The rows of all experts, one after another; where they end stays on the device."""
     _, order, ends = by_expert(held, routed)
     rows = hidden.index_select(0, order // routed.experts.shape[1])
     return Packed(rows, _placed(routed, order, torch.arange(len(order), device=order.device)), ends)
 
 
-def grouped_compute(held: Bank, packed: Packed) -> Tensor:
+def grouped_compute(held: ExpertWeights, packed: Packed) -> Tensor:
     """All experts at once, as many rows as each has."""
     return grouped(held, packed.rows, packed.ends)
 
@@ -132,7 +132,7 @@ CHOICES = {**{name: (name,) for name in MODES}, "both": ("loop", "batched_gemm")
 """What --mode may say, and the modes that run."""
 
 
-def mixed(name: str, held: Bank, hidden: Tensor, routed: Routed) -> Tensor:
+def mixed(name: str, held: ExpertWeights, hidden: Tensor, routed: Routed) -> Tensor:
     """Tokens through their experts, the three parts marked as on one GPU."""
     mode = MODES[name]
     if not routed.assigned:
@@ -145,7 +145,7 @@ def mixed(name: str, held: Bank, hidden: Tensor, routed: Routed) -> Tensor:
         return mode.combine(hidden, routed, packed, rows)
 
 
-def computed(name: str, held: Bank, hidden: Tensor, routed: Routed) -> Tensor:
+def computed(name: str, held: ExpertWeights, hidden: Tensor, routed: Routed) -> Tensor:
     """The same in one part, for a rank whose dispatch and combine are between ranks."""
     mode = MODES[name]
     with window(f"compute_{name}"):

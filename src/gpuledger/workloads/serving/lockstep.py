@@ -19,14 +19,14 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.common.device_memory import refused_where_full
+from gpuledger.workloads.common.program import DeviceClock, Progress, Result
+from gpuledger.workloads.common.ranks import Rank
 from gpuledger.workloads.decode import CAPTURE_STEPS, Step, captured
-from gpuledger.workloads.parts.checks import agreed, read_again, whole_pass
-from gpuledger.workloads.parts.decoder import EVERY, Decoder, build
-from gpuledger.workloads.parts.point import Point, pages_for, readings, shares
-from gpuledger.workloads.parts.program import Clock, Progress, Result
-from gpuledger.workloads.parts.ranks import Rank
-from gpuledger.workloads.parts.room import refused_where_full
-from gpuledger.workloads.parts.sizes import Size, size_of
+from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
+from gpuledger.workloads.decoder.model import EVERY, Decoder, build
+from gpuledger.workloads.decoder.size import DecoderSize, size_of
+from gpuledger.workloads.serving.operating_point import OperatingPoint, pages_for, readings, shares
 
 CHECKED = 4
 """Sequences of a rank whose last logits are compared with a pass over their whole text."""
@@ -54,7 +54,7 @@ class Phase:
     wait_ms: tuple[float, ...]
 
     @classmethod
-    def of(cls, rounds: Sequence[Clock]) -> Phase:
+    def of(cls, rounds: Sequence[DeviceClock]) -> Phase:
         """From the marks of each round: one at its start, then two per step."""
         times_ms = [time_ms for clock in rounds for time_ms in clock.between_ms()]
         return cls(tuple(times_ms[0::2]), tuple(times_ms[1::2]))
@@ -68,10 +68,10 @@ class Phase:
 class Worker:
     """What a rank does in each step. Without sequences it has no model, and nothing to do."""
 
-    def __init__(self, rank: Rank, point: Point, options: argparse.Namespace) -> None:
+    def __init__(self, rank: Rank, point: OperatingPoint, options: argparse.Namespace) -> None:
         mine = shares(point.batch, rank.count)
         first, self.sequences = sum(mine[: rank.index]), mine[rank.index]
-        self.size: Size = size_of(options, batch=self.sequences or 1, prompt=point.context)
+        self.size: DecoderSize = size_of(options, batch=self.sequences or 1, prompt=point.context)
         self.point, self.device, self.meet = point, options.device, Lockstep(rank)
         self.plan = readings(self.sequences, point.context, options.max_prefill_tokens)
         self.prefill_steps = len(readings(max(mine), point.context, options.max_prefill_tokens))
@@ -89,7 +89,7 @@ class Worker:
         self.prompts = prompts[first : first + self.sequences].to(rank.device)
         self.step: Step | None = self.model.step if self.model else None
 
-    def prefill(self, steps: int) -> Clock:
+    def prefill(self, steps: int) -> DeviceClock:
         """Read the prompts, up to so many steps."""
 
         def work(number: int) -> None:
@@ -101,7 +101,7 @@ class Worker:
 
         return self._in_lockstep("prefill", steps, work)
 
-    def decode(self, steps: int) -> Clock:
+    def decode(self, steps: int) -> DeviceClock:
         """Make a token of each sequence, so many times."""
 
         def work(_: int) -> None:
@@ -110,8 +110,8 @@ class Worker:
 
         return self._in_lockstep("decode", steps, work)
 
-    def _in_lockstep(self, kind: str, steps: int, work: Callable[[int], None]) -> Clock:
-        clock, progress = Clock(self.device), Progress(f"{kind} steps", steps)
+    def _in_lockstep(self, kind: str, steps: int, work: Callable[[int], None]) -> DeviceClock:
+        clock, progress = DeviceClock(self.device), Progress(f"{kind} steps", steps)
         clock.mark()
         for number in range(steps):
             with window(f"bench:{kind}"):
@@ -154,7 +154,7 @@ class Worker:
         return agreed(self.logits[rows], whole, self.size, "the last logits")
 
 
-def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[Clock], list[Clock]]:
+def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[DeviceClock], list[DeviceClock]]:
     """The marks of each round's prefill and decode. In mode `decode` the prompts are read before, unmeasured."""
     prefills, decodes = [], []
     tokens = None
@@ -162,7 +162,7 @@ def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[Clock], 
         worker.prefill(worker.prefill_steps)
         tokens = worker.model.tokens.clone() if worker.model else None
     worker.meet()
-    Clock(options.device).synchronize()
+    DeviceClock(options.device).synchronize()
     with window("bench:measure", profiler=options.cuda_profiler):
         for _ in range(options.iters):
             if options.mode != "decode":
@@ -171,13 +171,13 @@ def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[Clock], 
                 worker.model.rewind(tokens, worker.point.context)
             if options.mode != "prefill":
                 decodes.append(worker.decode(worker.decode_steps))
-        Clock(options.device).synchronize()
+        DeviceClock(options.device).synchronize()
     return prefills, decodes
 
 
 def serve_on(rank: Rank, options: argparse.Namespace) -> Result:
     """Build, warm up, measure, check; what this rank saw."""
-    point = Point(options.decode_batch_size, options.decode_ctx_len, options.output_len)
+    point = OperatingPoint(options.decode_batch_size, options.decode_ctx_len, options.output_len)
     with refused_where_full():
         worker = Worker(rank, point, options)
         with window("warmup"):

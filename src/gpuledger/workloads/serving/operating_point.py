@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from gpuledger.workloads.parts.program import at_least, wrong
+from gpuledger.workloads.common.program import at_least, wrong
 
 ATTENTION = "gqa"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class OperatingPoint:
     """Sequences of a node, tokens of text before each, tokens to make (the first by prefill, the rest by decode)."""
 
     batch: int
@@ -25,12 +25,12 @@ class Point:
     output: int
 
 
-LAUNCH = Point(256, 2000, 100)
-SMALL = Point(8, 48, 6)  # for a CPU
+LAUNCH = OperatingPoint(256, 2000, 100)
+SMALL = OperatingPoint(8, 48, 6)  # for a CPU
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ServingLimits:
     """What there is: pages of a rank, tokens of a page, the longest sequence, most sequences, tokens of a prefill."""
 
     num_pages: int
@@ -41,7 +41,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PrefillStep:
     """One prefill step of a rank: the tokens from `begin` to `end` of its sequences from `first` to `last`."""
 
     first: int
@@ -76,7 +76,7 @@ def room_options(
     )
 
 
-def room_of(options: argparse.Namespace, *, prefill_on_cpu: int) -> Room:
+def room_of(options: argparse.Namespace, *, prefill_on_cpu: int) -> ServingLimits:
     """The limits that settled options ask for."""
     options.max_prefill_tokens = options.max_prefill_tokens or (16384 if options.device == "cuda" else prefill_on_cpu)
     if options.attention_type != ATTENTION:
@@ -84,7 +84,7 @@ def room_of(options: argparse.Namespace, *, prefill_on_cpu: int) -> Room:
             f"--attention-type={options.attention_type}: this decoder has no such attention",
             hint=f"{ATTENTION}: query heads share keys and values, as --heads and --kv-heads say",
         )
-    return Room(
+    return ServingLimits(
         options.num_pages, options.page_size, options.max_seq_len, options.max_batch_size, options.max_prefill_tokens
     )
 
@@ -100,7 +100,7 @@ def shares(batch: int, ranks: int) -> tuple[int, ...]:
     return tuple(each + (rank < more) for rank in range(ranks))
 
 
-def expect_fit(point: Point, room: Room, ranks: int) -> int:
+def expect_fit(point: OperatingPoint, room: ServingLimits, ranks: int) -> int:
     """The pages that the busiest rank needs; the program ends where these or anything else is more than there is."""
     length = point.context + point.output
     if length > room.max_seq_len:
@@ -121,14 +121,14 @@ def expect_fit(point: Point, room: Room, ranks: int) -> int:
     return needed
 
 
-def readings(sequences: int, context: int, most_tokens: int) -> tuple[Reading, ...]:
+def readings(sequences: int, context: int, most_tokens: int) -> tuple[PrefillStep, ...]:
     """The prefill steps of a rank: whole prompts while they fit together, else one prompt at a time, in chunks."""
     together = most_tokens // context
     if together:
         firsts = range(0, sequences, together)
-        return tuple(Reading(first, min(first + together, sequences), 0, context) for first in firsts)
+        return tuple(PrefillStep(first, min(first + together, sequences), 0, context) for first in firsts)
     return tuple(
-        Reading(row, row + 1, begin, end) for row in range(sequences) for begin, end in chunks(context, most_tokens)
+        PrefillStep(row, row + 1, begin, end) for row in range(sequences) for begin, end in chunks(context, most_tokens)
     )
 
 

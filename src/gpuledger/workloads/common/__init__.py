@@ -1,0 +1,1 @@
+"""What all programs to profile share: options and clocks, ranks, memory, CUDA calls, targets."""

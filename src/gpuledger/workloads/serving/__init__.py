@@ -1,0 +1,1 @@
+"""A server at a fixed point: whether the point fits, and ranks that take their steps in lockstep."""
