@@ -23,17 +23,17 @@ _NOTES = (Column("severity", say("Severity"), Unit.TEXT), Column("sentence", say
 
 def communication_section(scene: Scene) -> Section:
     """How communication and copies overlap with compute; across ranks, another page answers."""
-    tell = scene.tell
+    tell, overlaps = scene.tell, [overlap(device) for device in scene.report.devices]
     parts: list[Part] = [
         table(
-            overlap_sheet(overlap(device)),
+            overlap_sheet(work),
             tell,
             scene.room,
-            caption=tell(say("Overlap over the whole window, GPU {gpu}", gpu=device.gpu)),
+            caption=tell(say("Overlap over the whole window, GPU {gpu}", gpu=work.gpu)),
         )
-        for device in scene.report.devices
+        for work in overlaps
     ]
-    if not any("comm" in device.ledger.total() or device.ledger.busy.hidden_comm_ns for device in scene.report.devices):
+    if not any(work.communication.running_ns for work in overlaps):
         parts.insert(0, Text(tell(say("No communication ran on a GPU here.")), "lead"))
     said = say(
         "One profile cannot say which rank the others wait for: `gpuledger fleet DIR -o job.html` puts the profiles of "
@@ -47,7 +47,7 @@ def health_section(scene: Scene, version: str) -> Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     tell, about = scene.tell, scene.about
     notes = (*scene.report.trace.health, *scene.report.kernel_health)
-    missing = tuple((missing.what, missing.reason, missing.means) for missing in about.missing)
+    missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in about.missing)
     parts: list[Part] = [Listing(tell(say("Where this comes from")), _facts(scene, version))]
     if missing:
         sheet = Sheet("missing", "Missing", _MISSING, missing)
