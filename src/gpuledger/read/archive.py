@@ -13,7 +13,7 @@ from gpuledger.trace.model import Trace
 
 def traces_in(source: Source, limits: Limits) -> list[str]:
     """The names of the members that look like traces, in the order of their names."""
-    found = []
+    names = []
     for name, read in members(source, limits):
         head, stream = unpacked(read(), name, limits)
         if not head and stream.cut:
@@ -21,8 +21,8 @@ def traces_in(source: Source, limits: Limits) -> list[str]:
                 f"{source.name}: the archive is damaged", found=f"{name} cannot be read", hint="copy or pack it again"
             )
         if looks_like_json(head):
-            found.append(name)
-    return sorted(found)
+            names.append(name)
+    return sorted(names)
 
 
 def read_member(source: Source, member: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
@@ -45,13 +45,13 @@ class ArchiveReader:
         return bool(source.head) and is_archive(source)
 
     def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
-        found = traces_in(source, limits)
-        if not found:
+        names = traces_in(source, limits)
+        if not names:
             raise UnreadableProfile(f"{source.name}: an archive without a torch.profiler trace in it")
-        if len(found) > 1:
+        if len(names) > 1:
             raise UnreadableProfile(
-                f"{source.name}: holds {len(found)} traces",
-                found=", ".join(found[:4]) + (", ..." if len(found) > 4 else ""),
-                hint=f"`gpuledger fleet` reads them all; `{source.name}{SEPARATOR}{found[0]}` names one",
+                f"{source.name}: holds {len(names)} traces",
+                found=", ".join(names[:4]) + (", ..." if len(names) > 4 else ""),
+                hint=f"`gpuledger fleet` reads them all; `{source.name}{SEPARATOR}{names[0]}` names one",
             )
-        return read_member(source, found[0], wanted, limits, progress)
+        return read_member(source, names[0], wanted, limits, progress)

@@ -60,8 +60,8 @@ class NsysDevices:
         """The physical GPU of each row."""
         first, number = group(pid, device)
         pairs = zip(pid[first].tolist(), device[first].tolist(), strict=True)
-        found = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]
-        return np.array(found, np.int32)[number]
+        gpus = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]
+        return np.array(gpus, np.int32)[number]
 
     def _one(self, os_pid: int, ordinal: int) -> int:
         if ordinal == NOT_RECORDED:

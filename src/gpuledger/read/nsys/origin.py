@@ -104,10 +104,10 @@ def _processes(export: NsysExport, tables: Mapping[Table, Rows]) -> tuple[Proces
 
 def _pairs(export: NsysExport, table: str) -> dict[str, list[str]]:
     """A table of names and values; a name may come several times."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for row in text_rows(export, table, ("name", "value")):
-        found.setdefault(row["name"], []).append(row["value"])
-    return found
+        values.setdefault(row["name"], []).append(row["value"])
+    return values
 
 
 def text_rows(

@@ -92,10 +92,10 @@ class TextTable:
     def _row(self, line: str) -> Values | None:
         """The values of one row; None where they are not all there."""
         if self.separator:
-            found = separated(line, self.separator)
-            if len(found) != len(self.headings) and self.separator == ",":
-                found = self._split(line, ",")  # NVIDIA does not double a quote within a quoted name
-            return self._values(found)
+            cells = separated(line, self.separator)
+            if len(cells) != len(self.headings) and self.separator == ",":
+                cells = self._split(line, ",")  # NVIDIA does not double a quote within a quoted name
+            return self._values(cells)
         return self._values(self._by_place(line)) or self._values(self._split(line.strip(), None))
 
     def _split(self, line: str, separator: str | None) -> list[str]:
@@ -108,10 +108,10 @@ class TextTable:
         """Cells by the rule under the header; none where the line does not keep to it, as numbers end where it does."""
         cells = []
         before = 0
-        for at, (start, end) in enumerate(self._spans):
-            is_last = at == len(self._spans) - 1
+        for index, (start, end) in enumerate(self._spans):
+            is_last = index == len(self._spans) - 1
             cell = line[start:] if is_last else line[start:end]
-            is_shifted = self.headings[at].key not in TEXTS and cell.strip() and len(cell.rstrip()) != end - start
+            is_shifted = self.headings[index].key not in TEXTS and cell.strip() and len(cell.rstrip()) != end - start
             if line[before:start].strip() or is_shifted:
                 return []
             cells.append(cell)
@@ -123,11 +123,11 @@ class TextTable:
             return None
         values: Values = {}
         try:
-            for each, cell in zip(self.headings, cells, strict=True):
-                if each.key in TEXTS:
-                    values.setdefault(each.key, cell.strip())
-                elif each.key:
-                    values.setdefault(each.key, each.value(cell))
+            for column, cell in zip(self.headings, cells, strict=True):
+                if column.key in TEXTS:
+                    values.setdefault(column.key, cell.strip())
+                elif column.key:
+                    values.setdefault(column.key, column.value(cell))
         except ValueError:
             return None
         return values if values.get("name") and values.get("count") is not None else None
@@ -164,19 +164,19 @@ def separated(line: str, separator: str) -> list[str]:
     if separator == "|":
         cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
         return [html.unescape(_ESCAPED.sub(r"\1", cell.strip())) for cell in cells]
-    cells, at = [], 0
+    cells, start = [], 0
     while True:
-        quoted = _QUOTED.match(line, at)
+        quoted = _QUOTED.match(line, start)
         if quoted and line[quoted.end() : quoted.end() + 1] in ("", separator):
             cells.append(quoted[1].replace('""', '"'))
             end = quoted.end()
         else:
-            end = line.find(separator, at)
+            end = line.find(separator, start)
             end = len(line) if end < 0 else end
-            cells.append(_unquoted(line[at:end]))
+            cells.append(_unquoted(line[start:end]))
         if end >= len(line):
             return cells
-        at = end + 1
+        start = end + 1
 
 
 def _unquoted(cell: str) -> str:

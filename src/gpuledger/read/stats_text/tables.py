@@ -78,12 +78,12 @@ def _is_report_file(name: str) -> bool:
 def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> PrintedTables:
     """The tables of one run: from a file, from several, or from a folder of CSV files."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    found = [_only_run(path, limits) for path in given]
-    if len(found) == 1:
-        return found[0]
+    runs = [_only_run(path, limits) for path in given]
+    if len(runs) == 1:
+        return runs[0]
     tables: dict[str, PrintedTable] = {}
     origin: dict[str, str] = {}
-    for run in found:
+    for run in runs:
         for report, table in run.tables.items():
             if report in tables:
                 raise UnreadableProfile(
@@ -91,8 +91,8 @@ def open_summaries(paths: str | Path | Sequence[str | Path], *, limits: Limits =
                     hint="give the files of one run; each run is opened by itself",
                 )
             tables[report], origin[report] = table, run.name
-    notes = tuple(note for run in found for note in run.health)
-    return PrintedTables(", ".join(run.name for run in found), tables, notes, next((r.profile for r in found), ""))
+    notes = tuple(note for run in runs for note in run.health)
+    return PrintedTables(", ".join(run.name for run in runs), tables, notes, next((run.profile for run in runs), ""))
 
 
 def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[PrintedTables]:
@@ -106,16 +106,16 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
     if any(grid.damaged for grid in grids) and not any(grid.rows for grid in grids):
         raise UnreadableProfile(f"{source.name}: not one row of its tables can be read", hint="copy or print it again")
     name = source.name
-    made = [
-        _summaries(run, f"{name}{SEPARATOR}{at}" if len(runs) > 1 or number is not None else name)
-        for at, run in enumerate(runs, 1)
+    tables = [
+        _summaries(run, f"{name}{SEPARATOR}{position}" if len(runs) > 1 or number is not None else name)
+        for position, run in enumerate(runs, 1)
     ]
     if number is None:
-        return made
-    if not 1 <= number <= len(made):
-        count = "one run" if len(made) == 1 else f"{len(made)} runs"
-        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_listed(made))
-    return [made[number - 1]]
+        return tables
+    if not 1 <= number <= len(tables):
+        count = "one run" if len(tables) == 1 else f"{len(tables)} runs"
+        raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_listed(tables))
+    return [tables[number - 1]]
 
 
 def _only_run(path: str | Path, limits: Limits) -> PrintedTables:
@@ -131,9 +131,9 @@ def _only_run(path: str | Path, limits: Limits) -> PrintedTables:
 
 def _listed(runs: Sequence[PrintedTables]) -> str:
     lines = []
-    for at, run in enumerate(runs[:6], 1):
+    for number, run in enumerate(runs[:6], 1):
         of = f" of {run.profile}" if run.profile else ""
-        lines.append(f"{at}: {', '.join(run.tables)}{of}")
+        lines.append(f"{number}: {', '.join(run.tables)}{of}")
     return "\n".join([*lines, "..."] if len(runs) > 6 else lines)
 
 
@@ -208,7 +208,7 @@ class _Document:
         elif grid := grid_under(line):
             self.tables.append(_TitledTable(self.hint, grid, self._profile))
             self._grid, self.hint, self._profile = grid, self._of_file, ""
-        elif self.hint in KNOWN and sum(each.key not in ("", "name") for each in headings_of(line)) >= 3:
+        elif self.hint in KNOWN and sum(heading.key not in ("", "name") for heading in headings_of(line)) >= 3:
             self.incomplete.append(f"{self.hint} lacks its names or counts")
             self.hint = self._of_file
 
@@ -297,8 +297,8 @@ def _named(runs: list[_Run], profile: str) -> list[_Run]:
 
 
 def _nothing_in(source: Source, runs: Iterable[_Run]) -> GpuledgerError:
-    lacks = [each for run in runs for each in run.lacking]
-    unknown = list(dict.fromkeys(each for run in runs for each in run.unknown))
+    lacks = [sentence for run in runs for sentence in run.lacking]
+    unknown = list(dict.fromkeys(report for run in runs for report in run.unknown))
     if lacks:
         return UnreadableProfile(f"{source.name}: {lacks[0]}", hint="keep all columns that nsys prints")
     if unknown:
@@ -358,8 +358,8 @@ def _notes(run: _Run, tables: Mapping[str, PrintedTable]) -> Iterator[Note]:
         rows = "1 row is" if count == 1 else f"{count_text(count)} rows are"
         sentence = f"{rows} cut off or damaged and left out ({', '.join(damaged)})"
         yield Note(Severity.LOSS, "damaged-rows", sentence, count)
-    for each in run.lacking:
-        yield Note(Severity.LOSS, "missing-columns", f"the table {each}, and is left out")
+    for sentence in run.lacking:
+        yield Note(Severity.LOSS, "missing-columns", f"the table {sentence}, and is left out")
     if abridged := [report for report, grid in grids.items() if grid.left_out]:
         sentence = f"whoever kept {', '.join(abridged)} left rows out (dots stand for them)"
         yield Note(Severity.WARNING, "abridged", sentence, len(abridged))

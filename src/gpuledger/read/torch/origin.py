@@ -24,18 +24,18 @@ class TorchDevices:
         numbers = np.unique(np.concatenate([np.empty(0, np.int64), *used]))
         self._numbers = numbers[numbers != NOT_RECORDED]
         listed = metadata.get("deviceProperties")
-        known = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-        by_id = {_int(each.get("id")): each for each in known}
+        known = [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
+        by_id = {_int(gpu.get("id")): gpu for gpu in known}
         # AMD numbers agents, not devices: where the number says nothing, equal GPUs still say what they are
-        same = known[0] if known and all(each.get("name") == known[0].get("name") for each in known) else {}
+        same = known[0] if known and all(gpu.get("name") == known[0].get("name") for gpu in known) else {}
         self.gpus = tuple(_gpu(by_id.get(number, same)) for number in self._numbers.tolist())
 
     def resolve(self, device: Ints) -> Ints:
         """Index of the GPU; NOT_RECORDED where the event names none."""
         if not len(self._numbers):
             return np.full(len(device), NOT_RECORDED)
-        at = np.minimum(np.searchsorted(self._numbers, device), len(self._numbers) - 1)
-        return np.where(self._numbers[at] == device, at, NOT_RECORDED)
+        index = np.minimum(np.searchsorted(self._numbers, device), len(self._numbers) - 1)
+        return np.where(self._numbers[index] == device, index, NOT_RECORDED)
 
 
 def _gpu(properties: Mapping[str, Any]) -> Gpu:
