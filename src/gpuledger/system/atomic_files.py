@@ -25,7 +25,7 @@ _NAME_CHARACTERS: Final = 32
 
 
 class Abandoned(Exception):
-    """Raised by whoever makes a file and wants it no more: it goes, and that is no failure."""
+    """Raised while a file is made by whoever wants it no more, and caught around: it goes, and that is no failure."""
 
 
 @contextlib.contextmanager
@@ -42,8 +42,6 @@ def placed(path: Path, *, overwrite: bool = True, ending: str = PARTIAL) -> Iter
             beside.replace(path)
         else:
             os.link(beside, path)
-    except Abandoned:
-        return
     finally:
         beside.unlink(missing_ok=True)
 

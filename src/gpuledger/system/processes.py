@@ -161,7 +161,7 @@ def _waited(
 
 def fetched(argv: Sequence[str], target: Path, interruption: Interruption) -> AttendedRun:
     """Run a program whose standard output is the content of `target`, which appears only when it is whole."""
-    with whole_file(target) as file:
+    with contextlib.suppress(Abandoned), whole_file(target) as file:
         began = time.monotonic()
         process = _started(argv, dict(os.environ), quiet=False, output=file)
         errors = _Kept(process.stderr, pass_on=False)

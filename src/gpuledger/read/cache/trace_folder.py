@@ -12,7 +12,6 @@ import mmap
 import os
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
+from gpuledger.system.atomic_files import PARTIAL, Abandoned, whole_file
+
 ENDING: Final = ".trace"
-PARTIAL: Final = ".partial"
 MOST_BYTES: Final = 10_000_000_000
 """What all files may take together, or `MOST_SHARE` of the room that they could have, if that is less."""
 MOST_SHARE: Final = 0.1
@@ -59,16 +59,14 @@ class TraceFolder:
         self.path.chmod(0o700)
         if not self._make_room(size):
             return False
-        descriptor, partial = tempfile.mkstemp(suffix=PARTIAL, dir=self.path)  # 0600
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with whole_file(self.path / (name + ENDING), private=True) as file:
                 for piece in pieces:
                     if given_up.is_set():
-                        return False
+                        raise Abandoned
                     file.write(piece)
-            Path(partial).replace(self.path / (name + ENDING))
-        finally:
-            Path(partial).unlink(missing_ok=True)
+        except Abandoned:
+            return False
         return True
 
     def remove(self, name: str) -> None:
