@@ -18,7 +18,7 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import Joined, Match
+    from gpuledger.analyse.kernels.timeline_match import Match, MatchedTimeline
     from gpuledger.trace.kernel_report import KernelReport
 
 _NEVER_READ: Final = {
@@ -47,7 +47,7 @@ class Report:
     window: Span
     devices: tuple[Device, ...]
     findings: tuple[Finding, ...]
-    kernels: Mapping[int, Joined] = field(default_factory=dict)
+    kernels: Mapping[int, MatchedTimeline] = field(default_factory=dict)
     """What Nsight Compute says of the kernels of each GPU, where reports of it were given."""
     kernel_health: tuple[Note, ...] = ()
     """What was lost on reading those reports."""
@@ -169,7 +169,7 @@ def finding_dict(found: Finding) -> dict[str, Any]:
     }
 
 
-def _joined(found: Joined, device: Device) -> dict[str, Any]:
+def _joined(found: MatchedTimeline, device: Device) -> dict[str, Any]:
     """Every kernel of the step with its match, in the order of execution."""
     from gpuledger.analyse.kernels.timeline_match import LEVELS
 

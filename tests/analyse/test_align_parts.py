@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
-from gpuledger.analyse.align.forward import Kernel
+from gpuledger.analyse.align.forward import ForwardKernel
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
 from gpuledger.analyse.align.known_differences import Known, known
 from gpuledger.analyse.align.occurrences import occurrences
-from gpuledger.analyse.align.operation_side import Side, side
+from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.sequence import aligned, distinct, similarity
 from gpuledger.analyse.align.side_by_side import called
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, PASS, TIERS, WARN
@@ -30,12 +30,12 @@ from gpuledger.trace.tables import Table
 from support.trace_notation import of_tables, table
 
 
-def kernels(text: str, time_ns: int = 100) -> list[Kernel]:
+def kernels(text: str, time_ns: int = 100) -> list[ForwardKernel]:
     """`gemm flash:4 add`: names, and after a colon the blocks of the grid."""
     made = []
     for word in text.split():
         name, _, grid = word.partition(":")
-        made.append(Kernel(name, time_ns, (int(grid or 1), 1, 1), (128, 1, 1), 7, in_graph=False))
+        made.append(ForwardKernel(name, time_ns, (int(grid or 1), 1, 1), (128, 1, 1), 7, in_graph=False))
     return made
 
 
@@ -216,7 +216,9 @@ MODEL = program([LAYER * 3] * 5)
 MOCK = program([[("forward", "norm gemm:4 flash")]] * 6)
 
 
-def both(mock: Trace, model: Trace, isolation: Isolation, mock_range: str | None = None) -> tuple[Side, Side]:
+def both(
+    mock: Trace, model: Trace, isolation: Isolation, mock_range: str | None = None
+) -> tuple[OperationSide, OperationSide]:
     ours = side(of_mock(mock, "mock", Wanted(), mock_range).forwards)
     return ours, side(of_model(model, "model", Wanted(), isolation, ours.kernels).forwards, ours.kernels)
 
@@ -322,8 +324,8 @@ def test_a_range_around_nothing_is_refused() -> None:
         both(MOCK, model, Isolation("range", "empty"))
 
 
-def result(mock: Sequence[Kernel], e2e: Sequence[Kernel]) -> Alignment:
-    sides = Side("mock", "GPU", tuple(mock), 1), Side("m\x1bodel", "GPU", tuple(e2e), 1)
+def result(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Alignment:
+    sides = OperationSide("mock", "GPU", tuple(mock), 1), OperationSide("m\x1bodel", "GPU", tuple(e2e), 1)
     return alignment(sides[0], sides[1], Isolation("auto"), TIERS["mock"], Known())
 
 
@@ -376,7 +378,7 @@ def test_a_bad_file_of_known_differences_is_refused(content: dict[str, object], 
 
 def test_hostile_names_are_safe_to_show() -> None:
     evil = "void \x1b[31m<script>]]>&\u202ekernel" + "x" * 300
-    found = result([Kernel(evil, 9)], kernels("a b"))
+    found = result([ForwardKernel(evil, 9)], kernels("a b"))
     assert "\x1b" not in align_text(found, (), 80)
     assert "\x1b" not in align_junit(found)
     assert len(called(evil)) <= 44

@@ -26,7 +26,7 @@ from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.kernel_pairs import paired
 from gpuledger.analyse.diff.parts import MIX, UNLIKE, changes, parts, rounded
 from gpuledger.analyse.diff.range_pairs import paired_ranges
-from gpuledger.analyse.diff.run_side import Kernel, Range, Side, pooled
+from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, pooled
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.sides import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
@@ -48,14 +48,14 @@ CORPUS = ROOT.parent / "shared" / "corpus"
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 
 
-def read(path: Path, gpu: int | None = None) -> Side:
+def read(path: Path, gpu: int | None = None) -> RunSide:
     trace = open_trace(path)
     devices = analysed(trace, path.name, Wanted())
     return side_of(trace, devices, busiest(devices, gpu), path.name)
 
 
 @pytest.fixture(scope="module")
-def captured(unpacked: Callable[[str], Path]) -> dict[str, Side]:
+def captured(unpacked: Callable[[str], Path]) -> dict[str, RunSide]:
     """Every capture as a side."""
     nsys = {name: read(unpacked(f"{name}.sqlite")) for name in NAMES}
     return nsys | {f"torch/{path.name.removesuffix('.json.gz')}": read(path) for path in TORCH}
@@ -107,7 +107,7 @@ def test_a_few_long_steps_are_unlike_steps() -> None:
     assert by_name(found)["idle.host_code"] == 1_000
 
 
-def test_in_python_two_traces_are_enough(unpacked: Callable[[str], Path], captured: dict[str, Side]) -> None:
+def test_in_python_two_traces_are_enough(unpacked: Callable[[str], Path], captured: dict[str, RunSide]) -> None:
     loop, batched = (open_trace(unpacked(f"{name}.sqlite")) for name in ("moe_loop", "moe_batched_gemm"))
     found = gpuledger_package.compare(loop, batched)
     assert found.verdict == "faster"
@@ -138,7 +138,7 @@ kernels = st.builds(
 
 
 @st.composite
-def sides(draw: st.DrawFn) -> Side:
+def sides(draw: st.DrawFn) -> RunSide:
     steps = draw(st.integers(1, 12))
     lengths = draw(st.lists(st.integers(0, 10**12), min_size=steps, max_size=steps))
     unique = {(each.bare, each.grid, each.place): each for each in draw(st.lists(kernels, max_size=8))}
@@ -150,13 +150,13 @@ def sides(draw: st.DrawFn) -> Side:
 
 
 @given(sides(), sides())
-def test_parts_sum_to_the_difference(before: Side, after: Side) -> None:
+def test_parts_sum_to_the_difference(before: RunSide, after: RunSide) -> None:
     found = compare(before, after, anyway=True)
     assert sum(part.ns for part in found.parts) == found.delta_ns == after.median_ns - before.median_ns
 
 
 @given(sides())
-def test_against_itself_everything_is_zero(run: Side) -> None:
+def test_against_itself_everything_is_zero(run: RunSide) -> None:
     found = compare(run, run, anyway=True)
     assert found.verdict == "no change"
     assert found.delta_ns == 0
@@ -165,7 +165,7 @@ def test_against_itself_everything_is_zero(run: Side) -> None:
 
 
 @given(sides(), sides())
-def test_the_way_back_is_the_way_there(before: Side, after: Side) -> None:
+def test_the_way_back_is_the_way_there(before: RunSide, after: RunSide) -> None:
     there, back = (by_name(compare(*each, anyway=True)) for each in ((before, after), (after, before)))
     assert there.keys() == back.keys()
     assert all(abs(there[name] + back[name]) <= 1 for name in there)
@@ -183,7 +183,7 @@ def test_rounded_numbers_sum_and_stay_near(amounts: list[float]) -> None:
 
 
 @given(st.lists(kernels, max_size=12), st.lists(kernels, max_size=12))
-def test_every_kernel_is_in_exactly_one_pair(before: list[Kernel], after: list[Kernel]) -> None:
+def test_every_kernel_is_in_exactly_one_pair(before: list[RunKernel], after: list[RunKernel]) -> None:
     pairs = paired(before, after)
     for given_kernels, held in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
         assert sorted(map(id, given_kernels)) == sorted(id(each) for group in held for each in group)
@@ -208,7 +208,7 @@ def test_every_kernel_is_in_exactly_one_pair(before: list[Kernel], after: list[K
         (kernel("ampere_sgemm_64x32_tn"), kernel("nvjet_sm90_tst_64x8_v"), "family"),
     ],
 )
-def test_levels_of_pairs(before: Kernel, after: Kernel, level: str) -> None:
+def test_levels_of_pairs(before: RunKernel, after: RunKernel, level: str) -> None:
     assert [pair.level for pair in paired([before], [after])] == [level]
 
 
@@ -238,7 +238,7 @@ def test_one_family_pairs_in_the_order_of_the_step() -> None:
         (side([100] * 4, [kernel("q", 4)]), "too few kernels in common"),
     ],
 )
-def test_unlike_runs_are_refused_with_the_reason(after: Side, reason: str) -> None:
+def test_unlike_runs_are_refused_with_the_reason(after: RunSide, reason: str) -> None:
     before = side([100] * 4, [kernel("k", 4)])
     with pytest.raises(GpuledgerError, match=reason):
         compare(before, after)
@@ -246,8 +246,8 @@ def test_unlike_runs_are_refused_with_the_reason(after: Side, reason: str) -> No
 
 
 def test_a_program_whose_kernels_were_rewritten_is_known_by_its_ranges() -> None:
-    def marked(name: str, *ranges: str) -> Side:
-        return side([100] * 4, [kernel(name, 4)], ranges=[Range(each, 4, 40) for each in ranges])
+    def marked(name: str, *ranges: str) -> RunSide:
+        return side([100] * 4, [kernel(name, 4)], ranges=[RunRange(each, 4, 40) for each in ranges])
 
     found = compare(marked("k", "route", "experts_loop", "combine"), marked("q", "route", "experts_grouped", "combine"))
     assert "Few kernels are the same, but the ranges are: kernels with a partner hold 0.0 %" in found.notes[0]
@@ -270,7 +270,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(one: str, other: str,
     assert told_apart(one, other) == names
 
 
-def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, Side]) -> None:
+def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, RunSide]) -> None:
     with pytest.raises(GpuledgerError, match=r"zoo_graph.sqlite has steps .* in zoo_node.sqlite none were found"):
         compare(captured["zoo_node"], captured["zoo_graph"])
 
@@ -278,21 +278,21 @@ def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, Side])
 # Captures
 
 
-def test_parts_sum_on_all_captures_pairwise(captured: dict[str, Side]) -> None:
+def test_parts_sum_on_all_captures_pairwise(captured: dict[str, RunSide]) -> None:
     for before, after in itertools.permutations(captured.values(), 2):
         pairs = paired(before.kernels, after.kernels, before.steps, after.steps)
         found = parts(before, after, changes(pairs, before.steps, after.steps))
         assert sum(part.ns for part in found) == after.median_ns - before.median_ns
 
 
-def test_books_and_kernels_of_every_capture_balance(captured: dict[str, Side]) -> None:
+def test_books_and_kernels_of_every_capture_balance(captured: dict[str, RunSide]) -> None:
     for run in captured.values():
         assert [sum(row) for row in run.books_ns] == list(run.length_ns)
         compute = int(run.line_steps(lambda line: line.startswith("compute")).sum())
         assert sum(each.time_ns for each in run.kernels) == compute
 
 
-def test_the_usual_step_is_what_the_report_says(captured: dict[str, Side], unpacked: Callable[[str], Path]) -> None:
+def test_the_usual_step_is_what_the_report_says(captured: dict[str, RunSide], unpacked: Callable[[str], Path]) -> None:
     for name in ("decode", "graph", "moe_loop"):
         path = unpacked(f"{name}.sqlite")
         [device] = analysed(open_trace(path), path.name, Wanted())
@@ -301,7 +301,7 @@ def test_the_usual_step_is_what_the_report_says(captured: dict[str, Side], unpac
         assert captured[name].median_ns == found.median_ns
 
 
-def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[str, Side]) -> None:
+def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[str, RunSide]) -> None:
     for name, wanted in (
         ("decode", "bench:decode"),
         ("graph", "bench:decode"),
@@ -326,7 +326,7 @@ def test_random_exports_are_compared_without_surprise(unpacked: Callable[[str], 
         assert diff_markdown(made)
 
 
-def test_every_capture_against_itself_is_no_change(captured: dict[str, Side]) -> None:
+def test_every_capture_against_itself_is_no_change(captured: dict[str, RunSide]) -> None:
     for run in captured.values():
         found = compare(run, run)
         assert (found.verdict, found.delta_ns) == ("no change", 0)
@@ -335,7 +335,7 @@ def test_every_capture_against_itself_is_no_change(captured: dict[str, Side]) ->
         assert all(pair.unchanged for pair in found.ranges)
 
 
-def test_a_loop_against_one_batched_gemm(captured: dict[str, Side]) -> None:
+def test_a_loop_against_one_batched_gemm(captured: dict[str, RunSide]) -> None:
     found = compare(captured["moe_loop"], captured["moe_batched_gemm"])
     assert found.verdict == "faster"
     assert 13 < found.before.median_ns / found.after.median_ns < 15
@@ -352,7 +352,7 @@ def test_a_loop_against_one_batched_gemm(captured: dict[str, Side]) -> None:
     assert renamed == ["compute_loop -> compute_batched_gemm"]
 
 
-def test_a_graph_launches_less(captured: dict[str, Side]) -> None:
+def test_a_graph_launches_less(captured: dict[str, RunSide]) -> None:
     for prefix in ("", "torch/"):
         found = compare(captured[f"{prefix}decode"], captured[f"{prefix}graph"])
         before, after = found.before.launches, found.after.launches
@@ -363,7 +363,7 @@ def test_a_graph_launches_less(captured: dict[str, Side]) -> None:
         assert all(change.pair.level in ("place", "shape", "name") for change in found.changes)
 
 
-def test_one_program_under_two_profilers_runs_the_same_kernels(captured: dict[str, Side]) -> None:
+def test_one_program_under_two_profilers_runs_the_same_kernels(captured: dict[str, RunSide]) -> None:
     found = compare(captured["decode"], captured["torch/decode"])
     assert found.overlap.before_share == found.overlap.after_share == 1
     assert abs(by_name(found)[MIX]) < 0.02 * found.before.median_ns
@@ -405,9 +405,9 @@ def test_a_training_step_on_another_gpu() -> None:
 
 def a_range(
     name: str, host_ns: int, *, calls: dict[str, int] | None = None, wait_ns: int = 0, instances: int = 4
-) -> Range:
+) -> RunRange:
     held = {"launch": 8} if calls is None else calls
-    return Range(name, instances, host_ns, 0, wait_ns, (), held, {"k": 4})
+    return RunRange(name, instances, host_ns, 0, wait_ns, (), held, {"k": 4})
 
 
 def test_ranges_that_did_not_change_correct_the_difference() -> None:
@@ -511,14 +511,14 @@ def test_names_that_nsys_cut_short_are_still_told_apart() -> None:
 
 
 def test_ranges_of_tables_that_disagree_are_no_controls() -> None:
-    def run(outer: int, inner: int) -> Side:
+    def run(outer: int, inner: int) -> RunSide:
         rows = tuple(SummaryRow(name, 10, ns) for name, ns in ((":iter", outer), (":same", inner)))
         kernels = PrintedTable("cuda_gpu_kern_sum", (SummaryRow("k", 1, 10),))
         return side_of_tables(
             PrintedTables("x", {"nvtx_sum": PrintedTable("nvtx_sum", rows), "cuda_gpu_kern_sum": kernels}), "x"
         )
 
-    old, new = run(1_000, 100), replace(run(500, 99), ranges=(*(run(500, 99).ranges or ()), Range("new", 10, 5)))
+    old, new = run(1_000, 100), replace(run(500, 99), ranges=(*(run(500, 99).ranges or ()), RunRange("new", 10, 5)))
     assert isinstance(compare(old, new).controls, NotMeasured)
     named = compare(old, new, control="same").controls
     assert isinstance(named, Controls)
@@ -601,13 +601,13 @@ def test_a_baseline_stands_for_its_profile(moe: tuple[Path, Path], tmp_path: Pat
     assert (again.exit_code, again.stderr.splitlines()[0]) == (1, f"error: {saved}: exists already")
 
 
-def test_a_baseline_comes_back_as_it_was(captured: dict[str, Side]) -> None:
+def test_a_baseline_comes_back_as_it_was(captured: dict[str, RunSide]) -> None:
     for run in captured.values():
         assert from_document(json.dumps(to_document(run)).encode(), "x") == run
         valid(to_document(run), "baseline")
 
 
-def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, Side]) -> None:
+def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, RunSide]) -> None:
     """What we call it is a sentence of ours, which can be said in another language; the file holds its text."""
     run = replace(next(iter(captured.values())), gpu_name=say("unknown GPU"))
     assert from_document(json.dumps(to_document(run)).encode(), "x").gpu_name == "unknown GPU"
@@ -651,7 +651,7 @@ def test_several_runs_of_the_same_are_pooled(moe: tuple[Path, Path], tmp_path: P
 
 
 @given(sides(), sides())
-def test_pooling_a_run_with_itself_changes_no_mean(one: Side, other: Side) -> None:
+def test_pooling_a_run_with_itself_changes_no_mean(one: RunSide, other: RunSide) -> None:
     twice = pooled([one, one], "twice")
     assert twice.mean_ns == one.mean_ns
     found, expected = (compare(each, other, anyway=True) for each in (twice, one))

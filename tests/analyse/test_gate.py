@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.diff.compare import compare
-from gpuledger.analyse.diff.gate import KINDS, BadExpression, Outcome, outcome, parse_gate
-from gpuledger.analyse.diff.run_side import Range, Side
+from gpuledger.analyse.diff.gate import KINDS, BadExpression, GateOutcome, outcome, parse_gate
+from gpuledger.analyse.diff.run_side import RunRange, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.present.writers.junit import Case, junit_xml
 from support.command import gpuledger
@@ -85,10 +85,10 @@ FLASH = "flash_fwd_kernel<64>"
 
 def run(
     length: int, *, flash_ns: int = 400, launches: int = 10, host_ns: int = 200, peak: int = 10, noise: int = 3
-) -> Side:
+) -> RunSide:
     """Ten steps of about this length, with one kernel, one range and a little noise."""
     lengths = [length + noise * (at % 5 - 2) for at in range(10)]
-    attention = Range("attention", 10, 10 * host_ns, 0, 0, (), {"launch": 10}, {"k": 10})
+    attention = RunRange("attention", 10, 10 * host_ns, 0, 0, (), {"launch": 10}, {"k": 10})
     return side(
         lengths,
         [kernel(FLASH, 10, 10 * flash_ns), kernel("relu_kernel", 10, 1_000)],
@@ -98,7 +98,7 @@ def run(
     )
 
 
-def tried(text: str, before: Side, after: Side) -> Outcome:
+def tried(text: str, before: RunSide, after: RunSide) -> GateOutcome:
     return outcome(parse_gate(text), compare(before, after))
 
 

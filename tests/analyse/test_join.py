@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpuledger.analyse.kernels.judgement import FLOOR_NS
-from gpuledger.analyse.kernels.step_kernels import Entry, Overview, by_size, overview
+from gpuledger.analyse.kernels.step_kernels import Overview, StepKernel, by_size, overview
 from gpuledger.analyse.kernels.timeline_match import joined
 from gpuledger.analyse.launch_places import repeated
 from gpuledger.catalog.name_likeness import normalised
@@ -69,11 +69,13 @@ SHAPE: Dim3 = (8, 1, 1)
 
 def entry(
     name: str, mean_ns: int = 10_000, *, place: tuple[str, ...] = (), calls: int = 1, grid: Dim3 = SHAPE
-) -> Entry:
-    return Entry(name, name, grid, SHAPE, place, in_layer=False, calls=calls, time_ns=mean_ns * calls, mean_ns=mean_ns)
+) -> StepKernel:
+    return StepKernel(
+        name, name, grid, SHAPE, place, in_layer=False, calls=calls, time_ns=mean_ns * calls, mean_ns=mean_ns
+    )
 
 
-def step(*entries: Entry) -> Overview:
+def step(*entries: StepKernel) -> Overview:
     return Overview(entries, tuple(range(len(entries))), 0, 0)
 
 

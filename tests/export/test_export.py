@@ -29,7 +29,7 @@ from gpuledger.export.chrome import ChromeWriter
 from gpuledger.export.compose import earliest_ns, scene, sections
 from gpuledger.export.endings import ENDINGS, form_of
 from gpuledger.export.lanes import FEW_LANES, events, nested, side_by_side
-from gpuledger.export.timeline import NAMELESS, Numbers
+from gpuledger.export.timeline import NAMELESS, UniqueNumbers
 from gpuledger.export.wire import Piece, constant, messages, varints, where
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
@@ -59,7 +59,7 @@ def exported(of: Trace, wanted: Wanted | None = None) -> Decoded:
 
 def chrome(of: Trace) -> dict[str, Any]:
     made = scene(of, "test", Wanted())
-    document = b"".join(ChromeWriter(earliest_ns(of)).write(sections(made, Numbers())))
+    document = b"".join(ChromeWriter(earliest_ns(of)).write(sections(made, UniqueNumbers())))
     parsed: dict[str, Any] = json.loads(document)
     return parsed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuledger.analyse.diff.run_side import STEP, Call, Kernel, Launches, Range, Side
+from gpuledger.analyse.diff.run_side import STEP, Call, RunKernel, RunRange, RunSide, StepLaunches
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
@@ -21,23 +21,23 @@ def kernel(
     grid: tuple[int, int, int] = SHAPE,
     block: tuple[int, int, int] = SHAPE,
     place: tuple[str, ...] = (),
-) -> Kernel:
-    return Kernel(name, parse(name).bare, grid, block, place, family(name), calls, time_ns)
+) -> RunKernel:
+    return RunKernel(name, parse(name).bare, grid, block, place, family(name), calls, time_ns)
 
 
 def side(
     lengths: Sequence[int],
-    kernels: Sequence[Kernel] = (),
+    kernels: Sequence[RunKernel] = (),
     *,
     name: str = "side",
     launches: Sequence[int] | None = None,
     launch_ns: int = 1_000,
-    ranges: Sequence[Range] | None = None,
+    ranges: Sequence[RunRange] | None = None,
     runs: Sequence[int] | None = None,
     lines: Mapping[str, Sequence[int]] | None = None,
     peak_bytes: int | None = None,
     gpu_name: str | None = "test GPU",
-) -> Side:
+) -> RunSide:
     """Steps of these lengths. What the kernels and other lines leave of a step is host code."""
     steps = len(lengths)
     busy = sum(each.time_ns for each in kernels)
@@ -46,7 +46,7 @@ def side(
     known = [sum(column[at] for column in columns.values()) for at in range(steps)]
     columns["idle.host_code"] = [length - taken for length, taken in zip(lengths, known, strict=True)]
     counts = tuple(launches) if launches is not None else (10,) * steps
-    return Side(
+    return RunSide(
         name=name,
         tool="test",
         whole=STEP,
@@ -59,7 +59,9 @@ def side(
         books_ns=tuple(zip(*columns.values(), strict=True)),
         kernels=tuple(kernels),
         calls=(Call("cudaLaunchKernel", CallKind.LAUNCH, sum(counts), launch_ns * sum(counts)),),
-        launches=Launches(counts, (Call("cudaLaunchKernel", CallKind.LAUNCH, sum(counts), launch_ns * sum(counts)),)),
+        launches=StepLaunches(
+            counts, (Call("cudaLaunchKernel", CallKind.LAUNCH, sum(counts), launch_ns * sum(counts)),)
+        ),
         ranges=None if ranges is None else tuple(ranges),
         range_steps={each.name: _spread(each.host_ns, steps) for each in ranges or ()},
         kernel_steps={each.bare: _spread(each.time_ns, steps) for each in kernels},

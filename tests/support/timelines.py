@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuledger.export.compose import earliest_ns, scene, sections
 from gpuledger.export.perfetto import PerfettoWriter
-from gpuledger.export.timeline import Numbers
+from gpuledger.export.timeline import UniqueNumbers
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.strings import Strings
@@ -21,7 +21,7 @@ ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
 def perfetto(of: Trace, wanted: Wanted | None = None) -> bytes:
     made = scene(of, "test", wanted or Wanted())
-    return b"".join(PerfettoWriter(min(earliest_ns(of), 0)).write(sections(made, Numbers())))
+    return b"".join(PerfettoWriter(min(earliest_ns(of), 0)).write(sections(made, UniqueNumbers())))
 
 
 def launched(of: Trace) -> int:

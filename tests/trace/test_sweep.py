@@ -231,7 +231,7 @@ def test_many_records_in_order(how: str) -> None:
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=40), st.data(), st.sampled_from(["i1", "i2", "i4", "i8"]))
 def test_rows_at_positions(of: list[int], data: st.DataObject, dtype: str) -> None:
     positions = np.array(data.draw(st.lists(st.integers(0, len(of) - 1), max_size=60)), np.int32)
-    found = same(lambda: columns.at(np.array(of, dtype), positions))
+    found = same(lambda: columns.take(np.array(of, dtype), positions))
     assert found.tolist() == [of[at] for at in positions.tolist()]
     assert found.dtype == dtype
 
@@ -314,8 +314,8 @@ def test_columns_of_one_value() -> None:
     one = columns.same(7, 5)
     assert columns.is_same(one)
     assert not columns.is_same(np.full(5, 7))
-    assert columns.is_same(columns.at(one, np.array([0, 3])))
-    assert columns.at(one, np.array([True, False, True, False, False])).tolist() == [7, 7]
+    assert columns.is_same(columns.take(one, np.array([0, 3])))
+    assert columns.take(one, np.array([True, False, True, False, False])).tolist() == [7, 7]
     assert columns.is_same(columns.one_after_another([one, columns.same(7, 2)]))
     assert columns.one_after_another([one[:2], columns.same(8, 1)]).tolist() == [7, 7, 8]
     assert columns.by_row(lambda values: values + 1, one).tolist() == [8] * 5

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpuledger.analyse.diff.baseline import from_document, is_baseline
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.run_side import Side, pooled
+from gpuledger.analyse.diff.run_side import RunSide, pooled
 from gpuledger.errors import UnreadableProfile
 from gpuledger.fleet.profiles import job_profiles
 from gpuledger.ledger.device import analysed
@@ -27,7 +27,7 @@ class Sides:
         self._wanted, self._tell, self._limits = wanted, tell, limits
         self._gpu: int | None = None
 
-    def read(self, given: str) -> Side:
+    def read(self, given: str) -> RunSide:
         """The side at a path or glob."""
         path = Path(given)
         if path.is_file() and is_baseline(look_at(path).head):
@@ -40,12 +40,12 @@ class Sides:
         runs = [self._of_profile(profile.address, profile.name) for profile in found]
         return pooled(runs, path.name or given)
 
-    def _of_profile(self, address: str, name: str) -> Side:
+    def _of_profile(self, address: str, name: str) -> RunSide:
         trace = open_trace(address, limits=self._limits, progress=self._tell)
         devices = analysed(trace, name, self._wanted)
         return self._kept(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
 
-    def _kept(self, side: Side) -> Side:
+    def _kept(self, side: RunSide) -> RunSide:
         if self._gpu is None:
             self._gpu = side.gpu
         return side
@@ -59,7 +59,7 @@ def told_apart(one: str, other: str) -> tuple[str, str]:
     return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
 
 
-def _saved(path: Path, limits: Limits) -> Side:
+def _saved(path: Path, limits: Limits) -> RunSide:
     source = look_at(path)
     if source.size > limits.event_bytes:
         most = bytes_text(limits.event_bytes)

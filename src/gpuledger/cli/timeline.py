@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpuledger.cli.progress import progress
 from gpuledger.errors import UnreadableProfile
 from gpuledger.export.compose import earliest_ns, job_notes, scene, sections
-from gpuledger.export.timeline import Numbers, Section
+from gpuledger.export.timeline import TimelineSection, UniqueNumbers
 from gpuledger.fleet.profiles import Failed, Profile, job_profiles
 from gpuledger.fleet.run import Fleet, fleet
 from gpuledger.ledger.steps import Wanted
@@ -29,7 +29,7 @@ _DAY_NS = 86_400_000_000_000
 class Timeline:
     """What is to be written. Sections are made when they are asked for."""
 
-    sections: Iterator[Section]
+    sections: Iterator[TimelineSection]
     first_ns: int
     """No time comes before it."""
     remarks: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ def timeline(given: Sequence[str], wanted: Wanted, limits: Limits, *, workers: i
     with progress(quiet=quiet) as tell:
         trace = open_trace(profiles[0].address, limits=limits, progress=tell)
     made = scene(trace, profiles[0].name, wanted)
-    return Timeline(sections(made, Numbers()), earliest_ns(trace))
+    return Timeline(sections(made, UniqueNumbers()), earliest_ns(trace))
 
 
 def _of_job(
@@ -63,8 +63,10 @@ def _of_job(
     return Timeline(_ranks(found, by_name, wanted, limits, min(begins)), first, remarks)
 
 
-def _ranks(found: Fleet, profiles: dict[str, Profile], wanted: Wanted, limits: Limits, began: int) -> Iterator[Section]:
-    numbers, job = Numbers(), found.job
+def _ranks(
+    found: Fleet, profiles: dict[str, Profile], wanted: Wanted, limits: Limits, began: int
+) -> Iterator[TimelineSection]:
+    numbers, job = UniqueNumbers(), found.job
     notes = [*job.notes, *map(_failure, found.failed)]
     yield from job_notes(notes, began, numbers)
     for rank, clock in zip(job.ranks, job.clocks, strict=True):

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from gpuledger.analyse.over_time import busy_share, memory_events, queue_depth
 from gpuledger.export.timeline import (
     Argument,
-    Column,
+    ArgumentColumn,
     Levels,
-    Numbers,
     Records,
     Track,
     TrackKind,
+    UniqueNumbers,
     by_name,
     text_argument,
 )
@@ -38,7 +38,7 @@ _STEPS, FINDINGS, _IDLE, _BUSY, _QUEUE, _MEMORY = range(6)
 
 
 def book_side(
-    trace: Trace, device: Device, above: Track, numbers: Numbers
+    trace: Trace, device: Device, above: Track, numbers: UniqueNumbers
 ) -> tuple[list[Track], list[Records], list[Levels]]:
     """All that the books say of one GPU."""
     tracks: list[Track] = []
@@ -96,7 +96,7 @@ def in_a_row(
 
 def _gaps(trace: Trace, device: Device, track: int) -> Records:
     gaps, name = device.ledger.gaps, np.append(device.found.name, -1)
-    causes = {f"{cause}_ns": Column((gaps.by_cause.of(cause),), absent=0) for cause in CAUSES}
+    causes = {f"{cause}_ns": ArgumentColumn((gaps.by_cause.of(cause),), absent=0) for cause in CAUSES}
     drained = np.where(gaps.drained_by > 0, gaps.drained_by, -1)
     texts = trace.strings.texts
     arguments = (
@@ -116,11 +116,11 @@ def _steps(device: Device, track: int) -> Records:
     begins, ends = steps.edges_ns[:-1], steps.edges_ns[1:]
     books = ledger.books[np.searchsorted(ledger.tiles_ns, begins)]
     filled = [(at, line) for at, line in enumerate(ledger.lines) if books[:, at].any()]
-    lines = {f"{line}_ns": Column((books[:, at],), absent=0) for at, line in filled}
+    lines = {f"{line}_ns": ArgumentColumn((books[:, at],), absent=0) for at, line in filled}
     number = np.arange(len(steps))
     phase = np.array(device.phases.of_step, np.int64)
     arguments = (
-        Argument("warm_up", Column(((number < steps.warm_up).astype(np.int8),), absent=0)),
+        Argument("warm_up", ArgumentColumn(((number < steps.warm_up).astype(np.int8),), absent=0)),
         *((text_argument("phase", PHASES, np.where(phase > 0, phase, -1)),) if len(phase) == len(steps) else ()),
         *by_name(lines),
     )

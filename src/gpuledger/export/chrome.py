@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.export.timeline import Levels, Records, Section, Track, TrackKind
+from gpuledger.export.timeline import Levels, Records, TimelineSection, Track, TrackKind
 from gpuledger.trace.spans import Ints
 
 CHUNK: Final = 16_384
@@ -53,7 +53,7 @@ class ChromeWriter:
         self._place: dict[int, tuple[int, int]] = {}
         self._counters: dict[int, tuple[str, str]] = {}
 
-    def write(self, sections: Iterable[Section]) -> Iterator[bytes]:
+    def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
         """The whole document."""
         yield (_HEAD % self._base).encode()
         # the first event needs no comma before it
@@ -64,7 +64,7 @@ class ChromeWriter:
                     yield b",\n" + ",\n".join(lines).encode()
         yield _TAIL.encode()
 
-    def _section(self, section: Section) -> Iterator[list[str]]:
+    def _section(self, section: TimelineSection) -> Iterator[list[str]]:
         yield [line for track in section.tracks for line in self._described(track)]
         if section.records is not None:
             # of what begins at one instant on a track, the outer has to come first

@@ -16,7 +16,7 @@ from gpuledger.export.book_tracks import book_side
 from gpuledger.export.gpu_tracks import GpuRows, gpu_groups, gpu_side
 from gpuledger.export.host_tracks import Arrows, HostRows, host_side
 from gpuledger.export.marks import finding_mark, marked, note_mark
-from gpuledger.export.timeline import Levels, Numbers, Section, Track, TrackKind
+from gpuledger.export.timeline import Levels, TimelineSection, Track, TrackKind, UniqueNumbers
 from gpuledger.ledger.calls import CUDA_LAYERS, cuda_calls
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launches import launching_call
@@ -39,7 +39,7 @@ NOTHING_RAN: Final = Note(
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class TimelineInput:
     """One trace on its way to a timeline."""
 
     trace: Trace
@@ -62,10 +62,10 @@ class Scene:
         return () if self.report is None else self.report.devices
 
 
-def scene(trace: Trace, name: str, wanted: Wanted, prefix: str = "", offset_ns: int = 0) -> Scene:
+def scene(trace: Trace, name: str, wanted: Wanted, prefix: str = "", offset_ns: int = 0) -> TimelineInput:
     """Analyse a trace that was read whole, as far as there is anything to analyse."""
     worked = any((trace[table].duration_ns > 0).any() for table in ON_GPU)
-    return Scene(trace, build_report(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
+    return TimelineInput(trace, build_report(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
 
 
 def earliest_ns(trace: Trace) -> int:
@@ -74,25 +74,25 @@ def earliest_ns(trace: Trace) -> int:
     return min(firsts, default=0)
 
 
-def sections(scene: Scene, numbers: Numbers) -> Iterator[Section]:
+def sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     """The timeline of one trace."""
     for made in _sections(scene, numbers):
         yield replace(made, offset_ns=scene.offset_ns)
 
 
-def _sections(scene: Scene, numbers: Numbers) -> Iterator[Section]:
+def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     trace = scene.trace
     host, gpu = _host_rows(scene), _gpu_rows(scene)
     call = launching_call(gpu.column("pid"), gpu.column("correlation"), host.cuda)
     arrows, arrow = _arrows(call, len(host.cuda), numbers)
     tracks, records = host_side(trace, host, arrows, numbers, scene.prefix)
     began = _first(records.start_ns, gpu.column("start_ns"))
-    yield Section(tuple(tracks), records)
+    yield TimelineSection(tuple(tracks), records)
     del records, tracks
     gpus = {*np.unique(gpu.column("gpu")).tolist(), *(device.gpu for device in scene.devices)}
     groups = gpu_groups(trace, sorted(gpus), numbers, scene.prefix)
     tracks, records = gpu_side(trace, gpu, groups, _around(scene, host, call), arrow, numbers, scene.wanted.families)
-    yield Section((*groups.values(), *tracks), records)
+    yield TimelineSection((*groups.values(), *tracks), records)
     del records, tracks
     for device in scene.devices:
         yield from _books(scene, device, groups[device.gpu], numbers)
@@ -103,7 +103,7 @@ def _first(*times: Ints) -> int:
     return min((int(each.min()) for each in times if len(each)), default=0)
 
 
-def _host_rows(scene: Scene) -> HostRows:
+def _host_rows(scene: TimelineInput) -> HostRows:
     trace, known = scene.trace, scene.trace.strings
     cuda = scene.devices[0].host.calls if scene.devices else cuda_calls(trace)
     every = trace[Table.CALLS]
@@ -112,7 +112,7 @@ def _host_rows(scene: Scene) -> HostRows:
     return HostRows(*(_inside(table, scene.window) for table in rows.tables))
 
 
-def _gpu_rows(scene: Scene) -> GpuRows:
+def _gpu_rows(scene: TimelineInput) -> GpuRows:
     tables = [_inside(scene.trace[table], scene.window) for table in ON_GPU]
     if scene.wanted.device is not None:
         tables = [table.where(table["gpu"] == scene.wanted.device) for table in tables]
@@ -126,7 +126,7 @@ def _inside(rows: Rows, window: Span | None) -> Rows:
     return rows.where((rows["start_ns"] <= window.end_ns) & (rows["end_ns"] >= window.start_ns))
 
 
-def _arrows(call: Ints, calls: int, numbers: Numbers) -> tuple[Arrows, Ints]:
+def _arrows(call: Ints, calls: int, numbers: UniqueNumbers) -> tuple[Arrows, Ints]:
     """Which arrows each call begins, in a row; and which one ends at each activity."""
     launched = np.flatnonzero(call >= 0)
     launched = launched[np.argsort(call[launched], kind="stable")]
@@ -138,7 +138,7 @@ def _arrows(call: Ints, calls: int, numbers: Numbers) -> tuple[Arrows, Ints]:
     return Arrows(np.where(count > 0, begins, 0), count), arrow
 
 
-def _around(scene: Scene, host: HostRows, call: Ints) -> Ints:
+def _around(scene: TimelineInput, host: HostRows, call: Ints) -> Ints:
     """The name of the innermost range that each activity was launched in; -1 for none."""
     ranges = spans_of_time(scene.trace)
     launching, number = np.unique(call, return_inverse=True)
@@ -149,18 +149,18 @@ def _around(scene: Scene, host: HostRows, call: Ints) -> Ints:
     return found[number.reshape(-1)]
 
 
-def _books(scene: Scene, device: Device, above: Track, numbers: Numbers) -> Iterator[Section]:
+def _books(scene: TimelineInput, device: Device, above: Track, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     tracks, records, levels = book_side(scene.trace, device, above, numbers)
     shown = tuple(_clipped(each, scene.window) for each in levels)
-    yield Section(tuple(tracks), None, shown)
+    yield TimelineSection(tuple(tracks), None, shown)
     for each in records:
-        yield Section((), each)
+        yield TimelineSection((), each)
     report = scene.report
     main = report is not None and device.gpu == report.main_device.gpu
     found = [each for each in (report.findings if report else ()) if each.gpu == device.gpu or (each.gpu < 0 and main)]
     if found:
         tracks, marks = marked([finding_mark(each, device) for each in found], "findings", "finding", above, numbers)
-        yield Section(tuple(tracks), marks)
+        yield TimelineSection(tuple(tracks), marks)
 
 
 def _clipped(levels: Levels, window: Span | None) -> Levels:
@@ -173,20 +173,20 @@ def _clipped(levels: Levels, window: Span | None) -> Levels:
     return replace(levels, at_ns=at, value=levels.value[first:last])
 
 
-def _notes(scene: Scene, began: int, numbers: Numbers) -> Iterator[Section]:
+def _notes(scene: TimelineInput, began: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     """The health notes, under a heading of their own."""
     notes = [*scene.trace.health, *([NOTHING_RAN] if scene.report is None else [])]
     at = began if scene.window is None else scene.window.start_ns
     yield from _noted(notes, f"{scene.prefix}health of the profile", at, numbers)
 
 
-def job_notes(notes: Sequence[Note], at_ns: int, numbers: Numbers) -> Iterator[Section]:
+def job_notes(notes: Sequence[Note], at_ns: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     """What is to be known about several traces together."""
     yield from _noted(notes, "health of the job", at_ns, numbers)
 
 
-def _noted(notes: Sequence[Note], name: str, at_ns: int, numbers: Numbers) -> Iterator[Section]:
+def _noted(notes: Sequence[Note], name: str, at_ns: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     if notes:
         above = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, _LAST)
         tracks, marks = marked([note_mark(note, at_ns) for note in notes], "notes", "health", above, numbers)
-        yield Section((above, *tracks), marks)
+        yield TimelineSection((above, *tracks), marks)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gpuledger.errors import OutputRefused
-from gpuledger.export.timeline import Section
+from gpuledger.export.timeline import TimelineSection
 
 
 class Writer(Protocol):
     """Sections in, bytes out."""
 
-    def write(self, sections: Iterable[Section]) -> Iterator[bytes]:
+    def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
         """The whole file, a chunk at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TimelineFormat:
     """How a timeline is written."""
 
     chrome: bool
@@ -38,17 +38,17 @@ class Form:
 
 
 ENDINGS: Final = {
-    ".pftrace": Form(chrome=False, packed=False),
-    ".perfetto-trace": Form(chrome=False, packed=False),
-    ".pftrace.gz": Form(chrome=False, packed=True),
-    ".perfetto-trace.gz": Form(chrome=False, packed=True),
-    ".json": Form(chrome=True, packed=False),
-    ".json.gz": Form(chrome=True, packed=True),
+    ".pftrace": TimelineFormat(chrome=False, packed=False),
+    ".perfetto-trace": TimelineFormat(chrome=False, packed=False),
+    ".pftrace.gz": TimelineFormat(chrome=False, packed=True),
+    ".perfetto-trace.gz": TimelineFormat(chrome=False, packed=True),
+    ".json": TimelineFormat(chrome=True, packed=False),
+    ".json.gz": TimelineFormat(chrome=True, packed=True),
 }
 TABLES: Final = ".parquet"
 
 
-def form_of(name: str) -> Form | None:
+def form_of(name: str) -> TimelineFormat | None:
     """How to write a file of this name; None: as tables, into a folder of this name."""
     lower = name.lower()
     if lower.endswith((TABLES, "/")):

@@ -16,7 +16,7 @@ from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
 from gpuledger.export.host_tracks import backwards
 from gpuledger.export.lanes import side_by_side
-from gpuledger.export.timeline import Argument, Column, Numbers, Records, Track, TrackKind, shown
+from gpuledger.export.timeline import Argument, ArgumentColumn, Records, Track, TrackKind, UniqueNumbers, shown
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.spans import Ints
@@ -44,7 +44,7 @@ class GpuRows:
         return np.concatenate([table[name].astype(np.int64) for table in self.tables])
 
 
-def gpu_groups(trace: Trace, gpus: Sequence[int], numbers: Numbers, prefix: str) -> dict[int, Track]:
+def gpu_groups(trace: Trace, gpus: Sequence[int], numbers: UniqueNumbers, prefix: str) -> dict[int, Track]:
     """A heading for each GPU."""
     found = {}
     for at, gpu in enumerate(gpus):
@@ -61,7 +61,7 @@ def gpu_side(
     groups: dict[int, Track],
     around: Ints,
     arrow: Ints,
-    numbers: Numbers,
+    numbers: UniqueNumbers,
     families: tuple[tuple[str, str], ...],
 ) -> tuple[list[Track], Records]:
     """Tracks of all streams, and what ran on them.
@@ -93,8 +93,8 @@ def gpu_side(
         category=_categories(rows),
         instant=np.zeros(len(start), np.bool_),
         arguments=_arguments(trace, rows, around, families),
-        first_flow=Column((arrow,), absent=0),
-        flows=Column(((arrow > 0).astype(np.int8),), absent=0),
+        first_flow=ArgumentColumn((arrow,), absent=0),
+        flows=ArgumentColumn(((arrow > 0).astype(np.int8),), absent=0),
     )
 
 
@@ -141,11 +141,11 @@ def _arguments(
     texts = trace.strings.texts
     known, family_of = trace.strings.kinds(kernels.codes("name"), lambda name: family(name, families))
 
-    def column(*parts: NDArray[Any] | None, absent: int = NOT_RECORDED) -> Column:
+    def column(*parts: NDArray[Any] | None, absent: int = NOT_RECORDED) -> ArgumentColumn:
         sized = zip(parts, rows.tables, strict=True)
-        return Column(tuple(len(table) if part is None else part for part, table in sized), absent)
+        return ArgumentColumn(tuple(len(table) if part is None else part for part, table in sized), absent)
 
-    def of_kernels(name: str) -> Column:
+    def of_kernels(name: str) -> ArgumentColumn:
         return column(kernels[name], None, None)
 
     shapes = [(name, *_triples(kernels[name])) for name in ("grid", "block")]
@@ -160,7 +160,7 @@ def _arguments(
         Argument("bytes_per_s", column(None, _rates(copies), None)),
         Argument("from", column(None, copies.codes("src_kind"), None), texts),
         Argument("to", column(None, copies.codes("dst_kind"), None), texts),
-        Argument("range", Column((around,)), texts),
+        Argument("range", ArgumentColumn((around,)), texts),
         Argument("correlation", column(kernels["correlation"], copies["correlation"], graphs["correlation"])),
         Argument("graph", column(kernels["graph"], None, graphs["graph"])),
         Argument("graph_node", column(kernels["graph_node"], copies["graph_node"], None)),

@@ -17,11 +17,11 @@ from gpuledger.export.lanes import nested
 from gpuledger.export.timeline import (
     LONGEST_TITLE,
     Argument,
-    Column,
-    Numbers,
+    ArgumentColumn,
     Records,
     Track,
     TrackKind,
+    UniqueNumbers,
     shown,
 )
 from gpuledger.ledger.calls import shortened
@@ -62,7 +62,7 @@ class Arrows:
 
 
 def host_side(
-    trace: Trace, rows: HostRows, arrows: Arrows, numbers: Numbers, prefix: str
+    trace: Trace, rows: HostRows, arrows: Arrows, numbers: UniqueNumbers, prefix: str
 ) -> tuple[list[Track], Records]:
     """Tracks of all processes and threads, and what they did."""
     start = np.concatenate([table["start_ns"] for table in rows.tables])
@@ -99,8 +99,8 @@ def host_side(
         category=category,
         instant=np.concatenate((mark, np.zeros(len(start) - len(mark), np.bool_))),
         arguments=_arguments(trace, rows),
-        first_flow=Column((without[0], arrows.first, without[2], without[3]), absent=0),
-        flows=Column((without[0], arrows.count, without[2], without[3]), absent=0),
+        first_flow=ArgumentColumn((without[0], arrows.first, without[2], without[3]), absent=0),
+        flows=ArgumentColumn((without[0], arrows.count, without[2], without[3]), absent=0),
         begins_arrows=True,
     )
 
@@ -122,7 +122,7 @@ def _kinds(rows: HostRows) -> NDArray[np.int64]:
 
 
 def _threads(
-    trace: Trace, pids: Sequence[int], tids: Sequence[int], numbers: Numbers, prefix: str
+    trace: Trace, pids: Sequence[int], tids: Sequence[int], numbers: UniqueNumbers, prefix: str
 ) -> tuple[dict[int, Track], list[int]]:
     """A track per process and per thread, by uuid; and the uuid of each thread given."""
     names = {each.pid: each.name for each in trace.origin.processes}
@@ -177,9 +177,9 @@ def _arguments(trace: Trace, rows: HostRows) -> tuple[Argument, ...]:
     ranges, cuda, others, _ = rows.tables
     texts = trace.strings.texts
 
-    def column(*parts: NDArray[Any] | None, absent: int = -1) -> Column:
+    def column(*parts: NDArray[Any] | None, absent: int = -1) -> ArgumentColumn:
         sized = zip(parts, rows.tables, strict=True)
-        return Column(tuple(len(table) if part is None else part for part, table in sized), absent)
+        return ArgumentColumn(tuple(len(table) if part is None else part for part, table in sized), absent)
 
     domain = np.where(ranges.codes("domain") == trace.strings.code(""), -1, ranges.codes("domain"))
     failed = [np.where(calls["result"] == -1, 0, calls["result"]) for calls in (cuda, others)]
@@ -202,4 +202,4 @@ def backwards(tables: Sequence[Rows]) -> tuple[Argument, ...]:
     lengths = [np.minimum(table.duration_ns, 0) for table in tables]
     if not any((each < 0).any() for each in lengths):
         return ()
-    return (Argument("recorded_duration_ns", Column(tuple(lengths), absent=0)),)
+    return (Argument("recorded_duration_ns", ArgumentColumn(tuple(lengths), absent=0)),)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuledger.export.book_tracks import FINDINGS, in_a_row
-from gpuledger.export.timeline import Argument, Column, Numbers, Records, Track, TrackKind, text_argument
+from gpuledger.export.timeline import Argument, ArgumentColumn, Records, Track, TrackKind, UniqueNumbers, text_argument
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.device import Device
@@ -85,7 +85,7 @@ def note_mark(note: Note, at_ns: int) -> Mark:
 
 
 def marked(
-    marks: Sequence[Mark], name: str, category: str, above: Track, numbers: Numbers, order: int = FINDINGS
+    marks: Sequence[Mark], name: str, category: str, above: Track, numbers: UniqueNumbers, order: int = FINDINGS
 ) -> tuple[list[Track], Records]:
     """Marks on tracks of one name, those at one instant on different ones: viewers draw them over each other."""
     seen: dict[int, int] = {}
@@ -105,7 +105,7 @@ def marked(
         arguments.append(text_argument(word, texts, codes))
     for figure in dict.fromkeys(figure for mark in marks for figure in mark.figures):
         values = np.array([mark.figures.get(figure, -1) for mark in marks], np.int64)
-        arguments.append(Argument(figure, Column((values,))))
+        arguments.append(Argument(figure, ArgumentColumn((values,))))
     titles = [mark.title for mark in marks]
     uuid = np.array([tracks[each].uuid for each in lane], np.int64)
     return tracks, in_a_row(uuid, at, at, titles, np.arange(len(marks)), category, tuple(arguments), instant=True)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.export.lanes import events
-from gpuledger.export.timeline import Argument, Levels, Records, Section, Track, TrackKind
+from gpuledger.export.timeline import Argument, Levels, Records, TimelineSection, Track, TrackKind
 from gpuledger.export.wire import (
     FIXED64,
     VARINT,
@@ -87,7 +87,7 @@ class PerfettoWriter:
         self._base = base_ns
         self._categories, self._names, self._arguments, self._texts = (Interned(field) for field in (1, 2, 3, 29))
 
-    def write(self, sections: Iterable[Section]) -> Iterator[bytes]:
+    def write(self, sections: Iterable[TimelineSection]) -> Iterator[bytes]:
         """The whole trace."""
         yield _packet(integer(_FLAGS, _CLEARED))
         for section in sections:

@@ -54,7 +54,7 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class ArgumentColumn:
     """Values for records, table behind table; a table that has none of them gives only its number of rows."""
 
     parts: tuple[NDArray[Any] | int, ...]
@@ -82,7 +82,7 @@ class Argument:
     """One argument of records: a number, or where there are texts, a position among them."""
 
     name: str
-    values: Column
+    values: ArgumentColumn
     texts: Sequence[str] | None = None
 
 
@@ -103,9 +103,9 @@ class Records:
     category: Ints
     instant: NDArray[np.bool_]
     arguments: tuple[Argument, ...] = ()
-    first_flow: Column | None = None
+    first_flow: ArgumentColumn | None = None
     """The first of the arrows that a record begins or ends; its others follow. 0: none. Unique in the file."""
-    flows: Column | None = None
+    flows: ArgumentColumn | None = None
     """How many arrows."""
     begins_arrows: bool = False
     """Whether arrows begin here, rather than end."""
@@ -125,7 +125,7 @@ class Levels:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class TimelineSection:
     """Some tracks of one trace, with what is on them. Tracks under others come after those."""
 
     tracks: tuple[Track, ...]
@@ -135,7 +135,7 @@ class Section:
     """What to take off its times."""
 
 
-class Numbers:
+class UniqueNumbers:
     """Hands out numbers that are unique in one file: of tracks, processes, threads and arrows."""
 
     _FIRST_MADE_UP: Final = 1 << 24  # above what operating systems number processes with
@@ -168,7 +168,7 @@ class Numbers:
 
 def text_argument(name: str, texts: Sequence[str], codes: NDArray[Any]) -> Argument:
     """An argument of one table alone."""
-    return Argument(name, Column((codes,)), texts)
+    return Argument(name, ArgumentColumn((codes,)), texts)
 
 
 def shown(texts: Sequence[str]) -> list[str]:
@@ -179,6 +179,6 @@ def shown(texts: Sequence[str]) -> list[str]:
     ]
 
 
-def by_name(columns: Mapping[str, Column]) -> tuple[Argument, ...]:
+def by_name(columns: Mapping[str, ArgumentColumn]) -> tuple[Argument, ...]:
     """Numbers as arguments, called by their names."""
     return tuple(Argument(name, column) for name, column in columns.items())

@@ -17,7 +17,7 @@ from gpuledger.ledger.lines import LineKind
 from gpuledger.trace.model import Trace
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import Joined
+    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
 
 Subject = TypeVar("Subject")
 
@@ -28,7 +28,7 @@ class OneGpu:
 
     trace: Trace
     device: Device
-    kernels: Joined | None = None
+    kernels: MatchedTimeline | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import Joined
+    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *idle.RULES,
@@ -45,7 +45,7 @@ def codes() -> tuple[str, ...]:
 
 
 def findings(
-    trace: Trace, devices: Sequence[Device], profiled: Mapping[int, Joined] | None = None
+    trace: Trace, devices: Sequence[Device], profiled: Mapping[int, MatchedTimeline] | None = None
 ) -> tuple[Finding, ...]:
     """All findings; each code once, for the device where it costs the most. Of slow kernels several are told.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
-from gpuledger.trace.columns import at, equal, one_after_another, same
+from gpuledger.trace.columns import equal, one_after_another, same, take
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -55,7 +55,7 @@ class Activities:
 
     def gathered(self, column: str) -> NDArray[Any]:
         """A column of the tables, in our order, to look at once."""
-        return at(one_after_another([rows[column] for rows in self._tables]), self._times.order)
+        return take(one_after_another([rows[column] for rows in self._tables]), self._times.order)
 
     @cached_property
     def gpu(self) -> NDArray[np.int32]:
@@ -103,7 +103,7 @@ class Activities:
     @cached_property
     def row(self) -> Ints:
         """Position in the table that it came from."""
-        return at(np.concatenate([np.arange(len(rows)) for rows in self._tables]), self._times.order)
+        return take(np.concatenate([np.arange(len(rows)) for rows in self._tables]), self._times.order)
 
     def on(self, gpu: int) -> Positions:
         """Positions of the activities of one GPU."""
@@ -133,7 +133,7 @@ class _Own:
 
     def at(self, positions: NDArray[Any]) -> _Own:
         columns = (self.state, self.family, self.name, self.graph_node, self.launch)
-        return _Own(*(at(column, positions) for column in columns))
+        return _Own(*(take(column, positions) for column in columns))
 
 
 def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activities:

@@ -24,7 +24,7 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.time_by_cause import ByCause
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import at, distinct, equal, is_same
+from gpuledger.trace.columns import distinct, equal, is_same, take
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.spans import Ints, cut_at
 from gpuledger.trace.statistics import median
@@ -178,7 +178,7 @@ class _Booking:
         pid, correlation = self._of_next(self.found.pid), self._of_next(self.found.correlation)
         limit = np.full(len(pid), -1)
         for process in distinct(calls["pid"]).tolist():
-            ids = at(calls["correlation"], equal(calls["pid"], process))
+            ids = take(calls["correlation"], equal(calls["pid"], process))
             if ids.max(initial=-1) >= 0:
                 limit[pid == process] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
         return (correlation >= 0) & (correlation < limit)

@@ -21,7 +21,7 @@ from gpuledger.ledger.launches import launches, launching_call, places_of
 from gpuledger.ledger.ranges import thread
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, same
-from gpuledger.trace.keys import Places
+from gpuledger.trace.keys import KeyPositions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import (
@@ -171,7 +171,7 @@ def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()
     return host, work.launched_by(launch)
 
 
-def _host(trace: Trace) -> tuple[Host, Places | None]:
+def _host(trace: Trace) -> tuple[Host, KeyPositions | None]:
     """The host, with what its busiest threads did, and where each of its calls lies by its id."""
     calls = cuda_calls(trace)
     places = places_of(calls)
@@ -183,7 +183,7 @@ def _host(trace: Trace) -> tuple[Host, Places | None]:
     return host, places
 
 
-def _kinds(trace: Trace, calls: Rows, places: Places | None) -> NDArray[np.int8]:
+def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np.int8]:
     """The kind of each call, by its name; by time where a copy call returns at or after the end of its copy.
 
     A pageable asynchronous copy waits too, and its name does not say so.

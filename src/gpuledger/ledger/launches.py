@@ -9,17 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from gpuledger.trace.columns import by_row
-from gpuledger.trace.keys import Places, Positions, join
+from gpuledger.trace.keys import KeyPositions, Positions, join
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows
 
 
-def places_of(calls: Rows) -> Places | None:
+def places_of(calls: Rows) -> KeyPositions | None:
     """Where each call lies by its process and id; None where only a join can tell."""
-    return Places.of(calls["pid"], calls["correlation"])
+    return KeyPositions.of(calls["pid"], calls["correlation"])
 
 
-def launches(work: Rows, calls: Rows, places: Places | None = None) -> tuple[Positions, Positions]:
+def launches(work: Rows, calls: Rows, places: KeyPositions | None = None) -> tuple[Positions, Positions]:
     """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`."""
     known = np.flatnonzero((work["correlation"] != NOT_RECORDED) & (work["pid"] != NOT_RECORDED))
     keys = work["pid"][known], work["correlation"][known]
@@ -27,7 +27,7 @@ def launches(work: Rows, calls: Rows, places: Places | None = None) -> tuple[Pos
     return known[at], call
 
 
-def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: Places | None = None) -> Positions:
+def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: KeyPositions | None = None) -> Positions:
     """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
     places = places or places_of(calls)
     is_known = (correlation != NOT_RECORDED) & by_row(lambda some: some != NOT_RECORDED, pid)

@@ -25,7 +25,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import at, distinct, equal
+from gpuledger.trace.columns import distinct, equal, take
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, furthest
@@ -228,7 +228,7 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
     found = np.full(len(calls), -1)
     for process in processes:
         rows, own = np.flatnonzero(ranges["pid"] == process), equal(calls["pid"], process)
-        start, end = at(calls["start_ns"], own), at(calls["end_ns"], own)
+        start, end = take(calls["start_ns"], own), take(calls["end_ns"], own)
         first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
         found[own] = np.append(rows, -1)[first]
     return found
@@ -237,7 +237,7 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
 def _covers(mine: Activities, member: NDArray[np.intp]) -> bool:
     """Whether the steps hold most of what the main process ran on this GPU."""
     main = equal(mine.pid, _main_process(mine))
-    inside, all_of_it = at(member, main) >= 0, np.count_nonzero(main)
+    inside, all_of_it = take(member, main) >= 0, np.count_nonzero(main)
     return bool(np.count_nonzero(inside) >= COVERAGE * all_of_it)
 
 

@@ -37,7 +37,7 @@ def equal(values: NDArray[Any], value: int) -> NDArray[np.bool_]:
     return by_row(lambda some: some == value, values)
 
 
-def at(values: NDArray[Any], positions: NDArray[Any]) -> NDArray[Any]:
+def take(values: NDArray[Any], positions: NDArray[Any]) -> NDArray[Any]:
     """The rows at these positions, or under this mask. Positions of 32 bits count from the start."""
     is_mask = positions.dtype == np.bool_
     if is_mask and is_same(positions):

@@ -73,7 +73,7 @@ def search(
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class KeyPositions:
     """Where each key of two columns lies: a table with a place for each, where one major key and few gaps allow it.
 
     Correlation ids of one process are counted up and used once, so this is how most joins go: no sorting.
@@ -84,7 +84,7 @@ class Places:
     table: NDArray[np.int32]
 
     @classmethod
-    def of(cls, major: NDArray[Any], minor: NDArray[Any]) -> Places | None:
+    def of(cls, major: NDArray[Any], minor: NDArray[Any]) -> KeyPositions | None:
         """None where keys repeat, are of several majors, or lie far apart."""
         if not len(minor) or (not is_same(major) and (major != major[0]).any()):
             return None
@@ -107,10 +107,10 @@ def join(
     left_minor: NDArray[Any],
     right_major: NDArray[Any],
     right_minor: NDArray[Any],
-    places: Places | None = None,
+    places: KeyPositions | None = None,
 ) -> tuple[Positions, Positions]:
     """All pairs of rows (left, right) with equal keys, in order of left; `places` of the right, if they are known."""
-    places = places or Places.of(right_major, right_minor)
+    places = places or KeyPositions.of(right_major, right_minor)
     if places is not None:
         found = places.look_up(left_major, left_minor)
         left = np.flatnonzero(found >= 0)

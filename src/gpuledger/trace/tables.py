@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.trace.columns import at
+from gpuledger.trace.columns import take
 from gpuledger.trace.strings import Codes, Strings
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSchema:
     """One column: its name, how it is stored, and what a value means."""
 
     name: str
@@ -55,9 +55,9 @@ class Schema:
     """One table: what a row stands for, and its columns."""
 
     row: str
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSchema, ...]
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> ColumnSchema:
         return next(column for column in self.columns if column.name == name)
 
 
@@ -80,22 +80,22 @@ class Table(Enum):
         return SCHEMAS[self]
 
 
-_START = Column("start_ns", Kind.INT64, "when it began")
-_END = Column("end_ns", Kind.INT64, "when it ended")
-_PID = Column(
+_START = ColumnSchema("start_ns", Kind.INT64, "when it began")
+_END = ColumnSchema("end_ns", Kind.INT64, "when it ended")
+_PID = ColumnSchema(
     "pid",
     Kind.INT64,
     "process: the operating system's id in the low 24 bits, the host's index (0 for the first) above them",
 )
-_TID = Column("tid", Kind.INT64, "thread: the operating system's id; unique together with pid")
-_CORRELATION = Column("correlation", Kind.INT64, "joins GPU work to the call that launched it, within one pid")
-_GPU = Column("gpu", Kind.INT32, "physical GPU: index into origin.gpus")
-_DEVICE = Column("device", Kind.INT32, "CUDA ordinal, as the process saw the GPU")
-_CONTEXT = Column("context", Kind.INT64, "CUDA context")
-_STREAM = Column("stream", Kind.INT64, "CUDA stream, within the context")
+_TID = ColumnSchema("tid", Kind.INT64, "thread: the operating system's id; unique together with pid")
+_CORRELATION = ColumnSchema("correlation", Kind.INT64, "joins GPU work to the call that launched it, within one pid")
+_GPU = ColumnSchema("gpu", Kind.INT32, "physical GPU: index into origin.gpus")
+_DEVICE = ColumnSchema("device", Kind.INT32, "CUDA ordinal, as the process saw the GPU")
+_CONTEXT = ColumnSchema("context", Kind.INT64, "CUDA context")
+_STREAM = ColumnSchema("stream", Kind.INT64, "CUDA stream, within the context")
 _WHERE = (_GPU, _DEVICE, _CONTEXT, _STREAM, _PID, _CORRELATION)
-_STACK = Column("stack", Kind.INT64, "the recorded call stack: position in the trace's stacks")
-_GRAPH_NODE = Column("graph_node", Kind.INT64, "CUDA graph node that it is an execution of")
+_STACK = ColumnSchema("stack", Kind.INT64, "the recorded call stack: position in the trace's stacks")
+_GRAPH_NODE = ColumnSchema("graph_node", Kind.INT64, "CUDA graph node that it is an execution of")
 
 SCHEMAS: Final[Mapping[Table, Schema]] = {
     Table.KERNELS: Schema(
@@ -104,15 +104,15 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _START,
             _END,
             *_WHERE,
-            Column("name", Kind.TEXT, "demangled name, whole"),
-            Column("short_name", Kind.TEXT, "the function's bare name"),
-            Column("mangled_name", Kind.TEXT, "the symbol in the binary"),
-            Column("grid", Kind.TRIPLE, "blocks in x, y, z"),
-            Column("block", Kind.TRIPLE, "threads of a block in x, y, z"),
-            Column("registers", Kind.INT32, "registers per thread"),
-            Column("smem_static_bytes", Kind.INT64, "shared memory per block, fixed when compiled"),
-            Column("smem_dynamic_bytes", Kind.INT64, "shared memory per block, asked for at the launch"),
-            Column("graph", Kind.INT64, "CUDA graph that it ran in"),
+            ColumnSchema("name", Kind.TEXT, "demangled name, whole"),
+            ColumnSchema("short_name", Kind.TEXT, "the function's bare name"),
+            ColumnSchema("mangled_name", Kind.TEXT, "the symbol in the binary"),
+            ColumnSchema("grid", Kind.TRIPLE, "blocks in x, y, z"),
+            ColumnSchema("block", Kind.TRIPLE, "threads of a block in x, y, z"),
+            ColumnSchema("registers", Kind.INT32, "registers per thread"),
+            ColumnSchema("smem_static_bytes", Kind.INT64, "shared memory per block, fixed when compiled"),
+            ColumnSchema("smem_dynamic_bytes", Kind.INT64, "shared memory per block, asked for at the launch"),
+            ColumnSchema("graph", Kind.INT64, "CUDA graph that it ran in"),
             _GRAPH_NODE,
         ),
     ),
@@ -122,10 +122,10 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _START,
             _END,
             *_WHERE,
-            Column("kind", Kind.TEXT, "NVIDIA's label of the copy's direction, or 'Memset'"),
-            Column("bytes", Kind.INT64, "bytes moved or set"),
-            Column("src_kind", Kind.TEXT, "memory that was read: Pageable, Pinned, Device, ..."),
-            Column("dst_kind", Kind.TEXT, "memory that was written"),
+            ColumnSchema("kind", Kind.TEXT, "NVIDIA's label of the copy's direction, or 'Memset'"),
+            ColumnSchema("bytes", Kind.INT64, "bytes moved or set"),
+            ColumnSchema("src_kind", Kind.TEXT, "memory that was read: Pageable, Pinned, Device, ..."),
+            ColumnSchema("dst_kind", Kind.TEXT, "memory that was written"),
             _GRAPH_NODE,
         ),
     ),
@@ -135,8 +135,8 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _START,
             _END,
             *_WHERE,
-            Column("graph", Kind.INT64, "CUDA graph"),
-            Column("graph_exec", Kind.INT64, "instantiated CUDA graph"),
+            ColumnSchema("graph", Kind.INT64, "CUDA graph"),
+            ColumnSchema("graph_exec", Kind.INT64, "instantiated CUDA graph"),
         ),
     ),
     Table.CALLS: Schema(
@@ -147,9 +147,9 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _PID,
             _TID,
             _CORRELATION,
-            Column("name", Kind.TEXT, "function, with the version suffix that the profiler gave it"),
-            Column("layer", Kind.TEXT, "runtime, driver, os, cublas or cudnn"),
-            Column("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
+            ColumnSchema("name", Kind.TEXT, "function, with the version suffix that the profiler gave it"),
+            ColumnSchema("layer", Kind.TEXT, "runtime, driver, os, cublas or cudnn"),
+            ColumnSchema("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
             _STACK,
         ),
     ),
@@ -160,14 +160,16 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _END,
             _PID,
             _TID,
-            Column("domain", Kind.TEXT, "NVTX domain; empty for the default one"),
-            Column("name", Kind.TEXT, "the annotation's text, without the domain"),
-            Column("kind", Kind.TEXT, "push_pop, start_end or mark; from torch also op (an operator) and python"),
-            Column("open", Kind.FLAG, "the end was not recorded; end_ns is the last time seen in any annotation"),
-            Column("end_tid", Kind.INT64, "thread that ended it, where the profiler says that it was another"),
-            Column("depth", Kind.INT32, "how many ranges of its kind on the thread enclose it; marks and start_end: 0"),
-            Column("parent", Kind.INT64, "row of the range of its kind that directly encloses it"),
-            Column(
+            ColumnSchema("domain", Kind.TEXT, "NVTX domain; empty for the default one"),
+            ColumnSchema("name", Kind.TEXT, "the annotation's text, without the domain"),
+            ColumnSchema("kind", Kind.TEXT, "push_pop, start_end or mark; from torch also op (an operator) and python"),
+            ColumnSchema("open", Kind.FLAG, "the end was not recorded; end_ns is the last time seen in any annotation"),
+            ColumnSchema("end_tid", Kind.INT64, "thread that ended it, where the profiler says that it was another"),
+            ColumnSchema(
+                "depth", Kind.INT32, "how many ranges of its kind on the thread enclose it; marks and start_end: 0"
+            ),
+            ColumnSchema("parent", Kind.INT64, "row of the range of its kind that directly encloses it"),
+            ColumnSchema(
                 "inputs",
                 Kind.TEXT,
                 "an operator's or annotation's inputs, as recorded: shapes, then types, as JSON",
@@ -180,7 +182,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _START,
             _END,
             *_WHERE,
-            Column("kind", Kind.TEXT, "NVIDIA's label: Stream sync, Event sync, ..."),
+            ColumnSchema("kind", Kind.TEXT, "NVIDIA's label: Stream sync, Event sync, ..."),
         ),
     ),
     Table.ALLOCS: Schema(
@@ -189,19 +191,19 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _START,
             _END,
             *_WHERE,
-            Column("operation", Kind.TEXT, "Allocation or Deallocation"),
-            Column("bytes", Kind.INT64, "size of the allocation"),
-            Column("address", Kind.INT64, "address on the device"),
-            Column("memory_kind", Kind.TEXT, "Device, Pinned, Managed, ..."),
+            ColumnSchema("operation", Kind.TEXT, "Allocation or Deallocation"),
+            ColumnSchema("bytes", Kind.INT64, "size of the allocation"),
+            ColumnSchema("address", Kind.INT64, "address on the device"),
+            ColumnSchema("memory_kind", Kind.TEXT, "Device, Pinned, Managed, ..."),
         ),
     ),
     Table.OVERHEADS: Schema(
         "a stretch in which the profiler itself held a thread",
-        (_START, _END, _PID, _TID, Column("name", Kind.TEXT, "what the profiler was doing")),
+        (_START, _END, _PID, _TID, ColumnSchema("name", Kind.TEXT, "what the profiler was doing")),
     ),
     Table.SAMPLES: Schema(
         "one look at what a thread was running; start_ns equals end_ns",
-        (_START, _END, _PID, _TID, _STACK, Column("source", Kind.TEXT, "cpu or python")),
+        (_START, _END, _PID, _TID, _STACK, ColumnSchema("source", Kind.TEXT, "cpu or python")),
     ),
     Table.COLLECTIVES: Schema(
         "one collective as the framework described it: on its kernel, or on the operator that launched the kernel",
@@ -209,15 +211,15 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             _START,
             _END,
             _PID,
-            Column("tid", Kind.INT64, "thread of the operator; -1 where a kernel carries the description"),
+            ColumnSchema("tid", Kind.INT64, "thread of the operator; -1 where a kernel carries the description"),
             _CORRELATION,
-            Column("name", Kind.TEXT, "the framework's name: allreduce, all_to_allv, ..."),
-            Column("group", Kind.TEXT, "the process group's name"),
-            Column("ranks", Kind.TEXT, "the ranks in it, as recorded"),
-            Column("group_size", Kind.INT64, "how many ranks are in it"),
-            Column("in_elements", Kind.INT64, "elements that each rank gives"),
-            Column("out_elements", Kind.INT64, "elements that each rank gets"),
-            Column("dtype", Kind.TEXT, "type of the elements"),
+            ColumnSchema("name", Kind.TEXT, "the framework's name: allreduce, all_to_allv, ..."),
+            ColumnSchema("group", Kind.TEXT, "the process group's name"),
+            ColumnSchema("ranks", Kind.TEXT, "the ranks in it, as recorded"),
+            ColumnSchema("group_size", Kind.INT64, "how many ranks are in it"),
+            ColumnSchema("in_elements", Kind.INT64, "elements that each rank gives"),
+            ColumnSchema("out_elements", Kind.INT64, "elements that each rank gets"),
+            ColumnSchema("dtype", Kind.TEXT, "type of the elements"),
         ),
     ),
 }
@@ -292,11 +294,13 @@ class Rows:
         """The rows for which `mask` is true, in order."""
         if mask.all():
             return self
-        return Rows(self.schema, {name: at(values, mask) for name, values in self._columns.items()}, self.strings)
+        return Rows(self.schema, {name: take(values, mask) for name, values in self._columns.items()}, self.strings)
 
     def at(self, positions: NDArray[np.intp]) -> Rows:
         """The rows at these positions, repeated where a position is."""
-        return Rows(self.schema, {name: at(values, positions) for name, values in self._columns.items()}, self.strings)
+        return Rows(
+            self.schema, {name: take(values, positions) for name, values in self._columns.items()}, self.strings
+        )
 
     def replaced(self, name: str, values: NDArray[Any]) -> Rows:
         """The same rows with other values in one column."""
@@ -306,7 +310,7 @@ class Rows:
         """This table for pyarrow, text spelled out as dictionary columns, triples as lists of three."""
         import pyarrow as pa
 
-        def converted(column: Column, values: NDArray[Any]) -> pyarrow.Array:
+        def converted(column: ColumnSchema, values: NDArray[Any]) -> pyarrow.Array:
             if column.kind is Kind.TRIPLE:
                 return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 3)
             if column.kind is Kind.TEXT:
@@ -336,7 +340,7 @@ class Rows:
         return frame
 
 
-def _frozen(column: Column, values: NDArray[Any]) -> NDArray[Any]:
+def _frozen(column: ColumnSchema, values: NDArray[Any]) -> NDArray[Any]:
     shape = (len(values), 3) if column.kind is Kind.TRIPLE else (len(values),)
     if values.shape != shape or values.dtype != column.kind.dtype:
         raise ValueError(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gpuledger.analyse.align.checks import checks
 from gpuledger.analyse.align.known_differences import Known
-from gpuledger.analyse.align.operation_side import Side
+from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.remarks import notes
 from gpuledger.analyse.align.remedies import with_remedies
-from gpuledger.analyse.align.side_by_side import Compared, compared
-from gpuledger.analyse.align.verdicts import FAIL, KNOWN, LATENCY, NOT_MEASURED, WARN, Check, Tier, overall
+from gpuledger.analyse.align.side_by_side import SideBySide, compared
+from gpuledger.analyse.align.verdicts import FAIL, KNOWN, LATENCY, NOT_MEASURED, WARN, AlignCheck, Tier, overall
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Isolation:
 class Alignment:
     """What is to be said of a mock."""
 
-    found: Compared
+    found: SideBySide
     isolation: Isolation
-    checks: tuple[Check, ...]
+    checks: tuple[AlignCheck, ...]
     notes: tuple[str, ...]
 
     @property
@@ -70,8 +70,8 @@ class Alignment:
 
 
 def alignment(
-    mock: Side,
-    e2e: Side,
+    mock: OperationSide,
+    e2e: OperationSide,
     isolation: Isolation,
     tier: Tier,
     known: Known,

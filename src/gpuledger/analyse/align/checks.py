@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from gpuledger.analyse.align.forward import Kernel
+from gpuledger.analyse.align.forward import ForwardKernel
 from gpuledger.analyse.align.known_differences import Known
 from gpuledger.analyse.align.latency import latency
-from gpuledger.analyse.align.operation_side import Side
+from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.sequence import INSERTED, MISSING
-from gpuledger.analyse.align.side_by_side import Compared, Row, by_name, called, repeats, shape_text
+from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, by_name, called, repeats, shape_text
 from gpuledger.analyse.align.verdicts import (
     COUNTS,
     EXTRA_KERNELS,
@@ -27,7 +27,7 @@ from gpuledger.analyse.align.verdicts import (
     PASS,
     SHAPE,
     WARN,
-    Check,
+    AlignCheck,
     Item,
     Tier,
     sifted,
@@ -46,7 +46,7 @@ COUNT_SHARE: Final = 0.1
 """Calls may differ by this share, or by one, before it is a failure."""
 
 
-def checks(found: Compared, tier: Tier, known: Known) -> tuple[Check, ...]:
+def checks(found: SideBySide, tier: Tier, known: Known) -> tuple[AlignCheck, ...]:
     """All seven, in order."""
     return (
         _names(found, known),
@@ -59,7 +59,7 @@ def checks(found: Compared, tier: Tier, known: Known) -> tuple[Check, ...]:
     )
 
 
-def main_names(kernels: Sequence[Kernel]) -> frozenset[str]:
+def main_names(kernels: Sequence[ForwardKernel]) -> frozenset[str]:
     """The bare names of a side's main kernels."""
     times = by_name(kernels)
     total, held, main = sum(times.values()), 0, []
@@ -71,7 +71,7 @@ def main_names(kernels: Sequence[Kernel]) -> frozenset[str]:
     return frozenset(main)
 
 
-def _names(found: Compared, known: Known) -> Check:
+def _names(found: SideBySide, known: Known) -> AlignCheck:
     """Whether the main kernels of either side are those of the other."""
     mains = main_names(found.mock.kernels), main_names(found.e2e.kernels)
     items, exact = [], [set[str](), set[str]()]
@@ -88,7 +88,7 @@ def _names(found: Compared, known: Known) -> Check:
     items = list({item.sentence: item for item in items}.values())
     counted, accepted = sifted(NAMES, items, known)
     levels = {level: len(found.at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
-    return Check(
+    return AlignCheck(
         check=NAMES,
         title="kernel names",
         verdict=verdict_of(counted, accepted),
@@ -100,7 +100,7 @@ def _names(found: Compared, known: Known) -> Check:
     )
 
 
-def _alike(row: Row) -> str:
+def _alike(row: AlignRow) -> str:
     ours, theirs = (called(name) for name in row.names)
     if ours == theirs:
         return f"{ours} has other template arguments in the model than in the mock"
@@ -109,7 +109,7 @@ def _alike(row: Row) -> str:
     return f"{ours} in the mock is {theirs} in the model: another kernel of the same family"
 
 
-def _instead(row: Row) -> str:
+def _instead(row: AlignRow) -> str:
     if row.mock is None or row.e2e is None:
         whose = "the model" if row.mock is None else "the mock"
         return f"only {whose} runs {called(row.names[0])}, where the other side runs something else"
@@ -117,7 +117,7 @@ def _instead(row: Row) -> str:
     return f"the mock runs {ours} where the model runs {theirs}"
 
 
-def _counts(found: Compared, known: Known) -> Check:
+def _counts(found: SideBySide, known: Known) -> AlignCheck:
     """How often a forward runs what both sides run."""
     more: dict[str, dict[str, list[str]]] = {INSERTED: {}, MISSING: {}}
     for at in sorted(repeats(found, CRITICAL_SHARE)):
@@ -141,7 +141,7 @@ def _counts(found: Compared, known: Known) -> Check:
         verdict = FAIL
     elif shared and verdict == PASS:
         verdict = NOT_MEASURED
-    return Check(
+    return AlignCheck(
         check=COUNTS,
         title="calls per forward",
         verdict=verdict,
@@ -159,11 +159,11 @@ def _counts(found: Compared, known: Known) -> Check:
     )
 
 
-def _bares(row: Row) -> tuple[str, ...]:
+def _bares(row: AlignRow) -> tuple[str, ...]:
     return tuple(kernel.bare for kernel in (row.mock, row.e2e) if kernel is not None)
 
 
-def _missing(found: Compared, known: Known) -> Check:
+def _missing(found: SideBySide, known: Known) -> AlignCheck:
     """Whether the mock runs every kernel of the model's operation."""
     alone = _alone(found, MISSING)
     items = list(_one_sided(alone, found.e2e, "the mock does not run"))
@@ -174,7 +174,7 @@ def _missing(found: Compared, known: Known) -> Check:
     if not found.whole and verdict == PASS:
         verdict = NOT_MEASURED
         evidence = ("the model's table does not say which of its other kernels belong to the operation",)
-    return Check(
+    return AlignCheck(
         check=MISSING_KERNELS,
         title="missing kernels",
         verdict=verdict,
@@ -191,13 +191,13 @@ def _missing(found: Compared, known: Known) -> Check:
     )
 
 
-def _extra(found: Compared, known: Known) -> Check:
+def _extra(found: SideBySide, known: Known) -> AlignCheck:
     """Whether the mock runs nothing else."""
     alone = _alone(found, INSERTED)
     items = list(_one_sided(alone, found.mock, "the model does not run"))
     counted, accepted = sifted(EXTRA_KERNELS, items, known)
     time = sum(row.mock.time_ns for row in alone if row.mock is not None)
-    return Check(
+    return AlignCheck(
         check=EXTRA_KERNELS,
         title="extra kernels",
         verdict=verdict_of(counted, accepted),
@@ -214,15 +214,15 @@ def _extra(found: Compared, known: Known) -> Check:
     )
 
 
-def _alone(found: Compared, level: str) -> tuple[Row, ...]:
+def _alone(found: SideBySide, level: str) -> tuple[AlignRow, ...]:
     """What one side runs and the other never does."""
     again = repeats(found, CRITICAL_SHARE)
     return tuple(row for at, row in enumerate(found.rows) if row.level == level and at not in again)
 
 
-def _one_sided(rows: Iterable[Row], side: Side, what: str) -> Iterable[Item]:
+def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iterable[Item]:
     """One item for each kernel name, all its calls together, the longest first."""
-    grouped: dict[str, list[Kernel]] = {}
+    grouped: dict[str, list[ForwardKernel]] = {}
     for row in rows:
         for kernel in (row.mock, row.e2e):
             if kernel is not None:
@@ -235,7 +235,7 @@ def _one_sided(rows: Iterable[Row], side: Side, what: str) -> Iterable[Item]:
         yield Item(FAIL if critical else WARN, sentence, (kernels[0].name,), len(kernels))
 
 
-def _share(time_ns: int, side: Side) -> float:
+def _share(time_ns: int, side: OperationSide) -> float:
     return time_ns / side.gpu_ns if side.gpu_ns else 0.0
 
 
@@ -243,21 +243,23 @@ def _how_many(count: int, what: str) -> str:
     return f"{count_text(count)} {what}" if count else "none"
 
 
-def _of_time(time_ns: int, side: Side) -> str:
+def _of_time(time_ns: int, side: OperationSide) -> str:
     return f"{share_text(_share(time_ns, side))} of time" if time_ns else ""
 
 
-def _graph(found: Compared, known: Known) -> Check:
+def _graph(found: SideBySide, known: Known) -> AlignCheck:
     """Whether both sides run in CUDA graphs, or neither does."""
     mock, e2e = (_in_graph(side) for side in (found.mock, found.e2e))
     if mock is None or e2e is None:
         figures = dict.fromkeys(("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels"))
-        return Check(GRAPH, "CUDA graphs", NOT_MEASURED, "", "", figures, ("tables do not say what ran in a graph",))
+        return AlignCheck(
+            GRAPH, "CUDA graphs", NOT_MEASURED, "", "", figures, ("tables do not say what ran in a graph",)
+        )
     ours, theirs = (_state(*each) for each in (mock, e2e))
     same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
     items = [] if same else [Item(WARN, f"the mock runs {ours}, the model {theirs}")]
     counted, accepted = sifted(GRAPH, items, known)
-    return Check(
+    return AlignCheck(
         check=GRAPH,
         title="CUDA graphs",
         verdict=verdict_of(counted, accepted),
@@ -269,7 +271,7 @@ def _graph(found: Compared, known: Known) -> Check:
     )
 
 
-def _in_graph(side: Side) -> tuple[int, int] | None:
+def _in_graph(side: OperationSide) -> tuple[int, int] | None:
     """How many of how many kernels ran in a graph; None where that is not known."""
     if any(kernel.in_graph is None for kernel in side.kernels):
         return None
@@ -282,14 +284,14 @@ def _state(inside: int, count: int) -> str:
     return "in a graph" if inside else "eager"
 
 
-def _shape(found: Compared, known: Known) -> Check:
+def _shape(found: SideBySide, known: Known) -> AlignCheck:
     """Whether the same kernels are launched in the same shape."""
     known_shapes = [row for row in found.at(EXACT) if row.same_shape is not None]
     differ = [row for row in known_shapes if row.shape_differs]
     items = [Item(WARN, _shapes(row), row.names) for row in differ]
     counted, accepted = sifted(SHAPE, items, known)
     verdict = verdict_of(counted, accepted) if known_shapes else NOT_MEASURED
-    return Check(
+    return AlignCheck(
         check=SHAPE,
         title="launch shape",
         verdict=verdict,
@@ -301,12 +303,12 @@ def _shape(found: Compared, known: Known) -> Check:
     )
 
 
-def _shapes(row: Row) -> str:
+def _shapes(row: AlignRow) -> str:
     ours, theirs = (kernel.shape if kernel is not None else None for kernel in (row.mock, row.e2e))
     return f"{called(row.names[0])}: {shape_text(ours)} in the mock, {shape_text(theirs)} in the model"
 
 
-def _no_shapes(found: Compared) -> str:
+def _no_shapes(found: SideBySide) -> str:
     if not found.at(EXACT):
         return "no kernel has the same name on both sides"
     return "grid and block are not recorded"

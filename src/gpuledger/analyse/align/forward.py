@@ -29,7 +29,7 @@ def bare(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class ForwardKernel:
     """One kernel of a forward. None: the profile does not say."""
 
     name: str
@@ -141,12 +141,12 @@ class Forwards:
         """Those asked for, each made once: there are many forwards and few sequences."""
         return {}
 
-    def kernels(self, number: int) -> tuple[Kernel, ...]:
+    def kernels(self, number: int) -> tuple[ForwardKernel, ...]:
         """A forward's kernels in order."""
         return tuple(self._kernel(at) for at in range(int(self.first[number]), int(self.first[number + 1])))
 
-    def _kernel(self, at: int) -> Kernel:
-        return Kernel(
+    def _kernel(self, at: int) -> ForwardKernel:
+        return ForwardKernel(
             self.names[int(self.name[at])],
             int(self.own_ns[at]),
             triple(self.grid[at]),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuledger.analyse.align.alignment import Isolation
-from gpuledger.analyse.align.forward import Forwards, Kernel, gathered
-from gpuledger.analyse.align.isolate import Found, by_pattern, by_range, by_sequence, by_steps
+from gpuledger.analyse.align.forward import ForwardKernel, Forwards, gathered
+from gpuledger.analyse.align.isolate import OperationKernels, by_pattern, by_range, by_sequence, by_steps
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
@@ -32,7 +32,7 @@ def of_mock(trace: Trace, profile: str, wanted: Wanted, mock_range: str | None) 
     return Ranks((gathered(trace, busiest, profile, found.at, found.of),), notes)
 
 
-def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, mock: Sequence[Kernel]) -> Ranks:
+def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, mock: Sequence[ForwardKernel]) -> Ranks:
     """The operation on every GPU of the model; a GPU that does not run it is left out if another one does."""
     forwards: list[Forwards] = []
     notes: list[str] = []
@@ -50,7 +50,9 @@ def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, m
     return Ranks(tuple(forwards), tuple(dict.fromkeys(notes)))
 
 
-def _isolated(trace: Trace, device: Device, profile: str, isolation: Isolation, mock: Sequence[Kernel]) -> Found:
+def _isolated(
+    trace: Trace, device: Device, profile: str, isolation: Isolation, mock: Sequence[ForwardKernel]
+) -> OperationKernels:
     if isolation.expression is None:
         return by_sequence(trace, device, profile, mock)
     if isolation.by == "range":

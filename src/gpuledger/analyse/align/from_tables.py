@@ -13,8 +13,8 @@ from typing import Final
 
 from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
-from gpuledger.analyse.align.forward import Kernel
-from gpuledger.analyse.align.operation_side import Side
+from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.catalog.kernel_names import label, parse
 from gpuledger.catalog.name_likeness import EXACT, FUNCTION, likeness
 from gpuledger.errors import NothingRecorded
@@ -29,7 +29,7 @@ REPORT: Final = "cuda_gpu_kern_sum"
 class FromTable:
     """A side, what is to be said of it, and whether all kernels that could belong to it are in it."""
 
-    side: Side
+    side: OperationSide
     notes: tuple[str, ...]
     whole: bool = True
 
@@ -43,7 +43,7 @@ def mock_from_table(run: PrintedTables, forwards: int | None) -> FromTable:
     return FromTable(side, (f"{run.name}: {_forwards(count)} ({how}); means of the whole profile", *notes))
 
 
-def model_from_table(run: PrintedTables, isolation: Isolation, mock: Side, forwards: int | None) -> FromTable:
+def model_from_table(run: PrintedTables, isolation: Isolation, mock: OperationSide, forwards: int | None) -> FromTable:
     """The operation in the model: kernels that match the pattern, or that are like the mock's."""
     rows = _rows(run)
     if isolation.by == "range":
@@ -77,14 +77,14 @@ def _rows(run: PrintedTables) -> list[SummaryRow]:
     return rows
 
 
-def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[Side, tuple[str, ...]]:
+def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[OperationSide, tuple[str, ...]]:
     kernels, rare = [], []
     for row in rows:
         calls = round(row.count / forwards)
         if calls < 1:
             rare.append(row)
             continue
-        kernels += [Kernel(row.name, round((row.total_ns or 0) / row.count))] * calls
+        kernels += [ForwardKernel(row.name, round((row.total_ns or 0) / row.count))] * calls
     notes = []
     if rare:
         shown = ", ".join(f"{label(row.name)} ({count_text(row.count)})" for row in rare[:3])
@@ -92,17 +92,17 @@ def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[Side, t
         notes.append(f"{name}: left out, as they run in fewer than half of the forwards: {shown}{more}")
     if not kernels:
         raise NothingRecorded(f"{name}: no kernel runs in each of {count_text(forwards)} forwards")
-    side = Side(name, "", tuple(kernels), forwards, compared=forwards, alike=forwards, ordered=False)
+    side = OperationSide(name, "", tuple(kernels), forwards, compared=forwards, alike=forwards, ordered=False)
     return side, tuple(notes)
 
 
 def _common_divisor(rows: Sequence[SummaryRow]) -> int:
     """Of the calls of the main kernels: others may be initialisation."""
-    main = main_names([Kernel(row.name, row.total_ns or 0) for row in rows])
+    main = main_names([ForwardKernel(row.name, row.total_ns or 0) for row in rows])
     return gcd(*(row.count for row in rows if parse(row.name).bare in main))
 
 
-def _by_the_mock(rows: Sequence[SummaryRow], mock: Side) -> int:
+def _by_the_mock(rows: Sequence[SummaryRow], mock: OperationSide) -> int:
     """So many that the mock's longest kernel with a like in the model is called as often in each."""
     times: dict[str, list[int]] = {}
     for kernel in mock.kernels:
@@ -115,7 +115,7 @@ def _by_the_mock(rows: Sequence[SummaryRow], mock: Side) -> int:
     return gcd(*(row.count for row in rows))
 
 
-def _chosen(rows: Sequence[SummaryRow], isolation: Isolation, mock: Sequence[Kernel]) -> list[SummaryRow]:
+def _chosen(rows: Sequence[SummaryRow], isolation: Isolation, mock: Sequence[ForwardKernel]) -> list[SummaryRow]:
     """Rows that match the pattern; else those called as the mock's kernels are, or nearly so where none is."""
     if isolation.pattern is not None:
         return [row for row in rows if isolation.pattern.search(row.name)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.forward import Kernel, triple
+from gpuledger.analyse.align.forward import ForwardKernel, triple
 from gpuledger.analyse.align.occurrences import occurrences, searched
 from gpuledger.analyse.launch_places import repeated
 from gpuledger.catalog.kernel_names import label
@@ -41,7 +41,7 @@ LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OperationKernels:
     """Kernels as positions in `device.found`, and for each a number of its forward."""
 
     at: Positions
@@ -81,7 +81,7 @@ def kernels_or_refuse(device: Device, profile: str) -> Positions:
     )
 
 
-def by_steps(device: Device, profile: str) -> Found:
+def by_steps(device: Device, profile: str) -> OperationKernels:
     """Each steady step is a forward; where there are none, what repeats is, else the whole window."""
     at = kernels_or_refuse(device, profile)
     if device.steps is None:
@@ -90,13 +90,13 @@ def by_steps(device: Device, profile: str) -> Found:
     distinct = np.unique(step)
     period = _whole_period(device.found.name[at[step == distinct[len(distinct) // 2]]])
     if period is None:
-        return Found(at, step)
+        return OperationKernels(at, step)
     inside = (np.arange(len(at)) - np.searchsorted(step, step)) // period
     note = f"a step of {profile} runs the same {_kernels(period)} several times over: each time is a forward"
-    return Found(at, group(step, inside)[1], (note,))
+    return OperationKernels(at, group(step, inside)[1], (note,))
 
 
-def _without_steps(device: Device, profile: str, at: Positions) -> Found:
+def _without_steps(device: Device, profile: str, at: Positions) -> OperationKernels:
     names = device.found.name[at]
     start, end = 0, len(names)
     if len(names) <= MOST_WITHOUT_STEPS and (repeats := repeated(names)):
@@ -107,7 +107,7 @@ def _without_steps(device: Device, profile: str, at: Positions) -> Found:
     of = np.arange(end - start) // period
     how = f"{_kernels(period)} that repeat are a forward" if of.any() else "the whole profile is one forward"
     note = f"{profile}: no steps were found; {how} (--mock-range=REGEX says otherwise)"
-    return Found(at[start:end], of, (note,))
+    return OperationKernels(at[start:end], of, (note,))
 
 
 def _kernels(count: int) -> str:
@@ -122,7 +122,7 @@ def _whole_period(names: NDArray[np.signedinteger]) -> int | None:
     return None
 
 
-def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Found:
+def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> OperationKernels:
     """Each instance of a matching range is a forward; the outermost where they nest."""
     expression = re.compile(pattern)
     chosen, notes = _matching(trace, spans_of_time(trace), expression), tuple[str, ...]()
@@ -142,7 +142,7 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Found:
             found=f"{count_text(len(chosen))} such ranges; {inside}",
             hint="kernels of a CUDA graph belong to the range around its launch: try --auto or --pattern=REGEX",
         )
-    return Found(at[kept], of[kept], notes)
+    return OperationKernels(at[kept], of[kept], notes)
 
 
 def _operators(profile: str, pattern: str) -> str:
@@ -200,7 +200,9 @@ def _no_range(trace: Trace, profile: str, pattern: str) -> NothingRecorded:
     )
 
 
-def by_pattern(trace: Trace, device: Device, profile: str, pattern: str, mock: Sequence[Kernel]) -> Found:
+def by_pattern(
+    trace: Trace, device: Device, profile: str, pattern: str, mock: Sequence[ForwardKernel]
+) -> OperationKernels:
     """Kernels whose names match, cut into forwards where the mock's sequence comes again, else where their own does.
 
     Between two forwards, a kernel that the mock never runs belongs to the one before; one that it does run is another
@@ -220,7 +222,7 @@ def by_pattern(trace: Trace, device: Device, profile: str, pattern: str, mock: S
     at, number = at[chosen], number[chosen]
     stretches = occurrences(mock, kinds, number)
     if not stretches:
-        return Found(at, _by_own_period(device, at))
+        return OperationKernels(at, _by_own_period(device, at))
     of = np.full(len(at), -1, np.intp)
     for index, stretch in enumerate(stretches):
         of[stretch.start : stretch.end] = index
@@ -230,7 +232,7 @@ def by_pattern(trace: Trace, device: Device, profile: str, pattern: str, mock: S
     of = np.where((of < 0) & foreign, before, of)
     spare = at[of < 0]
     notes = (_spare(trace, device, profile, spare),) if len(spare) else ()
-    return Found(at[of >= 0], of[of >= 0], notes)
+    return OperationKernels(at[of >= 0], of[of >= 0], notes)
 
 
 def _spare(trace: Trace, device: Device, profile: str, spare: Positions) -> str:
@@ -256,7 +258,7 @@ def _by_own_period(device: Device, at: Positions) -> Positions:
     return group(step, inside)[1]
 
 
-def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Kernel]) -> Found:
+def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[ForwardKernel]) -> OperationKernels:
     """Each stretch of the kernel sequence that is like the mock's is a forward."""
     at = kernels_or_refuse(device, profile)
     looked = searched(mock, len(at))
@@ -279,16 +281,16 @@ def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Kerne
     notes.append("found by sequence: what the model runs before the mock's first kernel and after its last is not seen")
     rows = [at[each.start : each.end] for each in stretches]
     of = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
-    return Found(np.concatenate(rows), of, tuple(notes))
+    return OperationKernels(np.concatenate(rows), of, tuple(notes))
 
 
-def _kinds(trace: Trace, device: Device, at: Positions) -> tuple[list[Kernel], Positions]:
+def _kinds(trace: Trace, device: Device, at: Positions) -> tuple[list[ForwardKernel], Positions]:
     """The kernels that differ in name or shape, and which of them each one is."""
     rows = trace[Table.KERNELS].at(device.found.row[at])
     shapes = [rows[side][:, axis] for side in ("grid", "block") for axis in range(3)]
     first, number = group(device.found.name[at], *shapes)
     kinds = [
-        Kernel(
+        ForwardKernel(
             trace.strings.text(int(device.found.name[at[row]])) or "",
             0,
             triple(rows["grid"][row]),
@@ -299,7 +301,7 @@ def _kinds(trace: Trace, device: Device, at: Positions) -> tuple[list[Kernel], P
     return kinds, number
 
 
-def most_alike(mock: Sequence[Kernel], kinds: Sequence[Kernel]) -> str:
+def most_alike(mock: Sequence[ForwardKernel], kinds: Sequence[ForwardKernel]) -> str:
     """For the mock's longest kernels the nearest one of the model, for a refusal."""
     lines = []
     names = list(dict.fromkeys(kind.name for kind in kinds))

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.analyse.align.known_differences import Known
-from gpuledger.analyse.align.side_by_side import Compared, Row, called
+from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, called
 from gpuledger.analyse.align.verdicts import (
     LATENCY,
     NOT_MEASURED,
     PASS,
     WARN,
     Accepted,
-    Check,
+    AlignCheck,
     Figure,
     Item,
     Tier,
@@ -36,11 +36,11 @@ NAMED: Final = 3
 _TITLE: Final = "latency per forward"
 
 
-def latency(found: Compared, tier: Tier, known: Known, critical_share: float) -> Check:
+def latency(found: SideBySide, tier: Tier, known: Known, critical_share: float) -> AlignCheck:
     """Compare the time of the matched kernels."""
     if not found.matched:
         why = ("no kernel runs on both sides",)
-        return Check(LATENCY, _TITLE, NOT_MEASURED, "", "", _figures(found, (), tier), why)
+        return AlignCheck(LATENCY, _TITLE, NOT_MEASURED, "", "", _figures(found, (), tier), why)
     rows, set_aside = _set_aside(found.matched, tier, known)
     mock, e2e = _times(rows)
     factor = factor_of(mock, e2e)
@@ -53,7 +53,7 @@ def latency(found: Compared, tier: Tier, known: Known, critical_share: float) ->
     if verdict != PASS and counted:
         evidence += _makes_it_up(rows, mock - e2e)
         evidence += _spread(found)
-    return Check(
+    return AlignCheck(
         check=LATENCY,
         title=_TITLE,
         verdict=verdict_of(counted, (*set_aside, *accepted)),
@@ -71,7 +71,7 @@ def factor_of(mock_ns: int, e2e_ns: int) -> float:
     return 1.0 if not longer else longer / shorter if shorter else math.inf
 
 
-def _set_aside(matched: Sequence[Row], tier: Tier, known: Known) -> tuple[list[Row], tuple[Accepted, ...]]:
+def _set_aside(matched: Sequence[AlignRow], tier: Tier, known: Known) -> tuple[list[AlignRow], tuple[Accepted, ...]]:
     """The rows without those whose speed the user knows to differ."""
     rows, accepted = [], []
     for row in matched:
@@ -83,16 +83,16 @@ def _set_aside(matched: Sequence[Row], tier: Tier, known: Known) -> tuple[list[R
     return rows, tuple(accepted)
 
 
-def _times(rows: Sequence[Row]) -> tuple[int, int]:
+def _times(rows: Sequence[AlignRow]) -> tuple[int, int]:
     mock = sum(row.mock.time_ns for row in rows if row.mock is not None)
     return mock, sum(row.e2e.time_ns for row in rows if row.e2e is not None)
 
 
-def _row_factor(row: Row) -> float:
+def _row_factor(row: AlignRow) -> float:
     return factor_of(*_times([row]))
 
 
-def _is_hidden(row: Row, e2e_ns: int, critical_share: float) -> bool:
+def _is_hidden(row: AlignRow, e2e_ns: int, critical_share: float) -> bool:
     longer = max(_times([row]))
     return longer >= critical_share * e2e_ns and _row_factor(row) >= OTHER_SPEED
 
@@ -110,14 +110,14 @@ def _times_text(mock: int, e2e: int) -> str:
     return f"{factor:.2f} x {'slower' if mock > e2e else 'faster'}"
 
 
-def _one(row: Row) -> str:
+def _one(row: AlignRow) -> str:
     mock, e2e = _times([row])
     return f"{called(row.names[0])}: {time_text(mock)} in the mock, {time_text(e2e)} in the model"
 
 
-def _makes_it_up(rows: Sequence[Row], difference: int) -> list[str]:
+def _makes_it_up(rows: Sequence[AlignRow], difference: int) -> list[str]:
     """The kernels that make up most of the difference, calls of one name together."""
-    grouped: dict[tuple[str, ...], list[Row]] = {}
+    grouped: dict[tuple[str, ...], list[AlignRow]] = {}
     for row in rows:
         grouped.setdefault(row.names, []).append(row)
     parts = sorted(
@@ -134,7 +134,7 @@ def _makes_it_up(rows: Sequence[Row], difference: int) -> list[str]:
     return lines
 
 
-def _spread(found: Compared) -> list[str]:
+def _spread(found: SideBySide) -> list[str]:
     if found.mock.spread_ns is None or found.e2e.spread_ns is None:
         return []
     (a, b), (c, d) = found.mock.spread_ns, found.e2e.spread_ns
@@ -142,7 +142,7 @@ def _spread(found: Compared) -> list[str]:
     return [f"eight of ten forwards take {both}"]
 
 
-def _figures(found: Compared, rows: Sequence[Row], tier: Tier) -> dict[str, Figure]:
+def _figures(found: SideBySide, rows: Sequence[AlignRow], tier: Tier) -> dict[str, Figure]:
     mock, e2e = _times(rows)
     return {
         "mock_ns": mock,

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.align.forward import Kernel
+from gpuledger.analyse.align.forward import ForwardKernel
 from gpuledger.analyse.align.sequence import GAP, SAME_SHAPE, points, with_gaps
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
@@ -43,12 +43,14 @@ class Occurrence:
     points: int
 
 
-def searched(mock: Sequence[Kernel], length: int) -> int:
+def searched(mock: Sequence[ForwardKernel], length: int) -> int:
     """How many kernels of a sequence of this length are looked at."""
     return min(length, MOST_KERNELS, MOST_CELLS // max(len(mock), 1))
 
 
-def occurrences(mock: Sequence[Kernel], kinds: Sequence[Kernel], sequence: Positions) -> tuple[Occurrence, ...]:
+def occurrences(
+    mock: Sequence[ForwardKernel], kinds: Sequence[ForwardKernel], sequence: Positions
+) -> tuple[Occurrence, ...]:
     """Where `mock` occurs in `sequence`, whose kernels are positions in `kinds`."""
     sequence = sequence[: searched(mock, len(sequence))]
     if not len(mock) or not len(sequence):

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.align.forward import Forwards, Kernel
+from gpuledger.analyse.align.forward import ForwardKernel, Forwards
 from gpuledger.analyse.align.sequence import similarity
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
@@ -45,12 +45,12 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class OperationSide:
     """One side, as far as checks need it: the forward that stands for all, and how the others spread around it."""
 
     profile: str
     gpu_name: str
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[ForwardKernel, ...]
     forwards: int
     """All in the steady steps."""
     steps: int = 0
@@ -80,14 +80,14 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RankForward:
     """One forward of one rank."""
 
     forwards: Forwards
     number: int
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[ForwardKernel, ...]:
         return self.forwards.kernels(self.number)
 
     @property
@@ -138,11 +138,11 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.number)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[RankForward]:
         return map(self.entry, range(len(self)))
 
-    def entry(self, at: int) -> Entry:
-        return Entry(self.ranks[int(self.rank[at])], int(self.number[at]))
+    def entry(self, at: int) -> RankForward:
+        return RankForward(self.ranks[int(self.rank[at])], int(self.number[at]))
 
     def variants(self) -> dict[tuple[str, ...], list[int]]:
         """The different sequences of kernels, each with the positions of its forwards, the most common first."""
@@ -151,13 +151,13 @@ class Candidates:
             found.setdefault(entry.forwards.sequence(entry.number), []).append(at)
         return dict(sorted(found.items(), key=lambda each: -len(each[1])))
 
-    def median(self, chosen: Sequence[int]) -> Entry:
+    def median(self, chosen: Sequence[int]) -> RankForward:
         """Of the forwards at these positions the one with the middle GPU time, the earlier of two middle ones."""
         by_time = sorted(chosen, key=lambda at: (self.entry(at).gpu_ns, at))
         return self.entry(by_time[(len(by_time) - 1) // 2])
 
 
-def side(ranks: Sequence[Forwards], mock: Sequence[Kernel] | None = None) -> Side:
+def side(ranks: Sequence[Forwards], mock: Sequence[ForwardKernel] | None = None) -> OperationSide:
     """The side that these forwards make, one entry per rank; of the model's, the sequence nearest to the mock's."""
     among = Candidates.among(ranks)
     variants = among.variants()
@@ -172,7 +172,7 @@ def side(ranks: Sequence[Forwards], mock: Sequence[Kernel] | None = None) -> Sid
     times = np.array([among.entry(at).gpu_ns for at in chosen], np.int64)
     low, high = np.percentile(times, (10, 90)).astype(np.int64).tolist()
     whole = ranks[0] if len(ranks) == 1 else max(ranks, key=len)
-    return Side(
+    return OperationSide(
         profile=median.forwards.profile,
         gpu_name=median.forwards.gpu_name,
         kernels=median.kernels,

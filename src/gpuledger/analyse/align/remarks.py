@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.align.operation_side import Side
-from gpuledger.analyse.align.side_by_side import Compared, called
+from gpuledger.analyse.align.operation_side import OperationSide
+from gpuledger.analyse.align.side_by_side import SideBySide, called
 from gpuledger.units import count_text, share_text, time_text
 
 DRIFT: Final = 0.03
@@ -18,7 +18,7 @@ ALWAYS, SELDOM = 0.9, 0.5
 """Shares of forwards that stand still: nearly all, less than half."""
 
 
-def notes(found: Compared) -> tuple[str, ...]:
+def notes(found: SideBySide) -> tuple[str, ...]:
     """Sentences, the most important first."""
     made = [_chosen(found.mock, "mock"), _chosen(found.e2e, "model"), *_gaps(found)]
     made += [_drift(side, which) for side, which in ((found.mock, "mock"), (found.e2e, "model"))]
@@ -31,7 +31,7 @@ def notes(found: Compared) -> tuple[str, ...]:
     return tuple(each for each in made if each)
 
 
-def _chosen(side: Side, which: str) -> str:
+def _chosen(side: OperationSide, which: str) -> str:
     """Which forward stands for the side."""
     if not side.ordered:
         return ""
@@ -50,7 +50,7 @@ def _chosen(side: Side, which: str) -> str:
     return said
 
 
-def _sizes(found: Compared) -> str:
+def _sizes(found: SideBySide) -> str:
     """A forward of one side that is many of the other's is probably not what was meant."""
     mock, e2e = len(found.mock.kernels), len(found.e2e.kernels)
     if e2e > OTHER_SIZE * mock:
@@ -66,7 +66,7 @@ def _forwards(count: int) -> str:
     return f"{count_text(count)} forward{'' if count == 1 else 's'}"
 
 
-def _gaps(found: Compared) -> list[str]:
+def _gaps(found: SideBySide) -> list[str]:
     """What lies between the kernels, which no check counts."""
     mock, e2e = found.mock, found.e2e
     if mock.elapsed_ns is None or e2e.elapsed_ns is None:
@@ -88,7 +88,7 @@ def _gaps(found: Compared) -> list[str]:
     return said
 
 
-def _wait(side: Side, which: str) -> str:
+def _wait(side: OperationSide, which: str) -> str:
     wait = side.wait
     if wait is None:
         return f"the {which} never stands still for 1 ms"
@@ -97,7 +97,7 @@ def _wait(side: Side, which: str) -> str:
     return f"the {which} waits {time_text(wait.gap_ns)} before {called(wait.kernel)} in {often}{where}"
 
 
-def _drift(side: Side, which: str) -> str:
+def _drift(side: OperationSide, which: str) -> str:
     if side.drift_share is None or abs(side.drift_share) < DRIFT:
         return ""
     more, why = ("longer", ", as with a growing KV length") if side.drift_share > 0 else ("shorter", "")

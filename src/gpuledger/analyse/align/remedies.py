@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.align.sequence import INSERTED
-from gpuledger.analyse.align.side_by_side import Compared
+from gpuledger.analyse.align.side_by_side import SideBySide
 from gpuledger.analyse.align.verdicts import (
     EXTRA_KERNELS,
     FAIL,
@@ -16,7 +16,7 @@ from gpuledger.analyse.align.verdicts import (
     NOT_MEASURED,
     SHAPE,
     WARN,
-    Check,
+    AlignCheck,
 )
 from gpuledger.catalog.name_likeness import EXACT, NONE
 
@@ -70,14 +70,14 @@ _NOT_REPLAYED: Final = "The model replays a CUDA graph: time the mock's replay t
 _FIXED: Final = {MISSING_KERNELS: _MISSING, EXTRA_KERNELS: _EXTRA, SHAPE: _SHAPE}
 
 
-def with_remedies(checks: tuple[Check, ...], found: Compared) -> tuple[Check, ...]:
+def with_remedies(checks: tuple[AlignCheck, ...], found: SideBySide) -> tuple[AlignCheck, ...]:
     """The checks, those that do not pass with what to do about it."""
     return tuple(
         replace(each, remedy=remedy(each, found, checks)) if each.verdict in (WARN, FAIL) else each for each in checks
     )
 
 
-def remedy(check: Check, found: Compared, checks: tuple[Check, ...]) -> str:
+def remedy(check: AlignCheck, found: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
     """What to do about one check that does not pass."""
     match check.check:
         case "names":
@@ -91,14 +91,14 @@ def remedy(check: Check, found: Compared, checks: tuple[Check, ...]) -> str:
     return _FIXED[check.check]
 
 
-def _graph(found: Compared) -> str:
+def _graph(found: SideBySide) -> str:
     mock, e2e = ({bool(kernel.in_graph) for kernel in side.kernels} for side in (found.mock, found.e2e))
     if len(mock) > 1 or len(e2e) > 1:
         return _GRAPH_PARTLY
     return _GRAPH_MOCK if e2e == {True} else _GRAPH_MODEL
 
 
-def _latency(found: Compared, checks: tuple[Check, ...]) -> str:
+def _latency(found: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
     """The first reason that the profiles give; else what is left."""
     verdicts = {each.check: each.verdict for each in checks}
     if found.mock.gpu_name != found.e2e.gpu_name:

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.forward import Kernel
+from gpuledger.analyse.align.forward import ForwardKernel
 from gpuledger.catalog.kernel_families import OTHER, family
 from gpuledger.catalog.kernel_names import label, parse
 from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE, carries, likeness, untiled
@@ -48,7 +48,7 @@ _DIAGONAL, _UP, _LEFT = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class AlignedPair:
     """One line of the alignment: positions of the kernels on each side, None where there is none."""
 
     mock: int | None
@@ -59,7 +59,7 @@ class Pair:
     """Both sides run it, at different places of the sequence."""
 
 
-def points(mock: Sequence[Kernel], e2e: Sequence[Kernel]) -> Ints:
+def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:
     """What pairing each kernel of the mock with each of the model's counts."""
     made = np.full((len(mock), len(e2e)), POINTS[NONE], np.int64)
     marks = [_marks(theirs.name) for theirs in e2e]
@@ -80,10 +80,10 @@ def _marks(name: str) -> frozenset[tuple[str, str]]:
     return frozenset(marks - {("family", OTHER)})
 
 
-def distinct(kernels: Sequence[Kernel]) -> tuple[list[Kernel], NDArray[np.intp]]:
+def distinct(kernels: Sequence[ForwardKernel]) -> tuple[list[ForwardKernel], NDArray[np.intp]]:
     """The kernels that differ in name or shape, and for each kernel the position of its like."""
     found: dict[tuple[str, object], int] = {}
-    some: list[Kernel] = []
+    some: list[ForwardKernel] = []
     number = np.empty(len(kernels), np.intp)
     for at, kernel in enumerate(kernels):
         key = (kernel.name, kernel.shape)
@@ -100,13 +100,15 @@ def with_gaps(scores: Ints) -> Ints:
     return furthest(scores + cost) - cost
 
 
-def similarity(mock: Sequence[Kernel], e2e: Sequence[Kernel]) -> float:
+def similarity(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> float:
     """How alike two sequences are: 1 where all is the same, less the more is left over."""
     whole = SAME_SHAPE * (len(mock) + len(e2e)) / 2
     return _best(mock, e2e)[0] / whole if whole else 1.0
 
 
-def aligned(mock: Sequence[Kernel], e2e: Sequence[Kernel], *, ordered: bool = True) -> tuple[Pair, ...]:
+def aligned(
+    mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel], *, ordered: bool = True
+) -> tuple[AlignedPair, ...]:
     """Every kernel of both sides in one line. Where the order is not known, names alone make pairs."""
     if ordered:
         lines = _best(mock, e2e)[1]
@@ -121,17 +123,21 @@ def aligned(mock: Sequence[Kernel], e2e: Sequence[Kernel], *, ordered: bool = Tr
         if ours is not None and theirs is None and ours in gone:
             continue
         if ours is None and theirs in back:
-            made.append(Pair(back[theirs], theirs, likeness(mock[back[theirs]].name, e2e[theirs].name), moved=ordered))
+            made.append(
+                AlignedPair(back[theirs], theirs, likeness(mock[back[theirs]].name, e2e[theirs].name), moved=ordered)
+            )
         elif ours is None:
-            made.append(Pair(None, theirs, MISSING))
+            made.append(AlignedPair(None, theirs, MISSING))
         elif theirs is None:
-            made.append(Pair(ours, None, INSERTED))
+            made.append(AlignedPair(ours, None, INSERTED))
         else:
-            made.append(Pair(ours, theirs, likeness(mock[ours].name, e2e[theirs].name)))
+            made.append(AlignedPair(ours, theirs, likeness(mock[ours].name, e2e[theirs].name)))
     return tuple(_with_replaced(made, mock, e2e)) if ordered else tuple(made)
 
 
-def _best(mock: Sequence[Kernel], e2e: Sequence[Kernel]) -> tuple[int, list[tuple[int | None, int | None]]]:
+def _best(
+    mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]
+) -> tuple[int, list[tuple[int | None, int | None]]]:
     """The alignment with the most points: their number, and the lines in order."""
     if len(mock) * len(e2e) > MOST_CELLS:
         raise GpuledgerError(
@@ -166,7 +172,7 @@ def _walked_back(came_from: NDArray[np.uint8]) -> list[tuple[int | None, int | N
 
 
 def _elsewhere(
-    mock: Sequence[Kernel], e2e: Sequence[Kernel], paired: dict[int, int], *, ordered: bool
+    mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel], paired: dict[int, int], *, ordered: bool
 ) -> dict[int, int]:
     """Pairs among what is left over, wherever it stands: the same kernel first, then the same function.
 
@@ -175,7 +181,7 @@ def _elsewhere(
     taken = set(paired.values())
     ours = [at for at in range(len(mock)) if at not in paired]
     theirs = [at for at in range(len(e2e)) if at not in taken]
-    keys: list[Callable[[Kernel], object]] = [
+    keys: list[Callable[[ForwardKernel], object]] = [
         lambda kernel: (kernel.bare, kernel.shape),
         lambda kernel: kernel.bare,
         lambda kernel: (
@@ -198,7 +204,9 @@ def _elsewhere(
     return found
 
 
-def _with_replaced(lines: Sequence[Pair], mock: Sequence[Kernel], e2e: Sequence[Kernel]) -> Iterable[Pair]:
+def _with_replaced(
+    lines: Sequence[AlignedPair], mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]
+) -> Iterable[AlignedPair]:
     """The lines with what is left over on both sides at one place put side by side."""
     for alone, stretch in groupby(lines, key=lambda line: line.level in (INSERTED, MISSING)):
         some = list(stretch)
@@ -217,4 +225,4 @@ def _with_replaced(lines: Sequence[Pair], mock: Sequence[Kernel], e2e: Sequence[
             yield from some
             continue
         for left, right in zip_longest(ours, theirs):
-            yield Pair(left, right, NONE)
+            yield AlignedPair(left, right, NONE)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.align.forward import Kernel
-from gpuledger.analyse.align.operation_side import Side
+from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.sequence import INSERTED, MATCHED, MISSING, aligned
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
@@ -18,13 +18,13 @@ LONGEST: Final = 44
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AlignRow:
     """One line: a kernel of the mock, one of the model, or both."""
 
-    mock: Kernel | None
-    e2e: Kernel | None
+    mock: ForwardKernel | None
+    e2e: ForwardKernel | None
     level: str
-    """As in `sequence.Pair`."""
+    """As in `sequence.AlignedPair`."""
     moved: bool
 
     @property
@@ -56,28 +56,28 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class SideBySide:
     """The two sides, and every kernel of both in one row."""
 
-    mock: Side
-    e2e: Side
-    rows: tuple[Row, ...]
+    mock: OperationSide
+    e2e: OperationSide
+    rows: tuple[AlignRow, ...]
     whole: bool = True
     """Whether the model's side holds all that belongs to the operation; else a missing kernel cannot be told."""
 
     @property
-    def matched(self) -> tuple[Row, ...]:
+    def matched(self) -> tuple[AlignRow, ...]:
         return tuple(row for row in self.rows if row.matched)
 
-    def at(self, level: str) -> tuple[Row, ...]:
+    def at(self, level: str) -> tuple[AlignRow, ...]:
         return tuple(row for row in self.rows if row.level == level)
 
 
-def compared(mock: Side, e2e: Side, *, whole: bool = True) -> Compared:
+def compared(mock: OperationSide, e2e: OperationSide, *, whole: bool = True) -> SideBySide:
     """Lay the two forwards side by side."""
     pairs = aligned(mock.kernels, e2e.kernels, ordered=mock.ordered and e2e.ordered)
     rows = tuple(
-        Row(
+        AlignRow(
             None if pair.mock is None else mock.kernels[pair.mock],
             None if pair.e2e is None else e2e.kernels[pair.e2e],
             pair.level,
@@ -85,16 +85,16 @@ def compared(mock: Side, e2e: Side, *, whole: bool = True) -> Compared:
         )
         for pair in pairs
     )
-    return Compared(mock, e2e, rows, whole)
+    return SideBySide(mock, e2e, rows, whole)
 
 
-def repeats(found: Compared, critical_share: float) -> frozenset[int]:
+def repeats(found: SideBySide, critical_share: float) -> frozenset[int]:
     """Positions of rows of one side that are one more call of a kernel which both sides run: a matter of how often.
 
     A kernel with a launch shape that the other side never has is another piece of work of the same name, and not one
     more call, if it takes a critical share of the time and shapes tell pieces of work apart at all.
     """
-    calls: dict[tuple[str, str], list[Row]] = {}
+    calls: dict[tuple[str, str], list[AlignRow]] = {}
     for row in found.matched:
         for level, kernel in ((INSERTED, row.mock), (MISSING, row.e2e)):
             if kernel is not None:
@@ -109,7 +109,7 @@ def repeats(found: Compared, critical_share: float) -> frozenset[int]:
     return frozenset(again)
 
 
-def _is_repeat(alone: Kernel, pairs: Sequence[Row], critical_ns: float) -> bool:
+def _is_repeat(alone: ForwardKernel, pairs: Sequence[AlignRow], critical_ns: float) -> bool:
     if not pairs:
         return False
     shapes_tell = any(row.same_shape for row in pairs)
@@ -131,7 +131,7 @@ def shape_text(shape: tuple[Dim3, Dim3] | None) -> str:
     return f"{grid} of {block}"
 
 
-def by_name(kernels: Iterable[Kernel]) -> dict[str, int]:
+def by_name(kernels: Iterable[ForwardKernel]) -> dict[str, int]:
     """The time of each kernel name, the longest first."""
     times: dict[str, int] = {}
     for kernel in kernels:

@@ -82,7 +82,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AlignCheck:
     """One check's answer."""
 
     check: str

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuledger.analyse.diff.run_side import WHOLES, Side
+from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
 from gpuledger.ledger.lines import Line
 
@@ -18,20 +18,20 @@ def is_baseline(head: bytes) -> bool:
     return SCHEMA.encode() in head[:200]
 
 
-def to_document(side: Side) -> dict[str, Any]:
+def to_document(side: RunSide) -> dict[str, Any]:
     """The document; `from_document` gives an equal side back."""
     content: dict[str, Any] = msgspec.to_builtins(side, str_keys=True, enc_hook=str)  # a sentence is just its text
     return {"schema": SCHEMA, **content}
 
 
-def from_document(content: bytes, name: str) -> Side:
+def from_document(content: bytes, name: str) -> RunSide:
     """The side that was saved; `name` is what a refusal calls it."""
     try:
         raw = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         schema = msgspec.json.decode(raw.pop("schema", b'""'), type=str)
         if schema != SCHEMA:
             raise UnreadableProfile(f"{name}: a document {schema or 'without a schema'}, not {SCHEMA}")
-        side = msgspec.json.decode(msgspec.json.encode(raw), type=Side, dec_hook=_line)
+        side = msgspec.json.decode(msgspec.json.encode(raw), type=RunSide, dec_hook=_line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _unusable(name, str(error)) from None
     return _checked(side, name)
@@ -42,7 +42,7 @@ def _line(kind: type[Line], name: str) -> Line:
     return kind(name)
 
 
-def _checked(side: Side, name: str) -> Side:
+def _checked(side: RunSide, name: str) -> RunSide:
     """Refuse what no side can be: later arithmetic relies on it."""
     steps = side.steps
     by_step = [*side.kernel_steps.values(), *side.range_steps.values()]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.diff.kernel_pairs import Pair
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, Kernel, Side
+from gpuledger.analyse.diff.kernel_pairs import KernelPair
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunKernel, RunSide
 from gpuledger.errors import GpuledgerError
 from gpuledger.units import count_text, share_text
 
@@ -27,7 +27,7 @@ class Overlap:
     after_share: float
 
 
-def overlap(pairs: Sequence[Pair]) -> Overlap:
+def overlap(pairs: Sequence[KernelPair]) -> Overlap:
     """How much of the two sides is the same program; all of it where neither runs any kernel."""
     whole = [_time(pair.before for pair in pairs), _time(pair.after for pair in pairs)]
     if not any(whole):
@@ -38,11 +38,11 @@ def overlap(pairs: Sequence[Pair]) -> Overlap:
     return Overlap(before, after)
 
 
-def _time(groups: Iterable[tuple[Kernel, ...]]) -> int:
+def _time(groups: Iterable[tuple[RunKernel, ...]]) -> int:
     return sum(kernel.time_ns for group in groups for kernel in group)
 
 
-def check_kinds(before: Side, after: Side) -> None:
+def check_kinds(before: RunSide, after: RunSide) -> None:
     """Refuse a table and a profile: one has sums, the other steps, and no option makes them the same."""
     if (before.whole == KERNEL_TIME) != (after.whole == KERNEL_TIME):
         table, profile = (before, after) if before.whole == KERNEL_TIME else (after, before)
@@ -52,7 +52,7 @@ def check_kinds(before: Side, after: Side) -> None:
         )
 
 
-def unlike(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]:
+def unlike(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> list[str]:
     """Why the two should not be compared, in sentences without a full stop; none if they may."""
     reasons = []
     if (before.whole == STEP) != (after.whole == STEP):
@@ -69,7 +69,7 @@ def unlike(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]:
     return reasons
 
 
-def remarks(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]:
+def remarks(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> list[str]:
     """What a reader of the comparison should know, in sentences."""
     said = []
     if _rewritten(pairs) and _marked_alike(before, after):
@@ -94,23 +94,23 @@ def remarks(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]:
     return said
 
 
-def _rewritten(pairs: Sequence[Pair]) -> bool:
+def _rewritten(pairs: Sequence[KernelPair]) -> bool:
     shares = overlap(pairs)
     return min(shares.before_share, shares.after_share) < LEAST_OVERLAP
 
 
-def _partners(pairs: Sequence[Pair]) -> str:
+def _partners(pairs: Sequence[KernelPair]) -> str:
     shares = overlap(pairs)
     before, after = share_text(shares.before_share), share_text(shares.after_share)
     return f"kernels with a partner hold {before} of the kernel time before and {after} after"
 
 
-def _marked_alike(before: Side, after: Side) -> bool:
+def _marked_alike(before: RunSide, after: RunSide) -> bool:
     """Whether the program's own ranges say that it is the same, although its kernels are others."""
     names = [{each.name for each in side.ranges or () if "::" not in each.name} for side in (before, after)]
     both = len(names[0] & names[1])
     return both >= LEAST_RANGES and 2 * both >= min(map(len, names))
 
 
-def _gpus(side: Side) -> str:
+def _gpus(side: RunSide) -> str:
     return "1 GPU" if len(side.gpus) == 1 else f"{len(side.gpus)} GPUs"

@@ -14,9 +14,9 @@ from gpuledger.analyse.diff.comparable import Overlap, check_kinds, overlap, rem
 from gpuledger.analyse.diff.controls import Controls, controls, host_idle_ns
 from gpuledger.analyse.diff.kernel_pairs import paired
 from gpuledger.analyse.diff.noise import FEWEST_STEPS, NO_CHANGE, Interval, median_interval, verdict
-from gpuledger.analyse.diff.parts import UNLIKE, Change, Part, changes, parts
+from gpuledger.analyse.diff.parts import UNLIKE, DiffPart, TimeChange, changes, parts
 from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, Side
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
 from gpuledger.errors import GpuledgerError
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import time_text
@@ -32,17 +32,17 @@ HOST_ALONE: Final = 0.1
 class Diff:
     """What changed from one side to the other."""
 
-    before: Side
-    after: Side
+    before: RunSide
+    after: RunSide
     delta_ns: int
-    """After less before: of the usual step, of the window, or of the kernels' time (see `Side.whole`)."""
+    """After less before: of the usual step, of the window, or of the kernels' time (see `RunSide.whole`)."""
     interval: Interval | NotMeasured
     verdict: str | None
     """One of `noise.VERDICTS`; None where how long a step takes is not known."""
-    changes: tuple[Change, ...]
+    changes: tuple[TimeChange, ...]
     """Of compute kernels; the parts are made of these."""
-    comm: tuple[Change, ...]
-    parts: tuple[Part, ...]
+    comm: tuple[TimeChange, ...]
+    parts: tuple[DiffPart, ...]
     ranges: tuple[RangePair, ...]
     controls: Controls | NotMeasured
     overlap: Overlap
@@ -74,7 +74,7 @@ class Diff:
         return self.delta_ns / self.before.median_ns
 
 
-def compare(before: Side, after: Side, *, anyway: bool = False, control: str | None = None) -> Diff:
+def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: str | None = None) -> Diff:
     """The difference; refuses sides that are unlike, unless they are to be compared anyway."""
     check_kinds(before, after)
     pairs = paired(before.kernels, after.kernels, before.steps, after.steps)
@@ -111,7 +111,7 @@ def compare(before: Side, after: Side, *, anyway: bool = False, control: str | N
     )
 
 
-def _interval(before: Side, after: Side) -> Interval | NotMeasured:
+def _interval(before: RunSide, after: RunSide) -> Interval | NotMeasured:
     if KERNEL_TIME in (before.whole, after.whole):
         return NotMeasured("tables of `nsys stats` hold sums, which say nothing about noise")
     found = median_interval(before.runs, after.runs)
@@ -121,8 +121,8 @@ def _interval(before: Side, after: Side) -> Interval | NotMeasured:
 
 
 def _notes(
-    before: Side,
-    after: Side,
+    before: RunSide,
+    after: RunSide,
     interval: Interval | NotMeasured,
     ranges: tuple[RangePair, ...],
     guards: Controls | NotMeasured,
@@ -148,7 +148,7 @@ def _notes(
     return said + _other_gpus(before, after)
 
 
-def _other_gpus(before: Side, after: Side) -> list[str]:
+def _other_gpus(before: RunSide, after: RunSide) -> list[str]:
     said = []
     if before.gpu != after.gpu:
         said.append(f"GPU {before.gpu} before is compared with GPU {after.gpu} after.")

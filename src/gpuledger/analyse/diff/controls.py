@@ -17,7 +17,7 @@ from typing import Final
 
 from gpuledger.analyse.diff.noise import Interval, mean_interval
 from gpuledger.analyse.diff.range_pairs import RangePair
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, Range, Side
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.ledger.causes import HOST_PACED
 from gpuledger.ledger.lines import Line
 from gpuledger.trace.health import NotMeasured
@@ -60,7 +60,7 @@ class Controls:
 
 
 def controls(
-    before: Side, after: Side, pairs: Sequence[RangePair], delta_ns: int, wanted: str | None = None
+    before: RunSide, after: RunSide, pairs: Sequence[RangePair], delta_ns: int, wanted: str | None = None
 ) -> Controls | NotMeasured:
     """The controls among these ranges: those whose name matches `wanted`, or those that did not change."""
     both = [pair for pair in pairs if pair.before is not None and pair.after is not None]
@@ -127,7 +127,7 @@ def _outermost(chosen: Sequence[RangePair]) -> list[RangePair]:
     return [pair for pair in chosen if names.isdisjoint(_both(pair)[0].inside)] or list(chosen[:1])
 
 
-def _both(pair: RangePair) -> tuple[Range, Range]:
+def _both(pair: RangePair) -> tuple[RunRange, RunRange]:
     if pair.before is None or pair.after is None:
         raise ValueError(f"{pair.name} is on one side alone")
     return pair.before, pair.after
@@ -137,12 +137,12 @@ def _mostly_waits(pair: RangePair) -> bool:
     return any(each.wait_ns is not None and each.wait_ns > MOST_WAITING * each.host_ns for each in _both(pair))
 
 
-def host_idle_ns(side: Side) -> float:
+def host_idle_ns(side: RunSide) -> float:
     """Idle time per step that the host caused."""
     return math.fsum(side.line_mean_ns(Line.of_cause(cause)) for cause in HOST_PACED)
 
 
-def _interval(before: Side, after: Side, chosen: Sequence[RangePair]) -> Interval | NotMeasured:
+def _interval(before: RunSide, after: RunSide, chosen: Sequence[RangePair]) -> Interval | NotMeasured:
     """Of the controls' time per step, where it is known step by step."""
     sides: list[list[int]] = []
     for side, at in ((before, 0), (after, 1)):

@@ -14,10 +14,10 @@ from gpuledger.analyse.diff.run_side import (
     NO_SHAPE,
     Call,
     Copied,
-    Kernel,
-    Launches,
-    Range,
-    Side,
+    RunKernel,
+    RunRange,
+    RunSide,
+    StepLaunches,
     added_ranges,
 )
 from gpuledger.catalog.call_kinds import call_kind
@@ -34,7 +34,7 @@ _BRACKETS = {"(": ")", "<": ">", "[": "]", "{": "}"}
 _USED = (*_KERNELS, "cuda_api_sum", *_RANGES, "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum")
 
 
-def side_of_tables(found: PrintedTables, name: str, families: tuple[tuple[str, str], ...] = ()) -> Side:
+def side_of_tables(found: PrintedTables, name: str, families: tuple[tuple[str, str], ...] = ()) -> RunSide:
     """The tables of one run, in comparable form."""
     tables = found.tables
     if not any(report in tables for report in _USED):
@@ -46,7 +46,7 @@ def side_of_tables(found: PrintedTables, name: str, families: tuple[tuple[str, s
     kernels = _kernels(_first(tables, _KERNELS), families)
     calls = _calls(tables["cuda_api_sum"]) if "cuda_api_sum" in tables else None
     ranges = _first(tables, _RANGES)
-    return Side(
+    return RunSide(
         name=name,
         tool="nsys",
         whole=KERNEL_TIME,
@@ -66,15 +66,15 @@ def _first(tables: Mapping[str, PrintedTable], reports: Iterable[str]) -> Printe
     return next((tables[report] for report in reports if report in tables), None)
 
 
-def _kernels(table: PrintedTable | None, families: tuple[tuple[str, str], ...]) -> tuple[Kernel, ...]:
-    sums: dict[str, Kernel] = {}
+def _kernels(table: PrintedTable | None, families: tuple[tuple[str, str], ...]) -> tuple[RunKernel, ...]:
+    sums: dict[str, RunKernel] = {}
     for row in table.rows if table is not None else ():
         name = _closed(row.name) if row.is_cut else row.name
         bare = parse(name).bare
         held = sums.get(bare)
         calls, time = (held.calls, held.time_ns) if held else (0, 0)
         kind = family(name, families)
-        sums[bare] = Kernel(name, bare, NO_SHAPE, NO_SHAPE, (), kind, calls + row.count, time + _total(row))
+        sums[bare] = RunKernel(name, bare, NO_SHAPE, NO_SHAPE, (), kind, calls + row.count, time + _total(row))
     return tuple(sums.values())
 
 
@@ -103,17 +103,17 @@ def _calls(table: PrintedTable) -> tuple[Call, ...]:
     return tuple(sums.values())
 
 
-def _launches(calls: Iterable[Call]) -> Launches:
+def _launches(calls: Iterable[Call]) -> StepLaunches:
     made = tuple(call for call in calls if call.kind == "launch")
-    return Launches((sum(call.calls for call in made),), made)
+    return StepLaunches((sum(call.calls for call in made),), made)
 
 
-def _ranges(table: PrintedTable) -> tuple[Range, ...]:
+def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
     """Ranges by name; the default domain's colon goes, another domain stays."""
-    sums: dict[str, Range] = {}
+    sums: dict[str, RunRange] = {}
     for row in table.rows:
         name = unnumbered(row.name.removeprefix(":")) or "(no name)"
-        made = Range(name, row.count, _total(row))
+        made = RunRange(name, row.count, _total(row))
         if row.count:
             sums[name] = added_ranges(sums[name], made, name) if name in sums else made
     return tuple(sums.values())

@@ -8,7 +8,17 @@ import numpy as np
 
 from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.analyse.diff.range_contents import functions_of, ranges_of
-from gpuledger.analyse.diff.run_side import NO_SHAPE, STEP, WINDOW, Call, Copied, Kernel, Launches, Side, median_of
+from gpuledger.analyse.diff.run_side import (
+    NO_SHAPE,
+    STEP,
+    WINDOW,
+    Call,
+    Copied,
+    RunKernel,
+    RunSide,
+    StepLaunches,
+    median_of,
+)
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.memory.copies import CopiesOfKind, copies_by_kind
 from gpuledger.analyse.memory.in_use import memory_totals
@@ -39,7 +49,7 @@ def busiest(devices: Sequence[Device], gpu: int | None = None) -> Device:
     return same[0] if same else max(devices, key=lambda device: (device.device_floor_ns, -device.gpu))
 
 
-def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, families: Families = ()) -> Side:
+def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, families: Families = ()) -> RunSide:
     """One GPU's steady steps, in comparable form."""
     edges = edges_of(device)
     known = trace.origin.gpu(device.gpu)
@@ -49,7 +59,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
     lengths, memory = tuple(np.diff(edges).tolist()), memory_totals(trace, device.gpu)
-    return Side(
+    return RunSide(
         name=name,
         tool=trace.origin.tool,
         whole=WINDOW if device.steps is None else STEP,
@@ -83,7 +93,7 @@ def edges_of(device: Device) -> Ints:
 
 def _kernels(
     trace: Trace, device: Device, edges: Ints, families: Families
-) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...], dict[str, tuple[int, ...]]]:
+) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]]]:
     """Compute by name, shape and place; communication by name; and both by name and step."""
     found = device.found
     here = found.on(device.gpu)
@@ -126,13 +136,13 @@ def _by_step(
     return {names[at]: tuple(row) for at, row in zip(kept.tolist(), sums.tolist(), strict=True)}
 
 
-def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families: Families) -> tuple[Kernel, ...]:
-    sums: dict[object, Kernel] = {}
+def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families: Families) -> tuple[RunKernel, ...]:
+    sums: dict[object, RunKernel] = {}
     for entry in overview(trace, device).entries:
         key = (entry.bare, entry.grid, entry.block, entry.place)
         held = sums.get(key)
         calls, spent = (held.calls, held.time_ns) if held else (0, 0)
-        sums[key] = Kernel(
+        sums[key] = RunKernel(
             entry.name,
             entry.bare,
             entry.grid,
@@ -145,12 +155,12 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
     whole = device.found.name[here] == NO_TEXT
     if whole.any():
         calls, spent = int(whole.sum()), int(time[whole].sum())
-        graph = Kernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, calls, spent)
+        graph = RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, calls, spent)
         sums[WHOLE_GRAPH] = graph
     return tuple(sums.values())
 
 
-def _comm(trace: Trace, device: Device, here: Positions) -> tuple[Kernel, ...]:
+def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
     """Communication kernels by name, with how long they ran: exposed or not."""
     found = device.found
     length = found.end_ns[here] - found.start_ns[here]
@@ -158,13 +168,13 @@ def _comm(trace: Trace, device: Device, here: Positions) -> tuple[Kernel, ...]:
     time = np.zeros(len(codes), np.int64)
     np.add.at(time, number.reshape(-1), length)
     calls = np.bincount(number.reshape(-1), minlength=len(codes))
-    sums: dict[str, Kernel] = {}
+    sums: dict[str, RunKernel] = {}
     for code, count, spent in zip(codes.tolist(), calls.tolist(), time.tolist(), strict=True):
         bare = _bare(trace, code)
         held = sums.get(bare)
         before = (held.calls, held.time_ns) if held else (0, 0)
         name = trace.strings.text(code) or ""
-        sums[bare] = Kernel(name, bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, before[0] + count, before[1] + spent)
+        sums[bare] = RunKernel(name, bare, NO_SHAPE, NO_SHAPE, (), COMMUNICATION, before[0] + count, before[1] + spent)
     return tuple(sums.values())
 
 
@@ -184,7 +194,7 @@ def by_function(calls: Rows) -> tuple[Call, ...]:
     return tuple(sorted(made, key=lambda call: (-call.time_ns, call.name)))
 
 
-def _launches(device: Device, edges: Ints) -> Launches:
+def _launches(device: Device, edges: Ints) -> StepLaunches:
     """The launch calls of each step: a call belongs to the step in which the first thing that it launched ran."""
     found, host = device.found, device.host
     here = found.on(device.gpu)
@@ -195,7 +205,7 @@ def _launches(device: Device, edges: Ints) -> Launches:
     made, first = np.unique(call[is_launch], return_index=True)
     step = np.searchsorted(edges, found.start_ns[here[is_launch][first]], side="right") - 1
     counts = np.bincount(np.clip(step, 0, len(edges) - 2), minlength=len(edges) - 1)
-    return Launches(tuple(counts.tolist()), by_function(host.calls.at(made)))
+    return StepLaunches(tuple(counts.tolist()), by_function(host.calls.at(made)))
 
 
 def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:

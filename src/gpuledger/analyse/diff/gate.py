@@ -17,7 +17,7 @@ from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import SLOWER, Interval, mean_interval
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, Side
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.trace.health import NotMeasured
@@ -64,7 +64,7 @@ class BadExpression(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class DiffGate:
     """One expression, understood."""
 
     text: str
@@ -80,10 +80,10 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GateOutcome:
     """What became of one gate. Values are per step."""
 
-    gate: Gate
+    gate: DiffGate
     before: float
     after: float
     interval: Interval | NotMeasured
@@ -99,7 +99,7 @@ class Outcome:
         return (self.after - self.before) / self.before
 
 
-def parse_gate(text: str) -> Gate:
+def parse_gate(text: str) -> DiffGate:
     """An expression understood, or BadExpression."""
     match = _FORM.fullmatch(text.strip())
     if match is None:
@@ -116,7 +116,7 @@ def parse_gate(text: str) -> Gate:
         re.compile(pattern or "")
     except re.error as error:
         raise BadExpression(f"{text!r}: {pattern!r} is no regular expression: {error}") from None
-    return Gate(text.strip(), what, pattern, _limit(text, Decimal(match["limit"]), unit, measures), unit == "%")
+    return DiffGate(text.strip(), what, pattern, _limit(text, Decimal(match["limit"]), unit, measures), unit == "%")
 
 
 def _limit(text: str, limit: Decimal, unit: str, measures: str) -> Decimal:
@@ -130,17 +130,17 @@ def _limit(text: str, limit: Decimal, unit: str, measures: str) -> Decimal:
     return limit * factor
 
 
-def outcome(gate: Gate, found: Diff) -> Outcome:
+def outcome(gate: DiffGate, found: Diff) -> GateOutcome:
     """Whether the comparison trips the gate; NothingRecorded where that cannot be told."""
     before, after, interval = _measured(gate, found)
     grown = Decimal(after) - Decimal(before)
     over = grown > (gate.limit / 100 * Decimal(before) if gate.is_share else gate.limit)
     outside = isinstance(interval, NotMeasured) or interval.low_ns > 0
     sure = found.verdict == SLOWER if gate.what == "step" else outside
-    return Outcome(gate, before, after, interval, over and sure, over and not sure)
+    return GateOutcome(gate, before, after, interval, over and sure, over and not sure)
 
 
-def _measured(gate: Gate, found: Diff) -> tuple[float, float, Interval | NotMeasured]:
+def _measured(gate: DiffGate, found: Diff) -> tuple[float, float, Interval | NotMeasured]:
     """The value per step before and after, and what the noise allows."""
     sides = (found.before, found.after)
     match gate.what:
@@ -178,7 +178,7 @@ _Found = tuple[int, Sequence[tuple[int, ...] | None], list[str]]
 
 
 def _named(
-    gate: Gate, sides: tuple[Side, Side], of: Callable[[Side], _Found]
+    gate: DiffGate, sides: tuple[RunSide, RunSide], of: Callable[[RunSide], _Found]
 ) -> tuple[float, float, Interval | NotMeasured]:
     held = [of(side) for side in sides]
     if not any(by_step for _, by_step, _ in held):
@@ -202,14 +202,14 @@ def _summed(by_step: Iterable[tuple[int, ...] | None], steps: int) -> list[int] 
     return total
 
 
-def _kernels(side: Side, gate: Gate) -> _Found:
+def _kernels(side: RunSide, gate: DiffGate) -> _Found:
     matching = [kernel for kernel in (*side.kernels, *side.comm) if _matches(gate, kernel.name)]
     bare = dict.fromkeys(kernel.bare for kernel in matching)
     names = [kernel.name for kernel in (*side.kernels, *side.comm)]
     return sum(kernel.time_ns for kernel in matching), [side.kernel_steps.get(name) for name in bare], names
 
 
-def _ranges(side: Side, gate: Gate) -> _Found:
+def _ranges(side: RunSide, gate: DiffGate) -> _Found:
     matching = [each for each in side.ranges or () if _matches(gate, each.name)]
     names = {each.name for each in matching}
     outer = [each for each in matching if names.isdisjoint(each.inside)] or matching[:1]
@@ -217,12 +217,12 @@ def _ranges(side: Side, gate: Gate) -> _Found:
     return sum(each.host_ns for each in outer), [side.range_steps.get(each.name) for each in outer], every
 
 
-def _calls(side: Side, gate: Gate) -> _Found:
+def _calls(side: RunSide, gate: DiffGate) -> _Found:
     matching = [call for call in side.calls or () if _matches(gate, call.name)]
     return sum(call.time_ns for call in matching), [None for _ in matching], [call.name for call in side.calls or ()]
 
 
-def _lines(gate: Gate, sides: tuple[Side, Side]) -> tuple[float, float, Interval | NotMeasured]:
+def _lines(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> tuple[float, float, Interval | NotMeasured]:
     """Lines of the ledger: compute, a family of it, exposed communication and copies, idle time."""
     if any(side.whole == KERNEL_TIME for side in sides):
         if gate.what not in ("family", "compute"):
@@ -241,7 +241,7 @@ def _lines(gate: Gate, sides: tuple[Side, Side]) -> tuple[float, float, Interval
     return _by_step(*(side.line_steps(belongs).tolist() for side in sides))
 
 
-def _families(gate: Gate, sides: tuple[Side, Side]) -> tuple[float, float, Interval | NotMeasured]:
+def _families(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> tuple[float, float, Interval | NotMeasured]:
     sums = [sum(each.time_ns for each in side.kernels if _matches(gate, each.family)) for side in sides]
     return sums[0] / sides[0].steps, sums[1] / sides[1].steps, NotMeasured("a sum")
 
@@ -250,10 +250,10 @@ def _by_step(before: Sequence[int], after: Sequence[int]) -> tuple[float, float,
     return sum(before) / len(before), sum(after) / len(after), mean_interval(before, after)
 
 
-def _matches(gate: Gate, name: str) -> bool:
+def _matches(gate: DiffGate, name: str) -> bool:
     return gate.pattern is None or re.search(gate.pattern, name) is not None
 
 
-def _unknown(gate: Gate, why: str, names: Sequence[str] = ()) -> NothingRecorded:
+def _unknown(gate: DiffGate, why: str, names: Sequence[str] = ()) -> NothingRecorded:
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     return NothingRecorded(f"--fail-on '{gate.text}': {why}", found=f"there are: {shown}" if names else "")

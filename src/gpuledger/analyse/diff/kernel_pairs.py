@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.diff.run_side import NO_SHAPE, Kernel
+from gpuledger.analyse.diff.run_side import NO_SHAPE, RunKernel
 from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import untiled
@@ -36,23 +36,23 @@ MOST_ALIGNED: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class KernelPair:
     """Kernels of both sides that stand for each other; one side is empty for new and vanished ones."""
 
     level: str
-    before: tuple[Kernel, ...]
-    after: tuple[Kernel, ...]
+    before: tuple[RunKernel, ...]
+    after: tuple[RunKernel, ...]
 
     @property
-    def first(self) -> Kernel:
+    def first(self) -> RunKernel:
         """The kernel that the pair is called after: the one with the most time, of the newer side if it has any."""
         return max(self.after or self.before, key=lambda kernel: kernel.time_ns)
 
 
-_Key = Callable[[Kernel], object]
+_Key = Callable[[RunKernel], object]
 
 
-def _function(kernel: Kernel) -> object:
+def _function(kernel: RunKernel) -> object:
     """What a kernel does, template arguments aside: for a generic one, what is called in it."""
     short, _, inner = label(kernel.name).partition("…")
     return (untiled(kernel.name) or short, inner, kernel.family)
@@ -68,41 +68,41 @@ _BY_LEVEL: Final[tuple[tuple[str, _Key], ...]] = (
 
 
 def paired(
-    before: Sequence[Kernel], after: Sequence[Kernel], steps_before: int = 1, steps_after: int = 1
-) -> tuple[Pair, ...]:
+    before: Sequence[RunKernel], after: Sequence[RunKernel], steps_before: int = 1, steps_after: int = 1
+) -> tuple[KernelPair, ...]:
     """Every kernel of both sides in exactly one pair, in the order of LEVELS."""
     left, right = list(before), list(after)
-    pairs: list[Pair] = []
+    pairs: list[KernelPair] = []
     for level, key in _BY_LEVEL:
         found, left, right = _with_equal(level, key, left, right)
         pairs += found
     found, left, right = _in_position(left, right, steps_before, steps_after)
     pairs += found
-    pairs += [Pair("new", (), (kernel,)) for kernel in right]
-    return (*pairs, *(Pair("vanished", (kernel,), ()) for kernel in left))
+    pairs += [KernelPair("new", (), (kernel,)) for kernel in right]
+    return (*pairs, *(KernelPair("vanished", (kernel,), ()) for kernel in left))
 
 
 def _with_equal(
-    level: str, key: _Key, left: list[Kernel], right: list[Kernel]
-) -> tuple[list[Pair], list[Kernel], list[Kernel]]:
+    level: str, key: _Key, left: list[RunKernel], right: list[RunKernel]
+) -> tuple[list[KernelPair], list[RunKernel], list[RunKernel]]:
     """Pairs of those with equal keys, and who is left of either side."""
     if not left or not right:
         return [], left, right
-    groups: tuple[dict[object, list[Kernel]], dict[object, list[Kernel]]] = ({}, {})
+    groups: tuple[dict[object, list[RunKernel]], dict[object, list[RunKernel]]] = ({}, {})
     for side, held in zip((left, right), groups, strict=True):
         for kernel in side:
             # a shape that is not known is the same as none
             unknown = level in SAME_SHAPE and kernel.grid == NO_SHAPE
             held.setdefault((id(kernel),) if unknown else key(kernel), []).append(kernel)
     both = [each for each in groups[0] if each in groups[1]]
-    pairs = [Pair(level, tuple(groups[0].pop(each)), tuple(groups[1].pop(each))) for each in both]
+    pairs = [KernelPair(level, tuple(groups[0].pop(each)), tuple(groups[1].pop(each))) for each in both]
     remaining = [[kernel for kernels in held.values() for kernel in kernels] for held in groups]
     return pairs, remaining[0], remaining[1]
 
 
 def _in_position(
-    left: list[Kernel], right: list[Kernel], steps_left: int, steps_right: int
-) -> tuple[list[Pair], list[Kernel], list[Kernel]]:
+    left: list[RunKernel], right: list[RunKernel], steps_left: int, steps_right: int
+) -> tuple[list[KernelPair], list[RunKernel], list[RunKernel]]:
     """Pairs of kernels of one family where the two sequences of families match, and who is left."""
     if not left or not right or max(len(left), len(right)) > MOST_ALIGNED:
         return [], left, right
@@ -114,7 +114,7 @@ def _in_position(
             one, other = block.a + offset, block.b + offset
             often = (left[one].calls / steps_left, right[other].calls / steps_right)
             if left[one].family != OTHER and max(often) <= ABOUT_AS_OFTEN * min(often):
-                pairs.append(Pair("family", (left[one],), (right[other],)))
+                pairs.append(KernelPair("family", (left[one],), (right[other],)))
                 taken_left.add(one)
                 taken_right.add(other)
     return (

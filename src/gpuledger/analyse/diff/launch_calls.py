@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.diff.run_side import Side
+from gpuledger.analyse.diff.run_side import RunSide
 
 
-def launch_split(before: Side, after: Side) -> tuple[float, float] | None:
+def launch_split(before: RunSide, after: RunSide) -> tuple[float, float] | None:
     """The change per step, by number and kind of call and by what one takes; None where calls are not recorded.
 
     Functions are taken one by one, as in the parts of compute: a graph launch is no dearer kernel launch.

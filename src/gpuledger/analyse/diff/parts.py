@@ -14,15 +14,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuledger.analyse.diff.kernel_pairs import ABOUT_AS_OFTEN, SAME_SHAPE, Pair
-from gpuledger.analyse.diff.run_side import Kernel, Side
+from gpuledger.analyse.diff.kernel_pairs import ABOUT_AS_OFTEN, SAME_SHAPE, KernelPair
+from gpuledger.analyse.diff.run_side import RunKernel, RunSide
 
 CALLS, PER_CALL, MIX, OTHER_COMPUTE = COMPUTE_PARTS = ("calls", "time per call", "mix", "other compute")
 UNLIKE = "unlike steps"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DiffPart:
     """One reason why a step takes longer (or less, below zero)."""
 
     name: str
@@ -30,10 +30,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TimeChange:
     """How the time of one pair changed, per step."""
 
-    pair: Pair
+    pair: KernelPair
     calls: tuple[float, float]
     """Per step, before and after."""
     each_ns: tuple[float, float]
@@ -52,7 +52,7 @@ class Change:
         return self.by_calls_ns + self.by_time_ns + self.by_mix_ns
 
 
-def changes(pairs: Iterable[Pair], steps_before: int, steps_after: int) -> tuple[Change, ...]:
+def changes(pairs: Iterable[KernelPair], steps_before: int, steps_after: int) -> tuple[TimeChange, ...]:
     """Each pair's change, split."""
     made = []
     for pair in pairs:
@@ -61,11 +61,11 @@ def changes(pairs: Iterable[Pair], steps_before: int, steps_after: int) -> tuple
             split = ((n2 - n1) * (t1 + t2) / 2, (t2 - t1) * (n1 + n2) / 2, 0.0)
         else:
             split = (0.0, 0.0, n2 * t2 - n1 * t1)
-        made.append(Change(pair, (n1, n2), (t1, t2), *split))
+        made.append(TimeChange(pair, (n1, n2), (t1, t2), *split))
     return tuple(made)
 
 
-def _is_restructured(pair: Pair, calls: tuple[float, float], each_ns: tuple[float, float]) -> bool:
+def _is_restructured(pair: KernelPair, calls: tuple[float, float], each_ns: tuple[float, float]) -> bool:
     """Whether launch shapes are not the same, and few large kernels do what many small ones did, or the reverse."""
     if pair.level in SAME_SHAPE:
         return False
@@ -75,13 +75,13 @@ def _is_restructured(pair: Pair, calls: tuple[float, float], each_ns: tuple[floa
     )
 
 
-def _rates(kernels: Sequence[Kernel], steps: int) -> tuple[float, float]:
+def _rates(kernels: Sequence[RunKernel], steps: int) -> tuple[float, float]:
     """Calls a step, and the time of one call."""
     calls, time = sum(kernel.calls for kernel in kernels), sum(kernel.time_ns for kernel in kernels)
     return (calls / steps, time / calls) if calls else (0.0, 0.0)
 
 
-def parts(before: Side, after: Side, changed: Sequence[Change]) -> tuple[Part, ...]:
+def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tuple[DiffPart, ...]:
     """The parts of the difference of the usual steps, those that are always there and those that are not zero."""
     split = {
         CALLS: math.fsum(change.by_calls_ns for change in changed),
@@ -97,7 +97,7 @@ def parts(before: Side, after: Side, changed: Sequence[Change]) -> tuple[Part, .
     split[UNLIKE] = delta - (after.mean_ns - before.mean_ns)
     kept = [name for name in split if name != OTHER_COMPUTE or round(split[name])]
     whole = rounded([split[name] for name in kept], delta)
-    return tuple(Part(name, ns) for name, ns in zip(kept, whole, strict=True))
+    return tuple(DiffPart(name, ns) for name, ns in zip(kept, whole, strict=True))
 
 
 def rounded(amounts: Sequence[float], total: int) -> list[int]:
@@ -113,7 +113,7 @@ def rounded(amounts: Sequence[float], total: int) -> list[int]:
     return floors
 
 
-def _outside_kernels(side: Side) -> float:
+def _outside_kernels(side: RunSide) -> float:
     """Compute per step that no kernel accounts for; where there are no books, the kernels are all there is."""
     kernels = sum(kernel.time_ns for kernel in side.kernels)
     if not side.lines:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.diff.host_stretch import begins_in, of_this_gpu
-from gpuledger.analyse.diff.run_side import Range
+from gpuledger.analyse.diff.run_side import RunRange
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.name_likeness import normalised, unnumbered
@@ -55,7 +55,7 @@ def functions_of(calls: Rows) -> tuple[list[str], Positions]:
 
 def ranges_of(
     trace: Trace, device: Device, stretch: Span, edges: Ints
-) -> tuple[tuple[Range, ...], dict[str, tuple[int, ...]]]:
+) -> tuple[tuple[RunRange, ...], dict[str, tuple[int, ...]]]:
     """The kinds of range that begin in the host's stretch, most host time first; and their host time by step.
 
     A range whose end was not recorded has no length, and is left out.
@@ -75,7 +75,7 @@ def ranges_of(
     _hold_calls(device, ranges, chain, holds)
     inside = _inside(chains, len(names))
     made = [
-        Range(
+        RunRange(
             names[at],
             int(instances[at]),
             int(host[at]),

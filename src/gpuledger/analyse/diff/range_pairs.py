@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpuledger.analyse.diff.run_side import Range, added_ranges
+from gpuledger.analyse.diff.run_side import RunRange, added_ranges
 from gpuledger.catalog.name_likeness import normalised
 
 NAME, NUMBERS, RENAMED, NEW, VANISHED = RANGE_LEVELS = ("name", "numbers", "renamed", "new", "vanished")
@@ -21,8 +21,8 @@ class RangePair:
     """A kind of range on both sides; None where one side has none."""
 
     level: str
-    before: Range | None
-    after: Range | None
+    before: RunRange | None
+    after: RunRange | None
     unchanged: bool = False
     """Whether the same calls were made and the same work launched in each instance, as far as is known."""
 
@@ -34,12 +34,12 @@ class RangePair:
 
 
 def paired_ranges(
-    before: Sequence[Range], after: Sequence[Range], steps_before: int, steps_after: int
+    before: Sequence[RunRange], after: Sequence[RunRange], steps_before: int, steps_after: int
 ) -> tuple[RangePair, ...]:
     """Every range of both sides in exactly one pair: the shared ones first."""
     left, right = {each.name: each for each in before}, {each.name: each for each in after}
 
-    def pair(level: str, old: Range, new: Range) -> RangePair:
+    def pair(level: str, old: RunRange, new: RunRange) -> RangePair:
         often = _alike(old.instances / steps_before, new.instances / steps_after)
         return RangePair(level, old, new, often and _holds_the_same(old, new))
 
@@ -58,22 +58,22 @@ def paired_ranges(
     return (*pairs, *(RangePair(VANISHED, each, None) for each in old_left))
 
 
-def _outermost(ranges: Sequence[Range]) -> list[Range]:
+def _outermost(ranges: Sequence[RunRange]) -> list[RunRange]:
     """Those that lie in none of the others."""
     names = {each.name for each in ranges}
     return [each for each in ranges if names.isdisjoint(each.inside)]
 
 
-def _without_numbers(ranges: Iterable[Range]) -> dict[str, Range]:
+def _without_numbers(ranges: Iterable[RunRange]) -> dict[str, RunRange]:
     """Ranges that differ in their numbers alone, together."""
-    groups: dict[str, Range] = {}
+    groups: dict[str, RunRange] = {}
     for each in ranges:
         name = normalised(each.name)
         groups[name] = added_ranges(groups[name], each, name) if name in groups else replace(each, name=name)
     return groups
 
 
-def _holds_the_same(old: Range, new: Range) -> bool:
+def _holds_the_same(old: RunRange, new: RunRange) -> bool:
     """Whether an instance makes the same calls and launches the same work; where that is not known, it is believed."""
     for one, other in ((old.calls, new.calls), (old.work, new.work)):
         if one is None or other is None:

@@ -28,7 +28,7 @@ NO_SHAPE: Final[Dim3] = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class RunKernel:
     """Like kernels: of one name, launch shape and place in the program."""
 
     name: str
@@ -53,7 +53,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class RunRange:
     """The ranges of one name, ids left out. None: not known, as from a table."""
 
     name: str
@@ -82,7 +82,7 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Launches:
+class StepLaunches:
     """The calls that launched the steps' kernels."""
 
     per_step: tuple[int, ...]
@@ -99,7 +99,7 @@ class Launches:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class RunSide:
     """All that is compared. None: the profile does not say."""
 
     name: str
@@ -120,12 +120,12 @@ class Side:
     lines: tuple[Line, ...] = ()
     books_ns: tuple[tuple[int, ...], ...] = ()
     """One row per step, one column per line; a row sums to the step's length."""
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[RunKernel, ...] = ()
     """Compute, in the order in which each kernel first runs."""
-    comm: tuple[Kernel, ...] = ()
+    comm: tuple[RunKernel, ...] = ()
     calls: tuple[Call, ...] | None = None
-    launches: Launches | None = None
-    ranges: tuple[Range, ...] | None = None
+    launches: StepLaunches | None = None
+    ranges: tuple[RunRange, ...] | None = None
     copies: tuple[Copied, ...] = ()
     peak_bytes: int | None = None
     """The most device memory in use."""
@@ -174,7 +174,7 @@ def median_of(length_ns: Ints) -> int:
     return int(np.percentile(length_ns, 50, method="nearest"))
 
 
-def pooled(sides: Sequence[Side], name: str) -> Side:
+def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
     """Several runs of the same as one side."""
     first = sides[0]
     if len(sides) == 1:
@@ -234,16 +234,16 @@ def _in_all(parts: Sequence[Mapping[str, tuple[int, ...]]]) -> dict[str, tuple[i
     }
 
 
-def _on_lines(side: Side, lines: Sequence[Line]) -> list[tuple[int, ...]]:
+def _on_lines(side: RunSide, lines: Sequence[Line]) -> list[tuple[int, ...]]:
     place = {line: at for at, line in enumerate(side.lines)}
     return [tuple(row[place[line]] if line in place else 0 for line in lines) for row in side.books_ns]
 
 
-def _kernel_key(kernel: Kernel) -> object:
+def _kernel_key(kernel: RunKernel) -> object:
     return (kernel.bare, kernel.grid, kernel.block, kernel.place)
 
 
-def _kernel_sum(one: Kernel, other: Kernel) -> Kernel:
+def _kernel_sum(one: RunKernel, other: RunKernel) -> RunKernel:
     return replace(one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns)
 
 
@@ -251,9 +251,9 @@ def _call_sum(one: Call, other: Call) -> Call:
     return replace(one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns)
 
 
-def _launches_sum(parts: Sequence[Launches]) -> Launches:
+def _launches_sum(parts: Sequence[StepLaunches]) -> StepLaunches:
     functions = _added([part.functions for part in parts], lambda call: call.name, _call_sum)
-    return Launches(tuple(each for part in parts for each in part.per_step), functions)
+    return StepLaunches(tuple(each for part in parts for each in part.per_step), functions)
 
 
 def _copied_sum(one: Copied, other: Copied) -> Copied:
@@ -261,13 +261,13 @@ def _copied_sum(one: Copied, other: Copied) -> Copied:
     return Copied(one.kind, one.count + other.count, size, one.time_ns + other.time_ns)
 
 
-def _range_sum(one: Range, other: Range) -> Range:
+def _range_sum(one: RunRange, other: RunRange) -> RunRange:
     return added_ranges(one, other, one.name)
 
 
-def added_ranges(one: Range, other: Range, name: str) -> Range:
+def added_ranges(one: RunRange, other: RunRange, name: str) -> RunRange:
     """Two kinds of range as one."""
-    return Range(
+    return RunRange(
         name,
         one.instances + other.instances,
         one.host_ns + other.host_ns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gpuledger.analyse.kernels.verdict import Verdict
+from gpuledger.analyse.kernels.verdict import KernelVerdict
 from gpuledger.messages import say
 from gpuledger.trace.kernel_report import Advice, Profiled
 from gpuledger.units import share_text
@@ -37,10 +37,10 @@ ADVICE: Final[Mapping[str, str]] = {
     "unexplained": say("collect the sections Occupancy, LaunchStats and WarpStateStats"),
     "unmeasured": say("collect the section SpeedOfLight"),
 }
-"""By `Verdict.limiter`."""
+"""By `KernelVerdict.limiter`."""
 
 
-def advice(launch: Profiled, found: Verdict) -> tuple[str, ...]:
+def advice(launch: Profiled, found: KernelVerdict) -> tuple[str, ...]:
     """What to try: ours first, then what NVIDIA's rules say, marked as theirs."""
     promising = (each for each in launch.advice if each.speedup_share)
     rules = sorted(promising, key=lambda each: (each.scope != "global", -(each.speedup_share or 0.0), each.rule))

@@ -12,9 +12,9 @@ from typing import Final
 
 from gpuledger.analyse.kernels.advice import advice
 from gpuledger.analyse.kernels.figures import Figure, Figures, figures
-from gpuledger.analyse.kernels.roofline import Point, points
+from gpuledger.analyse.kernels.roofline import RooflinePoint, points
 from gpuledger.analyse.kernels.roofs import Roofs, roofs
-from gpuledger.analyse.kernels.verdict import Verdict, verdict
+from gpuledger.analyse.kernels.verdict import KernelVerdict, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import Dim3, Profiled
@@ -35,10 +35,10 @@ class Judged:
 
     launch: Profiled
     figures: Figures
-    verdict: Verdict
+    verdict: KernelVerdict
     advice: tuple[str, ...]
     roofs: Roofs
-    points: tuple[Point, ...]
+    points: tuple[RooflinePoint, ...]
 
     @property
     def duration_ns(self) -> int:
@@ -48,7 +48,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class FigureSpread:
     """A figure over several launches; the mean is weighted by their time."""
 
     mean: float
@@ -57,7 +57,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class JudgedKernel:
     """Launches of one name, shape and size of problem."""
 
     name: str
@@ -95,7 +95,7 @@ class Kernel:
         """What reaching the nearest roof would save."""
         return saving(self.duration_ns, len(self.launches), self.headroom)
 
-    def spread(self, key: str) -> Spread | NotMeasured:
+    def spread(self, key: str) -> FigureSpread | NotMeasured:
         """A figure by its key in `figures.FIGURE_NAMES`."""
         known: list[tuple[int, float]] = []
         missing = NotMeasured("there is no launch")
@@ -108,7 +108,7 @@ class Kernel:
         if not known:
             return missing
         values = [value for _, value in known]
-        return Spread(_mean(known), min(values), max(values))
+        return FigureSpread(_mean(known), min(values), max(values))
 
 
 def _mean(weighted: Sequence[tuple[int, float]]) -> float:
@@ -125,14 +125,14 @@ def judged(launch: Profiled) -> Judged:
     return Judged(launch, numbers, found, advice(launch, found), over, points(launch, over))
 
 
-def kernels(launches: Iterable[Judged]) -> list[Kernel]:
+def kernels(launches: Iterable[Judged]) -> list[JudgedKernel]:
     """Like launches together, those that took the most time first."""
     alike: dict[tuple[str, Dim3 | None, Dim3 | None], list[Judged]] = {}
     for each in launches:
         key = (parse(each.launch.name).bare, each.launch.grid, each.launch.block)
         alike.setdefault(key, []).append(each)
     made = [
-        Kernel(size[0].launch.name, grid, block, tuple(size))
+        JudgedKernel(size[0].launch.name, grid, block, tuple(size))
         for (_, grid, block), group in alike.items()
         for size in _by_size(group)
     ]

@@ -19,7 +19,7 @@ from gpuledger.trace.spans import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class LaunchColumns:
     """The launches of one GPU in the order of time, as columns."""
 
     functions: tuple[str, ...]
@@ -62,7 +62,7 @@ class _Sequence:
         return min(int(each[-1]) for each in self.wanted)
 
 
-def picks(launches: Launches, wanted: Collection[int], *, together: bool = True) -> tuple[Pick, ...]:
+def picks(launches: LaunchColumns, wanted: Collection[int], *, together: bool = True) -> tuple[Pick, ...]:
     """Runs in which each wanted kernel (a number of `alike`) is met in the steady steps.
 
     `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
@@ -90,7 +90,7 @@ def _ordinal(counted: Ints) -> Positions:
     return ordinal
 
 
-def _sequences(launches: Launches, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
+def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
     """The sequences that wanted kernels are in; one that is in several counts where it is most often."""
     rows = np.flatnonzero(launches.steady & np.isin(launches.alike, list(wanted)))
     _, pair = group(launches.alike[rows], launches.counted[rows])
@@ -111,7 +111,7 @@ def _sequences(launches: Launches, ordinal: Positions, wanted: Collection[int]) 
     ]
 
 
-def _pick(launches: Launches, ordinal: Positions, sequences: list[_Sequence]) -> Pick:
+def _pick(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence]) -> Pick:
     """The run that meets every wanted kernel of these sequences after all their warm-up, with the fewest launches."""
     functions = sorted({each.function for each in sequences}, key=lambda each: launches.functions[each])
     named = np.isin(launches.function, functions)

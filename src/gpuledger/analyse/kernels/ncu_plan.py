@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.kernels.ncu_picks import Launches, Pick, picks
+from gpuledger.analyse.kernels.ncu_picks import LaunchColumns, Pick, picks
 from gpuledger.analyse.kernels.step_kernels import by_size
 from gpuledger.analyse.launch_places import LaunchPlaces, places
 from gpuledger.catalog.kernel_names import KernelName, parse
@@ -42,7 +42,7 @@ Triple = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class PlannedKernel:
     """Launches that are alike: one kernel, one grid, one block, one place."""
 
     name: str
@@ -68,7 +68,7 @@ class Plan:
     gpu: int
     steps: int
     steady_ns: int
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[PlannedKernel, ...]
     """All, longest first."""
     picks: tuple[Pick, ...]
     in_graphs: bool
@@ -77,7 +77,7 @@ class Plan:
     """Time in graphs that were traced whole, whose kernels are not known."""
 
     @property
-    def covered(self) -> tuple[Kernel, ...]:
+    def covered(self) -> tuple[PlannedKernel, ...]:
         return tuple(kernel for kernel in self.kernels if kernel.left_out is None)
 
     @property
@@ -129,7 +129,7 @@ def _places(trace: Trace, device: Device, count: int) -> LaunchPlaces:
     return replace(known, of=of, names=(*known.names, ()))
 
 
-def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Device) -> Launches:
+def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Device) -> LaunchColumns:
     """What ncu would see, in the order of time."""
     functions = {text: at for at, text in enumerate(sorted({name.short for name in names.values()}))}
     canonical = {text: at for at, text in enumerate(sorted({name.canonical for name in names.values()}))}
@@ -144,16 +144,16 @@ def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Dev
     alike[steady] = sized
     shared = rows["smem_static_bytes"] + rows["smem_dynamic_bytes"]
     _, counted = group(rows["pid"], function, *shape, shared)
-    return Launches(tuple(functions), function, alike, counted, steady, time)
+    return LaunchColumns(tuple(functions), function, alike, counted, steady, time)
 
 
 def _kernels(
     rows: Rows,
     names: dict[int, KernelName],
-    launches: Launches,
+    launches: LaunchColumns,
     communicating: Ints,
     place: Sequence[tuple[str, ...]],
-) -> dict[int, Kernel]:
+) -> dict[int, PlannedKernel]:
     """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
     steady = np.flatnonzero(launches.steady)
     first, number = group(launches.alike[steady])
@@ -166,7 +166,7 @@ def _kernels(
         name = names[code]
         impossible = COMMUNICATION if code in communicating else None if _typeable(name.short) else NAMELESS
         grid, block = (_triple(rows, column, row) for column in ("grid", "block"))
-        found[int(launches.alike[row])] = Kernel(
+        found[int(launches.alike[row])] = PlannedKernel(
             name.canonical, name.short, grid, block, place[row], count, ns, impossible
         )
     return dict(sorted(found.items(), key=lambda each: (-each[1].ns, each[1].name, each[1].grid, each[1].block)))
@@ -181,7 +181,7 @@ def _triple(rows: Rows, column: str, row: int) -> Triple:
     return x, y, z
 
 
-def _chosen(kernels: dict[int, Kernel], coverage: float) -> dict[int, Kernel]:
+def _chosen(kernels: dict[int, PlannedKernel], coverage: float) -> dict[int, PlannedKernel]:
     """The same kernels; those past the coverage are left out."""
     needed = coverage * sum(kernel.ns for kernel in kernels.values() if kernel.left_out is None)
     held, chosen = 0, {}

@@ -16,7 +16,7 @@ from gpuledger.trace.kernel_report import Profiled
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OperationRates:
     """Operations per second of one launch by kind (`tensor fp16`, `fp32`, …); only those that it did."""
 
     per_s: dict[str, float]
@@ -32,7 +32,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RooflinePoint:
     """One launch at one level of memory."""
 
     level: str
@@ -47,7 +47,7 @@ class Point:
     """Whether the slanted part of the roof, the bandwidth, is the lower one here."""
 
 
-def work(launch: Profiled) -> Work | NotMeasured:
+def work(launch: Profiled) -> OperationRates | NotMeasured:
     """What a launch computed, per second of its own time."""
     duration, clock = launch.metric(*m.DURATION), launch.metric(*m.SM_CLOCK)
     found: dict[str, float] = defaultdict(float)
@@ -70,10 +70,10 @@ def work(launch: Profiled) -> Work | NotMeasured:
             found[kind] += weight * rate
     if not counted:
         return NotMeasured("operations were not counted; collect the roofline sections")
-    return Work({kind: rate for kind, rate in found.items() if rate > 0})
+    return OperationRates({kind: rate for kind, rate in found.items() if rate > 0})
 
 
-def points(launch: Profiled, over: Roofs) -> tuple[Point, ...]:
+def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
     """The launch at each level where its traffic, its operations and the roofs are known."""
     done = work(launch)
     if isinstance(done, NotMeasured) or done.main is None or done.main not in over.compute:
@@ -89,7 +89,7 @@ def points(launch: Profiled, over: Roofs) -> tuple[Point, ...]:
         slanted, flat = intensity * over.memory[level].per_s, over.compute[done.main].per_s
         roof = min(slanted, flat)
         found.append(
-            Point(level, done.main, intensity, done.total_per_s, roof, done.total_per_s / roof, slanted < flat)
+            RooflinePoint(level, done.main, intensity, done.total_per_s, roof, done.total_per_s / roof, slanted < flat)
         )
     return tuple(found)
 

@@ -24,7 +24,7 @@ from gpuledger.trace.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StepKernel:
     """Like kernels of the steady steps."""
 
     name: str
@@ -45,7 +45,7 @@ class Entry:
 class Overview:
     """All of a GPU's compute kernels in the steady steps, in the order in which each is first launched."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StepKernel, ...]
     sequence: tuple[int, ...]
     """One step as positions in `entries`: the steady step with the usual number of kernels."""
     layers: int
@@ -95,7 +95,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> Overview
         strict=True,
     )
     entries = tuple(
-        Entry(texts[code], bare[name], grid, block, where.names[place], where.layered[place], count, time, mean)
+        StepKernel(texts[code], bare[name], grid, block, where.names[place], where.layered[place], count, time, mean)
         for code, name, grid, block, place, count, time, mean in firsts
     )
     # what began before the steady stretch but reaches into it is compute of no entry

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from gpuledger.analyse.kernels.judgement import OTHER_SIZE, Judged, saving, severity
-from gpuledger.analyse.kernels.step_kernels import Entry, Overview
+from gpuledger.analyse.kernels.step_kernels import Overview, StepKernel
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.name_likeness import normalised
 from gpuledger.trace.health import NotMeasured
@@ -50,7 +50,7 @@ Key = tuple[str, Dim3, Dim3]
 class Match:
     """A kernel of the step, and the launch that speaks for it."""
 
-    entry: Entry
+    entry: StepKernel
     level: str
     launch: Judged | None
     alike: tuple[Judged, ...]
@@ -84,7 +84,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MatchedTimeline:
     """The kernels of the steady steps in the order of execution, each with its match."""
 
     overview: Overview
@@ -104,7 +104,7 @@ class Joined:
         return sum(each.entry.time_ns for each in self.matches if each.level == level) / total if total else 0.0
 
 
-def joined(found: Overview, launches: Sequence[Judged]) -> Joined:
+def joined(found: Overview, launches: Sequence[Judged]) -> MatchedTimeline:
     """Match every kernel of the steady steps."""
     by_key: dict[Key, list[Judged]] = defaultdict(list)
     by_name: dict[str, list[Judged]] = defaultdict(list)
@@ -127,7 +127,7 @@ def joined(found: Overview, launches: Sequence[Judged]) -> Joined:
         matches.append(_match(entry, level, candidates.get(level, []), entry.time_ns / total if total else 0.0))
     spoken = {(each.entry.bare, each.entry.grid, each.entry.block) for each in matches if each.covered}
     unused = tuple(each for each in launches if _key(each) not in spoken)
-    return Joined(found, tuple(matches), unused)
+    return MatchedTimeline(found, tuple(matches), unused)
 
 
 def _key(each: Judged) -> Key | None:
@@ -136,7 +136,7 @@ def _key(each: Judged) -> Key | None:
     return None if grid is None or block is None else (parse(each.launch.name).bare, grid, block)
 
 
-def _match(entry: Entry, level: str, some: list[Judged], share: float) -> Match:
+def _match(entry: StepKernel, level: str, some: list[Judged], share: float) -> Match:
     if not some:
         return Match(entry, level, None, (), share)
     launch = min(some, key=lambda each: _distance(each.duration_ns, entry.mean_ns))
@@ -146,7 +146,7 @@ def _match(entry: Entry, level: str, some: list[Judged], share: float) -> Match:
     return Match(entry, level, launch, alike, share)
 
 
-def _is_another_problem(entry: Entry, launch: Judged) -> bool:
+def _is_another_problem(entry: StepKernel, launch: Judged) -> bool:
     """Whether a launch of the same shape took so much longer or shorter that it must have had other work.
 
     Of very short ones cold caches alone may double the time.

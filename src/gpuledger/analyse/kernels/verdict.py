@@ -44,7 +44,7 @@ SHORT_NS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KernelVerdict:
     """What limits a kernel. `because` holds the figures that decided, the first one the most."""
 
     bound: str
@@ -63,7 +63,7 @@ class Verdict:
         return min(max(1 - self.roof_share / REACHABLE, 0.0), 1.0)
 
 
-def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
+def verdict(launch: Profiled, found: Figures | None = None) -> KernelVerdict:
     """What limits one launch."""
     found = figures(launch) if found is None else found
     memory = _measured({"DRAM": "dram_share", "L2": "l2_share", "L1": "l1_share"}, found)
@@ -74,7 +74,9 @@ def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
         compute["issue" if found.pipes else "sm"] = whole
     if not memory and not compute:
         why = NotMeasured("neither compute nor memory throughput was collected")
-        return Verdict("unknown", "unmeasured", why, (say("neither compute nor memory throughput was collected"),))
+        return KernelVerdict(
+            "unknown", "unmeasured", why, (say("neither compute nor memory throughput was collected"),)
+        )
     level, of_memory = _largest(memory)
     if "DRAM" in memory and memory["DRAM"] >= of_memory - ALIKE:
         level = "DRAM"  # what comes from DRAM passes the caches, and makes them as busy
@@ -82,7 +84,7 @@ def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
     nearest = max(of_memory, of_compute)
     if nearest < BUSY and not (level and pipe):
         said = _one_side(say("compute"), of_compute) if pipe else _one_side(say("memory"), of_memory)
-        return Verdict("unknown", "unmeasured", NotMeasured(str(said)), (said,))
+        return KernelVerdict("unknown", "unmeasured", NotMeasured(str(said)), (said,))
     if nearest < BUSY:
         reasons = _latency(launch, found)
         low = say(
@@ -90,11 +92,11 @@ def verdict(launch: Profiled, found: Figures | None = None) -> Verdict:
             compute=share_text(of_compute),
             memory=share_text(of_memory),
         )
-        return Verdict("latency", reasons[0][0], nearest, (*(text for _, text in reasons), low))
+        return KernelVerdict("latency", reasons[0][0], nearest, (*(text for _, text in reasons), low))
     if pipe and of_compute >= of_memory - ALIKE:
         beside = (_percent_of(level, memory[level]),) if level and memory[level] >= BUSY else ()
-        return Verdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
-    return Verdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(found)))
+        return KernelVerdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
+    return KernelVerdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(found)))
 
 
 def _measured(keys: Mapping[str, str], found: Figures) -> dict[str, float]:

@@ -17,7 +17,7 @@ from gpuledger.analyse.align.forward import Forwards
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
 from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
 from gpuledger.analyse.align.known_differences import Known, known
-from gpuledger.analyse.align.operation_side import Side, side
+from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, cache_option, page_options
@@ -46,7 +46,7 @@ _COUNT = click.IntRange(min=1)
 class _Read:
     """A side as it was read: what isolating it had to say, what was lost, and whether it holds all that belongs."""
 
-    side: Side
+    side: OperationSide
     remarks: tuple[str, ...]
     health: tuple[Note, ...]
     whole: bool = True
@@ -190,7 +190,12 @@ def _mock(path: str, mock_range: str | None, forwards: int | None, reading: _Rea
 
 
 def _model(
-    given: Sequence[str], wanted: Wanted, isolation: Isolation, mock: Side, forwards: int | None, reading: _Reading
+    given: Sequence[str],
+    wanted: Wanted,
+    isolation: Isolation,
+    mock: OperationSide,
+    forwards: int | None,
+    reading: _Reading,
 ) -> _Read:
     if len(given) == 1 and is_printed_tables(given[0], limits=reading.limits):
         run = open_summaries(given[0], limits=reading.limits)

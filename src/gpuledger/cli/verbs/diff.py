@@ -13,7 +13,7 @@ import click
 
 from gpuledger.analyse.diff.baseline import to_document
 from gpuledger.analyse.diff.compare import Diff, compare
-from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, Gate, outcome, parse_gate
+from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, asked, page_options, step_options
 from gpuledger.cli.progress import progress
@@ -34,7 +34,7 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[Gate, ...]:
+def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[DiffGate, ...]:
     try:
         return tuple(parse_gate(text) for text in values)
     except BadExpression as error:
@@ -80,7 +80,7 @@ def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | No
 def diff(
     before: str,
     after: str | None,
-    gates: tuple[Gate, ...],
+    gates: tuple[DiffGate, ...],
     junit: Path | None,
     github: bool,
     baseline: Path | None,

@@ -11,7 +11,7 @@ from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.progress import progress
 from gpuledger.cli.timeline import timeline
-from gpuledger.export.endings import Form, form_of, packed
+from gpuledger.export.endings import TimelineFormat, form_of, packed
 from gpuledger.export.tables import parquet_names, write_tables
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -73,7 +73,7 @@ def export(
 def write_timeline(
     given: tuple[str, ...],
     target: Path,
-    form: Form,
+    form: TimelineFormat,
     wanted: Wanted,
     limits: Limits = DEFAULT_LIMITS,
     *,

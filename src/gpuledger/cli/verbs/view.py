@@ -19,7 +19,7 @@ from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.verbs.export import write_timeline
 from gpuledger.errors import UnreadableProfile
-from gpuledger.export.endings import ENDINGS, Form
+from gpuledger.export.endings import ENDINGS, TimelineFormat
 from gpuledger.export.serve import Viewer, ui_files
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -77,7 +77,7 @@ def _timeline(given: tuple[str, ...], folder: Path, wanted: Wanted, limits: Limi
             raise UnreadableProfile(f"{ready[0]}: no such file")
         return ready[0]
     target = folder / "timeline.pftrace"
-    for line in write_timeline(given, target, Form(chrome=False, packed=False), wanted, limits, quiet=quiet):
+    for line in write_timeline(given, target, TimelineFormat(chrome=False, packed=False), wanted, limits, quiet=quiet):
         click.echo(line, err=True)
     return target
 

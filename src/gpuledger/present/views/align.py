@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpuledger.analyse.align.alignment import Alignment
-from gpuledger.analyse.align.forward import Kernel
-from gpuledger.analyse.align.operation_side import Side
-from gpuledger.analyse.align.side_by_side import Row, shape_text
-from gpuledger.analyse.align.verdicts import FAIL, PASS, WARN, Check
+from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.operation_side import OperationSide
+from gpuledger.analyse.align.side_by_side import AlignRow, shape_text
+from gpuledger.analyse.align.verdicts import FAIL, PASS, WARN, AlignCheck
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
@@ -42,7 +42,7 @@ class _Line:
 
     at: int
     calls: int
-    row: Row
+    row: AlignRow
     mock_ns: int | None
     e2e_ns: int | None
 
@@ -110,7 +110,7 @@ def align_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
     return blocks
 
 
-def _said(check: Check) -> list[str]:
+def _said(check: AlignCheck) -> list[str]:
     """What a check found, some of it, and what to do."""
     more = len(check.evidence) - MOST_LINES
     lines = list(check.evidence[:MOST_LINES])
@@ -126,11 +126,11 @@ def _about(made: Alignment) -> str:
     return " · ".join(part for part in (how, both, gpus) if part)
 
 
-def _forwards(side: Side) -> str:
+def _forwards(side: OperationSide) -> str:
     return f"{count_text(side.forwards)} forward{'' if side.forwards == 1 else 's'}"
 
 
-def _check_row(check: Check) -> tuple[Cell, ...]:
+def _check_row(check: AlignCheck) -> tuple[Cell, ...]:
     verdict = Term(check.verdict, check.verdict, badge=_BADGES.get(check.verdict, ""))
     return check.title, verdict, check.mock, check.e2e
 
@@ -140,12 +140,12 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _worth_drawing(rows: Sequence[Row]) -> tuple[list[_Line], int]:
+def _worth_drawing(rows: Sequence[AlignRow]) -> tuple[list[_Line], int]:
     """Lines in order, and how many are left out: of many rows, like ones are one line, those that differ come first."""
     single = [_Line(at, 1, row, *_times([row])) for at, row in enumerate(rows, 1)]
     if len(rows) <= MOST_ROWS:
         return single, 0
-    grouped: dict[object, list[Row]] = {}
+    grouped: dict[object, list[AlignRow]] = {}
     first: dict[object, int] = {}
     for at, row in enumerate(rows, 1):
         key = (row.names, row.level, row.moved, row.same_shape)
@@ -156,7 +156,7 @@ def _worth_drawing(rows: Sequence[Row]) -> tuple[list[_Line], int]:
     return sorted(chosen, key=lambda line: line.at), len(lines) - len(chosen)
 
 
-def _times(rows: Sequence[Row]) -> tuple[int | None, int | None]:
+def _times(rows: Sequence[AlignRow]) -> tuple[int | None, int | None]:
     mock = [row.mock.time_ns for row in rows if row.mock is not None]
     e2e = [row.e2e.time_ns for row in rows if row.e2e is not None]
     return sum(mock) if mock else None, sum(e2e) if e2e else None
@@ -197,7 +197,7 @@ def _drawn(line: _Line, *, same: bool, several: bool) -> tuple[Cell, ...]:
     )
 
 
-def _every_row(rows: Sequence[Row]) -> Sheet:
+def _every_row(rows: Sequence[AlignRow]) -> Sheet:
     """For programs."""
     columns = (
         Column("position", "Position", Unit.ID),
@@ -231,7 +231,7 @@ def _every_row(rows: Sequence[Row]) -> Sheet:
     return Sheet("align_kernels", "Kernel by kernel", columns, cells)
 
 
-def _check(check: Check) -> dict[str, Any]:
+def _check(check: AlignCheck) -> dict[str, Any]:
     return {
         "check": check.check,
         "verdict": check.verdict,
@@ -242,7 +242,7 @@ def _check(check: Check) -> dict[str, Any]:
     }
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: OperationSide) -> dict[str, Any]:
     return {
         "profile": side.profile,
         "gpu": side.gpu_name or None,
@@ -256,7 +256,7 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _row(at: int, row: Row) -> dict[str, Any]:
+def _row(at: int, row: AlignRow) -> dict[str, Any]:
     return {
         "position": at,
         "mock": None if row.mock is None else _kernel(row.mock),
@@ -268,7 +268,7 @@ def _row(at: int, row: Row) -> dict[str, Any]:
     }
 
 
-def _kernel(kernel: Kernel) -> dict[str, Any]:
+def _kernel(kernel: ForwardKernel) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "time_ns": kernel.time_ns,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.analyse.kernels.figures import FIGURE_NAMES, Figure
-from gpuledger.analyse.kernels.judgement import Judged, Kernel, Spread, severity
+from gpuledger.analyse.kernels.judgement import FigureSpread, Judged, JudgedKernel, severity
 from gpuledger.analyse.kernels.roofs import device_of
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
@@ -65,7 +65,7 @@ CLOCKS: Final = say(
 )
 
 
-def kernels_blocks(files: Sequence[str], made: Sequence[Kernel], notes: Sequence[Note]) -> list[Block]:
+def kernels_blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> list[Block]:
     """The whole answer of `gpuledger kernels`."""
     total = sum(each.duration_ns for each in made)
     count = sum(len(each.launches) for each in made)
@@ -100,11 +100,11 @@ def notes_blocks(notes: Sequence[Note]) -> list[Block]:
     ]
 
 
-def _gain(kernel: Kernel) -> int:
+def _gain(kernel: JudgedKernel) -> int:
     return 0 if isinstance(kernel.saving_ns, NotMeasured) else kernel.saving_ns
 
 
-def _verdict(made: Sequence[Kernel], total: int) -> str:
+def _verdict(made: Sequence[JudgedKernel], total: int) -> str:
     best = max(made, key=_gain)
     if all(isinstance(each.saving_ns, NotMeasured) for each in made):
         return say("How far these kernels are from the device's roofs was not collected.")
@@ -121,7 +121,7 @@ def _verdict(made: Sequence[Kernel], total: int) -> str:
     )
 
 
-def kernel_sheet(made: Sequence[Kernel], total: int, *, whole_names: bool = False) -> Sheet:
+def kernel_sheet(made: Sequence[JudgedKernel], total: int, *, whole_names: bool = False) -> Sheet:
     """One line per kernel, the longest first."""
     columns = (
         Column("kernel", say("Kernel"), Unit.TEXT),
@@ -163,7 +163,7 @@ def bound_text(found: Judged) -> str:
     return say("{bound}: {limiter}", bound=BOUNDS[found.verdict.bound], limiter=LIMITERS[found.verdict.limiter])
 
 
-def in_depth(kernel: Kernel, total: int) -> Points:
+def in_depth(kernel: JudgedKernel, total: int) -> Points:
     """One kernel: why it is bound as it is, its figures over all launches, and what to try."""
     found = kernel.typical
     heading = say(
@@ -181,20 +181,20 @@ def _tried(found: Judged) -> list[str]:
     return [say("try: {advice}", advice=first), *rest]
 
 
-def figure_lines(kernel: Kernel) -> list[str]:
+def figure_lines(kernel: JudgedKernel) -> list[str]:
     """The figures of a kernel in one line; with several launches, means weighted by time, and the extremes."""
     shown = ("sm_busy_share", "dram_bytes_per_s", "l2_hit_share", "l1_hit_share", "occupancy_efficiency")
-    texts = [_figure(kernel, key) for key in shown if isinstance(kernel.spread(key), Spread)]
+    texts = [_figure(kernel, key) for key in shown if isinstance(kernel.spread(key), FigureSpread)]
     return [joined(say(", "), texts)] if texts else []
 
 
-def _figure(kernel: Kernel, key: str) -> str:
+def _figure(kernel: JudgedKernel, key: str) -> str:
     spread, peak = kernel.spread(key), kernel.spread("dram_share")
     if isinstance(spread, NotMeasured):
         return say("{figure} not measured", figure=FIGURE_NAMES[key])
     text = rate_text if key == "dram_bytes_per_s" else share_text
     parts = {"figure": FIGURE_NAMES[key], "value": text(spread.mean)}
-    if key == "dram_bytes_per_s" and isinstance(peak, Spread):
+    if key == "dram_bytes_per_s" and isinstance(peak, FigureSpread):
         parts["value"] = say("{rate}, {share} of the peak", rate=text(spread.mean), share=share_text(peak.mean))
     if text(spread.least) == text(spread.most):
         return say("{figure} {value}", **parts)

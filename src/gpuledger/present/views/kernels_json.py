@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuledger.analyse.kernels.figures import FIGURE_NAMES, Figure
-from gpuledger.analyse.kernels.judgement import Judged, Kernel, severity
+from gpuledger.analyse.kernels.judgement import Judged, JudgedKernel, severity
 from gpuledger.analyse.kernels.roofs import Roof, device_of
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.model import Gpu
 
 
-def kernels_dict(files: Sequence[str], made: Sequence[Kernel], notes: Sequence[Note]) -> dict[str, Any]:
+def kernels_dict(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> dict[str, Any]:
     """The whole document. Launches are in the order of the files; null stands for what was not measured."""
     total = sum(each.duration_ns for each in made)
     severities = {id(each): severity(kernel.saving_ns, total) for kernel in made for each in kernel.launches}
@@ -78,7 +78,7 @@ def known(value: Figure | int) -> float | None:
     return None if isinstance(value, NotMeasured) else value
 
 
-def _group(kernel: Kernel, total: int) -> dict[str, Any]:
+def _group(kernel: JudgedKernel, total: int) -> dict[str, Any]:
     share = kernel.duration_ns / total if total else 0.0
     spreads: dict[str, Any] = {}
     for key in FIGURE_NAMES:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuledger.analyse.kernels.ncu_plan import LITTLE, Kernel, Plan
+from gpuledger.analyse.kernels.ncu_plan import LITTLE, Plan, PlannedKernel
 from gpuledger.present.safe_text import visible, wrapped
 from gpuledger.present.shell import shell_lines
 from gpuledger.present.views.ncu_plan_tables import covered_sheet, every_kernel_sheet
@@ -90,7 +90,7 @@ def plan_json(made: Proposal) -> str:
     )
 
 
-def _kernel(plan: Plan, kernel: Kernel) -> dict[str, object]:
+def _kernel(plan: Plan, kernel: PlannedKernel) -> dict[str, object]:
     return {
         "name": kernel.name,
         "short_name": kernel.function,
@@ -142,7 +142,7 @@ def _cost(made: Proposal) -> list[str]:
     ]
 
 
-def _left_out(plan: Plan, kernels: Sequence[Kernel], reason: str) -> str:
+def _left_out(plan: Plan, kernels: Sequence[PlannedKernel], reason: str) -> str:
     time = sum(kernel.ns for kernel in kernels)
     share = share_text(time / plan.kernel_ns if plan.kernel_ns else 0.0)
     what = f"left out: {count_text(len(kernels))} kernel{'' if len(kernels) == 1 else 's'}, {share} of the kernel time"

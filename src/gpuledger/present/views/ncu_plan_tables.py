@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.kernels.ncu_plan import Kernel, Plan, Triple
+from gpuledger.analyse.kernels.ncu_plan import Plan, PlannedKernel, Triple
 from gpuledger.catalog.kernel_names import label
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 
@@ -30,7 +30,7 @@ def every_kernel_sheet(plan: Plan) -> Sheet:
     return Sheet("ncu_plan", f"Kernels per step, GPU {plan.gpu}", (*_COLUMNS, _LEFT_OUT), rows)
 
 
-def _row(plan: Plan, kernel: Kernel) -> tuple[Cell, ...]:
+def _row(plan: Plan, kernel: PlannedKernel) -> tuple[Cell, ...]:
     return (
         100 * kernel.ns / plan.kernel_ns if plan.kernel_ns else None,
         100 * kernel.ns / plan.steady_ns,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from gpuledger.analyse.kernels.judgement import Kernel, kernels
-from gpuledger.analyse.kernels.timeline_match import LEVELS, Joined, Match
+from gpuledger.analyse.kernels.judgement import JudgedKernel, kernels
+from gpuledger.analyse.kernels.timeline_match import LEVELS, Match, MatchedTimeline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined as put_together
@@ -54,7 +54,7 @@ CLOCKS: Final = say(
 )
 
 
-def integrated_blocks(found: Joined, device: Device) -> list[Block]:
+def integrated_blocks(found: MatchedTimeline, device: Device) -> list[Block]:
     """Everything between the ledger and what to do."""
     return [
         *_overview(found, device),
@@ -64,7 +64,7 @@ def integrated_blocks(found: Joined, device: Device) -> list[Block]:
     ]
 
 
-def _overview(found: Joined, device: Device) -> Iterator[Block]:
+def _overview(found: MatchedTimeline, device: Device) -> Iterator[Block]:
     per = say("Kernels of a step, in the order of execution")
     yield Heading(per if device.steps is not None else say("Kernels of the window, in the order of execution"))
     yield Paragraph(_coverage(found))
@@ -82,7 +82,7 @@ def _overview(found: Joined, device: Device) -> Iterator[Block]:
     yield Paragraph(CLOCKS)
 
 
-def _coverage(found: Joined) -> str:
+def _coverage(found: MatchedTimeline) -> str:
     levels = [
         say("{share} by {means}", share=share_text(found.share_at(level)), means=MEANS[level])
         for level in LEVELS
@@ -131,12 +131,12 @@ def _each(calls: int, device: Device) -> str:
     return count_text(round(mean)) if mean >= 1 else f"{mean:.2g}"
 
 
-def _ranked(found: Joined) -> list[tuple[int, Match]]:
+def _ranked(found: MatchedTimeline) -> list[tuple[int, Match]]:
     covered = [(at, each) for at, each in enumerate(found.matches, 1) if each.covered]
     return sorted(covered, key=lambda each: (-each[1].saving_ns, -each[1].share))
 
 
-def _in_depth(found: Joined, device: Device) -> Iterator[Block]:
+def _in_depth(found: MatchedTimeline, device: Device) -> Iterator[Block]:
     ranked = _ranked(found)
     yield Heading(say("Kernels in depth, the most to gain first"))
     if not ranked:
@@ -145,7 +145,7 @@ def _in_depth(found: Joined, device: Device) -> Iterator[Block]:
         if each.launch is None:
             continue
         judged = each.launch
-        same = Kernel(each.entry.name, each.entry.grid, each.entry.block, each.alike)
+        same = JudgedKernel(each.entry.name, each.entry.grid, each.entry.block, each.alike)
         title = say(
             "{number}. {kernel}: {bound}, severity {severity}",
             number=at,
@@ -172,7 +172,7 @@ def _in_depth(found: Joined, device: Device) -> Iterator[Block]:
         yield Points(title, items)
 
 
-def _bottlenecks(found: Joined, device: Device) -> Iterator[Block]:
+def _bottlenecks(found: MatchedTimeline, device: Device) -> Iterator[Block]:
     ranked = [(at, each) for at, each in _ranked(found) if each.severity not in ("none", "unknown")]
     if not ranked:
         return
@@ -199,7 +199,7 @@ def _bottlenecks(found: Joined, device: Device) -> Iterator[Block]:
     yield Grid(Sheet("bottlenecks", say("Bottlenecks by severity"), columns, tuple(rows)))
 
 
-def _not_here(found: Joined) -> Iterator[Block]:
+def _not_here(found: MatchedTimeline) -> Iterator[Block]:
     """What was profiled and is no part of these steps: another shape, another type, another phase."""
     if not found.unused:
         return

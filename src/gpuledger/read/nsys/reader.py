@@ -22,7 +22,7 @@ from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
 from gpuledger.read.plausible_times import LARGEST, refuse_endless, within_bounds
-from gpuledger.trace.columns import at, by_row, one_after_another, same
+from gpuledger.trace.columns import by_row, one_after_another, same, take
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import PID_BITS, Trace
 from gpuledger.trace.spans import Ints, depths, parents
@@ -133,7 +133,7 @@ class _ExportReading:
                 columns=joined(say(" or "), feed.required.values()),
             )
             self._note(Severity.LOSS, "rows-dropped", sentence, lost)
-            columns = {ours: at(values, keep) for ours, values in columns.items()}
+            columns = {ours: take(values, keep) for ours, values in columns.items()}
         for ours, theirs in wanted.items():
             if theirs in schema.STRING_COLUMNS:
                 columns[ours] = self.coder.use(columns[ours])
@@ -195,7 +195,7 @@ class _ExportReading:
     def _library_calls(self, raw: Raw, layer: str, call_class: int) -> Raw:
         """The calls of one library. Rows of other classes mark where its tracing began and ended; they are no calls."""
         kind = raw.pop("class")
-        raw = {name: at(values, (kind == call_class) | (kind == NULL)) for name, values in raw.items()}
+        raw = {name: take(values, (kind == call_class) | (kind == NULL)) for name, values in raw.items()}
         nothing = same(NULL, len(raw["start_ns"]))
         own = {"layer": same(self.coder.own(layer), len(nothing))}
         return {"correlation": nothing, "result": nothing, "stack": nothing} | raw | own

@@ -7,10 +7,10 @@ from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.controls import Controls
-from gpuledger.analyse.diff.gate import Outcome
+from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import LEAST_SHARE, NO_CHANGE, Interval
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, Side
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
 from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
 from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -38,7 +38,7 @@ class Compared:
     """All that there is to show of a comparison."""
 
     diff: Diff
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[GateOutcome, ...] = ()
 
 
 def diff_text(compared: Compared, width: int | None) -> str:
@@ -123,7 +123,7 @@ def diff_blocks(compared: Compared) -> list[Block]:
     return blocks
 
 
-def _about(side: Side) -> str:
+def _about(side: RunSide) -> str:
     """One side in a line."""
     runs = f"{count_text(len(side.run_steps))} runs, " if len(side.run_steps) > 1 else ""
     name = cut_in_the_middle(side.name, _LONGEST_NAME)

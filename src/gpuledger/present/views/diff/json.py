@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuledger.analyse.diff.controls import Controls
-from gpuledger.analyse.diff.gate import Outcome
+from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import Interval
-from gpuledger.analyse.diff.parts import Change
+from gpuledger.analyse.diff.parts import TimeChange
 from gpuledger.analyse.diff.range_pairs import RangePair
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, Kernel, Range, Side
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
 from gpuledger.present.views.diff.document import Compared
 from gpuledger.present.views.diff.figures import change_share
 from gpuledger.present.views.diff.tables import calls_paired, copies_paired, range_host_ns
@@ -73,7 +73,7 @@ def _share(share: float) -> float | None:
     return share if math.isfinite(share) else None
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: RunSide) -> dict[str, Any]:
     return {
         "name": side.name,
         "tool": side.tool,
@@ -91,14 +91,14 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _lines(before: Side, after: Side) -> list[dict[str, Any]]:
+def _lines(before: RunSide, after: RunSide) -> list[dict[str, Any]]:
     """Ledger lines, means over the steps."""
     names = dict.fromkeys((*before.lines, *after.lines))
     return [{"line": name, **_moved(before.line_mean_ns(name), after.line_mean_ns(name))} for name in names]
 
 
-def _families(before: Side, after: Side) -> list[dict[str, Any]]:
-    def times(side: Side) -> dict[str, float]:
+def _families(before: RunSide, after: RunSide) -> list[dict[str, Any]]:
+    def times(side: RunSide) -> dict[str, float]:
         sums: dict[str, float] = {}
         for kernel in side.kernels:
             sums[kernel.family] = sums.get(kernel.family, 0.0) + kernel.time_ns / side.steps
@@ -118,7 +118,7 @@ def _moved(before: float, after: float) -> dict[str, Any]:
     }
 
 
-def _kernel(change: Change) -> dict[str, Any]:
+def _kernel(change: TimeChange) -> dict[str, Any]:
     return {
         "match": change.pair.level,
         "family": change.pair.first.family,
@@ -135,7 +135,7 @@ def _kernel(change: Change) -> dict[str, Any]:
     }
 
 
-def _shape(kernel: Kernel) -> dict[str, Any]:
+def _shape(kernel: RunKernel) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "grid": list(kernel.grid),
@@ -184,7 +184,7 @@ def _range(compared: Compared, pair: RangePair) -> dict[str, Any]:
     }
 
 
-def _held(held: Range | None, steps: int) -> dict[str, Any] | None:
+def _held(held: RunRange | None, steps: int) -> dict[str, Any] | None:
     if held is None:
         return None
     return {
@@ -227,7 +227,7 @@ def _controls(guards: Controls | NotMeasured) -> dict[str, Any] | None:
     }
 
 
-def _gate(outcome: Outcome) -> dict[str, Any]:
+def _gate(outcome: GateOutcome) -> dict[str, Any]:
     return {
         "gate": outcome.gate.text,
         "measures": outcome.gate.measures,

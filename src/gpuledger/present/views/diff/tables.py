@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.controls import Controls
-from gpuledger.analyse.diff.gate import COUNT, TIME, Outcome
-from gpuledger.analyse.diff.parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, Change
+from gpuledger.analyse.diff.gate import COUNT, TIME, GateOutcome
+from gpuledger.analyse.diff.parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, TimeChange
 from gpuledger.analyse.diff.range_pairs import RangePair
-from gpuledger.analyse.diff.run_side import Call, Copied, Side
+from gpuledger.analyse.diff.run_side import Call, Copied, RunSide
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
@@ -90,7 +90,7 @@ def _what_changed(found: Diff, part: str) -> str:
     return times(before.line_mean_ns(line), after.line_mean_ns(line))
 
 
-def launches_sheet(before: Side, after: Side) -> Sheet | None:
+def launches_sheet(before: RunSide, after: RunSide) -> Sheet | None:
     """Number, time and cost of launches told apart; None where launch calls are not recorded."""
     if before.launches is None or after.launches is None:
         return None
@@ -127,7 +127,7 @@ def kernels_sheet(found: Diff) -> Sheet:
     return Sheet("diff_kernels", "Kernels", columns, rows)
 
 
-def _kernel(change: Change) -> tuple[Cell, ...]:
+def _kernel(change: TimeChange) -> tuple[Cell, ...]:
     moved = change.ns[1] - change.ns[0]
     return (
         change.pair.first.name,
@@ -262,7 +262,7 @@ def copies_paired(found: Diff) -> list[tuple[str, CopiedPerStep, CopiedPerStep]]
     return [(kind, numbers(0, kind), numbers(1, kind)) for kind in dict.fromkeys((*sides[0], *sides[1]))]
 
 
-def gates_sheet(outcomes: Sequence[Outcome]) -> Sheet:
+def gates_sheet(outcomes: Sequence[GateOutcome]) -> Sheet:
     """Each gate with its figures and what became of it."""
     columns = (
         Column("gate", "Gate", Unit.TEXT),
@@ -277,12 +277,12 @@ def gates_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     return Sheet("diff_gates", "Gates", columns, rows)
 
 
-def _gate_term(outcome: Outcome) -> Term:
+def _gate_term(outcome: GateOutcome) -> Term:
     result = gate_result(outcome)
     return Term(result, result, badge="bad" if outcome.tripped else "good")
 
 
-def gate_values(outcome: Outcome) -> str:
+def gate_values(outcome: GateOutcome) -> str:
     """Before and after, in the gate's unit."""
     if outcome.gate.measures == TIME:
         return times(outcome.before, outcome.after)
@@ -291,7 +291,7 @@ def gate_values(outcome: Outcome) -> str:
     return f"{bytes_text(round(outcome.before))} -> {bytes_text(round(outcome.after))}"
 
 
-def gate_result(outcome: Outcome) -> str:
+def gate_result(outcome: GateOutcome) -> str:
     """In a word or two."""
     if outcome.tripped:
         return "TRIPPED"
