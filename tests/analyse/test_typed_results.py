@@ -67,8 +67,8 @@ def test_parts_sum_to_their_whole(capture: str, unpacked: Callable[[str], Path])
     parts = (work.compute, work.communication, work.copies, work.idle)
     assert sum(part.exposed_ns for part in parts) == work.window_ns
     tree = range_tree(trace, device)
-    here = device.found.on(device.gpu)
-    whole = int((device.found.end_ns - device.found.start_ns)[here].sum())
+    here = device.work.on(device.gpu)
+    whole = int((device.work.end_ns - device.work.start_ns)[here].sum())
     assert sum(node.own_gpu_ns for node in tree.nodes) + tree.outside_gpu_ns == whole
     outermost = [node for node in tree.nodes if node.depth == 0]
     assert sum(node.gpu_ns for node in outermost) + tree.outside_gpu_ns == whole

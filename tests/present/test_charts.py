@@ -291,8 +291,8 @@ def test_memory_and_queue_agree_with_the_tables(decode: Path) -> None:
     assert int(found.most_bytes.max()) == totals.peak_bytes
     delays = queue_delays(device)
     assert not isinstance(delays, NotMeasured)
-    here = device.found.on(device.gpu)
-    assert sum(count for _, count in delays) == int(device.begins_steady(device.found.start_ns[here]).sum())
+    here = device.work.on(device.gpu)
+    assert sum(count for _, count in delays) == int(device.begins_steady(device.work.start_ns[here]).sum())
 
 
 def test_without_memory_events_memory_is_not_measured() -> None:

@@ -28,7 +28,7 @@ def idle_by_plain_sweep(device: Device) -> list[tuple[int, int]]:
     window = device.ledger.window
     rows = sorted(
         (int(start), int(end))
-        for start, end, gpu in zip(device.found.start_ns, device.found.end_ns, device.found.gpu, strict=True)
+        for start, end, gpu in zip(device.work.start_ns, device.work.end_ns, device.work.gpu, strict=True)
         if gpu == device.gpu
     )
     gaps, reach = [], window.start_ns

@@ -82,7 +82,7 @@ def stream_use(activities: Activities, window: Span, bins: int = BINS) -> Stream
 def launch_delays(device: Device) -> Ints:
     """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
     before the call returned."""
-    activities = device.found
+    activities = device.work
     here = activities.on(device.gpu)
     here = here[device.begins_steady(activities.start_ns[here])]
     call = activities.launch[here]

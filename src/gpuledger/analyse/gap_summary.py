@@ -110,7 +110,7 @@ def gap_summary(trace: Trace, device: Device) -> GapSummary:
 
 
 def _longest(trace: Trace, device: Device) -> tuple[LongGap, ...]:
-    gaps, activities = device.ledger.gaps, device.found
+    gaps, activities = device.ledger.gaps, device.work
 
     def name(activity: int) -> str | None:
         return trace.strings.text(int(activities.name[activity])) if activity >= 0 else None

@@ -90,7 +90,7 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
 
 
 def _queue(device: Device) -> LaunchQueue:
-    activities = device.found
+    activities = device.work
     here = activities.on(device.gpu)
     here = here[device.begins_steady(activities.start_ns[here])]
     delay = launch_delays(device)

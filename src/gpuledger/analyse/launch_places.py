@@ -39,7 +39,7 @@ class LaunchPlaces:
 
 
 def places(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
-    """Where these activities, positions in `device.found`, were launched."""
+    """Where these activities, positions in `device.work`, were launched."""
     by_range = _by_range(trace, device, chosen)
     return by_range if by_range.layers else _by_sequence(device, chosen, by_range)
 
@@ -48,7 +48,7 @@ def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: st
     """Which of these activities were launched inside a range that matches, on the range's own thread."""
     ranges, wanted = spans_of_time(trace), re.compile(pattern)
     matching = ranges.where(trace.strings.each(ranges.codes("name"), lambda name: bool(wanted.search(name))) > 0)
-    call = device.found.launch[chosen]
+    call = device.work.launch[chosen]
     launched = np.flatnonzero(call >= 0)
     _, inner = calls_in_ranges(matching, device.host.calls.at(call[launched]))
     inside = np.zeros(len(chosen), np.bool_)
@@ -58,7 +58,7 @@ def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: st
 
 def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
     ranges = spans_of_time(trace)
-    call = device.found.launch[chosen]
+    call = device.work.launch[chosen]
     launched = call >= 0
     inner = np.full(len(chosen), -1, np.intp)
     inner[launched] = innermost(ranges, device.host.calls.at(call[launched]))
@@ -103,14 +103,14 @@ def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> La
     """Layers by what repeats inside the steps, where every step is the same sequence of kernels."""
     if device.steps is None:
         return without
-    step = np.searchsorted(device.steps.edges_ns, device.found.start_ns[chosen], side="right") - 1
+    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[chosen], side="right") - 1
     counts = np.bincount(step[step >= 0])
     usual = int(np.median(counts[counts > 0])) if counts.any() else 0
     first = {int(number): int(position) for number, position in zip(*np.unique(step, return_index=True), strict=True)}
     model_step = next((number for number, count in enumerate(counts.tolist()) if count == usual), None)
     if model_step is None or usual < FEWEST_LAYERS:
         return without
-    names = device.found.name[chosen]
+    names = device.work.name[chosen]
     model = names[first[model_step] : first[model_step] + usual]
     repeats = repeated(model)
     if repeats is None:

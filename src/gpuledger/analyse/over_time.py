@@ -33,7 +33,7 @@ def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints
 
 def queue_depth(device: Device) -> tuple[Ints, Ints]:
     """How many launches had returned and had begun nothing yet: from each instant on."""
-    activities, calls = device.found, device.host.calls
+    activities, calls = device.work, device.host.calls
     here = activities.on(device.gpu)
     call = activities.launch[here]
     here, call = here[call >= 0], call[call >= 0]

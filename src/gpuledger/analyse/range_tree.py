@@ -58,7 +58,7 @@ class _Sums:
 
 def range_tree(trace: Trace, device: Device) -> RangeTree:
     """The ranges of one trace, with what one GPU did in them."""
-    ranges, activities, host = spans_of_time(trace), device.found, device.host
+    ranges, activities, host = spans_of_time(trace), device.work, device.host
     here = activities.on(device.gpu)
     length = (activities.end_ns - activities.start_ns)[here]
     call = activities.launch[here]

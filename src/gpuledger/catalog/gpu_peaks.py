@@ -186,29 +186,29 @@ _DIVIDED: Final = re.compile(r"\bMIG\b")
 
 def peaks_of(gpu: Gpu) -> Peaks | NotMeasured:
     """The figures of a GPU as the profile describes it."""
-    found = next((each for each in PEAKS if each.name.search(gpu.name)), None)
-    if found is None:
+    peaks = next((candidate for candidate in PEAKS if candidate.name.search(gpu.name)), None)
+    if peaks is None:
         return NotMeasured(f"the peak of '{gpu.name}' is not known")
-    if _DIVIDED.search(gpu.name) or gpu.sm_count not in (None, found.processors):
+    if _DIVIDED.search(gpu.name) or gpu.sm_count not in (None, peaks.processors):
         return NotMeasured(f"the peak of a part of a GPU is not known: '{gpu.name}', {gpu.sm_count} multiprocessors")
-    return found
+    return peaks
 
 
 def peak_flops(gpu: Gpu, kind: str) -> float | NotMeasured:
     """Most operations per second in matrix products of one of TYPES, dense."""
-    found = peaks_of(gpu)
-    if isinstance(found, NotMeasured):
-        return found
-    if kind not in found.tera:
+    peaks = peaks_of(gpu)
+    if isinstance(peaks, NotMeasured):
+        return peaks
+    if kind not in peaks.tera:
         return NotMeasured(f"the peak of '{gpu.name}' in {kind} is not known")
-    return found.tera[kind] * 1e12
+    return peaks.tera[kind] * 1e12
 
 
 def peak_bytes_per_s(gpu: Gpu) -> float | NotMeasured:
     """Most bytes per second to and from the GPU's own memory."""
-    found = peaks_of(gpu)
-    if isinstance(found, NotMeasured):
-        return found
-    if found.dram_tb_per_s is None:
+    peaks = peaks_of(gpu)
+    if isinstance(peaks, NotMeasured):
+        return peaks
+    if peaks.dram_tb_per_s is None:
         return NotMeasured(f"the memory bandwidth of '{gpu.name}' is not known")
-    return found.dram_tb_per_s * 1e12
+    return peaks.dram_tb_per_s * 1e12

@@ -234,16 +234,16 @@ class _Searched:
     """A table made to be searched. The words of a text say which patterns can match at all; few are tried."""
 
     def __init__(self, table: Table) -> None:
-        made = [
-            (name, each)
+        named = [
+            (name, alternative)
             for name, patterns in table
-            for every in patterns
-            for each in alternatives(every, _SAYS_NOTHING)
+            for pattern in patterns
+            for alternative in alternatives(pattern, _SAYS_NOTHING)
         ]
-        self._made = [(name, each.pattern) for name, each in made]
+        self._alternatives = [(name, alternative.pattern) for name, alternative in named]
         self._by_start: dict[str, list[tuple[str, int]]] = {}
-        for number, (_, each) in enumerate(made):
-            for anchor in each.anchors:
+        for number, (_, alternative) in enumerate(named):
+            for anchor in alternative.anchors:
                 self._by_start.setdefault(anchor[:2], []).append((anchor, number))
         self._of_word = lru_cache(maxsize=65536)(self._numbers)
         self._pattern = lru_cache(maxsize=None)(self._compiled)
@@ -256,25 +256,25 @@ class _Searched:
             numbers.update(self._of_word(word))
         for number in sorted(numbers):
             if self._pattern(number).search(text):
-                return self._made[number][0]
+                return self._alternatives[number][0]
         return ""
 
     def _compiled(self, number: int) -> re.Pattern[str]:
         """A profile's kernels need few of the patterns, and to compile all takes as long as to read a small profile."""
-        return re.compile(self._made[number][1])
+        return re.compile(self._alternatives[number][1])
 
     def _numbers(self, letters: bytes) -> tuple[int, ...]:
         """The patterns that have an anchor in a word."""
         word = letters.decode("ascii")
         return tuple(
             number
-            for at in range(len(word) - 1)
-            for anchor, number in self._by_start.get(word[at : at + 2], ())
-            if word.startswith(anchor, at)
+            for position in range(len(word) - 1)
+            for anchor, number in self._by_start.get(word[position : position + 2], ())
+            if word.startswith(anchor, position)
         )
 
 
-_APART: Final = bytes(each if chr(each) in string.ascii_lowercase else ord(" ") for each in range(256))
+_APART: Final = bytes(letter if chr(letter) in string.ascii_lowercase else ord(" ") for letter in range(256))
 """Leaves of a folded text its words."""
 _READ_CHARS: Final = 8192
 """How much of a part is searched: the longest real name seen has 3,009 characters, a hostile one may have any."""
@@ -298,14 +298,14 @@ def family(name: str, extra: tuple[tuple[str, str], ...] = ()) -> str:
     for user_family, pattern in _compiled(extra):
         if pattern.search(name):
             return user_family
-    if name.startswith("triton_") and (found := _INDUCTOR().first(_folded(name))):
-        return found
+    if name.startswith("triton_") and (known := _INDUCTOR().first(_folded(name))):
+        return known
     function, arguments = _parts(name)
     folded = _folded(function)
     if not (words := folded.split()):
         return _FAMILIES().first(_folded(name)) or OTHER  # `[CUDA memset]` is all bracket
-    if _CARRIER.fullmatch(words[-1].rpartition("::")[2]) and (found := _FAMILIES().first(_folded(arguments))):
-        return found
+    if _CARRIER.fullmatch(words[-1].rpartition("::")[2]) and (known := _FAMILIES().first(_folded(arguments))):
+        return known
     return _FAMILIES().first(folded) or OTHER
 
 
@@ -333,21 +333,21 @@ def _parts(name: str) -> tuple[str, str]:
     arguments: list[str] = []
     open_brackets: list[str] = []
     start = 0
-    for at in range(1, len(pieces), 2):
-        bracket = pieces[at]
+    for index in range(1, len(pieces), 2):
+        bracket = pieces[index]
         if bracket not in _CLOSES:
             if not open_brackets:
-                function.append("".join(pieces[start:at]))
+                function.append("".join(pieces[start:index]))
                 if bracket == "(":
                     return "".join(function), " ".join(arguments)
-                start = at + 1
+                start = index + 1
             open_brackets.append(bracket)
         elif open_brackets and open_brackets[-1] == _CLOSES[bracket]:  # a stray one, as in `(8)>(0)`, closes nothing
-            if bracket == ">" and pieces[at - 1].endswith("-"):  # an arrow
+            if bracket == ">" and pieces[index - 1].endswith("-"):  # an arrow
                 continue
             open_brackets.pop()
             if not open_brackets:
-                arguments.append("".join(pieces[start:at]))
-                start = at + 1
+                arguments.append("".join(pieces[start:index]))
+                start = index + 1
     (arguments if open_brackets else function).append("".join(pieces[start:]))
     return "".join(function), " ".join(arguments)

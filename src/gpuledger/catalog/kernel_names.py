@@ -53,7 +53,7 @@ class KernelName:
 
         What `ncu --csv` prints leaves out some namespaces and writes 1 for true.
         """
-        return _TRUTH.sub(lambda found: str(int(found[0] == "true")), _NAMESPACE.sub("", self.canonical))
+        return _TRUTH.sub(lambda word: str(int(word[0] == "true")), _NAMESPACE.sub("", self.canonical))
 
 
 @lru_cache(maxsize=65536)
@@ -64,7 +64,7 @@ def parse(name: str) -> KernelName:
     text = text[_last_outside(text, " ") + 1 :]  # what stands before is the return type
     head, template = _split_template(text)
     short = head[_last_outside(head, "::") + 1 :].lstrip(":")
-    return KernelName(short or head, head, tuple(_canonical(each) for each in template))
+    return KernelName(short or head, head, tuple(_canonical(argument) for argument in template))
 
 
 def _without_parameters(text: str) -> str:
@@ -79,38 +79,38 @@ def _without_parameters(text: str) -> str:
 
 def _brackets(text: str, end: int | None = None) -> list[tuple[int, str]]:
     """Where brackets stand before `end`, and which; the one of `->`, `operator<` and the like is none."""
-    found = _BRACKET.finditer(text) if end is None else _BRACKET.finditer(text, 0, end)
-    return [(each.start(), each.group()) for each in found if not _is_operator(text, each.start())]
+    brackets = _BRACKET.finditer(text) if end is None else _BRACKET.finditer(text, 0, end)
+    return [(bracket.start(), bracket.group()) for bracket in brackets if not _is_operator(text, bracket.start())]
 
 
-def _is_operator(text: str, at: int) -> bool:
-    return text[at] in "<>" and (text.endswith("-", 0, at) or text.endswith("operator", 0, at))
+def _is_operator(text: str, position: int) -> bool:
+    return text[position] in "<>" and (text.endswith("-", 0, position) or text.endswith("operator", 0, position))
 
 
 def _opening(text: str, closing: int) -> int:
     """Where the bracket that `closing` closes was opened; -1 if it never was."""
     wanted: list[str] = []
-    for at, letter in reversed(_brackets(text, closing + 1)):
+    for position, letter in reversed(_brackets(text, closing + 1)):
         if letter in _PAIRS:
             wanted.append(_PAIRS[letter])
         elif wanted and letter == wanted[-1]:
             wanted.pop()
             if not wanted:
-                return at
+                return position
     return -1
 
 
 def _last_outside(text: str, what: str) -> int:
     """The last place of `what` that lies outside all brackets; -1 if there is none, or one is never opened."""
     end, wanted = len(text), list[str]()
-    for at, letter in reversed(_brackets(text)):
+    for position, letter in reversed(_brackets(text)):
         if letter in _PAIRS:
-            if not wanted and (found := text.rfind(what, at + 1, end)) >= 0:
-                return found
+            if not wanted and (last := text.rfind(what, position + 1, end)) >= 0:
+                return last
             wanted.append(_PAIRS[letter])
         elif wanted and letter == wanted[-1]:
             wanted.pop()
-            end = end if wanted else at
+            end = end if wanted else position
     return -1 if wanted else text.rfind(what, 0, end)
 
 
@@ -123,13 +123,13 @@ def _split_template(text: str) -> tuple[str, list[str]]:
         return text, []
     inside = text[opening + 1 : len(text) - 1]
     arguments, depth, start = [], 0, 0
-    for each in _PARTING.finditer(inside):
-        at, letter = each.start(), each.group()
+    for parting in _PARTING.finditer(inside):
+        position, letter = parting.start(), parting.group()
         if letter == ",":
             if depth == 0:
-                arguments.append(inside[start:at])
-                start = at + 1
-        elif not _is_operator(text, opening + 1 + at):
+                arguments.append(inside[start:position])
+                start = position + 1
+        elif not _is_operator(text, opening + 1 + position):
             depth += -1 if letter in _PAIRS else 1
     arguments.append(inside[start:])
     return text[:opening], arguments
@@ -176,7 +176,9 @@ def label(name: str) -> str:
     `void at::native::elementwise_kernel<(int)128, ... silu_kernel ...>(int, T3)` -> `elementwise_kernel…silu_kernel`.
     """
     parts = parse(name)
-    words = [word for each in parts.template for word in _WORD.findall(each) if not _SAYS_NOTHING.fullmatch(word)]
+    words = [
+        word for argument in parts.template for word in _WORD.findall(argument) if not _SAYS_NOTHING.fullmatch(word)
+    ]
     return f"{parts.short}…{words[-1]}" if words else parts.short
 
 

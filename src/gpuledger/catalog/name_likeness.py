@@ -62,13 +62,13 @@ def likeness(first: str, second: str) -> str:
     A function that does what its template arguments name, as `elementwise_kernel<... silu_kernel ...>`, is the same
     one only if they name the same.
     """
-    one, other = parse(first), parse(second)
-    if one.bare == other.bare:
+    ours, theirs = parse(first), parse(second)
+    if ours.bare == theirs.bare:
         return EXACT
-    if one.short == other.short and carries(first):
+    if ours.short == theirs.short and carries(first):
         alike = label(first) == label(second)
     else:
-        alike = one.short == other.short or untiled(first) == untiled(second)
+        alike = ours.short == theirs.short or untiled(first) == untiled(second)
     if alike:
         return FUNCTION
     return FAMILY if family(first) == family(second) != OTHER else NONE

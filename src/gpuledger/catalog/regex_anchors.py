@@ -41,51 +41,51 @@ _Tokens = list[tuple[str, str]]
 
 
 def _tokens(pattern: str) -> Iterator[re.Match[str]]:
-    at = 0
-    while at < len(pattern):
-        token = _TOKEN.match(pattern, at)
+    position = 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
         if token is None:
-            raise ValueError(f"{pattern}: cannot be read from {pattern[at:]!r} on")
+            raise ValueError(f"{pattern}: cannot be read from {pattern[position:]!r} on")
         yield token
-        at = token.end()
+        position = token.end()
 
 
 def _branches(tokens: _Tokens) -> list[_Tokens]:
     """What stands between the bars that are in no group."""
-    found, depth = list[_Tokens]([[]]), 0
+    branches, depth = list[_Tokens]([[]]), 0
     for kind, text in tokens:
         depth += (kind in ("group", "look")) - (kind == "end")
         if kind == "bar" and depth == 0:
-            found.append([])
+            branches.append([])
         else:
-            found[-1].append((kind, text))
-    return found
+            branches[-1].append((kind, text))
+    return branches
 
 
 def _anchors(branch: _Tokens, common: frozenset[str]) -> frozenset[str]:
     """The best choice among what must be found: a run of letters, or one of those of each branch of a group."""
     choices, run = list[frozenset[str]](), ""
-    at = 0
-    while at < len(branch):
-        kind, text = branch[at]
-        after = _end_of_group(branch, at) if kind in ("group", "look") else at + 1
+    position = 0
+    while position < len(branch):
+        kind, text = branch[position]
+        after = _end_of_group(branch, position) if kind in ("group", "look") else position + 1
         is_optional = after < len(branch) and _MAY_BE_MISSING.fullmatch(branch[after][1]) is not None
         if kind == "letter" and text.islower() and text.isascii() and not is_optional:
             run += text
         elif kind != "often":
             choices, run = [*choices, frozenset((run,))], ""
             if kind == "group" and not is_optional:
-                choices.append(_of_all(_branches(branch[at + 1 : after - 1]), common))
+                choices.append(_of_all(_branches(branch[position + 1 : after - 1]), common))
         if after < len(branch) and branch[after][0] == "often":  # a letter that comes twice parts a run as well
             choices, run, after = [*choices, frozenset((run,))], "", after + 1
-        at = after
-    return max((*choices, frozenset((run,))), key=lambda each: _worth(each, common))
+        position = after
+    return max((*choices, frozenset((run,))), key=lambda choice: _worth(choice, common))
 
 
 def _of_all(branches: list[_Tokens], common: frozenset[str]) -> frozenset[str]:
     """One of the anchors of each branch; none if a branch has none, as then nothing need be found."""
-    each = [_anchors(branch, common) for branch in branches]
-    return frozenset[str]().union(*each) if all(_worth(anchors, common) for anchors in each) else frozenset()
+    choices = [_anchors(branch, common) for branch in branches]
+    return frozenset[str]().union(*choices) if all(_worth(anchors, common) for anchors in choices) else frozenset()
 
 
 def _worth(anchors: frozenset[str], common: frozenset[str]) -> int:
@@ -94,9 +94,9 @@ def _worth(anchors: frozenset[str], common: frozenset[str]) -> int:
     return 1 if anchors & common else 0 if shortest < 2 else shortest
 
 
-def _end_of_group(tokens: _Tokens, at: int) -> int:
+def _end_of_group(tokens: _Tokens, start: int) -> int:
     depth = 0
-    for end in range(at, len(tokens)):
+    for end in range(start, len(tokens)):
         kind = tokens[end][0]
         depth += (kind in ("group", "look")) - (kind == "end")
         if depth == 0:

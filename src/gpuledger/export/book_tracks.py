@@ -95,7 +95,7 @@ def in_a_row(
 
 
 def _gaps(trace: Trace, device: Device, track: int) -> Records:
-    gaps, name = device.ledger.gaps, np.append(device.found.name, -1)
+    gaps, name = device.ledger.gaps, np.append(device.work.name, -1)
     causes = {f"{cause}_ns": ArgumentColumn((gaps.by_cause.of(cause),), absent=0) for cause in CAUSES}
     drained = np.where(gaps.drained_by > 0, gaps.drained_by, -1)
     texts = trace.strings.texts

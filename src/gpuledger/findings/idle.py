@@ -122,7 +122,7 @@ def _rounds(device: Device, time: int, count: int) -> str:
 
 def _time_between_copies(device: Device) -> int:
     """The time of drained gaps that lie between one small copy and the next."""
-    gaps, drained, work = device.ledger.gaps, device.gaps_of(QueueTrigger.DRAINED), device.found
+    gaps, drained, work = device.ledger.gaps, device.gaps_of(QueueTrigger.DRAINED), device.work
     drained = drained[(gaps.before[drained] >= 0) & (gaps.after[drained] >= 0)]
     before, after = gaps.before[drained], gaps.after[drained]
     small = (work.state == State.COPY) & (work.end_ns - work.start_ns < SMALL_COPY_NS)
@@ -165,7 +165,7 @@ def _evidence(subject: OneGpu, trigger: Trigger) -> tuple[str, ...]:
     if not len(chosen):
         return ()
     length = gaps.length_ns[chosen]
-    after = device.found.name[np.maximum(gaps.after[chosen], 0)]
+    after = device.work.name[np.maximum(gaps.after[chosen], 0)]
     nest = ranges_around(trace, device.host.calls, int(gaps.call[chosen[length.argmax()]]))
     lines = [say("in {ranges}", ranges=" > ".join(nest[-3:]))] if nest else []
     name, share = _costliest(*trace.strings.kinds(after, lambda name: label(name or "a graph")), length)

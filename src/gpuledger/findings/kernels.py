@@ -65,7 +65,7 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     if not len(behind) or not steady.any():
         return ()
     share = float(np.count_nonzero(steady & (kernels.duration_ns < TINY_NS)) / np.count_nonzero(steady))
-    work, gaps = device.found, device.ledger.gaps
+    work, gaps = device.work, device.ledger.gaps
     after = gaps.after[behind]
     before_tiny = work.end_ns[after] - work.start_ns[after] < TINY_NS
     time = int(gaps.length_ns[behind][before_tiny].sum())

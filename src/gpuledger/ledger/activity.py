@@ -112,8 +112,8 @@ class Activities:
     def of(self, gpu: int) -> Activities:
         """The activities of one GPU alone."""
         if gpu not in self._of_gpu:
-            mine = equal(self.gpu, gpu)
-            alone = self if mine.all() else self._where(mine)
+            on_gpu = equal(self.gpu, gpu)
+            alone = self if on_gpu.all() else self._where(on_gpu)
             self._of_gpu[gpu] = alone
         return self._of_gpu[gpu]
 
@@ -175,14 +175,14 @@ class _Times:
 
 def _in_order(tables: Sequence[Rows]) -> _Times:
     """The rows that took time, by start, then stream."""
-    found = _Times(*in_order([(rows["start_ns"], rows["end_ns"], rows["stream"]) for rows in tables]))
-    is_real = found.end_ns > found.start_ns
-    return found if is_real.all() else found.at(is_real)
+    times = _Times(*in_order([(rows["start_ns"], rows["end_ns"], rows["stream"]) for rows in tables]))
+    is_real = times.end_ns > times.start_ns
+    return times if is_real.all() else times.at(is_real)
 
 
 def _families(trace: Trace, extra: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
     """The families that occur, and for each kernel the position of its own."""
     codes = trace[Table.KERNELS].codes("name")
-    found: dict[str, int] = {COMMUNICATION: 0, GRAPH_FAMILY: 1}
-    numbers = trace.strings.each(codes, lambda name: found.setdefault(family(name, extra), len(found)), np.int16)
-    return tuple(found), numbers
+    numbers: dict[str, int] = {COMMUNICATION: 0, GRAPH_FAMILY: 1}
+    of_kernel = trace.strings.each(codes, lambda name: numbers.setdefault(family(name, extra), len(numbers)), np.int16)
+    return tuple(numbers), of_kernel

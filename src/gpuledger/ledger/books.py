@@ -47,27 +47,27 @@ class Ledger:
         return {line: amount for line, amount in zip(self.lines, sums, strict=True) if amount}
 
 
-def ledger(found: Activities, host: Host, gpu: int, window: Span, cuts: Ints, known: Busy | None = None) -> Ledger:
+def ledger(work: Activities, host: Host, gpu: int, window: Span, cuts: Ints, known: Busy | None = None) -> Ledger:
     """Book one device's window, cut at the sorted instants `cuts`; `known` is what `busy` gives, if it is known."""
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
-    work = known or busy(found, gpu, window)
-    compute, idle = side_by_side(lambda: _compute(found, work, tiles), lambda: gaps(found, host, work, inside))
-    exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (work.comm, work.copy)], axis=1)
+    split = known or busy(work, gpu, window)
+    compute, idle = side_by_side(lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside))
+    exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
-    lines = (*map(Line.of_family, found.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))
+    lines = (*map(Line.of_family, work.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))
     if not np.array_equal(books.sum(axis=1), np.diff(tiles)):
         off = int(np.abs(books.sum(axis=1) - np.diff(tiles)).sum())
         raise BooksDoNotBalance(
             f"the ledger of GPU {gpu} is off by {off} ns",
-            found=f"{len(found)} activities, {len(idle)} gaps, {len(tiles) - 1} tiles",
+            found=f"{len(work)} activities, {len(idle)} gaps, {len(tiles) - 1} tiles",
             hint="this is a bug in gpuledger; please report it with the output of `gpuledger info`",
         )
-    return Ledger(gpu, window, lines, tiles, books, work, idle)
+    return Ledger(gpu, window, lines, tiles, books, split, idle)
 
 
-def _compute(found: Activities, work: Busy, tiles: Ints) -> NDArray[np.int64]:
+def _compute(work: Activities, split: Busy, tiles: Ints) -> NDArray[np.int64]:
     """Compute time by tile and family: an instant belongs to the kernel that started first."""
-    mine = found.of(work.gpu)
-    family = np.where(mine.state == State.COMPUTE, mine.family, np.int16(-1))
-    return sweep.tiles(mine.start_ns, mine.end_ns, family, tiles, len(found.families))
+    own = work.of(split.gpu)
+    family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
+    return sweep.tiles(own.start_ns, own.end_ns, family, tiles, len(work.families))

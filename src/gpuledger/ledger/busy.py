@@ -35,20 +35,20 @@ class Busy:
     """Copies that ran while something computed or communicated."""
 
 
-def default_window(host: Host, found: Activities) -> Span | NotMeasured:
+def default_window(host: Host, work: Activities) -> Span | NotMeasured:
     """From the launch call of the first GPU activity to the end of the last one, the same for all devices."""
-    if not len(found):
+    if not len(work):
         return NotMeasured("no GPU work was recorded")
-    call = found.launch[found.start_ns == found.start_ns[0]]
+    call = work.launch[work.start_ns == work.start_ns[0]]
     began = host.calls["start_ns"][call[call >= 0]]
-    start = min(int(found.start_ns[0]), *began.tolist()) if len(began) else int(found.start_ns[0])
-    return Span(start, int(found.end_ns.max()))
+    start = min(int(work.start_ns[0]), *began.tolist()) if len(began) else int(work.start_ns[0])
+    return Span(start, int(work.end_ns.max()))
 
 
-def busy(found: Activities, gpu: int, window: Span) -> Busy:
+def busy(work: Activities, gpu: int, window: Span) -> Busy:
     """What one GPU did in `window`."""
-    mine = found.of(gpu)
-    found_out = states(mine.start_ns, mine.end_ns, mine.state, window)
-    comm, copy, idle = (Spans(*each) for each in found_out.spans)
+    own = work.of(gpu)
+    split = states(own.start_ns, own.end_ns, own.state, window)
+    comm, copy, idle = (Spans(*bounds) for bounds in split.spans)
     compute_ns = window.end_ns - window.start_ns - total(comm) - total(copy) - total(idle)
-    return Busy(gpu, window, compute_ns, comm, copy, idle, *found_out.hidden)
+    return Busy(gpu, window, compute_ns, comm, copy, idle, *split.hidden)

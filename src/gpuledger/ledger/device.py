@@ -34,7 +34,7 @@ from gpuledger.trace.statistics import summarise
 class Device:
     """One GPU's books, steps and triggers."""
 
-    found: Activities
+    work: Activities
     host: Host
     ledger: Ledger
     steps: Steps | None
@@ -88,9 +88,9 @@ class Device:
     @property
     def steady_launches(self) -> NDArray[np.intp]:
         """The calls that launched what ran in the steady stretch: the host may have made them long before."""
-        steady = self.begins_steady(self.found.start_ns) & equal(self.found.gpu, self.gpu)
+        steady = self.begins_steady(self.work.start_ns) & equal(self.work.gpu, self.gpu)
         launched = np.zeros(len(self.host.calls) + 1, np.bool_)  # the last is for what no call launched
-        launched[self.found.launch[steady]] = True
+        launched[self.work.launch[steady]] = True
         launched = launched[:-1]
         return np.flatnonzero(launched & self.host.are(CallKind.LAUNCH))
 
@@ -101,11 +101,11 @@ class Device:
         trigger, call = gaps.trigger[self.steady_gaps], gaps.drained_by[self.steady_gaps]
         first, number = group(trigger, call)
         times = summarise(gaps.length_ns[self.steady_gaps], number)
-        found = {
-            (TRIGGERS[trigger[at]], gaps.draining[call[at]]): (each.total, each.count)
-            for at, each in zip(first.tolist(), times, strict=True)
+        by_trigger = {
+            (TRIGGERS[trigger[row]], gaps.draining[call[row]]): (gaps_ns.total, gaps_ns.count)
+            for row, gaps_ns in zip(first.tolist(), times, strict=True)
         }
-        return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
+        return dict(sorted(by_trigger.items(), key=lambda item: (-item[1][0], item[0])))
 
     def exposed_ns(self, kind: LineKind) -> int:
         """Communication or copies in the steady stretch that nothing hid."""
@@ -151,7 +151,7 @@ class Device:
         """The same if nothing waited: what leads up to a wait goes with it, the program's own code stays."""
         if self.main_thread is None:
             return 0
-        start, end = (np.clip(each, *self.steady) for each in self.host.waits(self.main_thread))
+        start, end = (np.clip(instants, *self.steady) for instants in self.host.waits(self.main_thread))
         spent = self.host.thread(self.main_thread).split(start, end)
         return self.steady_ns - int((end - start - spent[Cause.HOST_CODE]).sum())
 
@@ -166,8 +166,8 @@ class Device:
 
 def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
-    host, found = host_and_activities(trace, wanted.families)
-    window = default_window(host, found)
+    host, work = host_and_activities(trace, wanted.families)
+    window = default_window(host, work)
     if isinstance(window, NotMeasured):
         origin = trace.origin
         version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
@@ -176,29 +176,29 @@ def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
             found=f"{origin.tool} {version}, schema {schema}",
             hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
         )
-    return devices(trace, found, host, window, wanted)
+    return devices(trace, work, host, window, wanted)
 
 
-def devices(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:
+def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU that did anything in the window."""
-    window = narrowed(trace, found, host, window, wanted)
-    gpus = distinct(found.gpu).tolist()
+    window = narrowed(trace, work, host, window, wanted)
+    gpus = distinct(work.gpu).tolist()
     if wanted.device is not None and wanted.device not in gpus:
         raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
     chosen = gpus if wanted.device is None else [wanted.device]
-    return tuple(_device(trace, found, host, gpu, window, wanted) for gpu in chosen)
+    return tuple(_device(trace, work, host, gpu, window, wanted) for gpu in chosen)
 
 
-def _device(trace: Trace, found: Activities, host: Host, gpu: int, window: Span, wanted: Wanted) -> Device:
-    work, cut = side_by_side(
-        lambda: busy(found, gpu, window), lambda: _within(steps(trace, found, host, gpu, wanted), window)
+def _device(trace: Trace, work: Activities, host: Host, gpu: int, window: Span, wanted: Wanted) -> Device:
+    split, cut = side_by_side(
+        lambda: busy(work, gpu, window), lambda: _within(steps(trace, work, host, gpu, wanted), window)
     )
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
-    told, books = side_by_side(
-        lambda: phases(trace, found, host, gpu, np.array(window) if cut is None else edges),
-        lambda: ledger(found, host, gpu, window, edges, work),
+    phase, books = side_by_side(
+        lambda: phases(trace, work, host, gpu, np.array(window) if cut is None else edges),
+        lambda: ledger(work, host, gpu, window, edges, split),
     )
-    return Device(found, host, books, cut, told)
+    return Device(work, host, books, cut, phase)
 
 
 def _within(cut: Steps | None, window: Span) -> Steps | None:

@@ -77,21 +77,21 @@ class Gaps:
         return self.end_ns - self.start_ns
 
 
-def gaps(found: Activities, host: Host, work: Busy, cuts: Ints) -> Gaps:
+def gaps(work: Activities, host: Host, split: Busy, cuts: Ints) -> Gaps:
     """The gaps of one GPU with their causes, also by the tiles between the instants `cuts`."""
-    start, end = work.idle.start_ns, work.idle.end_ns
-    mine = found.of(work.gpu)
-    after, before = _starting_at(mine, end), _ending_last(mine, start)
-    if mine is not found:
-        here = np.append(found.on(work.gpu), -1)
+    start, end = split.idle.start_ns, split.idle.end_ns
+    own = work.of(split.gpu)
+    after, before = _starting_at(own, end), _ending_last(own, start)
+    if own is not work:
+        here = np.append(work.on(split.gpu), -1)
         after, before = here[after], here[before]
     call = np.full(len(start), -1, np.intp)
     followed = after >= 0
-    call[followed] = found.launch[after[followed]]
-    booking = _Booking(found, host, start, end, before, after, call)
+    call[followed] = work.launch[after[followed]]
+    booking = _Booking(work, host, start, end, before, after, call)
     causes = booking.causes(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
-        raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {work.gpu} do not sum to the gaps")
+        raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {split.gpu} do not sum to the gaps")
     trigger, drained_by, draining = booking.triggers(causes)
     by_tile = _by_tile(booking, causes, cuts)
     return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, by_tile)
@@ -116,29 +116,29 @@ def _by_tile(booking: _Booking, causes: ByCause, cuts: Ints) -> NDArray[np.int64
     return sums
 
 
-def _starting_at(mine: Activities, end: Ints) -> Ints:
+def _starting_at(work: Activities, end: Ints) -> Ints:
     """The first activity that starts when a gap ends; -1 for the gap at the window's end."""
-    at = sweep.search(mine.start_ns, end)
-    inside = np.minimum(at, len(mine) - 1)
-    return np.where((at < len(mine)) & (mine.start_ns[inside] == end), inside, -1)
+    position = sweep.search(work.start_ns, end)
+    inside = np.minimum(position, len(work) - 1)
+    return np.where((position < len(work)) & (work.start_ns[inside] == end), inside, -1)
 
 
-def _ending_last(mine: Activities, start: Ints) -> Ints:
+def _ending_last(work: Activities, start: Ints) -> Ints:
     """An activity that ended when a gap began; -1 for the gap at the window's start.
 
     All that began before a gap have ended by then, so it is the last to end of those.
     """
-    at = sweep.search(mine.start_ns, start) - 1
-    return np.where(at >= 0, sweep.last_to_end(mine.end_ns)[np.maximum(at, 0)], -1)
+    position = sweep.search(work.start_ns, start) - 1
+    return np.where(position >= 0, sweep.last_to_end(work.end_ns)[np.maximum(position, 0)], -1)
 
 
 class _Booking:
     """Books time to causes. What a gap's time is due to is decided for the whole gap, then booked piece by piece."""
 
     def __init__(
-        self, found: Activities, host: Host, start: Ints, end: Ints, before: Ints, after: Ints, call: Ints
+        self, work: Activities, host: Host, start: Ints, end: Ints, before: Ints, after: Ints, call: Ints
     ) -> None:
-        self.found, self.host = found, host
+        self.work, self.host = work, host
         self.start, self.end, self.before, self.after, self.call = start, end, before, after, call
         self.whole = np.full(len(start), -1, np.intp)
         self._decide()
@@ -165,17 +165,17 @@ class _Booking:
         """Book pieces [start, end) of gaps."""
         books = ByCause(len(start), CAUSES)
         cause = self.whole[gap]
-        for each in distinct(cause).tolist():
-            if each >= 0:
-                rows = np.flatnonzero(cause == each)
-                books.add(CAUSES[each], rows, end[rows] - start[rows])
+        for number in distinct(cause).tolist():
+            if number >= 0:
+                rows = np.flatnonzero(cause == number)
+                books.add(CAUSES[number], rows, end[rows] - start[rows])
         self._host_was_late(books, np.flatnonzero(cause < 0), start, end, gap)
         return books
 
     def _launched_before_capture(self) -> NDArray[np.bool_]:
         """The activity's id is lower than any that its process recorded a call for."""
         calls = self.host.calls
-        pid, correlation = self._of_next(self.found.pid), self._of_next(self.found.correlation)
+        pid, correlation = self._of_next(self.work.pid), self._of_next(self.work.correlation)
         limit = np.full(len(pid), -1)
         for process in distinct(calls["pid"]).tolist():
             ids = take(calls["correlation"], equal(calls["pid"], process))
@@ -188,24 +188,24 @@ class _Booking:
 
     def _inside_graph(self) -> NDArray[np.bool_]:
         """The activity is a node of a graph of which another node had begun before the gap."""
-        if is_same(self.found.graph_node) and self.found.graph_node[0] < 0:
+        if is_same(self.work.graph_node) and self.work.graph_node[0] < 0:
             return np.zeros(len(self.start), np.bool_)
-        nodes = np.flatnonzero((self.found.graph_node >= 0) & (self.found.correlation >= 0))
+        nodes = np.flatnonzero((self.work.graph_node >= 0) & (self.work.correlation >= 0))
         if not len(nodes):
             return np.zeros(len(self.start), np.bool_)
-        _, number = group(self.found.pid[nodes], self.found.correlation[nodes])
+        _, number = group(self.work.pid[nodes], self.work.correlation[nodes])
         began = np.full(int(number.max()) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(began, number, self.found.start_ns[nodes])
-        by_activity = np.full(len(self.found), np.iinfo(np.int64).max)
+        np.minimum.at(began, number, self.work.start_ns[nodes])
+        by_activity = np.full(len(self.work), np.iinfo(np.int64).max)
         by_activity[nodes] = began[number]
         began_of_next = np.append(by_activity, np.iinfo(np.int64).max)[self.after]
         earlier: NDArray[np.bool_] = began_of_next < self.start
         return earlier
 
     def _other_process(self) -> NDArray[np.bool_]:
-        earlier = np.where(self.before >= 0, self.found.pid[np.maximum(self.before, 0)], -1)
-        other: NDArray[np.bool_] = (earlier >= 0) & (earlier != self._of_next(self.found.pid))
-        return other
+        earlier = np.where(self.before >= 0, self.work.pid[np.maximum(self.before, 0)], -1)
+        is_other: NDArray[np.bool_] = (earlier >= 0) & (earlier != self._of_next(self.work.pid))
+        return is_other
 
     def _host_was_late(self, books: ByCause, late: Positions, start: Ints, end: Ints, gap: Positions) -> None:
         """L had not returned when the gap began: split at L's start and end, and before L by what its thread did."""
@@ -226,10 +226,10 @@ class _Booking:
             books.add(cause, late[mask], amount[mask])
         threads = self.host.thread_of_call[call]
         for number in distinct(threads).tolist():
-            mine = threads == number
-            before = np.clip(launch_start[mine], start[mine], end[mine])
-            rows = late[mine]
-            for label, amount in self.host.thread(number).split(start[mine], before).items():
+            of_thread = threads == number
+            before = np.clip(launch_start[of_thread], start[of_thread], end[of_thread])
+            rows = late[of_thread]
+            for label, amount in self.host.thread(number).split(start[of_thread], before).items():
                 books.add(label, rows, amount)
 
     def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
@@ -238,16 +238,16 @@ class _Booking:
         took = calls["end_ns"][call] - calls["start_ns"][call]
         loads: NDArray[np.bool_] = took > SLOW_FIRST_LAUNCH * _usual_ns(calls, call)
         slow = self.after[gap[loads]]
-        loads[loads] = self.found.start_ns[slow] == self._first_start(slow)
+        loads[loads] = self.work.start_ns[slow] == self._first_start(slow)
         return loads
 
     def _first_start(self, of: Positions) -> Ints:
         """When the first activity with the process and the name of each of these began."""
-        found = self.found
-        rows = np.flatnonzero(np.isin(found.name, distinct(found.name[of])))
-        _, number = group(found.pid[rows], found.name[rows])
+        work = self.work
+        rows = np.flatnonzero(np.isin(work.name, distinct(work.name[of])))
+        _, number = group(work.pid[rows], work.name[rows])
         first = np.full(int(number.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(first, number, found.start_ns[rows])
+        np.minimum.at(first, number, work.start_ns[rows])
         return first[number[np.searchsorted(rows, of)]]
 
     def triggers(self, causes: ByCause) -> tuple[Positions, Positions, tuple[str, ...]]:
@@ -272,22 +272,22 @@ class _Booking:
         calls, blocking = self.host.calls, self.host.blocking
         codes = distinct(calls.codes("name")[blocking])
         names = ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
-        found = np.zeros(len(self.start), np.intp)
+        drained_by = np.zeros(len(self.start), np.intp)
         by_thread = self.host.thread_of_call[blocking]
         late = np.flatnonzero(self.whole < 0)
         threads = self.host.thread_of_call[self.call[late]]
         for number in distinct(threads).tolist():
-            mine = late[threads == number]
+            rows = late[threads == number]
             waits = blocking[by_thread == number]
             waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
-            last = sweep.search(calls["end_ns"][waits], calls["start_ns"][self.call[mine]], "right") - 1
-            mine, last = mine[last >= 0], last[last >= 0]
+            last = sweep.search(calls["end_ns"][waits], calls["start_ns"][self.call[rows]], "right") - 1
+            rows, last = rows[last >= 0], last[last >= 0]
             returned = calls["end_ns"][waits[last]]
             launched = self.host.launch_times(number)
-            since = sweep.search(launched, calls["start_ns"][self.call[mine]]) - sweep.search(launched, returned)
-            inside = (returned >= self.start[mine]) | (behind[mine] & (since <= LAUNCHES_TO_GET_AHEAD))
-            found[mine[inside]] = np.searchsorted(codes, calls.codes("name")[waits[last[inside]]]) + 1
-        return found, names
+            since = sweep.search(launched, calls["start_ns"][self.call[rows]]) - sweep.search(launched, returned)
+            inside = (returned >= self.start[rows]) | (behind[rows] & (since <= LAUNCHES_TO_GET_AHEAD))
+            drained_by[rows[inside]] = np.searchsorted(codes, calls.codes("name")[waits[last[inside]]]) + 1
+        return drained_by, names
 
 
 def _at_or_0(values: Ints, positions: Positions) -> Ints:
@@ -321,10 +321,10 @@ BUCKETS: Final = (
 """Lengths of gaps, each bucket up to but not including its bound."""
 
 
-def histogram(found: Gaps) -> tuple[tuple[str, int, int], ...]:
+def histogram(gaps: Gaps) -> tuple[tuple[str, int, int], ...]:
     """For each bucket its name, how many gaps fall into it, and their time."""
     bounds = [bound for _, bound in BUCKETS if bound is not None]
-    bucket = np.searchsorted(bounds, found.length_ns, side="right")
+    bucket = np.searchsorted(bounds, gaps.length_ns, side="right")
     counts = np.bincount(bucket, minlength=len(BUCKETS)).tolist()
-    times = [int(found.length_ns[bucket == at].sum()) for at in range(len(BUCKETS))]
-    return tuple((name, counts[at], times[at]) for at, (name, _) in enumerate(BUCKETS))
+    times = [int(gaps.length_ns[bucket == number].sum()) for number in range(len(BUCKETS))]
+    return tuple((name, counts[number], times[number]) for number, (name, _) in enumerate(BUCKETS))

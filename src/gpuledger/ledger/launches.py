@@ -23,20 +23,20 @@ def launches(work: Rows, calls: Rows, places: KeyPositions | None = None) -> tup
     """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`."""
     known = np.flatnonzero((work["correlation"] != NOT_RECORDED) & (work["pid"] != NOT_RECORDED))
     keys = work["pid"][known], work["correlation"][known]
-    at, call = join(*keys, calls["pid"], calls["correlation"], places)
-    return known[at], call
+    row, call = join(*keys, calls["pid"], calls["correlation"], places)
+    return known[row], call
 
 
 def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: KeyPositions | None = None) -> Positions:
     """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
     places = places or places_of(calls)
-    is_known = (correlation != NOT_RECORDED) & by_row(lambda some: some != NOT_RECORDED, pid)
+    is_known = (correlation != NOT_RECORDED) & by_row(lambda values: values != NOT_RECORDED, pid)
     if places is not None:
         straight = places.look_up(pid, correlation)
         return straight if is_known.all() else np.where(is_known, straight, -1)
-    found = np.full(len(pid), -1, np.intp)
+    launched_by = np.full(len(pid), -1, np.intp)
     known = np.flatnonzero(is_known)
-    at, call = join(pid[known], correlation[known], calls["pid"], calls["correlation"])
+    row, call = join(pid[known], correlation[known], calls["pid"], calls["correlation"])
     latest_first = np.lexsort((-calls["start_ns"][call],))
-    found[known[at[latest_first]]] = call[latest_first]  # the earliest, written last, stands
-    return found
+    launched_by[known[row[latest_first]]] = call[latest_first]  # the earliest, written last, stands
+    return launched_by

@@ -56,17 +56,17 @@ class Phases:
         return any((self.before, *self.of_step, self.after))
 
 
-def phases(trace: Trace, found: Activities, host: Host, gpu: int, edges_ns: Ints) -> Phases:
+def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints) -> Phases:
     """The phases of one GPU's steps, which `edges_ns` bound."""
-    here = found.on(gpu)
-    votes = _by_range(trace, found, host, here)
+    here = work.on(gpu)
+    votes = _by_range(trace, work, host, here)
     if not votes.any():
-        votes = _by_kernel(trace, found.name[here])
+        votes = _by_kernel(trace, work.name[here])
     amounts = np.zeros((len(edges_ns) + 1) * len(PHASES), np.int64)
     if votes.any():
-        mine = found.of(gpu)
-        stretch = sweep.search(edges_ns, mine.start_ns, "right")
-        sweep.fold("sum", stretch * len(PHASES) + votes, mine.end_ns - mine.start_ns, amounts)
+        own = work.of(gpu)
+        stretch = sweep.search(edges_ns, own.start_ns, "right")
+        sweep.fold("sum", stretch * len(PHASES) + votes, own.end_ns - own.start_ns, amounts)
     phase = [_phase(*row) for row in amounts.reshape(-1, len(PHASES))[:, 1:].tolist()]
     return Phases(phase[0], tuple(phase[1:-1]), phase[-1])
 
@@ -91,7 +91,7 @@ def _by_text(trace: Trace, codes: Ints | Codes, patterns: tuple[re.Pattern[str],
     return trace.strings.each(codes, lambda text: _says(text, patterns), np.int8)
 
 
-def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> NDArray[np.int8]:
+def _by_range(trace: Trace, work: Activities, host: Host, here: Positions) -> NDArray[np.int8]:
     """For each activity what the innermost telling range around its launch says."""
     votes = np.zeros(len(here), np.int8)
     ranges = spans_of_time(trace)
@@ -99,7 +99,7 @@ def _by_range(trace: Trace, found: Activities, host: Host, here: Positions) -> N
     if not says.any():
         return votes
     ranges, says = ranges.where(says > 0), says[says > 0]
-    call = found.launch[here]
+    call = work.launch[here]
     launched = np.flatnonzero(call >= 0)
     calls = host.calls.at(call[launched])
     outer, inner = pairs_inside(

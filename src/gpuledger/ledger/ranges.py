@@ -65,18 +65,18 @@ def thread(rows: Rows) -> Ints:
 
 def innermost(ranges: Rows, calls: Rows) -> Positions:
     """For each call the shortest range on its thread that it lies in, bounds included; -1 for none."""
-    found = np.full(len(calls), -1, np.intp)
+    shortest = np.full(len(calls), -1, np.intp)
     start, end, owner, caller = ranges["start_ns"], ranges["end_ns"], thread(ranges), thread(calls)
     by_start, by_end = np.lexsort((start, owner)), np.lexsort((end, owner))
     begun = search(owner[by_start], start[by_start], caller, calls["start_ns"], side="right")
     ended = search(owner[by_end], end[by_end], caller, calls["start_ns"], side="left")
     part = np.cumsum(np.maximum(begun - ended, 0)) // _MOST_PAIRS  # a nest may be of any depth
-    for some in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(part)) + 1):
-        mine = calls.at(some)
-        outer, inner = pairs_inside(start, end, owner, mine["start_ns"], mine["end_ns"], caller[some])
+    for chunk in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(part)) + 1):
+        chunk_calls = calls.at(chunk)
+        outer, inner = pairs_inside(start, end, owner, chunk_calls["start_ns"], chunk_calls["end_ns"], caller[chunk])
         longest_first = np.argsort(-ranges.duration_ns[outer], kind="stable")
-        found[some[inner[longest_first]]] = outer[longest_first]  # the shortest, written last, stands
-    return found
+        shortest[chunk[inner[longest_first]]] = outer[longest_first]  # the shortest, written last, stands
+    return shortest
 
 
 def holding_calls(trace: Trace) -> Rows:

@@ -90,16 +90,16 @@ def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:
     """The steps that are unusual for their phase, the longest first."""
     tile = np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])
     phase = np.array(device.phases.of_step)[steps.warm_up :]
-    found = []
-    for each in distinct(phase).tolist():
-        alike = steps.warm_up + np.flatnonzero(phase == each)
+    outliers = []
+    for number in distinct(phase).tolist():
+        alike = steps.warm_up + np.flatnonzero(phase == number)
         lengths, books = steps.length_ns[alike], device.ledger.books[tile[alike]]
         typical, usual = median(lengths), np.array([median(line) for line in books.T])
         usual_deviation = median(np.abs(lengths - typical))
         slow = (lengths > OUTLIER_RATIO * typical) & (lengths > typical + 3 * usual_deviation)
-        for at in np.flatnonzero(slow).tolist():
-            excess = books[at] - usual
+        for index in np.flatnonzero(slow).tolist():
+            excess = books[index] - usual
             line = int(excess.argmax())
             name, by = device.ledger.lines[line], int(excess[line])
-            found.append(Outlier(int(alike[at]), int(lengths[at]), int(typical), name, by))
-    return tuple(sorted(found, key=lambda each: (-each.length_ns, each.step)))
+            outliers.append(Outlier(int(alike[index]), int(lengths[index]), int(typical), name, by))
+    return tuple(sorted(outliers, key=lambda outlier: (-outlier.length_ns, outlier.step)))

@@ -92,48 +92,48 @@ class Wanted:
     """Only from the first to the last activity launched in ranges that match."""
 
 
-def steps(trace: Trace, found: Activities, host: Host, gpu: int, wanted: Wanted) -> Steps | None:
+def steps(trace: Trace, work: Activities, host: Host, gpu: int, wanted: Wanted) -> Steps | None:
     """The steps of one GPU, from the first source that gives any; None if nothing repeats."""
-    mine = found.of(gpu)
+    own = work.of(gpu)
     if wanted.range_pattern is not None:
-        member = _by_range(trace, mine, host, re.compile(wanted.range_pattern))
+        member = _by_range(trace, own, host, re.compile(wanted.range_pattern))
         if member is None:
             raise _nothing_matches(wanted.range_pattern, "range", _range_names(trace))
         source = say("ranges matching '{pattern}'", pattern=wanted.range_pattern)
-        return _tiled(mine, host, gpu, source, member)
+        return _tiled(own, host, gpu, source, member)
     if wanted.kernel_pattern is not None:
-        member = _by_kernel(trace, mine, re.compile(wanted.kernel_pattern))
+        member = _by_kernel(trace, own, re.compile(wanted.kernel_pattern))
         if member is None:
-            names = {trace.strings.text(code) or "" for code in distinct(mine.name).tolist()}
+            names = {trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
             raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
         source = say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
-        return _tiled(mine, host, gpu, source, member)
+        return _tiled(own, host, gpu, source, member)
     sources: tuple[tuple[Message, Callable[[], NDArray[np.intp] | None]], ...] = (
-        (_PROFILER, lambda: _by_range(trace, mine, host, PROFILER_STEP)),
-        (say("a repeated range"), lambda: _by_repeated_range(trace, mine, host)),
-        (say("graph launches"), lambda: _by_graph(mine)),
-        (say("the period of the kernel sequence"), lambda: _by_period(mine)),
+        (_PROFILER, lambda: _by_range(trace, own, host, PROFILER_STEP)),
+        (say("a repeated range"), lambda: _by_repeated_range(trace, own, host)),
+        (say("graph launches"), lambda: _by_graph(own)),
+        (say("the period of the kernel sequence"), lambda: _by_period(own)),
     )
     for source, find in sources:
         member = find()
         fewest = 1 if source is _PROFILER else FEWEST  # one is enough where it is called a step
-        if member is not None and _covers(mine, member) and member.max() + 1 >= fewest:
-            return _tiled(mine, host, gpu, source, member)
+        if member is not None and _covers(own, member) and member.max() + 1 >= fewest:
+            return _tiled(own, host, gpu, source, member)
     return None
 
 
-def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: Wanted) -> Span:
+def narrowed(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wanted) -> Span:
     """The part of the window that the user asks for."""
     start, end = window
     if wanted.scope_pattern is not None:
         pattern = re.compile(wanted.scope_pattern)
-        member = _by_range(trace, found, host, pattern, every_process=True)
+        member = _by_range(trace, work, host, pattern, every_process=True)
         if member is None:
             raise _nothing_matches(wanted.scope_pattern, "range", _range_names(trace))
         inside = np.flatnonzero(member >= 0)
-        call = found.launch[inside]
-        start = min(int(found.start_ns[inside].min()), int(host.calls["start_ns"][call[call >= 0]].min()))
-        end = int(found.end_ns[inside].max())
+        call = work.launch[inside]
+        start = min(int(work.start_ns[inside].min()), int(host.calls["start_ns"][call[call >= 0]].min()))
+        end = int(work.end_ns[inside].max())
     if wanted.time_ns is not None:
         first, last = wanted.time_ns
         start, end = (
@@ -147,15 +147,15 @@ def narrowed(trace: Trace, found: Activities, host: Host, window: Span, wanted: 
     return Span(max(start, window.start_ns), min(end, window.end_ns))
 
 
-def _tiled(mine: Activities, host: Host, gpu: int, source: str, member: NDArray[np.intp]) -> Steps | None:
+def _tiled(work: Activities, host: Host, gpu: int, source: str, member: NDArray[np.intp]) -> Steps | None:
     """Edges from which activity belongs to which step."""
     count = int(member.max()) + 1
     ends = np.full(count, np.iinfo(np.int64).min)
-    sweep.fold("most", member, mine.end_ns, ends)
+    sweep.fold("most", member, work.end_ns, ends)
     first = np.flatnonzero(member == member.min(where=member >= 0, initial=count))
-    call = mine.launch[first]
+    call = work.launch[first]
     began = host.calls["start_ns"][call[call >= 0]]
-    start = min(int(mine.start_ns[first].min()), *began.tolist()) if len(began) else int(mine.start_ns[first].min())
+    start = min(int(work.start_ns[first].min()), *began.tolist()) if len(began) else int(work.start_ns[first].min())
     edges = distinct(np.append(start, furthest(ends)[ends > start]))
     if len(edges) < 2:
         return None
@@ -183,7 +183,7 @@ def _nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingR
 
 def _by_range(
     trace: Trace,
-    mine: Activities,
+    work: Activities,
     host: Host,
     pattern: re.Pattern[str],
     *,
@@ -194,17 +194,17 @@ def _by_range(
     texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
     matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
     chosen = ranges.where(matching[ranges.codes("name")])
-    return _launched_in(mine, host, chosen, every_process=every_process) if len(chosen) else None
+    return _launched_in(work, host, chosen, every_process=every_process) if len(chosen) else None
 
 
-def _launched_in(mine: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
+def _launched_in(work: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
     """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
     if not len(host.calls):
         return None
     if not every_process:
-        ranges = ranges.where(ranges["pid"] == _main_process(mine))
+        ranges = ranges.where(ranges["pid"] == _main_process(work))
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = mine.launch
+    call = work.launch
     member = _outermost(ranges, host.calls)[call]
     if call.min(initial=0) < 0:
         member[call < 0] = -1
@@ -225,58 +225,58 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
     processes = distinct(ranges["pid"]).tolist()
     if len(processes) == 1 and equal(calls["pid"], processes[0]).all():
         return sweep.enclosing((ranges["start_ns"], ranges["end_ns"]), calls["start_ns"], calls["end_ns"])
-    found = np.full(len(calls), -1)
+    outermost = np.full(len(calls), -1)
     for process in processes:
         rows, own = np.flatnonzero(ranges["pid"] == process), equal(calls["pid"], process)
         start, end = take(calls["start_ns"], own), take(calls["end_ns"], own)
         first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
-        found[own] = np.append(rows, -1)[first]
-    return found
+        outermost[own] = np.append(rows, -1)[first]
+    return outermost
 
 
-def _covers(mine: Activities, member: NDArray[np.intp]) -> bool:
+def _covers(work: Activities, member: NDArray[np.intp]) -> bool:
     """Whether the steps hold most of what the main process ran on this GPU."""
-    main = equal(mine.pid, _main_process(mine))
+    main = equal(work.pid, _main_process(work))
     inside, all_of_it = take(member, main) >= 0, np.count_nonzero(main)
     return bool(np.count_nonzero(inside) >= COVERAGE * all_of_it)
 
 
-def _main_process(mine: Activities) -> int:
+def _main_process(work: Activities) -> int:
     """The process that launched the most on this GPU."""
-    processes: list[int] = distinct(mine.pid).tolist()
+    processes: list[int] = distinct(work.pid).tolist()
     if len(processes) == 1:
         return processes[0]
-    return max(processes, key=lambda process: np.count_nonzero(mine.pid == process))
+    return max(processes, key=lambda process: np.count_nonzero(work.pid == process))
 
 
-def _by_repeated_range(trace: Trace, mine: Activities, host: Host) -> NDArray[np.intp] | None:
+def _by_repeated_range(trace: Trace, work: Activities, host: Host) -> NDArray[np.intp] | None:
     """The outermost kind of range that repeats and launches most of the work."""
     ranges = trace[Table.RANGES]
     stacked = ranges.where(ranges.codes("kind") == trace.strings.code("push_pop"))
     for depth in range(min(int(stacked["depth"].max(initial=-1)), DEEPEST) + 1):
-        best = _most_launching(trace, mine, host, stacked.where(stacked["depth"] == depth))
-        if best is not None and _covers(mine, best):
+        best = _most_launching(trace, work, host, stacked.where(stacked["depth"] == depth))
+        if best is not None and _covers(work, best):
             return best
     return None
 
 
-def _most_launching(trace: Trace, mine: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:
+def _most_launching(trace: Trace, work: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:
     """Of the kinds of range that repeat, numbers in their names left out, the one that launches the most."""
     _, kind = trace.strings.kinds(ranges.codes("name"), normalised)
     counts = np.bincount(kind)
     best: NDArray[np.intp] | None = None
-    for each in np.flatnonzero(counts >= FEWEST)[:MOST_KINDS].tolist():
-        member = _launched_in(mine, host, ranges.where(kind == each))
+    for number in np.flatnonzero(counts >= FEWEST)[:MOST_KINDS].tolist():
+        member = _launched_in(work, host, ranges.where(kind == number))
         if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
             best = member
     return best
 
 
-def _by_kernel(trace: Trace, mine: Activities, pattern: re.Pattern[str]) -> NDArray[np.intp] | None:
+def _by_kernel(trace: Trace, work: Activities, pattern: re.Pattern[str]) -> NDArray[np.intp] | None:
     """Each activity whose name matches ends a step."""
-    codes = distinct(mine.name).tolist()
+    codes = distinct(work.name).tolist()
     matching = [code for code in codes if code >= 0 and pattern.search(trace.strings.text(code) or "")]
-    marks = np.isin(mine.name, matching)
+    marks = np.isin(work.name, matching)
     return _ending_at(marks) if marks.any() else None
 
 
@@ -286,49 +286,49 @@ def _ending_at(marks: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.where(member < marks.sum(), member, -1)
 
 
-def _by_graph(mine: Activities) -> NDArray[np.intp] | None:
+def _by_graph(work: Activities) -> NDArray[np.intp] | None:
     """One step per graph launch, or per period of the sequence of graphs launched."""
-    nodes = np.flatnonzero((mine.graph_node >= 0) & (mine.correlation >= 0))
-    whole = np.flatnonzero(mine.name < 0)
+    nodes = np.flatnonzero((work.graph_node >= 0) & (work.correlation >= 0))
+    whole = np.flatnonzero(work.name < 0)
     launched = np.union1d(nodes, whole)
     if not len(launched):
         return None
     rows = launched
-    first, number = group(mine.pid[rows], mine.correlation[rows])
-    by_time = np.argsort(mine.start_ns[rows[first]], kind="stable")
+    first, number = group(work.pid[rows], work.correlation[rows])
+    by_time = np.argsort(work.start_ns[rows[first]], kind="stable")
     rank = np.empty(len(first), np.intp)
     rank[by_time] = np.arange(len(first))
-    graph = np.where(mine.graph_node[rows[first]] >= 0, mine.graph_node[rows[first]], -1)[by_time]
+    graph = np.where(work.graph_node[rows[first]] >= 0, work.graph_node[rows[first]], -1)[by_time]
     period = _period(graph)
     if period is None:
         return None
-    member = np.full(len(mine), -1, np.intp)
+    member = np.full(len(work), -1, np.intp)
     member[launched] = rank[number] // period
     return member
 
 
-def _by_period(mine: Activities) -> NDArray[np.intp] | None:
+def _by_period(work: Activities) -> NDArray[np.intp] | None:
     """Steps of the kernel sequence's own period: the rarest kernel that comes at equal distances marks them."""
-    names = mine.name
+    names = work.name
     for code in _rarest_first(names):
-        at = np.flatnonzero(names == code)
-        distances = np.diff(at)
+        marks = np.flatnonzero(names == code)
+        distances = np.diff(marks)
         usual = int(median(distances))
         alike = distances == usual
         covers = alike.sum() * usual >= COVERAGE * len(names)
-        if usual > 1 and covers and alike.mean() >= 0.8 and _segments_alike(names, at, usual):
-            return _layers_together(mine, _from_first_to_last(names, at, usual))
+        if usual > 1 and covers and alike.mean() >= 0.8 and _segments_alike(names, marks, usual):
+            return _layers_together(work, _from_first_to_last(names, marks, usual))
     return None
 
 
-def _layers_together(mine: Activities, member: NDArray[np.intp]) -> NDArray[np.intp]:
+def _layers_together(work: Activities, member: NDArray[np.intp]) -> NDArray[np.intp]:
     """Periods that are layers, made steps: those that take long at equal distances each begin one.
 
     The kernel sequence of equal layers repeats with each layer; what only happens once a step shows in its length.
     """
     inside = member >= 0
     ends = np.full(int(member.max()) + 1, np.iinfo(np.int64).min)
-    sweep.fold("most", member, mine.end_ns, ends)
+    sweep.fold("most", member, work.end_ns, ends)
     lengths = np.diff(ends)
     long = 1 + np.flatnonzero(lengths > WARM_UP_RATIO * median(lengths)) if len(lengths) else np.empty(0, np.intp)
     if len(long) < FEWEST:
@@ -343,34 +343,34 @@ def _layers_together(mine: Activities, member: NDArray[np.intp]) -> NDArray[np.i
     return np.where(inside & (merged >= 0) & (merged < steps), merged, -1)
 
 
-def _from_first_to_last(names: Codes, at: NDArray[np.intp], usual: int) -> NDArray[np.intp]:
+def _from_first_to_last(names: Codes, marks: NDArray[np.intp], usual: int) -> NDArray[np.intp]:
     """Steps from marks at equal distances: the last ends with the sequence, if what follows each mark is the same.
 
     The first has the usual length if its kernels are the usual ones; else it begins after the first mark. What lies
     before the first step and after the last is in none.
     """
-    tail = names[at[-1] + 1 :]
+    tail = names[marks[-1] + 1 :]
     if len(tail) < usual:
-        follows = [np.array_equal(names[mark + 1 : mark + 1 + len(tail)], tail) for mark in at.tolist()]
+        follows = [np.array_equal(names[mark + 1 : mark + 1 + len(tail)], tail) for mark in marks.tolist()]
         if np.mean(follows) >= 0.8:
-            at = at + len(tail)
-    first, model = at[0] - usual + 1, names[at[-1] - usual + 1 : at[-1] + 1]
-    if first < 0 or (names[first : at[0] + 1] == model).mean() < 0.9:
-        first, at = at[0] + 1, at[1:]
+            marks = marks + len(tail)
+    first, model = marks[0] - usual + 1, names[marks[-1] - usual + 1 : marks[-1] + 1]
+    if first < 0 or (names[first : marks[0] + 1] == model).mean() < 0.9:
+        first, marks = marks[0] + 1, marks[1:]
     position = np.arange(len(names))
-    member = np.searchsorted(at, position, side="left")
-    return np.where((position >= first) & (position <= at[-1]), member, -1)
+    member = np.searchsorted(marks, position, side="left")
+    return np.where((position >= first) & (position <= marks[-1]), member, -1)
 
 
 def _rarest_first(names: Codes) -> list[int]:
     codes, counts = np.unique(names, return_counts=True)
     order = np.argsort(counts, kind="stable")
-    return [int(codes[at]) for at in order if counts[at] >= FEWEST and codes[at] >= 0]
+    return [int(codes[index]) for index in order if counts[index] >= FEWEST and codes[index] >= 0]
 
 
-def _segments_alike(names: Codes, at: NDArray[np.intp], length: int) -> bool:
+def _segments_alike(names: Codes, marks: NDArray[np.intp], length: int) -> bool:
     """Whether most stretches of the usual length before a mark hold the same kernels in the same order."""
-    ends = at[1:][np.diff(at) == length]
+    ends = marks[1:][np.diff(marks) == length]
     stretches = names[ends[:, None] - np.arange(length)[None, :]]
     model = stretches[len(stretches) // 2]
     return bool(((stretches == model).mean(axis=1) >= 0.9).mean() >= 0.8)

@@ -42,20 +42,20 @@ class ByCause:
 
     def total(self, *causes: Cause) -> Ints:
         """The time of each row by these causes together; by all of them if none is named."""
-        found = np.zeros(self._rows, np.int64)
+        total_ns = np.zeros(self._rows, np.int64)
         for cause in causes or self.used:
             if cause in self._columns:
-                found += self._columns[cause]
-        return found
+                total_ns += self._columns[cause]
+        return total_ns
 
     def largest(self) -> Positions:
         """For each row the position of the cause with the most time, the first of several."""
-        found, most = np.zeros(self._rows, np.intp), np.zeros(self._rows, np.int64)
+        position, most = np.zeros(self._rows, np.intp), np.zeros(self._rows, np.int64)
         for cause in self.used:
             more = self._columns[cause] > most
-            found[more] = self.causes.index(cause)
+            position[more] = self.causes.index(cause)
             np.maximum(most, self._columns[cause], out=most)
-        return found
+        return position
 
     def sums(self, rows: Positions | slice = slice(None)) -> dict[Cause, int]:
         """The time of these rows by cause; causes without any are left out."""

@@ -34,7 +34,7 @@ def by_row(function: Callable[..., NDArray[Any]], *columns: NDArray[Any]) -> NDA
 
 def equal(values: NDArray[Any], value: int) -> NDArray[np.bool_]:
     """Which rows hold this value."""
-    return by_row(lambda some: some == value, values)
+    return by_row(lambda column: column == value, values)
 
 
 def take(values: NDArray[Any], positions: NDArray[Any]) -> NDArray[Any]:
@@ -46,8 +46,8 @@ def take(values: NDArray[Any], positions: NDArray[Any]) -> NDArray[Any]:
         return np.broadcast_to(values[0], int(np.count_nonzero(positions)) if is_mask else len(positions))
     if positions.dtype == np.int32:
         return sweep.take(values, positions)
-    found: NDArray[Any] = values[positions]
-    return found
+    taken: NDArray[Any] = values[positions]
+    return taken
 
 
 def one_after_another(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -43,7 +43,7 @@ def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
     if most - least < len(key) + 65536:
         place = np.zeros(most - least + 1, np.intp)
         place[values - least] = np.arange(len(values))
-        number = by_row(lambda some: place[some.astype(np.int64) - least], key)
+        number = by_row(lambda column: place[column.astype(np.int64) - least], key)
     else:
         number = sweep.search(values, key.astype(np.int64))
     first = sweep.fold("least", number, np.arange(len(key)), np.full(len(values), len(key)))
@@ -67,9 +67,9 @@ def search(
     order = np.lexsort((rank, np.concatenate((minor, wanted_minor)), np.concatenate((major, wanted_major))))
     is_key = order < count
     below = np.cumsum(is_key)
-    found = np.empty(len(wanted_major), np.intp)
-    found[order[~is_key] - count] = below[~is_key]
-    return found
+    position = np.empty(len(wanted_major), np.intp)
+    position[order[~is_key] - count] = below[~is_key]
+    return position
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class KeyPositions:
 
     def look_up(self, major: NDArray[Any], minor: NDArray[Any]) -> Positions:
         """For each wanted key the row that has it; -1 for none."""
-        found = sweep.look_up(minor, self.table, self.least)
+        row = sweep.look_up(minor, self.table, self.least)
         if is_same(major) and major[0] == self.major:
-            return found
-        return np.where(major == self.major, found, -1)
+            return row
+        return np.where(major == self.major, row, -1)
 
 
 def join(
@@ -112,9 +112,9 @@ def join(
     """All pairs of rows (left, right) with equal keys, in order of left; `places` of the right, if they are known."""
     places = places or KeyPositions.of(right_major, right_minor)
     if places is not None:
-        found = places.look_up(left_major, left_minor)
-        left = np.flatnonzero(found >= 0)
-        return left, found[left]
+        right = places.look_up(left_major, left_minor)
+        left = np.flatnonzero(right >= 0)
+        return left, right[left]
     order = np.lexsort((right_minor, right_major))
     major, minor = right_major[order], right_minor[order]
     first = search(major, minor, left_major, left_minor, side="left")

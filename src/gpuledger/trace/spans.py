@@ -123,8 +123,8 @@ def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positi
     whose = np.repeat(np.arange(len(start_ns)), inside + 1)
     begin, end = start_ns[whose], end_ns[whose]
     _, cut = expand(first, last)
-    at = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
-    begin[at] = end[at - 1] = cuts[cut]
+    later = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
+    begin[later] = end[later - 1] = cuts[cut]
     return begin, end, whose
 
 
@@ -156,8 +156,8 @@ def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
     parent = np.full(len(order), -1, np.intp)
     inside, messy = nested >= 0, nested == NOT_NESTED
     parent[order[inside]] = order[nested[inside]]
-    for each in sweep.distinct(ordered[messy]).tolist():
-        members = order[np.searchsorted(ordered, each, side="left") : np.searchsorted(ordered, each, side="right")]
+    for number in sweep.distinct(ordered[messy]).tolist():
+        members = order[np.searchsorted(ordered, number, side="left") : np.searchsorted(ordered, number, side="right")]
         parent[members] = _parents_one_by_one(members, start_ns[members].tolist(), end_ns[members].tolist())
     return parent
 

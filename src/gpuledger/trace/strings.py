@@ -79,8 +79,8 @@ class Strings:
 
     def distinct(self, codes: NDArray[np.signedinteger]) -> list[int]:
         """The different codes among these, in order."""
-        found: list[int] = distinct(codes).tolist()
-        return found
+        used: list[int] = distinct(codes).tolist()
+        return used
 
     def each(
         self, codes: NDArray[np.signedinteger], says: Callable[[str], int], dtype: DTypeLike = np.int64
@@ -92,21 +92,21 @@ class Strings:
             by_code[code] = says(self.text(code) or "")
         if len(codes) and (by_code[used] == by_code[used[0]]).all():
             return same(by_code[used[0]], len(codes), dtype)
-        found: NDArray[Any] = by_code[codes]
-        return found
+        column: NDArray[Any] = by_code[codes]
+        return column
 
     def kinds(
         self, codes: NDArray[np.signedinteger], kind: Callable[[str], str]
     ) -> tuple[list[str], NDArray[np.int64]]:
         """The distinct kinds of these texts, in the order of codes, and for each code the position of its own."""
-        found: dict[str, int] = {}
-        numbers = self.each(codes, lambda text: found.setdefault(kind(text), len(found)))
-        return list(found), numbers
+        position: dict[str, int] = {}
+        numbers = self.each(codes, lambda text: position.setdefault(kind(text), len(position)))
+        return list(position), numbers
 
 
 def _codes(texts: tuple[str, ...]) -> dict[str, int]:
     """The code of each text."""
-    found = {text: code for code, text in enumerate(texts)}
-    if len(found) != len(texts):
+    codes = {text: code for code, text in enumerate(texts)}
+    if len(codes) != len(texts):
         raise ValueError("a text was given twice")
-    return found
+    return codes

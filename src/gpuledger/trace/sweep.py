@@ -142,8 +142,8 @@ def search(keys: NDArray[Any], wanted: NDArray[Any], side: Literal["left", "righ
         into = np.empty(len(wanted), np.int64)
         native.search(_column(keys), _column(wanted), into, side == "right")
         return into
-    found: Ints = np.searchsorted(keys, wanted, side=side)
-    return found
+    positions: Ints = np.searchsorted(keys, wanted, side=side)
+    return positions
 
 
 def expand(first: NDArray[np.intp], last: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -175,8 +175,10 @@ def distinct(values: Ints) -> Ints:
         if count >= 0:
             return np.sort(into[:count])
     ordered = np.sort(values)
-    found: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]  # `np.unique` imports numpy.ma
-    return found
+    different: Ints = ordered[
+        np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    ]  # `np.unique` imports numpy.ma
+    return different
 
 
 def take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
@@ -185,8 +187,8 @@ def take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
         into = np.empty(len(positions), values.dtype)
         native.take(values, np.ascontiguousarray(positions), into)
         return into
-    found: NDArray[Any] = values[positions]
-    return found
+    taken: NDArray[Any] = values[positions]
+    return taken
 
 
 def marked(values: NDArray[Any], least: int, most: int) -> NDArray[np.uint8]:
@@ -224,12 +226,12 @@ def states(start: Ints, end: Ints, state: NDArray[np.int8], window: tuple[int, i
         rooms = tuple(_room(len(start) + 1) for _ in range(3))
         columns = [column for room in rooms for column in room]
         kinds = np.ascontiguousarray(state, np.int8)
-        found = native.states(*_columns(start, end), kinds, *columns, *window)
-        if found is not None:
-            one, two, none = (_cut(room, count) for room, count in zip(rooms, found[:3], strict=True))
-            return States((one, two, none), found[3:])
+        counts = native.states(*_columns(start, end), kinds, *columns, *window)
+        if counts is not None:
+            one, two, none = (_cut(room, count) for room, count in zip(rooms, counts[:3], strict=True))
+            return States((one, two, none), counts[3:])
     whole = (np.array([window[0]]), np.array([window[1]]))
-    zero, one, two = (intersection(union_of(start, end, state, each), whole) for each in range(3))
+    zero, one, two = (intersection(union_of(start, end, state, number), whole) for number in range(3))
     above = either(zero, one)
     spans = (difference(one, zero), difference(two, above), difference(whole, either(above, two)))
     both = (intersection(one, zero), intersection(two, above))
@@ -248,8 +250,8 @@ def own_calls(
         if count >= 0:
             kinds.resize(count, refcheck=False)
             return *_cut(into, count), kinds
-    mine = thread == wanted
-    start, end, kind = start[mine], end[mine], kind[mine]
+    own = thread == wanted
+    start, end, kind = start[own], end[own], kind[own]
     order = np.lexsort((-end, start))
     own_start, own_end = shares(start[order], end[order])
     kind, real = kind[order], own_end > own_start
@@ -302,7 +304,7 @@ def tiles(start: Ints, end: Ints, group: NDArray[np.int16], edges: Ints, groups:
         native.tiles(*_columns(start, end), whole, _column(edges), into.reshape(-1), groups)
         return into
     counts = group >= 0
-    own = shares(*(np.clip(each[counts], edges[0], edges[-1]) for each in (start, end)))
+    own = shares(*(np.clip(bounds[counts], edges[0], edges[-1]) for bounds in (start, end)))
     for tile, (low, high) in enumerate(pairwise(edges.tolist())):
         part = np.clip(own[1], low, high) - np.clip(own[0], low, high)
         np.add.at(into[tile], group[counts], part)
@@ -335,10 +337,10 @@ def numbered_texts(whole: bytes, lengths: Ints) -> tuple[list[bytes], Ints]:
             rows = first[:count]
             bounds = zip((ends[rows] - lengths[rows]).tolist(), ends[rows].tolist(), strict=True)
             return [whole[start:end] for start, end in bounds], numbers
-    found: dict[bytes, int] = {}
+    number_of: dict[bytes, int] = {}
     cut = zip((ends - lengths).tolist(), ends.tolist(), (lengths >= 0).tolist(), strict=True)
-    each = [found.setdefault(whole[start:end], len(found)) if there else -1 for start, end, there in cut]
-    return list(found), np.array(each, np.int64)
+    of_row = [number_of.setdefault(whole[start:end], len(number_of)) if there else -1 for start, end, there in cut]
+    return list(number_of), np.array(of_row, np.int64)
 
 
 def look_up(keys: Ints, table: NDArray[np.int32], least: int) -> Ints:
@@ -348,9 +350,9 @@ def look_up(keys: Ints, table: NDArray[np.int32], least: int) -> Ints:
         native.look_up(_column(keys), table, into, least)
         return into
     inside = (keys >= least) & (keys < least + len(table))
-    found = np.full(len(keys), -1, np.int64)
-    found[inside] = table[keys[inside] - least] - 1
-    return found
+    positions = np.full(len(keys), -1, np.int64)
+    positions[inside] = table[keys[inside] - least] - 1
+    return positions
 
 
 def in_order(parts: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[NDArray[np.signedinteger], Ints, Ints]:
@@ -361,7 +363,7 @@ def in_order(parts: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[NDArray[np.signe
     count = sum(len(start) for start, _, _ in parts)
     if count < 2**31 - 1 and _pays(*(start for start, _, _ in parts)):
         (start, end), order = _room(count), np.empty(count, np.int32)
-        native.in_order(*(_column(each) for part in parts for each in part), start, end, order)
+        native.in_order(*(_column(column) for part in parts for column in part), start, end, order)
         return order, start, end
     start, end, tie = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     position = np.lexsort((tie, start))

@@ -163,8 +163,8 @@ def triple(values: NDArray[np.int32]) -> Dim3 | None:
 
 
 def gathered(trace: Trace, device: Device, profile: str, at: Positions, of: Positions) -> Forwards:
-    """Forwards from the positions of their kernels in `device.found`, and for each kernel any number of its forward."""
-    found, kernels = device.found, trace[Table.KERNELS]
+    """Forwards from the positions of their kernels in `device.work`, and for each kernel any number of its forward."""
+    found, kernels = device.work, trace[Table.KERNELS]
     begins = np.full(int(of.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(begins, of, found.start_ns[at])
     used = np.unique(of)

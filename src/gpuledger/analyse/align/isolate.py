@@ -42,7 +42,7 @@ LISTED = 12
 
 @dataclass(frozen=True, slots=True)
 class OperationKernels:
-    """Kernels as positions in `device.found`, and for each a number of its forward."""
+    """Kernels as positions in `device.work`, and for each a number of its forward."""
 
     at: Positions
     of: Positions
@@ -55,14 +55,14 @@ def steady_kernels(device: Device) -> Positions:
     Where several processes share the GPU, those of the one that launched the most, whose steps they are.
     """
     kernels = _kernels_on(device)
-    kernels = kernels[device.begins_steady(device.found.start_ns[kernels])]
-    processes, counts = np.unique(device.found.pid[kernels], return_counts=True)
-    return kernels[device.found.pid[kernels] == processes[counts.argmax()]] if len(processes) > 1 else kernels
+    kernels = kernels[device.begins_steady(device.work.start_ns[kernels])]
+    processes, counts = np.unique(device.work.pid[kernels], return_counts=True)
+    return kernels[device.work.pid[kernels] == processes[counts.argmax()]] if len(processes) > 1 else kernels
 
 
 def _kernels_on(device: Device) -> Positions:
     """All kernels of the GPU; a graph that was traced whole has no name."""
-    found = device.found
+    found = device.work
     here = found.on(device.gpu)
     kernels: Positions = here[(found.state[here] != State.COPY) & (found.name[here] != NO_TEXT)]
     return kernels
@@ -73,7 +73,7 @@ def kernels_or_refuse(device: Device, profile: str) -> Positions:
     at = steady_kernels(device)
     if len(at):
         return at
-    opaque = bool((device.found.name[device.found.on(device.gpu)] == NO_TEXT).any())
+    opaque = bool((device.work.name[device.work.on(device.gpu)] == NO_TEXT).any())
     raise NothingRecorded(
         f"{profile}: no kernel in the steady steps of GPU {device.gpu}",
         found="its CUDA graphs were traced whole, without their kernels" if opaque else "",
@@ -86,9 +86,9 @@ def by_steps(device: Device, profile: str) -> OperationKernels:
     at = kernels_or_refuse(device, profile)
     if device.steps is None:
         return _without_steps(device, profile, at)
-    step = np.searchsorted(device.steps.edges_ns, device.found.start_ns[at], side="right") - 1
+    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[at], side="right") - 1
     distinct = np.unique(step)
-    period = _whole_period(device.found.name[at[step == distinct[len(distinct) // 2]]])
+    period = _whole_period(device.work.name[at[step == distinct[len(distinct) // 2]]])
     if period is None:
         return OperationKernels(at, step)
     inside = (np.arange(len(at)) - np.searchsorted(step, step)) // period
@@ -97,7 +97,7 @@ def by_steps(device: Device, profile: str) -> OperationKernels:
 
 
 def _without_steps(device: Device, profile: str, at: Positions) -> OperationKernels:
-    names = device.found.name[at]
+    names = device.work.name[at]
     start, end = 0, len(names)
     if len(names) <= MOST_WITHOUT_STEPS and (repeats := repeated(names)):
         first, period, count = repeats
@@ -132,7 +132,7 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
         raise _no_range(trace, profile, pattern)
     at = _kernels_on(device)
     of = _launched_in(device, at, chosen)
-    steady = device.begins_steady(device.found.start_ns[at])
+    steady = device.begins_steady(device.work.start_ns[at])
     cut = np.unique(of[~steady])
     kept = (of >= 0) & ~np.isin(of, cut)
     if not kept.any():
@@ -163,7 +163,7 @@ def _launched_in(device: Device, at: Positions, ranges: Rows) -> Positions:
     threads of its own. Threads that do open them, as where each drives a GPU, count for themselves only.
     """
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = device.found.launch[at]
+    call = device.work.launch[at]
     launched = np.flatnonzero(call >= 0)
     calls = device.host.calls.at(call[launched])
     owner, caller = thread(ranges), thread_number(calls["pid"], calls["tid"])
@@ -236,7 +236,7 @@ def by_pattern(
 
 
 def _spare(trace: Trace, device: Device, profile: str, spare: Positions) -> str:
-    codes, counts = np.unique(device.found.name[spare], return_counts=True)
+    codes, counts = np.unique(device.work.name[spare], return_counts=True)
     names = [label(trace.strings.text(code) or "") for code in codes.tolist()]
     shown = [f"{count_text(count)} x {name}" for name, count in zip(names, counts.tolist(), strict=True)]
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
@@ -245,10 +245,10 @@ def _spare(trace: Trace, device: Device, profile: str, spare: Positions) -> str:
 
 def _by_own_period(device: Device, at: Positions) -> Positions:
     """Forwards by what repeats inside each step; the step itself where nothing does."""
-    names, steps = device.found.name[at], device.steps
+    names, steps = device.work.name[at], device.steps
     step = np.zeros(len(at), np.intp)
     if steps is not None:
-        step = np.searchsorted(steps.edges_ns, device.found.start_ns[at], side="right") - 1
+        step = np.searchsorted(steps.edges_ns, device.work.start_ns[at], side="right") - 1
     inside = np.zeros(len(at), np.intp)
     for each in np.unique(step).tolist():
         mine = np.flatnonzero(step == each)
@@ -286,12 +286,12 @@ def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Forwa
 
 def _kinds(trace: Trace, device: Device, at: Positions) -> tuple[list[ForwardKernel], Positions]:
     """The kernels that differ in name or shape, and which of them each one is."""
-    rows = trace[Table.KERNELS].at(device.found.row[at])
+    rows = trace[Table.KERNELS].at(device.work.row[at])
     shapes = [rows[side][:, axis] for side in ("grid", "block") for axis in range(3)]
-    first, number = group(device.found.name[at], *shapes)
+    first, number = group(device.work.name[at], *shapes)
     kinds = [
         ForwardKernel(
-            trace.strings.text(int(device.found.name[at[row]])) or "",
+            trace.strings.text(int(device.work.name[at[row]])) or "",
             0,
             triple(rows["grid"][row]),
             triple(rows["block"][row]),

@@ -95,7 +95,7 @@ def _kernels(
     trace: Trace, device: Device, edges: Ints, families: Families
 ) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]]]:
     """Compute by name, shape and place; communication by name; and both by name and step."""
-    found = device.found
+    found = device.work
     here = found.on(device.gpu)
     here = here[found.state[here] != State.COPY]
     is_compute = found.state[here] == State.COMPUTE
@@ -152,7 +152,7 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
             calls + entry.calls,
             spent + entry.time_ns,
         )
-    whole = device.found.name[here] == NO_TEXT
+    whole = device.work.name[here] == NO_TEXT
     if whole.any():
         calls, spent = int(whole.sum()), int(time[whole].sum())
         graph = RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, calls, spent)
@@ -162,7 +162,7 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
 
 def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
     """Communication kernels by name, with how long they ran: exposed or not."""
-    found = device.found
+    found = device.work
     length = found.end_ns[here] - found.start_ns[here]
     codes, number = np.unique(found.name[here], return_inverse=True)
     time = np.zeros(len(codes), np.int64)
@@ -196,7 +196,7 @@ def by_function(calls: Rows) -> tuple[Call, ...]:
 
 def _launches(device: Device, edges: Ints) -> StepLaunches:
     """The launch calls of each step: a call belongs to the step in which the first thing that it launched ran."""
-    found, host = device.found, device.host
+    found, host = device.work, device.host
     here = found.on(device.gpu)
     here = here[device.begins_steady(found.start_ns[here])]
     call = found.launch[here]

@@ -18,7 +18,7 @@ from gpuledger.trace.tables import Rows
 
 def host_stretch(trace: Trace, device: Device) -> Span:
     """Calls and ranges that begin in it belong to the steady steps."""
-    found, calls = device.found, device.host.calls
+    found, calls = device.work, device.host.calls
     here = found.on(device.gpu)
     call = found.launch[here]
     here, call = here[call >= 0], call[call >= 0]
@@ -39,8 +39,8 @@ def host_stretch(trace: Trace, device: Device) -> Span:
 
 def of_this_gpu(device: Device, rows: Rows) -> NDArray[np.bool_]:
     """Which rows are of the processes that use this GPU."""
-    here = device.found.on(device.gpu)
-    mine: NDArray[np.bool_] = np.isin(rows["pid"], np.unique(device.found.pid[here]))
+    here = device.work.on(device.gpu)
+    mine: NDArray[np.bool_] = np.isin(rows["pid"], np.unique(device.work.pid[here]))
     return mine
 
 

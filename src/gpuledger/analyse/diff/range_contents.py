@@ -159,7 +159,7 @@ class _Holds:
 
 def _hold_calls(device: Device, ranges: Rows, chain: Positions, holds: _Holds) -> None:
     """Book every call, and what it launched, to the ranges around it."""
-    host, found = device.host, device.found
+    host, found = device.host, device.work
     inner = innermost(ranges, host.calls)
     place = np.where(inner >= 0, chain[inner], -1)
     inside = np.flatnonzero(place >= 0)

@@ -100,7 +100,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     rows, where = every.at(here), _places(trace, device, len(every))
     names = {code: parse(trace.strings.text(code) or "") for code in np.unique(rows.codes("name")).tolist()}
     launches = _launches(rows, names, where.of[here], device)
-    communicating = np.unique(device.found.name[device.found.state == State.COMM])
+    communicating = np.unique(device.work.name[device.work.state == State.COMM])
     kernels = _kernels(rows, names, launches, communicating, [where.names[at] for at in where.of[here].tolist()])
     whole_graphs_ns = device.line_ns.get(WHOLE_GRAPHS, 0)
     if not kernels:
@@ -120,7 +120,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
 
 def _places(trace: Trace, device: Device, count: int) -> LaunchPlaces:
     """The place of each row of the table of kernels; of none outside the steady steps."""
-    found = device.found
+    found = device.work
     kernels = np.flatnonzero((found.gpu == device.gpu) & np.isin(found.state, (State.COMPUTE, State.COMM)))
     steady = kernels[device.begins_steady(found.start_ns[kernels]) & (found.name[kernels] != NO_TEXT)]
     known = places(trace, device, steady)

@@ -59,7 +59,7 @@ class Overview:
 
 def overview(trace: Trace, device: Device, scope: str | None = None) -> Overview:
     """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it."""
-    found, kernels = device.found, trace[Table.KERNELS]
+    found, kernels = device.work, trace[Table.KERNELS]
     here = found.on(device.gpu)
     compute = here[found.state[here] == State.COMPUTE]
     own_start, own_end = shares_in_order(found.start_ns[compute], found.end_ns[compute])
@@ -132,7 +132,7 @@ def _in_order(number: Positions) -> tuple[Positions, Positions]:
 def _usual_step(device: Device, chosen: Positions, number: Positions) -> tuple[int, ...]:
     if device.steps is None or not len(chosen):
         return tuple(number.tolist())
-    step = np.searchsorted(device.steps.edges_ns, device.found.start_ns[chosen], side="right")
+    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[chosen], side="right")
     distinct, counts = np.unique(step, return_counts=True)
     usual = np.sort(counts)[len(counts) // 2]
     return tuple(number[step == distinct[(counts == usual).argmax()]].tolist())

@@ -167,7 +167,7 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
             amounts = int(times[position]), int(times[position]) * count.flops, int(spent_ns[position])
             work.append(OperatorWork(name, given, *amounts, kind, count.is_bound, peak))
     work.sort(key=lambda done: (-done.device_ns, -done.flops, done.name, done.inputs))
-    activities = device.found
+    activities = device.work
     matrix = [number for number, name in enumerate(activities.families) if name in _MATRIX_FAMILIES]
     is_matrix = np.isin(activities.family[operators.activity], matrix)
     length = (activities.end_ns - activities.start_ns)[operators.activity]
@@ -180,7 +180,7 @@ def _singles(trace: Trace, device: Device, operators: Ops, gpu: Gpu, around: Pos
     peaks = peaks_of(gpu)
     only_fp32 = not isinstance(peaks, NotMeasured) and "tf32" not in peaks.tera
     inside = np.flatnonzero(around >= 0)
-    names = device.found.name[operators.activity[inside]]
+    names = device.work.name[operators.activity[inside]]
     told = {code: _told(trace.strings.text(code) or "", only_fp32) for code in np.unique(names).tolist()}
     first, _ = group(around[inside], names)
     seen: dict[int, set[str]] = {}

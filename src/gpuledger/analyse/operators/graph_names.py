@@ -191,7 +191,7 @@ def _captures(device: Device) -> Iterator[Positions]:
     """For each capture the calls that put work into the graph, in order: those in it that ran nothing."""
     host, calls = device.host, device.host.calls
     makes = host.are(CallKind.LAUNCH) | host.are(CallKind.COPY_CALL)
-    launching = device.found.launch
+    launching = device.work.launch
     makes[launching[launching >= 0]] = False
     makes &= ~_named(calls, _LAUNCH)
     candidates, ends = (

@@ -70,8 +70,8 @@ def _launch_calls(device: Device, operators: Ops) -> list[HostCost]:
     """The launch calls behind the steps' work, by function: the host may have made them before the steps began."""
     calls = device.host.calls
     names, function = short_names(calls)
-    launching = device.found.launch[operators.activity]
-    length = (device.found.end_ns - device.found.start_ns)[operators.activity][launching >= 0]
+    launching = device.work.launch[operators.activity]
+    length = (device.work.end_ns - device.work.start_ns)[operators.activity][launching >= 0]
     launching = launching[launching >= 0]
     launches = np.unique(launching)
     counts, spent, gpu = np.zeros((3, len(names)), np.int64)
@@ -134,7 +134,7 @@ def _waits(trace: Trace, device: Device, operators: Ops) -> list[HostCost]:
 
 def _communication(device: Device, operators: Ops) -> list[HostCost]:
     """Kernels that move data between GPUs, DeepEP's among them, with the time of the calls that launched them."""
-    activities, host = device.found, device.host
+    activities, host = device.work, device.host
     mine: Positions = operators.activity[activities.state[operators.activity] == State.COMM]
     first, number = group(activities.name[mine])
     device_ns, host_ns = np.zeros((2, len(first)), np.int64)

@@ -148,7 +148,7 @@ def nest(trace: Trace, kind: str) -> Nest:
 def ops(trace: Trace, device: Device) -> Ops:
     """The operators of the steady stretch and their work on one GPU."""
     operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
-    activities, host = device.found, device.host
+    activities, host = device.work, device.host
     launching = activities.launch
     used = np.unique(launching[launching >= 0])
     calls = host.calls.at(used)

@@ -81,7 +81,7 @@ class RankSummary:
 def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
     """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names."""
     devices = analysed(trace, name, wanted)
-    activities = devices[0].found
+    activities = devices[0].work
     device = max(devices, key=lambda device: device.device_floor_ns)
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
     if len(devices) > 1:

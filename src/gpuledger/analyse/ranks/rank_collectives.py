@@ -153,7 +153,7 @@ def dtype_of(text: str) -> int:
 
 def rank_collectives(trace: Trace, device: Device) -> Collectives:
     """The communication kernels of one GPU that begin in its window."""
-    activities, window = device.found, device.ledger.window
+    activities, window = device.work, device.ledger.window
     begun = (activities.start_ns >= window.start_ns) & (activities.start_ns < window.end_ns)
     mine = np.flatnonzero((activities.state == State.COMM) & (activities.gpu == device.gpu) & begun)
     start_ns, names = activities.start_ns[mine], activities.name[mine]

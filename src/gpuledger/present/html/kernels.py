@@ -99,7 +99,7 @@ def _rest(kernels: Sequence[KernelTimes], percent: Sequence[float | None]) -> tu
 
 def _families(scene: Scene) -> dict[str, str]:
     """The family of every kernel name, the user's own families included."""
-    activities, strings = scene.device.found, scene.report.trace.strings
+    activities, strings = scene.device.work, scene.report.trace.strings
     named = np.flatnonzero((activities.family >= 0) & (activities.name >= 0))
     codes, first = np.unique(activities.name[named], return_index=True)
     families = activities.family[named[first]].tolist()

@@ -31,7 +31,7 @@ from gpuledger.units import bytes_text, share_text, time_text
 def use_picture(scene: Scene) -> tuple[Picture, StreamsOverTime]:
     """The map of streams over the window."""
     tell, window = scene.tell, scene.report.window
-    use = stream_use(scene.device.found, window)
+    use = stream_use(scene.device.work, window)
     length = window.end_ns - window.start_ns
     several_pids = len({stream.pid for stream in use.streams}) > 1
     rows = []
