@@ -34,7 +34,7 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.nsys import btree
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
-from gpuledger.report import build_report
+from gpuledger.api import build_report
 from gpuledger.runbook.files import shipped, shipped_text
 from gpuledger.runbook.matrix import cells_of
 from gpuledger.runbook.read import runbook_of

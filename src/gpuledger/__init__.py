@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpuledger.api import Report, align, build_report, compare
     from gpuledger.capture.window import window
-    from gpuledger.comparison import compare
     from gpuledger.errors import (
         GpuledgerError,
         MissingPackage,
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         UnreadableProfile,
     )
     from gpuledger.findings.finding import Finding
+    from gpuledger.ledger.steps import Wanted
     from gpuledger.limits import Limits
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
-    from gpuledger.report import Report, build_report
     from gpuledger.trace.health import Note, NotMeasured, Severity
     from gpuledger.trace.kernel_report import KernelReport
     from gpuledger.trace.model import Origin, Trace
@@ -53,9 +53,11 @@ _HOMES = {
     "Trace": "trace.model",
     "open_trace": "read",
     "open_kernels": "read.ncu.reader",
-    "compare": "comparison",
-    "Report": "report",
-    "build_report": "report",
+    "align": "api",
+    "build_report": "api",
+    "compare": "api",
+    "Report": "api",
+    "Wanted": "ledger.steps",
     "window": "capture.window",
 }
 
@@ -77,6 +79,8 @@ __all__ = [
     "ToolFailed",
     "Trace",
     "UnreadableProfile",
+    "Wanted",
+    "align",
     "build_report",
     "compare",
     "open_kernels",
@@ -90,17 +94,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(f"gpuledger.{_HOMES[name]}")
-    if _HOMES[name] == "report":
-        module.Report.draw = _drawn
-    return getattr(module, name)
-
-
-def _drawn(report: Report) -> str:
-    """A report as a notebook shows it. Here, as this module alone may know both reports and how they are shown."""
-    from gpuledger.present.html.notebook import notebook_html
-
-    return notebook_html(report)
+    return getattr(import_module(f"gpuledger.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

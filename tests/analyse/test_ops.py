@@ -30,7 +30,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.operators import ops_sheets
-from gpuledger.report import build_report
+from gpuledger.api import build_report
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents

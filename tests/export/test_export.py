@@ -34,7 +34,7 @@ from gpuledger.export.wire import Piece, constant, messages, varints, where
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.steps import Wanted
-from gpuledger.report import build_report
+from gpuledger.api import build_report
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -29,7 +29,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message
 from gpuledger.messages.zh import TEMPLATES
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.report import Report, build_report
+from gpuledger.api import Report, build_report
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal
 

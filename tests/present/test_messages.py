@@ -27,7 +27,7 @@ from gpuledger.present.safe_text import columns, padded, visible, wrapped
 from gpuledger.present.views.info import headline
 from gpuledger.present.views.report import report_markdown, report_text
 from gpuledger.read import open_trace
-from gpuledger.report import build_report
+from gpuledger.api import build_report
 from support.command import NAMES, ROOT, gpuledger
 from support.package_source import MODULES, imported, nodes, relative
 

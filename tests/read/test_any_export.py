@@ -24,7 +24,7 @@ from gpuledger.present.views.report import report_markdown, report_text
 from gpuledger.present.views.steps import step_sheets
 from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import document
-from gpuledger.report import build_report
+from gpuledger.api import build_report
 from support.book_checks import check_balance
 from support.nsys_exports import call, kernel, minimal, push
 

@@ -36,7 +36,7 @@ from gpuledger.read.cache.trace_file import pack_trace, unpack_trace
 from gpuledger.read.cache.trace_folder import TraceFolder
 from gpuledger.read.nsys.sqlite_reader import SqliteReader
 from gpuledger.read.source import look_at
-from gpuledger.report import build_report
+from gpuledger.api import build_report
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Gpu, Origin, Private, Process, Trace
 from gpuledger.trace.stacks import Stacks

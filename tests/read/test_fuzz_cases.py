@@ -26,7 +26,7 @@ from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
-from gpuledger.report import build_report
+from gpuledger.api import build_report
 from gpuledger.runbook.files import runbook_text
 from gpuledger.runbook.read import runbook_of
 from support.command import ROOT

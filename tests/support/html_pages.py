@@ -13,7 +13,7 @@ from typing import Any
 from gpuledger.analyse.inventory import contents
 from gpuledger.ledger.steps import Wanted
 from gpuledger.read import open_trace
-from gpuledger.report import Report, build_report
+from gpuledger.api import Report, build_report
 from support.nsys_exports import TID, call, insert, kernel, push
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}

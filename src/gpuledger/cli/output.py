@@ -14,14 +14,17 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuledger.errors import MissingPackage
+from gpuledger.present.formats import FORMATS, PAGE
 from gpuledger.system.atomic_files import refuse_existing, replacing
 
-FORMATS = ("text", "md", "csv", "json")
-PAGE = "html"
+if TYPE_CHECKING:
+    from gpuledger.present.document import Document
+
 _BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json", ".html": PAGE, ".htm": PAGE}
 _PAGE_PACKAGES = ("jinja2", "markdown_it")
 
@@ -56,6 +59,15 @@ class Output:
         _replace(path, content, force=self.force)
         if not self.quiet:
             click.echo(f"Wrote {path}", err=True)
+
+    def show(self, document: Document, *, language: str = "en", remarks: Iterable[str] = ()) -> None:
+        """Write a document in the format that was asked for: the one place where results leave."""
+        from gpuledger.present.writers import write
+
+        beside = document.remarks if self.format == "csv" else ()
+        command = asked() if self.format == PAGE else ""
+        text = write(document, self.format, width=self.width, language=language, command=command)
+        self.write(text, (*remarks, *beside))
 
     def write(self, text: str, remarks: Iterable[str] = ()) -> None:
         """Write the result, whole or not at all, and what is to be said beside it."""

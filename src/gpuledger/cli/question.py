@@ -11,13 +11,12 @@ import click
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
-from gpuledger.ledger.device import Device
+from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.sheets import sheets
+from gpuledger.present.views.tables import tables_document
 from gpuledger.read import open_trace
-from gpuledger.report import build_report
 from gpuledger.trace.model import Trace
 
 
@@ -28,8 +27,8 @@ def question(answer: Callable[[Trace, Device], list[Sheet]]) -> click.Command:
     def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
         with progress(quiet=output.quiet) as tell:
             trace = open_trace(profile, limits=limits, progress=tell)
-        made = build_report(trace, profile.name, wanted)
-        tables = [sheet for device in made.devices for sheet in answer(trace, device)]
-        output.write(sheets(output.format, answer.__name__, profile.name, tables, trace.health, output.width))
+        devices = analysed(trace, profile.name, wanted)
+        sheets = [sheet for device in devices for sheet in answer(trace, device)]
+        output.show(tables_document(answer.__name__, profile.name, sheets, trace.health))
 
     return click.command(answer.__name__)(profile_argument(step_options(limit_option(output_options(verb)))))

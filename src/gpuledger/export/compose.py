@@ -17,12 +17,12 @@ from gpuledger.export.gpu_tracks import GpuRows, gpu_groups, gpu_side
 from gpuledger.export.host_tracks import Arrows, HostRows, host_side
 from gpuledger.export.marks import finding_mark, marked, note_mark
 from gpuledger.export.timeline import Levels, TimelineSection, Track, TrackKind, UniqueNumbers
+from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
 from gpuledger.ledger.calls import CUDA_LAYERS, cuda_calls
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launches import launching_call
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import Wanted
-from gpuledger.report import Report, build_report
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span
@@ -43,7 +43,7 @@ class TimelineInput:
     """One trace on its way to a timeline."""
 
     trace: Trace
-    report: Report | None
+    report: ProfiledRun | None
     """None where nothing ran on a GPU."""
     wanted: Wanted
     prefix: str = ""
@@ -65,7 +65,7 @@ class TimelineInput:
 def scene(trace: Trace, name: str, wanted: Wanted, prefix: str = "", offset_ns: int = 0) -> TimelineInput:
     """Analyse a trace that was read whole, as far as there is anything to analyse."""
     worked = any((trace[table].duration_ns > 0).any() for table in ON_GPU)
-    return TimelineInput(trace, build_report(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
+    return TimelineInput(trace, diagnosed(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
 
 
 def earliest_ns(trace: Trace) -> int:

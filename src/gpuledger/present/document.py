@@ -1,16 +1,47 @@
-"""A document as a list of blocks, written as text for a terminal or as Markdown, in any language of `messages`."""
+"""The one model of what we show: a document of blocks in, for any writer to write.
+
+A view makes a document from typed results; a writer makes text, Markdown, CSV, JSON or a page from it. Nothing in it is
+in a language yet: texts may be messages, which a writer translates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
-from gpuledger.messages import joined, say, translated
-from gpuledger.present.safe_text import visible, wrapped
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.writers.markdown import escaped, table_markdown
-from gpuledger.present.writers.terminal import sheet_lines
+
+if TYPE_CHECKING:
+    from gpuledger.present.html.parts import Page, Reader
+
+Tell = Callable[[str], str]
+"""Says a message in the reader's language; other text as it is."""
+
+
+class Medium(Enum):
+    """Where a block is to be seen, if not everywhere."""
+
+    TEXT = "a terminal"
+    MARKDOWN = "a Markdown document"
+    PAGE = "a page"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the document is about: the name of a profile or a job, what it is, and more facts about it."""
+
+    name: str
+    headline: str
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """The answer, in a sentence or two."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +50,8 @@ class Heading:
 
     text: str
     level: int = 2
+    short: str = ""
+    """For a page's list of sections, where the title is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,64 +67,112 @@ class Points:
 
     title: str
     items: tuple[str, ...]
+    is_section: bool = False
+    """Whether they are a section of their own on a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class Remarks:
+    """Sentences that close a document, each on a line of its own."""
+
+    items: tuple[str, ...]
+    margin: int = 2
+    """How far lines are set in after the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """A term and what it means, line by line, under a title."""
+
+    title: str
+    entries: tuple[tuple[str, str], ...]
+
+
+class SheetTitle(Enum):
+    """What stands over a table in text."""
+
+    NONE = "nothing: a heading, or its first column, says it"
+    BARE = "its title"
+    NAMED = "its title, and its name in JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class SheetBlock:
     """A table."""
 
     sheet: Sheet
+    title: SheetTitle = SheetTitle.NONE
+    tells_hidden: bool = False
+    """Whether it says itself which columns a narrow terminal has no room for; else the group does, once for all."""
 
 
-Block = Heading | Paragraph | Points | Grid
+@dataclass(frozen=True, slots=True)
+class ShellCommands:
+    """Commands to paste into a shell."""
+
+    commands: tuple[tuple[str, ...], ...]
 
 
-LONGEST_NAME: Final = 100
-"""Where text goes into a file, tables are as wide as they need, but for names of kernels: some have a thousand letters.
-CSV, JSON and Markdown have them whole."""
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart: on a page only, drawn when the language is known."""
+
+    name: str
+    draw: Callable[[Tell], Any]
 
 
-def blocks_text(blocks: Iterable[Block], width: int | None, language: str) -> str:
-    """For a terminal."""
-    parts, left_out = [], dict[str, None]()
-    for block in blocks:
-        match block:
-            case Heading(text) | Paragraph(text):
-                parts.append(wrapped(visible(translated(text, language)), width))
-            case Points(title, items):
-                lines = [wrapped(visible(translated(title, language)), width, 2)]
-                lines += [wrapped(f"  - {visible(translated(item, language))}", width, 4) for item in items]
-                parts.append("\n".join(lines))
-            case Grid(sheet):
-                lines, hidden = sheet_lines(_translated(sheet, language), width, LONGEST_NAME)
-                parts.append("\n".join(lines))
-                left_out |= dict.fromkeys(hidden)
-    if left_out:
-        more = say("(no room for {columns}: widen, or use another --format)", columns=joined(say(", "), left_out))
-        parts.append(wrapped(translated(more, language), width, 1))
-    return "\n\n".join(parts) + "\n"
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Something that is drawn with letters, such as bars or a map: its view knows how."""
+
+    text: Callable[[int | None, Tell], str]
+    """For a terminal of so many columns; None: as wide as it needs."""
+    markdown: Callable[[Tell], str]
 
 
-def blocks_markdown(blocks: Iterable[Block], language: str) -> str:
-    """For a document."""
-    parts = []
-    for block in blocks:
-        match block:
-            case Heading(text, level):
-                parts.append(f"{'#' * level} {escaped(translated(text, language))}")
-            case Paragraph(text):
-                parts.append(escaped(translated(text, language)))
-            case Points(title, items):
-                lines = [f"**{escaped(translated(title, language))}**", ""]
-                parts.append("\n".join([*lines, *(f"- {escaped(translated(item, language))}" for item in items)]))
-            case Grid(sheet):
-                parts.append(table_markdown(_translated(sheet, language)).rstrip("\n"))
-    return "\n\n".join(parts) + "\n"
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Blocks that one medium shows and the others do not."""
+
+    medium: Medium
+    blocks: tuple[Block, ...]
 
 
-def _translated(sheet: Sheet, language: str) -> Sheet:
-    columns = tuple(replace(column, name=translated(column.name, language)) for column in sheet.columns)
-    rows = tuple(
-        tuple(translated(cell, language) if isinstance(cell, str) else cell for cell in row) for row in sheet.rows
-    )
-    return replace(sheet, columns=columns, rows=rows)
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Blocks that belong together: what their tables have no room for is said once, at the end."""
+
+    blocks: tuple[Block, ...]
+
+
+Block = (
+    Opening
+    | Conclusion
+    | Heading
+    | Paragraph
+    | Points
+    | Remarks
+    | Definitions
+    | SheetBlock
+    | ShellCommands
+    | Picture
+    | Drawn
+    | Only
+    | Group
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One answer, for every format. Each part is made when a writer asks for it."""
+
+    blocks: Callable[[], tuple[Block, ...]]
+    """What people read in a terminal and in Markdown."""
+    data: Callable[[], Mapping[str, Any]]
+    """What programs read: the versioned JSON document."""
+    sheets: Callable[[], tuple[Sheet, ...]]
+    """What spreadsheets read."""
+    remarks: tuple[str, ...] = ()
+    """What is to be said beside CSV, which has no place for it."""
+    page: Callable[[Reader], Page] | None = None
+    """The page, for a reader; None where there is none."""

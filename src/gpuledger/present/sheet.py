@@ -7,8 +7,10 @@ the unit to each number, and shows `Term`s by their words.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from gpuledger.messages import translated
 
 
 class Digits(Enum):
@@ -107,3 +109,15 @@ class Sheet:
     @property
     def all_rows(self) -> tuple[tuple[Cell, ...], ...]:
         return (*self.rows, *self.foot)
+
+
+def translated_sheet(sheet: Sheet, language: str) -> Sheet:
+    """The same with the names of its columns, and cells that are messages, in another language."""
+    if language == "en":
+        return sheet
+    columns = tuple(replace(column, name=translated(column.name, language)) for column in sheet.columns)
+
+    def told(row: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        return tuple(translated(cell, language) if isinstance(cell, str) else cell for cell in row)
+
+    return replace(sheet, columns=columns, rows=tuple(map(told, sheet.rows)), foot=tuple(map(told, sheet.foot)))

@@ -7,12 +7,11 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
-from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
+from gpuledger.analyse.align.alignment import Isolation, alignment
 from gpuledger.analyse.align.forward import Forwards
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
 from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
@@ -20,14 +19,14 @@ from gpuledger.analyse.align.known_differences import Known, known
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, asked, cache_option, page_options
+from gpuledger.cli.output import Output, cache_option, page_options
 from gpuledger.cli.progress import progress
 from gpuledger.cli.sides import told_apart
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.profiles import Profile, job_profiles
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.present.views.align import align_csv, align_json, align_junit, align_markdown, align_text
+from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.container import Progress
 from gpuledger.read.source import look_at, opened
@@ -155,7 +154,7 @@ def align(
         remarks=(*ours.remarks, *theirs.remarks),
         whole=theirs.whole,
     )
-    output.write(_in_format(made, (*ours.health, *theirs.health), output))
+    output.show(align_document(made, (*ours.health, *theirs.health)))
     if junit is not None:
         Output("junit", junit, output.force, output.quiet).write(align_junit(made))
     if gate and made.verdict == FAIL:
@@ -221,18 +220,3 @@ def _profiles(given: Sequence[str], limits: Limits) -> list[Profile]:
     if broken:
         raise GpuledgerError(f"{broken[0].name}: {broken[0].sentence}")
     return found
-
-
-def _in_format(made: Alignment, health: tuple[Note, ...], output: Output) -> str:
-    match output.format:
-        case "html":
-            from gpuledger.present.html.align import align_html
-
-            return align_html(made, health, asked(), version("gpuledger"))
-        case "json":
-            return align_json(made, health)
-        case "csv":
-            return align_csv(made)
-        case "md":
-            return align_markdown(made, health)
-    return align_text(made, health, output.width)

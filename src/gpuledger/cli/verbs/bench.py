@@ -10,7 +10,7 @@ import click
 
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import MissingPackage
-from gpuledger.present.views.bench import bench_csv, bench_json, bench_markdown, bench_text
+from gpuledger.present.views.bench import bench_document
 
 BENCHES = {
     "moe": "An MoE layer on one device: experts in a loop, as one padded GEMM, or grouped.",
@@ -67,15 +67,7 @@ def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], 
     result = _result(name, arguments)
     if result is None:  # another rank tells
         return
-    match output.format:
-        case "json":
-            output.write(bench_json(result))
-        case "csv":
-            output.write(bench_csv(result))
-        case "md":
-            output.write(bench_markdown(result))
-        case _:
-            output.write(bench_text(result, output.width))
+    output.show(bench_document(result))
     if result.get("verdict") == "FAIL":
         sys.exit(3)
 

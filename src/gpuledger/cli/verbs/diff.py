@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -15,16 +14,18 @@ from gpuledger.analyse.diff.baseline import to_document
 from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, asked, page_options, step_options
+from gpuledger.cli.output import Output, page_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.cli.sides import Sides, told_apart
 from gpuledger.errors import OutputRefused
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.present.views.diff.document import Compared, diff_csv, diff_markdown, diff_text, verdict_text
-from gpuledger.present.views.diff.json import diff_json
+from gpuledger.present.document import Document
+from gpuledger.present.views.diff.compared import Compared
+from gpuledger.present.views.diff.document import diff_document, verdict_text
 from gpuledger.present.views.diff.tables import gate_result, gate_values
-from gpuledger.present.writers.json import document
+from gpuledger.present.writers import write
+from gpuledger.present.writers.json import json_text
 from gpuledger.present.writers.junit import Case, junit_xml
 
 TRIPPED = 3
@@ -124,37 +125,22 @@ def diff(
         one = sides.read(before)
         other = None if after is None else sides.read(after)
     if other is None:
-        Output("json", baseline, output.force, output.quiet).write(document(to_document(one)))
+        Output("json", baseline, output.force, output.quiet).write(json_text(to_document(one)))
         return
     if one.name == other.name and after is not None:
         names = told_apart(before, after)
         one, other = replace(one, name=names[0]), replace(other, name=names[1])
     found = compare(one, other, anyway=anyway, control=control)
     compared = Compared(found, tuple(outcome(gate, found) for gate in gates))
+    document = diff_document(compared)
     if junit is not None:
         Output("xml", junit, output.force, output.quiet).write(_junit(compared))
     if github:
-        _summarise(compared, output)
+        _summarise(document, output)
     tripped = [f"tripped: {each.gate.text} ({gate_values(each)})" for each in compared.outcomes if each.tripped]
-    output.write(_drawn(compared, output), tripped)
+    output.show(document, remarks=tripped)
     if tripped:
         sys.exit(TRIPPED)
-
-
-def _drawn(compared: Compared, output: Output) -> str:
-    match output.format:
-        case "html":
-            from gpuledger.present.html.diff import diff_html
-
-            return diff_html(compared, asked(), version("gpuledger"))
-        case "json":
-            return diff_json(compared)
-        case "csv":
-            return diff_csv(compared)
-        case "md":
-            return diff_markdown(compared)
-        case _:
-            return diff_text(compared, output.width)
 
 
 def _junit(compared: Compared) -> str:
@@ -167,7 +153,7 @@ def _junit(compared: Compared) -> str:
     return junit_xml(f"gpuledger diff {found.before.name} {found.after.name}", cases)
 
 
-def _summarise(compared: Compared, output: Output) -> None:
+def _summarise(document: Document, output: Output) -> None:
     target = os.environ.get(_SUMMARY)
     if not target:
         if not output.quiet:
@@ -175,6 +161,6 @@ def _summarise(compared: Compared, output: Output) -> None:
         return
     try:
         with Path(target).open("ab") as file:  # other steps may have written there too, so it is never replaced
-            file.write(f"{diff_markdown(compared)}\n".encode(errors="backslashreplace"))
+            file.write(f"{write(document, 'md')}\n".encode(errors="backslashreplace"))
     except OSError as error:
         raise OutputRefused(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None

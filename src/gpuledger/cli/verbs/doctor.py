@@ -13,7 +13,7 @@ from gpuledger.cli.output import Output, output_options
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools
 from gpuledger.doctor.checks import diagnosed
 from gpuledger.doctor.probe import here
-from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markdown, doctor_text
+from gpuledger.present.views.doctor import doctor_document
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.rep_file import NsysRepReader
 from gpuledger.read.source import look_at
@@ -76,14 +76,6 @@ def doctor(profile: Path | None, quick: bool, output: Output) -> None:
     patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
     with _told(quiet=output.quiet) as tell:
         found = diagnosed(patient, tell)
-    match output.format:
-        case "json":
-            output.write(doctor_json(found))
-        case "csv":
-            output.write(doctor_csv(found))
-        case "md":
-            output.write(doctor_markdown(found))
-        case _:
-            output.write(doctor_text(found, output.width))
+    output.show(doctor_document(found))
     if not found.is_ready:
         sys.exit(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ import click
 from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
 from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, asked, page_options, step_options
+from gpuledger.cli.output import Output, page_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet.profiles import described
@@ -19,7 +18,7 @@ from gpuledger.fleet.run import Fleet
 from gpuledger.fleet.run import fleet as analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.present.views.fleet import Map, Merged, fleet_csv, fleet_json, fleet_markdown, fleet_text
+from gpuledger.present.views.fleet import Map, Merged, fleet_document
 from gpuledger.present.views.lateness import lateness_sheet, lateness_words, straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
 from gpuledger.read.nsys.container import Progress
@@ -69,20 +68,8 @@ def fleet(
         made = analysed(given, wanted, scheduler=scheduler, count=workers, limits=limits, tell=_drawn(tell))
     late = lateness(made.job)
     merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
-    match output.format:
-        case "html":
-            from gpuledger.present.html.fleet import fleet_html
-
-            output.write(fleet_html(merged, asked(), version("gpuledger")))
-        case "json":
-            output.write(fleet_json(merged))
-        case "csv":
-            table = None if isinstance(late, NotMeasured) else lateness_sheet(late)
-            output.write(fleet_csv(merged, table), [f"{name}: {why}" for name, why in merged.failed])
-        case "md":
-            output.write(fleet_markdown(merged))
-        case _:
-            output.write(fleet_text(merged, output.width))
+    by_step = None if isinstance(late, NotMeasured) else lateness_sheet(late)
+    output.show(fleet_document(merged, by_step))
 
 
 def _drawn(tell: Progress) -> Callable[[int, int], None]:

@@ -11,7 +11,7 @@ from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument
 from gpuledger.cli.progress import progress
 from gpuledger.limits import Limits
-from gpuledger.present.views.info import info_csv, info_json, info_markdown, info_text
+from gpuledger.present.views.info import info_document
 from gpuledger.read import open_trace
 
 
@@ -37,13 +37,4 @@ def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
     """
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
-    found = contents(trace)
-    match output.format:
-        case "json":
-            output.write(info_json(profile.name, trace, found, verbose=verbose))
-        case "csv":
-            output.write(info_csv(trace, found))
-        case "md":
-            output.write(info_markdown(profile.name, trace, found, verbose=verbose))
-        case _:
-            output.write(info_text(str(profile), trace, found, output.width, verbose=verbose))
+    output.show(info_document(str(profile), trace, contents(trace), verbose=verbose))

@@ -12,11 +12,7 @@ from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, language_option, output_options
 from gpuledger.cli.progress import progress
 from gpuledger.limits import Limits
-from gpuledger.present.document import blocks_markdown, blocks_text
-from gpuledger.present.views.kernels import kernel_sheet, kernels_blocks
-from gpuledger.present.views.kernels_json import kernels_dict
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document
+from gpuledger.present.views.kernels import kernels_document
 from gpuledger.read.ncu.reader import open_kernels
 
 
@@ -41,13 +37,4 @@ def kernels(ncu: tuple[Path, ...], language: str, limits: Limits, output: Output
     with progress(quiet=output.quiet) as tell:
         report = open_kernels(ncu, limits=limits, progress=tell)
     made = put_together([judged(each) for each in report.launches])
-    files = [path.name for path in ncu]
-    match output.format:
-        case "json":
-            output.write(document(kernels_dict(files, made, report.health)))
-        case "csv":
-            output.write(sheet_csv(kernel_sheet(made, sum(each.duration_ns for each in made), whole_names=True)))
-        case "md":
-            output.write(blocks_markdown(kernels_blocks(files, made, report.health), language))
-        case _:
-            output.write(blocks_text(kernels_blocks(files, made, report.health), output.width, language))
+    output.show(kernels_document([path.name for path in ncu], made, report.health), language=language)

@@ -14,12 +14,12 @@ from gpuledger.capture.ncu.metric_names import checked
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.info import headline
-from gpuledger.present.views.ncu_plan import Proposal, plan_csv, plan_json, plan_markdown, plan_text
+from gpuledger.present.views.ncu_plan import Proposal, plan_document
 from gpuledger.read import open_trace
-from gpuledger.report import build_report
 
 
 @click.command()
@@ -69,7 +69,7 @@ def ncu_plan(
     measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
-    found = plan(trace, build_report(trace, profile.name, wanted).main_device, coverage)
+    found = plan(trace, diagnosed(trace, profile.name, wanted).main_device, coverage)
     exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.picks) + 1)]
     made = Proposal(
         profile=str(profile),
@@ -85,15 +85,7 @@ def ncu_plan(
         seconds=sum(measure.seconds(pick.launches, pick.ns) for pick in found.picks),
         notes=trace.health,
     )
-    match output.format:
-        case "json":
-            output.write(plan_json(made))
-        case "csv":
-            output.write(plan_csv(made))
-        case "md":
-            output.write(plan_markdown(made))
-        case _:
-            output.write(plan_text(made, output.width))
+    output.show(plan_document(made))
 
 
 def _stem(profile: Path) -> str:

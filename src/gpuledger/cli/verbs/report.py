@@ -10,7 +10,6 @@ import click
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import (
     Output,
-    asked,
     language_option,
     need,
     page_options,
@@ -18,13 +17,13 @@ from gpuledger.cli.output import (
     step_options,
 )
 from gpuledger.cli.progress import progress
+from gpuledger.findings.profiled_run import ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
+from gpuledger.present.views.report import report_document
 from gpuledger.read import open_trace
-from gpuledger.report import Report, build_report, columns_for
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.inventory import Contents
     from gpuledger.read.nsys.container import Progress
     from gpuledger.trace.kernel_report import KernelReport
 
@@ -70,21 +69,9 @@ def report(
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, only=columns_for(profiled=bool(ncu)), limits=limits, progress=tell)
         profiled = _profiled(ncu, limits, tell) if ncu else None
-    made = build_report(trace, profile.name, wanted, profiled)
-    match output.format:
-        case "json":
-            from gpuledger.present.writers.json import document
-
-            output.write(document(made.to_dict()))
-        case "csv":
-            from gpuledger.present.views.books import ledger_sheet
-            from gpuledger.present.writers.csv import sheet_csv
-
-            output.write("\n".join(sheet_csv(ledger_sheet(device)) for device in made.devices))
-        case _:
-            from gpuledger.analyse.inventory import contents
-
-            _write(made, contents(trace), language, output, charts=charts)
+    made = diagnosed(trace, profile.name, wanted, profiled)
+    pictures = _written(made, language, output) if charts else []
+    output.show(report_document(made, pictures), language=language)
 
 
 def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:
@@ -93,31 +80,12 @@ def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> Kernel
     return open_kernels(files, limits=limits, progress=tell)
 
 
-def _write(made: Report, about: Contents, language: str, output: Output, *, charts: bool) -> None:
-    """For people."""
-    from importlib.metadata import version
-
-    from gpuledger.present.views.info import headline
-    from gpuledger.present.views.report import report_markdown, report_text
-
-    match output.format:
-        case "html":
-            from gpuledger.present.html.report import report_html
-
-            output.write(report_html(made, about, language, asked(), version("gpuledger")))
-        case "md":
-            pictures = _written(made, about, language, output) if charts else []
-            output.write(report_markdown(made, headline(made.trace, about), language, pictures))
-        case _:
-            output.write(report_text(made, headline(made.trace, about), output.width, language))
-
-
-def _written(made: Report, about: Contents, language: str, output: Output) -> list[tuple[str, str]]:
+def _written(made: ProfiledRun, language: str, output: Output) -> list[tuple[str, str]]:
     """Write the pictures beside the document: all of them, or none if one is there already. Titles and names."""
     from gpuledger.present.charts.png import png
     from gpuledger.present.html.pictures import report_pictures
 
-    found = [(each.picture, output.beside(each.ending)) for each in report_pictures(made, about, language)]
+    found = [(each.picture, output.beside(each.ending)) for each in report_pictures(made, language)]
     for picture, path in found:
         output.write_bytes(path, png(picture))
     return [(picture.title, path.name) for picture, path in found]

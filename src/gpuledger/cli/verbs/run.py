@@ -6,26 +6,16 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gpuledger.cli.output import FORMATS, Output
+from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.present.document import Document
+from gpuledger.present.formats import FORMATS
 from gpuledger.present.safe_text import visible
-from gpuledger.present.views.runbook import (
-    commands_text,
-    folder_line,
-    listing,
-    listing_text,
-    summary_csv,
-    summary_markdown,
-    summary_text,
-)
-from gpuledger.present.views.runbook_json import summary_json
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document, sheet_json
-from gpuledger.present.writers.markdown import sheet_markdown
+from gpuledger.present.views.runbook import commands_text, folder_line, listing_document, summary_document
+from gpuledger.present.writers import write
 from gpuledger.runbook.definition import Runbook
 from gpuledger.runbook.engine import Engine, all_needs
 from gpuledger.runbook.files import is_free, locked, make_folder, runbook_text, shipped, shipped_text, written
@@ -130,50 +120,27 @@ def run(
             cells, state, interruption, every=every, again=again, keep_going=keep_going
         )
         summary = summed_up(book, choices, every, ran, lacking)
-        written(choices.folder / "summary.md", summary_markdown(summary))
-        written(choices.folder / "summary.json", summary_json(summary))
-    _end(summary, Output(format_, None, force=False, quiet=quiet))
+        document = summary_document(summary)
+        written(choices.folder / "summary.md", write(document, "md"))
+        written(choices.folder / "summary.json", write(document, "json"))
+    _end(summary, document, Output(format_, None, force=False, quiet=quiet))
 
 
-def _end(summary: RunSummary, output: Output) -> None:
+def _end(summary: RunSummary, document: Document, output: Output) -> None:
     if summary.interrupted:
         kept = sum(row.record.state == FINISHED for row in summary.cells)
         click.echo(f"interrupted; {kept} of {len(summary.cells)} cells are kept: the same command goes on", err=True)
         sys.exit(INTERRUPTED)
-    output.write(
-        _drawn(summary, output), [folder_line(summary.choices), *(f"missed: {each}" for each in summary.misses)]
-    )
+    missed = (f"missed: {miss}" for miss in summary.misses)
+    output.show(document, remarks=[folder_line(summary.choices), *missed])
     if summary.failures:
         raise summary.failures[0]
     if summary.exit_code:
         sys.exit(summary.exit_code)
 
 
-def _drawn(summary: RunSummary, output: Output) -> str:
-    match output.format:
-        case "json":
-            return summary_json(summary)
-        case "csv":
-            return summary_csv(summary)
-        case "md":
-            return summary_markdown(summary)
-        case _:
-            return summary_text(summary, output.width)
-
-
 def _list(output: Output) -> None:
-    books = [runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped()]
-    sheet = listing(books)
-    match output.format:
-        case "json":
-            rows: Any = sheet_json("runbooks", sheet)["rows"]
-            output.write(document({"schema": "gpuledger.runbooks/1", "runbooks": rows}))
-        case "csv":
-            output.write(sheet_csv(sheet))
-        case "md":
-            output.write(sheet_markdown(sheet))
-        case _:
-            output.write(listing_text(books, output.width))
+    output.show(listing_document([runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped()]))
 
 
 def _found(runbook: str) -> tuple[Runbook, Path]:

@@ -15,7 +15,7 @@ from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
 from gpuledger.present.views.nvidia import nvidia_sheet
-from gpuledger.present.views.stats import NamedSheet, remarks, stats_csv, stats_json, stats_markdown, stats_text
+from gpuledger.present.views.stats import NamedSheet, stats_document
 from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
@@ -82,15 +82,7 @@ def stats(profile: Path, reports: tuple[NvidiaReport[Any], ...], limits: Limits,
     named: list[NamedSheet] = [(report.name, nvidia_sheet(report, trace)) for report in reports]
     if all(isinstance(sheet, NotMeasured) for _, sheet in named):
         raise _nothing(profile, trace, named)
-    match output.format:
-        case "json":
-            output.write(stats_json(profile.name, named, trace.health))
-        case "csv":
-            output.write(stats_csv(named), remarks(named, trace.health))
-        case "md":
-            output.write(stats_markdown(named, trace.health))
-        case _:
-            output.write(stats_text(named, trace.health, output.width))
+    output.show(stats_document(profile.name, named, trace.health))
 
 
 def _nothing(profile: Path, trace: Trace, named: list[NamedSheet]) -> NothingRecorded:

@@ -8,7 +8,7 @@ import click
 
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import GpuledgerError
-from gpuledger.present.views.timing import remarks, timing_csv, timing_json, timing_markdown, timing_text
+from gpuledger.present.views.timing import timing_document
 from gpuledger.system.nvml import GpuWatch, NotWatched
 from gpuledger.timing.timer import NoDevice, device_for, prepared, time_operation
 from gpuledger.timing.user_function import blamed, checked, named, stdout_to_stderr
@@ -98,14 +98,4 @@ def time(
             )
     gpu = None if isinstance(watch.seen, NotWatched) else watch.seen
     unwatched = watch.seen.reason if isinstance(watch.seen, NotWatched) and chosen == "cuda" else ""
-    match output.format:
-        case "json":
-            output.write(timing_json(operation, timing, gpu, unwatched))
-        case "csv":
-            output.write(
-                timing_csv(operation, timing, gpu), [f"note: {line}" for line in remarks(timing, gpu, unwatched)]
-            )
-        case "md":
-            output.write(timing_markdown(operation, timing, gpu, unwatched))
-        case _:
-            output.write(timing_text(operation, timing, gpu, unwatched, output.width))
+    output.show(timing_document(operation, timing, gpu, unwatched))

@@ -10,12 +10,12 @@ from gpuledger.analyse.whatif import graph, hide, remove, speed_up
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.present.sheets import sheets
+from gpuledger.present.views.tables import tables_document
 from gpuledger.present.views.whatif import whatif_sheet
 from gpuledger.read import open_trace
-from gpuledger.report import build_report
 
 
 def _speed_ups(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
@@ -71,7 +71,7 @@ def whatif(
         raise click.UsageError("say what to change: --speedup, --remove, --hide or --graph")
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
-    device = build_report(trace, profile.name, wanted).main_device
+    device = diagnosed(trace, profile.name, wanted).main_device
     changes = [
         *(speed_up(device, line, factor) for line, factor in speedup),
         *(remove(device, cause) for cause in removed),
@@ -79,4 +79,4 @@ def whatif(
         *(graph(trace, device, pattern) for pattern in captured),
     ]
     made = [whatif_sheet(device, changes)]
-    output.write(sheets(output.format, "whatif", profile.name, made, trace.health, output.width))
+    output.show(tables_document("whatif", profile.name, made, trace.health))

@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from gpuledger.analyse.align.alignment import Alignment
-from gpuledger.messages import translated
-from gpuledger.present.document import Grid, Heading, Paragraph
+from gpuledger.present.document import Heading
 from gpuledger.present.html.blocks import block_sections
-from gpuledger.present.html.page import embedded, fitting
-from gpuledger.present.html.parts import Command, Page, Room, Section, Tile
+from gpuledger.present.html.parts import Command, Page, Reader, Section, Tile
 from gpuledger.present.html.tables import cut
-from gpuledger.present.views.align import align_blocks, align_json
+from gpuledger.present.views.align import CHECKS, about, align_blocks, title
 from gpuledger.trace.health import Note
 from gpuledger.units import time_text
 
 
-def align_html(made: Alignment, health: Sequence[Note], command: str, version: str) -> str:
-    """The page; `command` is how to make it again."""
-    content = embedded(json.loads(align_json(made, health)))
-
-    def page(room: Room) -> Page:
-        title, conclusion, about, *rest = align_blocks(made, health)
-        name, verdict, headline = (
-            cut(block.text, room.letters, _tell) if isinstance(block, Heading | Paragraph) else ""
-            for block in (title, conclusion, about)
-        )
-        checks = [block for block in rest if isinstance(block, Grid) and block.sheet.name == "align_checks"]
-        return Page(
-            language="en",
-            title=f"{name} · gpuledger",
-            name=name,
-            headline=headline,
-            verdict=verdict,
-            tiles=_tiles(made),
-            sections=(
-                *block_sections([Heading("Checks"), *checks], _tell, room, ""),
-                *block_sections([block for block in rest if block not in checks], _tell, room, "What was seen"),
-                Section("again", "This page again", (Command(command),)),
-            ),
-            json=content,
-            version=version,
-        )
-
-    return fitting(page)
-
-
-def _tell(text: str) -> str:
-    return translated(text, "en")
+def align_page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
+    """The page."""
+    name, verdict, headline = (
+        cut(text, reader.room.letters, reader.tell) for text in (title(made), made.conclusion, about(made))
+    )
+    checks, *rest = align_blocks(made, health)
+    return Page(
+        title=f"{name} · gpuledger",
+        name=name,
+        headline=headline,
+        verdict=verdict,
+        tiles=_tiles(made),
+        sections=(
+            *block_sections([Heading(CHECKS), checks, Heading("What was seen"), *rest], reader, ""),
+            Section("again", "This page again", (Command(reader.command),)),
+        ),
+    )
 
 
 def _tiles(made: Alignment) -> tuple[Tile, ...]:

@@ -1,57 +1,73 @@
-"""Documents that are lists of blocks, as parts of a page: the same headings, sentences and tables as in text."""
+"""Blocks of a document as parts of a page: the same headings, sentences and tables as in text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points
+from gpuledger.present.document import Block, Heading, Medium, Only, Paragraph, Picture, Points, SheetBlock
 from gpuledger.present.html import parts as page
-from gpuledger.present.html.parts import Part, Room, Section, Tell
+from gpuledger.present.html.parts import Part, Reader, Section
 from gpuledger.present.html.tables import cut, table
-
-_SECTIONS = ("Compared", "Notes")
-"""Lists that stand by themselves."""
 
 _DRAWN = ("bar",)
 """Columns that draw with letters, for terminals; a page draws better."""
 
 
-def block_parts(blocks: Iterable[Block], tell: Tell, room: Room) -> list[Part]:
+def block_parts(blocks: Iterable[Block], reader: Reader) -> list[Part]:
     """One part per block, headings inside a section; a table takes its caption from the heading before it."""
     made: list[Part] = []
+    tell, letters = reader.tell, reader.room.letters
     for block in blocks:
         match block:
             case Heading(text):
-                made.append(page.Heading(cut(tell(text), room.letters, tell)))
+                made.append(page.Heading(cut(tell(text), letters, tell)))
             case Paragraph(text):
-                made.append(page.Text(cut(tell(text), 4 * room.letters, tell)))
+                made.append(page.Text(cut(tell(text), 4 * letters, tell)))
             case Points(title, items):
-                lines = tuple(cut(tell(item), room.letters, tell) for item in items)
-                made.append(page.Listing(cut(tell(title), room.letters, tell), lines))
-            case Grid(sheet):
+                lines = tuple(cut(tell(item), letters, tell) for item in items)
+                made.append(page.Listing(cut(tell(title), letters, tell), lines))
+            case SheetBlock(sheet):
                 above = made[-1].text if made and isinstance(made[-1], page.Heading) else ""
                 quiet = bool(above)
-                made.append(table(sheet, tell, room, caption=above, quiet=quiet, without=_DRAWN))
+                made.append(table(sheet, tell, reader.room, caption=above, quiet=quiet, without=_DRAWN))
+            case Picture(name, draw):
+                made.append(page.Chart(draw(tell), name=name))
+            case _:
+                raise TypeError(f"a page has no place for {type(block).__name__}")
     return made
 
 
-def block_sections(blocks: Iterable[Block], tell: Tell, room: Room, first: str) -> list[Section]:
-    """A section per heading of the document; what comes before one is under `first`."""
-    groups: list[tuple[str, list[Block]]] = [(first, [])]
+@dataclass(slots=True)
+class _Chapter:
+    """What will be a section: its title, and what it holds."""
+
+    title: str
+    short: str = ""
+    blocks: list[Block] = field(default_factory=list)
+
+
+def block_sections(blocks: Iterable[Block], reader: Reader, first: str) -> list[Section]:
+    """A section per heading of the document, whose own title is left out; what comes before one is under `first`."""
+    chapters = [_Chapter(first)]
     for block in blocks:
-        if isinstance(block, Heading):
-            groups.append((tell(block.text), []))
-        elif isinstance(block, Points) and block.title in _SECTIONS:
-            groups.append((tell(block.title), [Points("", block.items)]))
-        else:
-            groups[-1][1].append(block)
+        match block:
+            case Heading(text, level, short):
+                if level > 1:
+                    chapters.append(_Chapter(reader.tell(text), short))
+            case Points(title, items, is_section=True):
+                chapters.append(_Chapter(reader.tell(title), "", [Points("", items)]))
+            case Only(medium, held):
+                chapters[-1].blocks += held if medium is Medium.PAGE else ()
+            case _:
+                chapters[-1].blocks.append(block)
     made = []
-    for at, (title, held) in enumerate(groups):
-        if held:
-            inside = block_parts([Heading(title), *held], tell, room)[1:]
+    for number, chapter in enumerate(chapters):
+        if chapter.blocks:
             inside = [
-                replace(part, caption=title, quiet=True) if isinstance(part, page.Table) else part for part in inside
+                replace(part, caption=chapter.title, quiet=True) if isinstance(part, page.Table) else part
+                for part in block_parts(chapter.blocks, reader)
             ]
-            made.append(Section(f"part-{at}", cut(title, room.letters, tell), tuple(inside)))
+            title = cut(chapter.title, reader.room.letters, reader.tell)
+            made.append(Section(f"part-{number}", title, tuple(inside), chapter.short))
     return made

@@ -43,12 +43,12 @@ def communication_section(scene: Scene) -> Section:
     return Section("communication", tell(say("Communication and overlap")), tuple(parts), tell(say("Communication")))
 
 
-def health_section(scene: Scene, version: str) -> Section:
+def health_section(scene: Scene) -> Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     tell, about = scene.tell, scene.about
     notes = (*scene.report.trace.health, *scene.report.kernel_health)
     missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in about.missing)
-    parts: list[Part] = [Listing(tell(say("Where this comes from")), _facts(scene, version))]
+    parts: list[Part] = [Listing(tell(say("Where this comes from")), _facts(scene))]
     if missing:
         sheet = Sheet("missing", "Missing", _MISSING, missing)
         parts.append(table(sheet, tell, scene.room, caption=tell(say("Not in this profile")), name="missing"))
@@ -58,11 +58,11 @@ def health_section(scene: Scene, version: str) -> Section:
         parts.append(table(sheet, tell, scene.room, caption=tell(say("Health")), name="health-notes"))
     else:
         parts.append(Text(tell(say("Nothing was lost on reading.")), "note"))
-    parts += [Heading(tell(say("This page again"))), Command(scene.command)]
+    parts += [Heading(tell(say("This page again"))), Command(scene.reader.command)]
     return Section("health", tell(say("Health and provenance")), tuple(parts), tell(say("Health")))
 
 
-def _facts(scene: Scene, version: str) -> tuple[str, ...]:
+def _facts(scene: Scene) -> tuple[str, ...]:
     origin, tell = scene.report.trace.origin, scene.tell
     unknown = tell(say("not recorded"))
     tool = f"{origin.tool} {origin.tool_version or unknown}"
@@ -77,7 +77,7 @@ def _facts(scene: Scene, version: str) -> tuple[str, ...]:
                 cuda=origin.cuda_version or unknown,
             )
         ),
-        tell(say("read by: gpuledger {version}", version=version)),
+        tell(say("read by: gpuledger {version}", version=scene.reader.version)),
     ]
     launched = scene.about.launched
     if not isinstance(launched, NotMeasured):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import numpy as np
 
-from gpuledger.messages import translated
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.html.findings import cards, section
-from gpuledger.present.html.page import embedded, fitting
-from gpuledger.present.html.parts import Chart, Command, Listing, Page, Part, Room, Section, Text, Tile
+from gpuledger.present.html.parts import Chart, Command, Listing, Page, Part, Reader, Section, Text, Tile
 from gpuledger.present.html.tables import cut, table
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
-from gpuledger.present.views.fleet import Map, Merged, fleet_json, for_people, verdict
+from gpuledger.present.views.fleet import Map, Merged, for_people, verdict
 from gpuledger.units import count_text, time_text
 
 MOST_ROWS: Final = 64
@@ -26,28 +23,17 @@ MOST_COLUMNS: Final = 240
 _NOTES: Final = (Column("severity", "Severity", Unit.TEXT), Column("sentence", "What was seen", Unit.TEXT))
 
 
-def fleet_html(merged: Merged, command: str, version: str) -> str:
-    """The page; `command` is how to make it again."""
-    content = embedded(json.loads(fleet_json(merged)))
-
-    def page(room: Room) -> Page:
-        return Page(
-            language="en",
-            title=f"{cut(merged.name, room.letters, _tell)} · gpuledger",
-            name=cut(merged.name, room.letters, _tell),
-            headline=cut(merged.headline, room.letters, _tell),
-            verdict=cut(verdict(merged), room.letters, _tell),
-            tiles=_tiles(merged),
-            sections=_sections(merged, command, room),
-            json=content,
-            version=version,
-        )
-
-    return fitting(page)
-
-
-def _tell(text: str) -> str:
-    return translated(text, "en")
+def fleet_page(merged: Merged, reader: Reader) -> Page:
+    """The page."""
+    letters, tell = reader.room.letters, reader.tell
+    return Page(
+        title=f"{cut(merged.name, letters, tell)} · gpuledger",
+        name=cut(merged.name, letters, tell),
+        headline=cut(merged.headline, letters, tell),
+        verdict=cut(verdict(merged), letters, tell),
+        tiles=_tiles(merged),
+        sections=_sections(merged, reader),
+    )
 
 
 def _tiles(merged: Merged) -> tuple[Tile, ...]:
@@ -61,17 +47,17 @@ def _tiles(merged: Merged) -> tuple[Tile, ...]:
     return tuple(tiles)
 
 
-def _sections(merged: Merged, command: str, room: Room) -> tuple[Section, ...]:
-    found = cards(merged.findings, _tell, room, lambda _: None, several=False)
-    made = [section(found, _tell)] if found.cards else []
+def _sections(merged: Merged, reader: Reader) -> tuple[Section, ...]:
+    found = cards(merged.findings, reader.tell, reader.room, lambda _: None, several=False)
+    made = [section(found, reader.tell)] if found.cards else []
     made.append(Section("late", "Who is late, and when", _map_parts(merged)))
     for sheet in merged.tables:
         shown = for_people(sheet)
         parts: tuple[Part, ...] = (Text("There is none.", "note"),)
         if sheet.rows:
-            parts = (table(shown, _tell, room, caption=shown.title, name=sheet.name, quiet=True),)
+            parts = (table(shown, reader.tell, reader.room, caption=shown.title, name=sheet.name, quiet=True),)
         made.append(Section(f"section-{sheet.name}", shown.title, parts, sheet.title))
-    made.append(Section("health", "Health and provenance", _closing(merged, command, room), "Health"))
+    made.append(Section("health", "Health and provenance", _closing(merged, reader), "Health"))
     return tuple(made)
 
 
@@ -100,13 +86,19 @@ def map_picture(shades: Map) -> Picture:
     return heat_map("Who is late, and when", said, drawn, largest, ends, f"of {time_text(largest)}")
 
 
-def _closing(merged: Merged, command: str, room: Room) -> tuple[Part, ...]:
+def _closing(merged: Merged, reader: Reader) -> tuple[Part, ...]:
     parts: list[Part] = []
     if merged.failed:
-        items = tuple(cut(f"{name}: {why}.", room.letters, _tell) for name, why in merged.failed[: room.rows])
+        items = tuple(
+            cut(f"{name}: {why}.", reader.room.letters, reader.tell) for name, why in merged.failed[: reader.room.rows]
+        )
         parts.append(Listing(f"Failed: {count_text(len(merged.failed))}", items))
     notes = tuple((severity_term(note.severity), note.sentence) for note in merged.notes)
     if notes:
-        parts.append(table(Sheet("notes", "Health", _NOTES, notes), _tell, room, caption="Health", name="health-notes"))
-    parts.append(Command(command))
+        parts.append(
+            table(
+                Sheet("notes", "Health", _NOTES, notes), reader.tell, reader.room, caption="Health", name="health-notes"
+            )
+        )
+    parts.append(Command(reader.command))
     return tuple(parts)

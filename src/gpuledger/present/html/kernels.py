@@ -193,5 +193,5 @@ def roofline_section(scene: Scene) -> Section:
             "ones are of kernels that are in no steady step here."
         )
         parts.append(Chart(picture, tell(said), name="roofline-chart"))
-    parts += block_parts(blocks, tell, scene.room)
+    parts += block_parts(blocks, scene.reader)
     return Section("roofline", title, tuple(parts), short)

@@ -8,16 +8,16 @@ from __future__ import annotations
 from html import escape
 
 from gpuledger.analyse.inventory import contents
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import capitalised
 from gpuledger.present.charts.svg import ByColour, hatch, svg
 from gpuledger.present.html.ledger import ledger_picture
-from gpuledger.present.html.parts import Room
+from gpuledger.present.html.parts import Reader, Room
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.tables import cut
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.info import headline
 from gpuledger.present.views.report import ledger_title, saving_words, verdict
-from gpuledger.report import Report
 from gpuledger.units import share_text
 
 _ROOM = Room(rows=20, letters=300)
@@ -32,10 +32,10 @@ class _Around(ByColour):
         return 'fill="currentColor"' if tone in ("ink", "muted") else super().fill(tone)
 
 
-def notebook_html(report: Report) -> str:
+def notebook_html(report: ProfiledRun) -> str:
     """What a notebook shows of a report."""
     about = contents(report.trace)
-    scene = Scene(report, about, "en", _ROOM, "")
+    scene = Scene(report, about, Reader("en", _ROOM, "", ""))
     paint = _Around()
     lines = [
         f"<p><b>{_text(report.name)}</b> {_text(headline(report.trace, about))}</p>",

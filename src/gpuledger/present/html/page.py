@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -18,7 +19,8 @@ from markupsafe import Markup
 
 from gpuledger.messages import say, translated
 from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
-from gpuledger.present.html.parts import Page, Room
+from gpuledger.present.document import Document
+from gpuledger.present.html.parts import Page, Reader, Room
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import visible
 
@@ -46,20 +48,23 @@ _WORDS: Final = {
 """What the templates say themselves."""
 
 
-def fitting(make: Callable[[Room], Page]) -> str:
-    """The page with as much in it as fits, as HTML."""
-    text = ""
+def document_html(document: Document, language: str, command: str) -> str:
+    """The page of a document, with as much in it as fits; `command` is how to make it again."""
+    if document.page is None:
+        raise ValueError("this document has no page")
+    made_by, content, text = version("gpuledger"), embedded(document.data()), ""
     for room in ROOMS:
-        text = html(make(room))
+        page = document.page(Reader(language, room, command, made_by))
+        text = html(page, language, content, made_by)
         if len(text.encode(errors="backslashreplace")) <= LARGEST:
             break
     return text
 
 
-def html(page: Page) -> str:
-    """The page as it is."""
-    by = say("made by gpuledger {version}; nothing in this page is loaded from elsewhere", version=page.version)
-    words = {name: translated(said, page.language) for name, said in (*_WORDS.items(), ("by", by))}
+def html(page: Page, language: str, content: str, made_by: str) -> str:
+    """The page as it is; `content` is the document that it shows, as JSON."""
+    by = say("made by gpuledger {version}; nothing in this page is loaded from elsewhere", version=made_by)
+    words = {name: translated(said, language) for name, said in (*_WORDS.items(), ("by", by))}
     style, script = _source("page.css"), _source("page.js")
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
     policy += "base-uri 'none'; form-action 'none'"
@@ -68,6 +73,9 @@ def html(page: Page) -> str:
         .get_template("page.j2")
         .render(
             page=page,
+            language=language,
+            content=content,
+            version=made_by,
             words=words,
             policy=Markup(policy),  # noqa: S704 - ours, and quotes in it must stay
             style=Markup(style),  # noqa: S704 - a file of the package
@@ -77,7 +85,7 @@ def html(page: Page) -> str:
     )
 
 
-def embedded(content: dict[str, Any]) -> str:
+def embedded(content: Mapping[str, Any]) -> str:
     """A document as text to be put into a page; without what makes it too large, which is then named in `left_out`."""
     text = _dumped(content)
     for key in ("kernels", "tables", "ranges", "calls"):
@@ -90,7 +98,7 @@ def embedded(content: dict[str, Any]) -> str:
     return text if len(text.encode()) <= LARGEST_JSON else _dumped({"left_out": ["all"]})
 
 
-def _dumped(content: dict[str, Any]) -> str:
+def _dumped(content: Mapping[str, Any]) -> str:
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode(errors="backslashreplace").decode()
 

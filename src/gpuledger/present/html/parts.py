@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from gpuledger.messages import translated
 from gpuledger.present.charts.svg import Picture
 
 TALL: Final = 28
@@ -26,6 +27,21 @@ class Room:
     """Of the longest table."""
     letters: int
     """Of one name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads a page: the language, how much room there is, and how the page is made again."""
+
+    language: str
+    room: Room
+    command: str
+    version: str
+    """Of gpuledger."""
+
+    def tell(self, text: str) -> str:
+        """A message in the reader's language; other text as it is."""
+        return translated(text, self.language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +211,9 @@ class Section:
 class Page:
     """A whole page."""
 
-    language: str
     title: str
     name: str
     headline: str
     verdict: str
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
-    json: str
-    """The document that the page shows, as text."""
-    version: str

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuledger.analyse.inventory import Contents
+from gpuledger.analyse.inventory import contents
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.html.gaps import gaps_picture
 from gpuledger.present.html.kernels import roofline_picture
 from gpuledger.present.html.ledger import ledger_picture
 from gpuledger.present.html.over_time import use_picture
-from gpuledger.present.html.parts import Room
+from gpuledger.present.html.parts import Reader, Room
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.steps import strip_picture
-from gpuledger.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Named:
     picture: Picture
 
 
-def report_pictures(report: Report, about: Contents, language: str) -> list[Named]:
+def report_pictures(report: ProfiledRun, language: str) -> list[Named]:
     """Those that there is something to show in."""
-    scene = Scene(report, about, language, Room(rows=0, letters=120), "")
+    scene = Scene(report, contents(report.trace), Reader(language, Room(rows=0, letters=120), "", ""))
     made = (
         ("ledger", ledger_picture(scene)),
         ("steps", strip_picture(scene)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.inventory import Contents
+from gpuledger.analyse.inventory import contents
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
 from gpuledger.present.html.closing import communication_section, health_section
@@ -11,41 +12,33 @@ from gpuledger.present.html.gaps import gaps_section
 from gpuledger.present.html.kernels import kernels_section, roofline_section
 from gpuledger.present.html.ledger import ledger_section
 from gpuledger.present.html.over_time import launches_section, memory_section, use_section
-from gpuledger.present.html.page import embedded, fitting
-from gpuledger.present.html.parts import Page, Room, Section, Tile
+from gpuledger.present.html.parts import Page, Reader, Section, Tile
 from gpuledger.present.html.ranges import ranges_section
 from gpuledger.present.html.scene import Scene
 from gpuledger.present.html.steps import steps_section
 from gpuledger.present.html.tables import cut
 from gpuledger.present.views.info import headline
 from gpuledger.present.views.report import verdict
-from gpuledger.report import Report
 from gpuledger.units import count_text, share_text, time_text
 
 
-def report_html(report: Report, about: Contents, language: str, command: str, version: str) -> str:
-    """The page; `command` is how to make it again."""
-    content = embedded(report.to_dict())
-
-    def page(room: Room) -> Page:
-        scene = Scene(report, about, language, room, command)
-        name = cut(report.name, room.letters, scene.tell)
-        return Page(
-            language=language,
-            title=f"{name} · gpuledger",
-            name=name,
-            headline=cut(scene.tell(headline(report.trace, about)), room.letters, scene.tell),
-            verdict=cut(scene.tell(verdict(report)), room.letters, scene.tell),
-            tiles=_tiles(scene),
-            sections=sections(scene, version),
-            json=content,
-            version=version,
-        )
-
-    return fitting(page)
+def report_page(report: ProfiledRun, reader: Reader) -> Page:
+    """The page."""
+    about = contents(report.trace)
+    scene = Scene(report, about, reader)
+    room = reader.room
+    name = cut(report.name, room.letters, scene.tell)
+    return Page(
+        title=f"{name} · gpuledger",
+        name=name,
+        headline=cut(scene.tell(headline(report.trace, about)), room.letters, scene.tell),
+        verdict=cut(scene.tell(verdict(report)), room.letters, scene.tell),
+        tiles=_tiles(scene),
+        sections=sections(scene),
+    )
 
 
-def sections(scene: Scene, version: str) -> tuple[Section, ...]:
+def sections(scene: Scene) -> tuple[Section, ...]:
     """All sections in their order; one with nothing to show says why."""
     return (
         ledger_section(scene),
@@ -59,7 +52,7 @@ def sections(scene: Scene, version: str) -> tuple[Section, ...]:
         memory_section(scene),
         roofline_section(scene),
         communication_section(scene),
-        health_section(scene, version),
+        health_section(scene),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuledger.analyse.inventory import Contents
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
-from gpuledger.messages import say, translated
-from gpuledger.present.html.parts import Room, Unknown
-from gpuledger.report import Report
+from gpuledger.messages import say
+from gpuledger.present.html.parts import Reader, Room, Unknown
 from gpuledger.trace.health import NotMeasured
 
 
@@ -16,12 +16,14 @@ from gpuledger.trace.health import NotMeasured
 class Scene:
     """One report to be shown."""
 
-    report: Report
+    report: ProfiledRun
     about: Contents
-    language: str
-    room: Room
-    command: str
-    """The command that makes the page again."""
+    reader: Reader
+
+    @property
+    def room(self) -> Room:
+        """How much the page may hold."""
+        return self.reader.room
 
     @property
     def device(self) -> Device:
@@ -29,7 +31,7 @@ class Scene:
 
     def tell(self, text: str) -> str:
         """A message in the reader's language; other text as it is."""
-        return translated(text, self.language)
+        return self.reader.tell(text)
 
     def unknown(self, missing: NotMeasured | str) -> Unknown:
         """Stands for what was not measured, with the reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.align.alignment import Alignment
 from gpuledger.analyse.align.forward import ForwardKernel
@@ -13,13 +13,17 @@ from gpuledger.analyse.align.side_by_side import AlignRow, shape_text
 from gpuledger.analyse.align.verdicts import FAIL, PASS, WARN, AlignCheck
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
-from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document, health_json
+from gpuledger.present.writers.json import health_json
 from gpuledger.present.writers.junit import Case, junit_xml
 from gpuledger.trace.health import Note, Severity
 from gpuledger.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.html.parts import Page, Reader
+
+CHECKS: Final = "Checks"
 
 MOST_ROWS: Final = 40
 """So many rows of a long forward are drawn for people: those that differ first. Files for programs have all."""
@@ -51,62 +55,65 @@ class _Line:
         return self.row.level == EXACT and not self.row.shape_differs
 
 
-def align_text(made: Alignment, health: Sequence[Note], width: int | None) -> str:
-    """For a terminal."""
-    return blocks_text(align_blocks(made, health), width, "en")
-
-
-def align_markdown(made: Alignment, health: Sequence[Note]) -> str:
-    """For a document."""
-    return blocks_markdown(align_blocks(made, health), "en")
-
-
-def align_csv(made: Alignment) -> str:
-    """The kernels side by side."""
-    return sheet_csv(_every_row(made.found.rows))
-
-
-def align_json(made: Alignment, health: Sequence[Note]) -> str:
-    """The document gpuledger.align/1."""
+def align_document(made: Alignment, health: Sequence[Note]) -> Document:
+    """The alignment; JSON is the document gpuledger.align/1."""
     found = made.found
-    return document(
-        {
+    return Document(
+        blocks=lambda: (
+            Group(
+                (
+                    Heading(title(made), 1),
+                    Paragraph(made.conclusion),
+                    Paragraph(about(made)),
+                    *align_blocks(made, health),
+                )
+            ),
+        ),
+        data=lambda: {
             "schema": "gpuledger.align/1",
             "verdict": made.verdict,
             "conclusion": made.conclusion,
-            "checks": [_check(each) for each in made.checks],
+            "checks": [_check(check) for check in made.checks],
             "isolated_by": {"by": made.isolation.by, "expression": made.isolation.expression},
             "forwards": {"mock": found.mock.forwards, "e2e": found.e2e.forwards},
             "sides": {"mock": _side(found.mock), "e2e": _side(found.e2e)},
-            "kernels": [_row(at, row) for at, row in enumerate(found.rows, 1)],
+            "kernels": [_row(position, row) for position, row in enumerate(found.rows, 1)],
             "notes": list(made.notes),
             "health": health_json(health),
-        }
+        },
+        sheets=lambda: (_every_row(found.rows),),
+        page=lambda reader: _page(made, health, reader),
     )
 
 
+def _page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
+    from gpuledger.present.html.align import align_page
+
+    return align_page(made, health, reader)
+
+
+def title(made: Alignment) -> str:
+    """What was compared with what."""
+    return f"{made.found.mock.profile} against {made.found.e2e.profile}"
+
+
 def align_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
-    """The whole document: its title, the conclusion, what was compared, the checks, then the rest."""
+    """What comes after the conclusion: the checks, then the rest."""
     found = made.found
-    blocks: list[Block] = [
-        Heading(f"{found.mock.profile} against {found.e2e.profile}", 1),
-        Paragraph(made.conclusion),
-        Paragraph(_about(made)),
-        Grid(Sheet("align_checks", "Checks", _CHECKS, tuple(_check_row(each) for each in made.checks))),
-    ]
+    blocks: list[Block] = [SheetBlock(Sheet("align_checks", CHECKS, _CHECKS, tuple(map(_check_row, made.checks))))]
     blocks += [
         Points(f"{check.title}: {check.verdict}", tuple(map(_sentence, _said(check))))
         for check in made.checks
         if check.evidence
     ]
     lines, left_out = _worth_drawing(found.rows)
-    blocks += [Heading("Kernel by kernel"), Grid(_side_by_side(lines))]
+    blocks += [Heading("Kernel by kernel"), SheetBlock(_side_by_side(lines))]
     if left_out:
         blocks.append(
             Paragraph(f"{count_text(left_out)} more kinds of kernels, and single calls, are in CSV and JSON.")
         )
     lost = [note.sentence for note in health if note.severity is Severity.LOSS]
-    blocks.append(Points("Notes", tuple(map(_sentence, (*made.notes, *lost)))))
+    blocks.append(Points("Notes", tuple(map(_sentence, (*made.notes, *lost))), is_section=True))
     return blocks
 
 
@@ -118,7 +125,8 @@ def _said(check: AlignCheck) -> list[str]:
     return [*lines, f"What to do: {check.remedy}"] if check.remedy else lines
 
 
-def _about(made: Alignment) -> str:
+def about(made: Alignment) -> str:
+    """How the operation was found, and what of it was compared."""
     found = made.found
     both = f"{_forwards(found.mock)} of the mock and {_forwards(found.e2e)} of the model"
     gpus = " and ".join(dict.fromkeys(each for each in (found.mock.gpu_name, found.e2e.gpu_name) if each))

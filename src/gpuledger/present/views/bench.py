@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.document import (
+    Block,
+    Conclusion,
+    Document,
+    Medium,
+    Only,
+    Opening,
+    Paragraph,
+    Remarks,
+    SheetBlock,
+    SheetTitle,
+)
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document
-from gpuledger.present.writers.markdown import escaped, sheet_markdown
-from gpuledger.present.writers.terminal import sheet_lines
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
 
 _TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
@@ -23,42 +30,33 @@ _SHORT: Final = {"p10", "p90", "p99", "p50"}
 _NAMED: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "kv": "KV", "tflop": "TFLOP", "gb": "GB", "flop": "FLOP"}
 
 
-def bench_text(result: Mapping[str, Any], width: int | None) -> str:
-    """For a terminal: what ran, what was found, its tables."""
-    parts = [wrapped(visible(_headline(result)), width, 2)]
-    for sheet in bench_sheets(result):
-        lines, hidden = sheet_lines(sheet, width)
-        title = [] if sheet.name == "result" else [visible(sheet.title)]
-        foot = (
-            [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
-        )
-        parts.append("\n".join([*title, *lines, *foot]))
-    parts += [wrapped(visible(line), width, 2) for line in remarks(result)]
+def bench_document(result: Mapping[str, Any]) -> Document:
+    """What ran, what was found, its tables; JSON is the document gpuledger.bench/1."""
+    sheets = bench_sheets(result)
+    in_text: list[Block] = [Remarks((_headline(result),))]
+    in_markdown: list[Block] = [Opening(str(result["workload"]), _headline(result))]
+    for sheet in sheets:
+        title = SheetTitle.NONE if sheet.name == "result" else SheetTitle.BARE
+        in_text.append(SheetBlock(sheet, title, tells_hidden=True))
+        in_markdown.append(SheetBlock(sheet, SheetTitle.NAMED))
+    in_text += [Remarks((line,)) for line in remarks(result)]
+    in_markdown += [Paragraph(line) for line in remarks(result)]
     if "verdict" in result:
-        parts.append(f"Verdict: {visible(str(result['verdict']))}")
-    return "\n\n".join(parts) + "\n"
+        said = f"Verdict: {result['verdict']}"
+        in_text.append(Paragraph(said))
+        in_markdown.append(Conclusion(said))
+    return Document(
+        blocks=lambda: (Only(Medium.TEXT, tuple(in_text)), Only(Medium.MARKDOWN, tuple(in_markdown))),
+        data=lambda: {"schema": "gpuledger.bench/1", **result},
+        sheets=lambda: (_one_row(result),),
+    )
 
 
-def bench_markdown(result: Mapping[str, Any]) -> str:
-    """For a document."""
-    parts = [f"# {escaped(str(result['workload']))}\n\n{escaped(_headline(result))}\n"]
-    parts += [sheet_markdown(sheet) for sheet in bench_sheets(result)]
-    parts += [f"{escaped(line)}\n" for line in remarks(result)]
-    if "verdict" in result:
-        parts.append(f"**Verdict: {escaped(str(result['verdict']))}**\n")
-    return "\n".join(parts)
-
-
-def bench_csv(result: Mapping[str, Any]) -> str:
-    """A header and one row with settings and figures, so that the rows of several runs make a table."""
+def _one_row(result: Mapping[str, Any]) -> Sheet:
+    """Settings and figures in one row, so that the rows of several runs make a table."""
     row = {"workload": result["workload"], **result["settings"], **dict(_figures(result))}
     columns = tuple(Column(key, key, Unit.TEXT) for key in row)
-    return sheet_csv(Sheet("bench", "bench", columns, (tuple(_plain(value) for value in row.values()),)))
-
-
-def bench_json(result: Mapping[str, Any]) -> str:
-    """The document gpuledger.bench/1."""
-    return document({"schema": "gpuledger.bench/1", **result})
+    return Sheet("bench", "bench", columns, (tuple(_plain(value) for value in row.values()),))
 
 
 def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:

@@ -1,13 +1,12 @@
-"""Whether profiles can be recorded here, check by check and with what to do, in each format."""
+"""Whether profiles can be recorded here, check by check and with what to do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gpuledger.present.document import Document, Drawn
 from gpuledger.present.safe_text import columns, visible
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document
 from gpuledger.present.writers.markdown import escaped, table_markdown
 
 if TYPE_CHECKING:
@@ -24,20 +23,41 @@ _LEAST_ROOM: Final = 8
 _IN_ORDER: Final = ("problem", "warning")
 
 
-def doctor_text(found: Diagnosis, width: int | None) -> str:
-    """For a terminal: one block per check, then what to do."""
+def doctor_document(found: Diagnosis) -> Document:
+    """The checks; JSON is the document gpuledger.doctor/1."""
+    cost = found.tracing_ns_per_call
+    return Document(
+        blocks=lambda: (Drawn(lambda width, _: _text(found, width), lambda _: _markdown(found)),),
+        data=lambda: {
+            "schema": "gpuledger.doctor/1",
+            "ready": found.is_ready,
+            "records_with": list(found.records_with),
+            "tracing_ns_per_call": None if cost is None else round(cost, 3),
+            "checks": [_check_json(check) for check in found.checks],
+            "tools": [
+                {"name": tool.name, "path": None if tool.path is None else str(tool.path), "version": tool.version}
+                for tool in found.tools
+            ],
+            "machine": _machine_json(found.machine),
+        },
+        sheets=lambda: (_sheet(found, with_fixes=True),),
+    )
+
+
+def _text(found: Diagnosis, width: int | None) -> str:
+    """One block per check, then what to do."""
     blocks = _blocks(found)
     names = max(len(name) for _, name, _ in blocks)
     lines = [*_lines(_headline(found), width), ""]
     for word, name, sentences in blocks:
         lines += _block_lines(f"{_MARKS[word]} {word:<{_WORDS}}  {name:<{names}}  ", sentences, width)
-    to_mend = _to_mend(found)
-    lines += ["", "What to do"] if to_mend else []
-    for number, check in enumerate(to_mend, 1):
+    to_fix = _to_fix(found)
+    lines += ["", "What to do"] if to_fix else []
+    for number, check in enumerate(to_fix, 1):
         lines += _lines(f"{check.name}: {check.outcome.fix}", width, f"{number:>3}. ")
         for command in check.outcome.commands:
             lines += _lines(command, width, " " * 9, then=" " * 11)
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _blocks(found: Diagnosis) -> list[tuple[str, str, list[str]]]:
@@ -107,7 +127,7 @@ def _counted(found: Diagnosis, word: str) -> str:
     return f"{count} {word}{'s' * (count > 1)}" if count else ""
 
 
-def _to_mend(found: Diagnosis) -> list[DoctorCheck]:
+def _to_fix(found: Diagnosis) -> list[DoctorCheck]:
     """The checks with something to do, problems first."""
     return [
         check
@@ -117,22 +137,16 @@ def _to_mend(found: Diagnosis) -> list[DoctorCheck]:
     ]
 
 
-def doctor_markdown(found: Diagnosis) -> str:
-    """For a document."""
+def _markdown(found: Diagnosis) -> str:
     parts = [f"# gpuledger doctor\n\n{escaped(_headline(found))}\n", table_markdown(_sheet(found, with_fixes=False))]
-    to_mend = _to_mend(found)
-    if to_mend:
+    to_fix = _to_fix(found)
+    if to_fix:
         parts.append("## What to do\n")
-    for number, check in enumerate(to_mend, 1):
+    for number, check in enumerate(to_fix, 1):
         commands = "".join(f"       {visible(command)}\n" for command in check.outcome.commands)
         text = f"{number}. {escaped(check.name)}: {escaped(check.outcome.fix)}\n"
         parts.append(f"{text}\n{commands}" if commands else text)
-    return "\n".join(parts)
-
-
-def doctor_csv(found: Diagnosis) -> str:
-    """One row per check."""
-    return sheet_csv(_sheet(found, with_fixes=True))
+    return "\n".join(parts).rstrip("\n")
 
 
 def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
@@ -145,25 +159,6 @@ def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
         rows.append(tuple(visible(cell) for cell in cells))  # tools' own words are in it
     headings = tuple(Column(key, key if with_fixes else key.capitalize(), Unit.TEXT) for key in keys)
     return Sheet("doctor", "Checks", headings, tuple(rows))
-
-
-def doctor_json(found: Diagnosis) -> str:
-    """The document gpuledger.doctor/1."""
-    cost = found.tracing_ns_per_call
-    return document(
-        {
-            "schema": "gpuledger.doctor/1",
-            "ready": found.is_ready,
-            "records_with": list(found.records_with),
-            "tracing_ns_per_call": None if cost is None else round(cost, 3),
-            "checks": [_check_json(check) for check in found.checks],
-            "tools": [
-                {"name": tool.name, "path": None if tool.path is None else str(tool.path), "version": tool.version}
-                for tool in found.tools
-            ],
-            "machine": _machine_json(found.machine),
-        }
-    )
 
 
 def _check_json(check: DoctorCheck) -> dict[str, Any]:

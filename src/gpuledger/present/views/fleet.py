@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from gpuledger.findings.finding import Finding
+from gpuledger.present.document import Conclusion, Document, Drawn, Opening, Remarks, SheetBlock, SheetTitle, Tell
 from gpuledger.present.safe_text import cut_in_the_middle, visible, wrapped
 from gpuledger.present.sheet import Cell, Sheet
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document, health_json, sheet_json
-from gpuledger.present.writers.markdown import escaped, sheet_markdown
-from gpuledger.present.writers.terminal import sheet_text
-from gpuledger.report import finding_dict
+from gpuledger.present.views.report_json import finding_dict
+from gpuledger.present.writers.json import health_json, tables_json
+from gpuledger.present.writers.markdown import escaped
 from gpuledger.trace.health import Note
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.html.parts import Page, Reader
 
 _SHADES: Final = "·░▒▓█"
 _MOST_ROWS: Final = 32
@@ -65,69 +67,71 @@ class Merged:
     notes: tuple[Note, ...]
 
 
-def fleet_text(merged: Merged, width: int | None) -> str:
-    """For a terminal."""
-    blocks = [
-        wrapped(f"{visible(merged.name)}  {visible(merged.headline)}", width, 2),
-        wrapped(verdict(merged), width),
-        "\n".join(_finding_lines(merged.findings, width)),
-    ]
-    if merged.map is not None:
-        title = wrapped(f"Who is late, and when: {merged.map.what}", width, 2)
-        blocks.append("\n".join([title, "", *map_lines(merged.map, width)]))
-    blocks += [sheet_text(for_people(sheet), width).rstrip("\n") for sheet in merged.tables if sheet.rows]
-    blocks.append("\n".join(wrapped(line, width, 2) for line in _closing(merged)))
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def fleet_markdown(merged: Merged) -> str:
-    """For a document."""
-    lines = [f"# {escaped(merged.name)}", "", escaped(merged.headline), "", f"**{escaped(verdict(merged))}**", ""]
-    if merged.findings:
-        lines += ["## What to do", ""]
-    for at, found in enumerate(merged.findings, 1):
-        lines.append(f"{at}. **{found.code}**: {escaped(found.claim)}. Saves {_saving(found)}.")
-        lines += [f"   - {escaped(each)}" for each in found.evidence]
-    if merged.map is not None:
-        drawn = [line.replace("`", "'") for line in map_lines(merged.map, 100)]
-        lines += ["", "## Who is late, and when", "", f"{escaped(merged.map.what)}:", "", "```text", *drawn, "```"]
-    tables = [sheet_markdown(for_people(sheet)) for sheet in merged.tables if sheet.rows]
-    closing = "".join(f"- {escaped(line)}\n" for line in _closing(merged))
-    return "\n".join(["\n".join(lines) + "\n", *tables, *([closing] if closing else [])])
-
-
-def fleet_csv(merged: Merged, late: Sheet | None) -> str:
-    """Every table whole, one after the other."""
-    return "\n".join(sheet_csv(sheet) for sheet in (*merged.tables, *([late] if late else [])))
-
-
-def fleet_json(merged: Merged) -> str:
-    """The document gpuledger.fleet/1."""
-    tables: list[dict[str, Any]] = []
-    for sheet in merged.tables:
-        content = sheet_json(sheet.name, sheet)
-        tables.append({"table": content.pop("report"), **content})
+def fleet_document(merged: Merged, late: Sheet | None) -> Document:
+    """The job; `late` is who was late, rank by rank and step by step. JSON is the document gpuledger.fleet/1."""
     shades = merged.map
-    drawn = shades and {
-        "what": shades.what,
-        "ranks": list(shades.ranks),
-        "steps": list(shades.steps),
-        "late_ns": shades.ns.tolist(),
-    }
-    return document(
-        {
+    tables = [for_people(sheet) for sheet in merged.tables if sheet.rows]
+    closing = tuple(_closing(merged))
+    return Document(
+        blocks=lambda: (
+            Opening(merged.name, visible(merged.headline)),
+            Conclusion(verdict(merged)),
+            Drawn(
+                lambda width, _: "\n".join(_finding_lines(merged.findings, width)),
+                lambda _: _findings_markdown(merged.findings),
+            ),
+            *(() if shades is None else (_map_block(shades),)),
+            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in tables),
+            *((Remarks(closing),) if closing else ()),
+        ),
+        data=lambda: {
             "schema": "gpuledger.fleet/1",
             "job": merged.name,
             "profiles": merged.profiles,
             "failed": [{"profile": name, "sentence": sentence} for name, sentence in merged.failed],
             "ranks": merged.ranks,
             "world_size": merged.world_size,
-            "tables": tables,
-            "late": drawn,
+            "tables": tables_json(merged.tables),
+            "late": shades
+            and {
+                "what": shades.what,
+                "ranks": list(shades.ranks),
+                "steps": list(shades.steps),
+                "late_ns": shades.ns.tolist(),
+            },
             "findings": [finding_dict(found) for found in merged.findings],
             "health": health_json(merged.notes),
-        }
+        },
+        sheets=lambda: (*merged.tables, *([late] if late else [])),
+        remarks=tuple(f"{name}: {why}" for name, why in merged.failed),
+        page=lambda reader: _page(merged, reader),
     )
+
+
+def _page(merged: Merged, reader: Reader) -> Page:
+    from gpuledger.present.html.fleet import fleet_page
+
+    return fleet_page(merged, reader)
+
+
+def _map_block(shades: Map) -> Drawn:
+    def text(width: int | None, _: Tell) -> str:
+        title = wrapped(f"Who is late, and when: {shades.what}", width, 2)
+        return "\n".join([title, "", *map_lines(shades, width)])
+
+    def markdown(_: Tell) -> str:
+        drawn = "\n".join(line.replace("`", "'") for line in map_lines(shades, 100))
+        return f"## Who is late, and when\n\n{escaped(shades.what)}:\n\n```text\n{drawn}\n```"
+
+    return Drawn(text, markdown)
+
+
+def _findings_markdown(findings: Sequence[Finding]) -> str:
+    lines = ["## What to do", ""] if findings else []
+    for number, found in enumerate(findings, 1):
+        lines.append(f"{number}. **{found.code}**: {escaped(found.claim)}. Saves {_saving(found)}.")
+        lines += [f"   - {escaped(evidence)}" for evidence in found.evidence]
+    return "\n".join(lines)
 
 
 def verdict(merged: Merged) -> str:

@@ -1,4 +1,4 @@
-"""The inventory of a profile, in each format."""
+"""The inventory of a profile."""
 
 from __future__ import annotations
 
@@ -8,52 +8,57 @@ from typing import Any
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
 from gpuledger.messages import joined, say
-from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.document import (
+    Block,
+    Definitions,
+    Document,
+    Medium,
+    Only,
+    Opening,
+    Remarks,
+    SheetBlock,
+    SheetTitle,
+)
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document, health_json
-from gpuledger.present.writers.markdown import escaped, sheet_markdown
-from gpuledger.present.writers.terminal import sheet_text
+from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Decoding, Origin, Trace, os_pid
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 
-def info_text(name: str, trace: Trace, found: Contents, width: int | None, *, verbose: bool) -> str:
-    """For a terminal."""
-    blocks = [
-        "\n".join(
-            wrapped(line, width, indent=2)
-            for line in (f"{visible(Path(name).name)}  {headline(trace, found)}", *_facts(trace, found))
-        ),
-        *(_untitled(sheet, width) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
-        _listed("Recorded", [(_counted(found, name), Table(name).schema.row) for name, _ in found.rows], width),
-        _listed("Not in this profile", [(each.what, each.means) for each in found.missing], width),
-        _listed("Health", [(note.severity.value, note.sentence) for note in trace.health], width),
+def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) -> Document:
+    """The inventory; `path` is the profile as the user named it."""
+    name = Path(path).name
+    in_text: list[Block] = [
+        *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
+        Definitions("Recorded", tuple((_counted(found, table), Table(table).schema.row) for table, _ in found.rows)),
     ]
-    if verbose:
-        blocks += [_untitled(_source_sheet(trace), width), _private_text(trace, width)]
-    blocks.append(f"next: gpuledger stats {visible(name)}")
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    in_markdown = [
+        SheetBlock(sheet, SheetTitle.NAMED) for sheet in _sheets(trace, found, verbose=verbose) if sheet.rows
+    ]
+    private: list[Block] = [_untitled(_source_sheet(trace)), _private(trace)] if verbose else []
+    return Document(
+        blocks=lambda: (
+            Opening(name, headline(trace, found), tuple(_facts(trace, found))),
+            Only(Medium.TEXT, tuple(in_text)),
+            Only(Medium.MARKDOWN, tuple(in_markdown)),
+            Definitions("Not in this profile", tuple((missing.what, missing.means) for missing in found.missing)),
+            Definitions("Health", tuple((note.severity.value, note.sentence) for note in trace.health)),
+            Only(Medium.TEXT, (*private, Remarks((f"next: gpuledger stats {path}",)))),
+        ),
+        data=lambda: _data(name, trace, found, verbose=verbose),
+        sheets=lambda: (_rows_sheet(trace, found),),
+    )
 
 
-def info_markdown(name: str, trace: Trace, found: Contents, *, verbose: bool) -> str:
-    """For a document."""
-    parts = [f"# {escaped(name)}\n\n{escaped(headline(trace, found))}\n"]
-    parts.append("".join(f"- {escaped(fact)}\n" for fact in _facts(trace, found)))
-    parts += [sheet_markdown(sheet) for sheet in _sheets(trace, found, verbose=verbose) if sheet.rows]
-    if found.missing:
-        parts.append(
-            "## Not in this profile\n\n" + "".join(f"- {escaped(f'{m.what}: {m.means}')}\n" for m in found.missing)
-        )
-    if trace.health:
-        notes = (f"- {escaped(f'{note.severity.value}: {note.sentence}')}\n" for note in trace.health)
-        parts.append("## Health\n\n" + "".join(notes))
-    return "\n".join(part for part in parts if part)
+def _untitled(sheet: Sheet) -> SheetBlock:
+    """A sheet whose first heading says what it is."""
+    return SheetBlock(sheet, tells_hidden=True)
 
 
-def info_csv(trace: Trace, found: Contents) -> str:
+def _rows_sheet(trace: Trace, found: Contents) -> Sheet:
     """The rows of every table, ours and the profile's own."""
     columns = (
         Column("of", "Of", Unit.TEXT),
@@ -62,10 +67,10 @@ def info_csv(trace: Trace, found: Contents) -> str:
     )
     rows = [("gpuledger", name, count) for name, count in found.rows]
     rows += [(trace.origin.tool, name, count) for name, count in trace.origin.source_rows]
-    return sheet_csv(Sheet("rows", "Rows", columns, tuple(rows)))
+    return Sheet("rows", "Rows", columns, tuple(rows))
 
 
-def info_json(name: str, trace: Trace, found: Contents, *, verbose: bool) -> str:
+def _data(name: str, trace: Trace, found: Contents, *, verbose: bool) -> dict[str, Any]:
     """The document gpuledger.info/1."""
     origin = trace.origin
     content: dict[str, Any] = {
@@ -108,7 +113,7 @@ def info_json(name: str, trace: Trace, found: Contents, *, verbose: bool) -> str
             "host": private.host,
             "environment": [list(pair) for pair in private.environment],
         }
-    return document(content)
+    return content
 
 
 def headline(trace: Trace, found: Contents) -> str:
@@ -264,29 +269,15 @@ def _gpu_json(use: GpuUse) -> dict[str, Any]:
     }
 
 
-def _private_text(trace: Trace, width: int | None) -> str:
+def _private(trace: Trace) -> Definitions:
     private = trace.origin.private
     entries = [("command", " ".join(private.command))] if private.command else []
     entries += [("host", private.host)] if private.host else []
     entries += [("environment", f"{key}={value}") for key, value in private.environment]
-    return _listed("Private (shown by --verbose)", entries, width)
+    return Definitions("Private (shown by --verbose)", tuple(entries))
 
 
 def _counted(found: Contents, table: str) -> str:
     """A table's name and rows, aligned with the other tables'."""
     names, counts = zip(*((name, count_text(count)) for name, count in found.rows), strict=True)
     return f"{table:<{max(map(len, names))}}  {counts[names.index(table)]:>{max(map(len, counts))}}"
-
-
-def _untitled(sheet: Sheet, width: int | None) -> str:
-    """A sheet whose first heading says what it is."""
-    return sheet_text(sheet, width).split("\n\n", 1)[1].rstrip("\n")
-
-
-def _listed(title: str, entries: list[tuple[str, str]], width: int | None) -> str:
-    """A term and a sentence a line, the sentences aligned and wrapped."""
-    if not entries:
-        return ""
-    indent = max(len(term) for term, _ in entries) + 4
-    lines = [wrapped(f"  {term:<{indent - 4}}  {visible(sentence)}", width, indent) for term, sentence in entries]
-    return "\n".join([title, *lines])

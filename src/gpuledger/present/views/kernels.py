@@ -10,8 +10,9 @@ from gpuledger.analyse.kernels.judgement import FigureSpread, Judged, JudgedKern
 from gpuledger.analyse.kernels.roofs import device_of
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
-from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points
+from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.views.kernels_json import kernels_data
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Gpu
 from gpuledger.units import bytes_text, count_text, share_text, time_text
@@ -65,8 +66,16 @@ CLOCKS: Final = say(
 )
 
 
-def kernels_blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> list[Block]:
-    """The whole answer of `gpuledger kernels`."""
+def kernels_document(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> Document:
+    """The whole answer of `gpuledger kernels`; JSON is the document gpuledger.kernels/1."""
+    return Document(
+        blocks=lambda: (Group(tuple(_blocks(files, made, notes))),),
+        data=lambda: kernels_data(files, made, notes),
+        sheets=lambda: (kernel_sheet(made, sum(kernel.duration_ns for kernel in made), whole_names=True),),
+    )
+
+
+def _blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> list[Block]:
     total = sum(each.duration_ns for each in made)
     count = sum(len(each.launches) for each in made)
     first = made[0].typical.launch
@@ -79,7 +88,7 @@ def kernels_blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Se
         what=say("one launch") if count == 1 else what,
         time=time_text(total),
     )
-    blocks: list[Block] = [Heading(title, 1), Paragraph(_verdict(made, total)), Grid(kernel_sheet(made, total))]
+    blocks: list[Block] = [Heading(title, 1), Paragraph(_verdict(made, total)), SheetBlock(kernel_sheet(made, total))]
     ranked = sorted(made, key=lambda each: -_gain(each))[:IN_DEPTH]
     blocks.append(Heading(say("In depth, the most to gain first")))
     blocks += [in_depth(each, total) for each in ranked]

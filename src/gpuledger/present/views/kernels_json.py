@@ -13,7 +13,7 @@ from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.model import Gpu
 
 
-def kernels_dict(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> dict[str, Any]:
+def kernels_data(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> dict[str, Any]:
     """The whole document. Launches are in the order of the files; null stands for what was not measured."""
     total = sum(each.duration_ns for each in made)
     severities = {id(each): severity(kernel.saving_ns, total) for kernel in made for each in kernel.launches}

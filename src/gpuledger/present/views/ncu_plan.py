@@ -7,13 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuledger.analyse.kernels.ncu_plan import LITTLE, Plan, PlannedKernel
-from gpuledger.present.safe_text import visible, wrapped
-from gpuledger.present.shell import shell_lines
+from gpuledger.present.document import (
+    Conclusion,
+    Document,
+    Medium,
+    Only,
+    Opening,
+    Remarks,
+    SheetBlock,
+    SheetTitle,
+    ShellCommands,
+)
+from gpuledger.present.safe_text import visible
 from gpuledger.present.views.ncu_plan_tables import covered_sheet, every_kernel_sheet
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document, health_json
-from gpuledger.present.writers.markdown import escaped, sheet_markdown
-from gpuledger.present.writers.terminal import sheet_text
+from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import Note, Severity
 from gpuledger.units import count_text, share_text, time_text
 
@@ -40,53 +47,36 @@ class Proposal:
         return sum(pick.launches for pick in self.plan.picks)
 
 
-def plan_text(made: Proposal, width: int | None) -> str:
-    """For a terminal."""
-    blocks = [
-        wrapped(f"{visible(made.name)}  {visible(made.headline)}", width, 2),
-        wrapped(verdict(made), width),
-        sheet_text(covered_sheet(made.plan), width).rstrip("\n") if made.plan.covered else "",
-        "\n\n".join("\n".join(shell_lines(command, width)) for command in made.commands),
-        "\n".join(wrapped(visible(line), width, 2) for line in _remarks(made)),
-        wrapped(visible(_next(made)), width, 2),
-    ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def plan_markdown(made: Proposal) -> str:
-    """For a document."""
-    parts = [f"# {escaped(made.name)}\n\n{escaped(made.headline)}\n\n**{escaped(verdict(made))}**\n"]
-    if made.plan.covered:
-        commands = "\n".join(line for command in made.commands for line in shell_lines(command))
-        parts += [sheet_markdown(covered_sheet(made.plan)), f"## Commands\n\n```sh\n{commands}\n```\n"]
-    parts.append("".join(f"- {escaped(line)}\n" for line in (*_remarks(made), _next(made))))
-    return "\n".join(parts)
-
-
-def plan_csv(made: Proposal) -> str:
-    """Every kernel."""
-    return sheet_csv(every_kernel_sheet(made.plan))
-
-
-def plan_json(made: Proposal) -> str:
-    """The document gpuledger.ncu-plan/1."""
-    plan = made.plan
-    return document(
-        {
+def plan_document(proposal: Proposal) -> Document:
+    """The plan; JSON is the document gpuledger.ncu-plan/1."""
+    plan, last = proposal.plan, _next(proposal)
+    remarks = tuple(_remarks(proposal))
+    kernels = [SheetBlock(covered_sheet(plan), SheetTitle.NAMED, tells_hidden=True)] if plan.covered else []
+    return Document(
+        blocks=lambda: (
+            Opening(proposal.name, visible(proposal.headline)),
+            Conclusion(verdict(proposal)),
+            *kernels,
+            ShellCommands(proposal.commands),
+            Only(Medium.TEXT, (Remarks(remarks), Remarks((last,)))),
+            Only(Medium.MARKDOWN, (Remarks((*remarks, last)),)),
+        ),
+        data=lambda: {
             "schema": "gpuledger.ncu-plan/1",
-            "profile": made.name,
+            "profile": proposal.name,
             "device": plan.gpu,
             "steps": plan.steps,
             "step_ns": plan.steady_ns // plan.steps,
             "kernels": [_kernel(plan, kernel) for kernel in plan.kernels],
             "coverage_share": plan.coverage_share,
-            "commands": [list(command) for command in made.commands],
-            "reports": list(made.reports),
-            "launches": made.launches,
-            "passes": made.passes,
-            "expected_seconds": round(made.seconds, 3),
-            "health": health_json(made.notes),
-        }
+            "commands": [list(command) for command in proposal.commands],
+            "reports": list(proposal.reports),
+            "launches": proposal.launches,
+            "passes": proposal.passes,
+            "expected_seconds": round(proposal.seconds, 3),
+            "health": health_json(proposal.notes),
+        },
+        sheets=lambda: (every_kernel_sheet(plan),),
     )
 
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from gpuledger.analyse.inventory import OS_CALLS_MISSING
+from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
 from gpuledger.findings.finding import Finding
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import EXPOSED, UNCLASSIFIED
 from gpuledger.ledger.phases import PHASES
-from gpuledger.messages import Message, capitalised, joined, say, translated
-from gpuledger.present.document import Block, blocks_markdown, blocks_text
+from gpuledger.messages import Message, capitalised, joined, say
+from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
 from gpuledger.present.safe_text import padded, visible, wrapped
+from gpuledger.present.views.books import ledger_sheet
+from gpuledger.present.views.info import headline
+from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
-from gpuledger.report import Report
 from gpuledger.trace.health import Severity
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.html.parts import Page, Reader
 
 _WIDEST_BAR = 24
 _BESIDE_THE_BAR = 53
@@ -33,55 +39,68 @@ _SMALL_FAMILY = 0.02
 """Families with less than this share of the step are shown together."""
 
 
-def report_text(report: Report, headline: str, width: int | None, language: str = "en") -> str:
-    """For a terminal."""
-    tell = partial(translated, language=language)
-    blocks = [
-        wrapped(f"{visible(report.name)}  {tell(headline)}", width, 2),
-        wrapped(tell(verdict(report)), width),
-        "\n".join(_ledger_lines(report.main_device, width, tell)),
-        blocks_text(kernel_blocks(report), width, language).rstrip("\n"),
-        "\n".join(_finding_lines(report, width, tell)),
-        "\n".join(wrapped(visible(tell(line)), width, 2) for line in closing(report)),
-    ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
+def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = ()) -> Document:
+    """The report; `pictures` are titles and files that lie beside a Markdown document.
+
+    JSON is the document gpuledger.report/1.
+    """
+    return Document(
+        blocks=lambda: (
+            Opening(report.name, headline(report.trace, contents(report.trace))),
+            Conclusion(verdict(report)),
+            Drawn(
+                lambda width, tell: "\n".join(_ledger_lines(report.main_device, width, tell)),
+                lambda tell: _ledger_markdown(report.main_device, pictures, tell),
+            ),
+            Group(tuple(kernel_blocks(report))),
+            Drawn(
+                lambda width, tell: "\n".join(_finding_lines(report, width, tell)),
+                lambda tell: _findings_markdown(report, tell),
+            ),
+            Remarks(tuple(closing(report))),
+        ),
+        data=lambda: report_data(report),
+        sheets=lambda: tuple(ledger_sheet(device) for device in report.devices),
+        page=lambda reader: _page(report, reader),
+    )
 
 
-def report_markdown(
-    report: Report, headline: str, language: str = "en", pictures: Sequence[tuple[str, str]] = ()
-) -> str:
-    """For a document; `pictures` are titles and files beside it."""
-    device = report.main_device
-    tell = partial(translated, language=language)
+def _page(report: ProfiledRun, reader: Reader) -> Page:
+    from gpuledger.present.html.report import report_page
+
+    return report_page(report, reader)
+
+
+def _ledger_markdown(device: Device, pictures: Sequence[tuple[str, str]], tell: Tell) -> str:
     heads = " | ".join(map(tell, (say("line"), say("share"), say("per step"))))
-    lines = [f"# {escaped(report.name)}", "", escaped(tell(headline)), "", f"**{escaped(tell(verdict(report)))}**", ""]
-    lines += [f"## {tell(say('Where the time went'))}", "", escaped(tell(ledger_title(device))), ""]
+    lines = [f"## {tell(say('Where the time went'))}", "", escaped(tell(ledger_title(device))), ""]
     lines += [f"| {heads} |", "|---|--:|--:|"]
     for name, amount in [*_rows(device), (say("total"), device.steady_ns)]:
         share = share_text(amount / device.steady_ns)
         lines.append(f"| {escaped(tell(name))} | {share} | {_each(device, amount)} |")
     for title, file in pictures:
         lines += ["", f"![{escaped(title)}]({quote(file)})"]
-    if kernels := kernel_blocks(report):
-        lines += ["", blocks_markdown(kernels, language).rstrip("\n")]
-    lines += ["", f"## {tell(say('What to do'))}", ""]
-    for at, found in enumerate(report.findings, 1):
+    return "\n".join(lines)
+
+
+def _findings_markdown(report: ProfiledRun, tell: Tell) -> str:
+    lines = [f"## {tell(say('What to do'))}", ""]
+    for number, found in enumerate(report.findings, 1):
         what = say("{claim}.", claim=found.claim)
         if found.saving_ns:
             what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving_words(found)))
-        lines.append(f"{at}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
-        lines += [f"   - {escaped(tell(each))}" for each in found.evidence]
-    lines += ["", *(f"- {escaped(tell(line))}" for line in closing(report))]
-    return "\n".join(lines) + "\n"
+        lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
+        lines += [f"   - {escaped(tell(evidence))}" for evidence in found.evidence]
+    return "\n".join(lines)
 
 
-def kernel_blocks(report: Report) -> list[Block]:
+def kernel_blocks(report: ProfiledRun) -> list[Block]:
     """What Nsight Compute says of the kernels, where it was asked."""
     found = report.kernels.get(report.main_device.gpu)
     return [] if found is None else integrated_blocks(found, report.main_device)
 
 
-def verdict(report: Report) -> Message:
+def verdict(report: ProfiledRun) -> Message:
     """One sentence or two."""
     device = report.main_device
     first = say("The GPU works {share} of the time.", share=_working(device))
@@ -151,7 +170,7 @@ def _rows(device: Device) -> list[tuple[str, int]]:
     return [*rows, *((line.label, ns) for line, ns in sorted(idle, key=lambda entry: -entry[1]))]
 
 
-def _ledger_lines(device: Device, width: int | None, tell: Callable[[str], str]) -> list[str]:
+def _ledger_lines(device: Device, width: int | None, tell: Tell) -> list[str]:
     lines = [wrapped(tell(ledger_title(device)), width, 2)]
     room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - _BESIDE_THE_BAR), 1)
     rows = [(name, amount, _bar(amount / device.steady_ns, room)) for name, amount in _rows(device)]
@@ -177,7 +196,7 @@ def saving_words(found: Finding) -> Message:
     return say("saves {time} a step", time=time_text(found.saving_ns_per_step))
 
 
-def _finding_lines(report: Report, width: int | None, tell: Callable[[str], str]) -> list[str]:
+def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[str]:
     if not report.findings:
         return []
     lines = [tell(say("What to do"))]
@@ -194,7 +213,7 @@ def _finding_lines(report: Report, width: int | None, tell: Callable[[str], str]
     return lines
 
 
-def closing(report: Report) -> list[Message]:
+def closing(report: ProfiledRun) -> list[Message]:
     """What is not known, and the next command."""
     lines = [_at_work(device) for device in report.devices if device is not report.main_device]
     unclassified = report.main_device.line_ns.get(UNCLASSIFIED, 0)

@@ -7,12 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.present.document import (
+    Block,
+    Document,
+    Group,
+    Heading,
+    Medium,
+    Only,
+    Paragraph,
+    Points,
+    SheetBlock,
+    SheetTitle,
+)
 from gpuledger.present.sheet import Cell as Content
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.shell import shell_lines
 from gpuledger.present.views.bench import figure, heading
-from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.views.runbook_json import summary_data
+from gpuledger.present.writers.json import sheet_json
 from gpuledger.runbook.definition import Runbook
 from gpuledger.runbook.matrix import MatrixCell
 from gpuledger.runbook.plan import CellJob, Choices
@@ -28,17 +40,16 @@ _SIDES: Final = (
 )
 
 
-def summary_text(summary: RunSummary, width: int | None) -> str:
-    """For a terminal."""
-    return blocks_text(_blocks(summary), width, "en")
+def summary_document(summary: RunSummary) -> Document:
+    """A run; JSON is the document gpuledger.runbook/1."""
+    return Document(
+        blocks=lambda: (Group(tuple(_blocks(summary))),),
+        data=lambda: summary_data(summary),
+        sheets=lambda: (_matrix_values(summary),),
+    )
 
 
-def summary_markdown(summary: RunSummary) -> str:
-    """For a document."""
-    return blocks_markdown(_blocks(summary), "en")
-
-
-def summary_csv(summary: RunSummary) -> str:
+def _matrix_values(summary: RunSummary) -> Sheet:
     """The matrix, a row per cell, with plain values."""
     book = summary.book
     columns = [Column(axis, axis, Unit.TEXT) for axis in book.axes]
@@ -57,7 +68,7 @@ def summary_csv(summary: RunSummary) -> str:
                 *((None, "", None) if found is None else (_bare(found.step_ns), found.code, _bare(found.saving_ns))),
             )
         )
-    return sheet_csv(Sheet("runbook", book.name, tuple(columns), tuple(rows)))
+    return Sheet("runbook", book.name, tuple(columns), tuple(rows))
 
 
 def commands_text(
@@ -78,22 +89,24 @@ def commands_text(
     return "\n".join(" ".join(line.splitlines()) if line.startswith("#") else line for line in lines) + "\n"
 
 
-def listing(books: Sequence[Runbook]) -> Sheet:
-    """The runbooks that ship, with their questions."""
+def listing_document(books: Sequence[Runbook]) -> Document:
+    """The runbooks that ship, with their questions; in a terminal those need more room than a column has."""
     columns = (
         Column("runbook", "Runbook", Unit.TEXT),
         Column("cells", "Matrix", Unit.TEXT),
         Column("question", "Question", Unit.TEXT),
     )
     rows = tuple((book.name, " x ".join(book.axes) or "one cell", book.question) for book in books)
-    return Sheet("runbooks", "Runbooks", columns, rows)
-
-
-def listing_text(books: Sequence[Runbook], width: int | None) -> str:
-    """The same for a terminal, where questions need more room than a column has."""
-    blocks: list[Block] = [Points(book.name, (book.question,)) for book in books]
-    blocks.append(Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands."))
-    return blocks_text(blocks, width, "en")
+    sheet = Sheet("runbooks", "Runbooks", columns, rows)
+    last = Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.")
+    return Document(
+        blocks=lambda: (
+            Only(Medium.TEXT, (*(Points(book.name, (book.question,)) for book in books), last)),
+            Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED),)),
+        ),
+        data=lambda: {"schema": "gpuledger.runbooks/1", "runbooks": sheet_json(sheet.name, sheet)["rows"]},
+        sheets=lambda: (sheet,),
+    )
 
 
 def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]:
@@ -111,19 +124,19 @@ def _blocks(summary: RunSummary) -> list[Block]:
         Heading(f"Runbook {summary.book.name}", 1),
         Paragraph(summary.book.question),
         Paragraph(_about(summary)),
-        Grid(_matrix(summary)),
+        SheetBlock(_matrix(summary)),
     ]
     if summary.comparisons:
-        blocks += [Heading("Comparisons"), Grid(_filled(_comparisons(summary.comparisons)))]
+        blocks += [Heading("Comparisons"), SheetBlock(_filled(_comparisons(summary.comparisons)))]
     if summary.savings:
         blocks += [
             Heading("Savings a step: predicted, measured with the profiler, measured plain"),
-            Grid(_filled(_savings(summary.savings))),
+            SheetBlock(_filled(_savings(summary.savings))),
         ]
     if summary.slowed:
         blocks.append(Points("Slowed by the profiler", summary.slowed))
     if summary.targets:
-        blocks += [Heading("Targets"), Grid(_targets(summary.targets))]
+        blocks += [Heading("Targets"), SheetBlock(_targets(summary.targets))]
     if summary.misses:
         blocks.append(Points("Missed", tuple(summary.misses)))
     if summary.failures:

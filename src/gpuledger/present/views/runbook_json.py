@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpuledger.present.writers.json import document
 from gpuledger.runbook.matrix import MatrixCell
 from gpuledger.runbook.savings import SavingRow
 from gpuledger.runbook.state import MISSED
@@ -13,27 +12,25 @@ from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow
 _VERDICTS: Final = {0: "done", 1: "failed", 3: "missed", 130: "interrupted"}
 
 
-def summary_json(summary: RunSummary) -> str:
+def summary_data(summary: RunSummary) -> dict[str, Any]:
     """The document gpuledger.runbook/1."""
-    return document(
-        {
-            "schema": "gpuledger.runbook/1",
-            "runbook": summary.book.name,
-            "question": summary.book.question,
-            "verdict": _VERDICTS[summary.exit_code],
-            "size": summary.choices.size or None,
-            "variables": dict(summary.choices.variables),
-            "environment": summary.environment,
-            "missing": dict(summary.missing),
-            "cells": [_cell_json(summary, at) for at in range(len(summary.cells))],
-            "comparisons": [_comparison_json(row) for row in summary.comparisons],
-            "savings": [_saving_json(row) for row in summary.savings],
-            "slowed": list(summary.slowed),
-            "targets": [_target_json(row) for row in summary.targets],
-            "misses": summary.misses,
-            "failures": [error.claim for error in summary.failures],
-        }
-    )
+    return {
+        "schema": "gpuledger.runbook/1",
+        "runbook": summary.book.name,
+        "question": summary.book.question,
+        "verdict": _VERDICTS[summary.exit_code],
+        "size": summary.choices.size or None,
+        "variables": dict(summary.choices.variables),
+        "environment": summary.environment,
+        "missing": dict(summary.missing),
+        "cells": [_cell_json(summary, at) for at in range(len(summary.cells))],
+        "comparisons": [_comparison_json(row) for row in summary.comparisons],
+        "savings": [_saving_json(row) for row in summary.savings],
+        "slowed": list(summary.slowed),
+        "targets": [_target_json(row) for row in summary.targets],
+        "misses": summary.misses,
+        "failures": [error.claim for error in summary.failures],
+    }
 
 
 def _cell_json(summary: RunSummary, at: int) -> dict[str, Any]:

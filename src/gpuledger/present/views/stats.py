@@ -1,52 +1,37 @@
-"""NVIDIA's tables together, in each format, with what a reader should know about the profile."""
+"""NVIDIA's tables together, with what a reader should know about the profile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document, health_json, sheet_json
-from gpuledger.present.writers.markdown import escaped, sheet_markdown
-from gpuledger.present.writers.terminal import sheet_text
+from gpuledger.present.writers.json import health_json, sheet_json
 from gpuledger.trace.health import Note, NotMeasured, Severity
 
 NamedSheet = tuple[str, Sheet | NotMeasured]
 
 
-def stats_text(named: Sequence[NamedSheet], notes: Iterable[Note], width: int | None) -> str:
-    """For a terminal: one table after the other, then the notes."""
-    blocks = [sheet_text(sheet, width) for _, sheet in named if isinstance(sheet, Sheet)]
-    closing = "".join(f"{wrapped(line, width, 6)}\n" for line in remarks(named, notes))
-    return "\n".join([*blocks, closing] if closing else blocks)
-
-
-def stats_markdown(named: Sequence[NamedSheet], notes: Iterable[Note]) -> str:
-    """For a document."""
-    blocks = [sheet_markdown(sheet) for _, sheet in named if isinstance(sheet, Sheet)]
-    closing = "".join(f"- {escaped(line)}\n" for line in remarks(named, notes))
-    return "\n".join([*blocks, closing] if closing else blocks)
-
-
-def stats_csv(named: Sequence[NamedSheet]) -> str:
-    """One table after the other, an empty line between two."""
-    return "\n".join(sheet_csv(sheet) for _, sheet in named if isinstance(sheet, Sheet))
-
-
-def stats_json(profile: str, named: Sequence[NamedSheet], notes: Iterable[Note]) -> str:
-    """The document gpuledger.stats/1."""
-    return document(
-        {
+def stats_document(profile: str, named: Sequence[NamedSheet], notes: Iterable[Note]) -> Document:
+    """The tables, then the notes; JSON is the document gpuledger.stats/1."""
+    sheets = tuple(sheet for _, sheet in named if isinstance(sheet, Sheet))
+    remarks = tuple(_remarks(named, notes))
+    tables = [SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets]
+    return Document(
+        blocks=lambda: (*tables, Remarks(remarks, 6)) if remarks else tuple(tables),
+        data=lambda: {
             "schema": "gpuledger.stats/1",
             "profile": profile,
             "reports": [sheet_json(name, sheet) for name, sheet in named],
             "health": health_json(notes),
-        }
+        },
+        sheets=lambda: sheets,
+        remarks=remarks,
     )
 
 
-def remarks(named: Sequence[NamedSheet], notes: Iterable[Note]) -> list[str]:
+def _remarks(named: Sequence[NamedSheet], notes: Iterable[Note]) -> list[str]:
     """What to say beside the tables: which have no data and why, and what was lost.
 
     nsys's own warnings are only counted here; `info` lists them.

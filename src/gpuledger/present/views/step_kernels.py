@@ -15,7 +15,7 @@ from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined as put_together
 from gpuledger.messages import say
-from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points
+from gpuledger.present.document import Block, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.kernels import (
     IN_DEPTH,
@@ -75,7 +75,7 @@ def _overview(found: MatchedTimeline, device: Device) -> Iterator[Block]:
             yield Heading(say("In each of {layers} layers (times of all together)", layers=count_text(layers)), 3)
         elif layers:
             yield Heading(say("Outside the layers"), 3)
-        yield Grid(_overview_sheet(list(group), device))
+        yield SheetBlock(_overview_sheet(list(group), device))
     if found.overview.other_ns:
         rest = share_text(found.overview.other_ns / found.overview.time_ns)
         yield Paragraph(say("{share} of compute is in graphs whose kernels were not recorded.", share=rest))
@@ -196,7 +196,7 @@ def _bottlenecks(found: MatchedTimeline, device: Device) -> Iterator[Block]:
         )
         for at, each in ranked
     ]
-    yield Grid(Sheet("bottlenecks", say("Bottlenecks by severity"), columns, tuple(rows)))
+    yield SheetBlock(Sheet("bottlenecks", say("Bottlenecks by severity"), columns, tuple(rows)))
 
 
 def _not_here(found: MatchedTimeline) -> Iterator[Block]:
@@ -205,4 +205,4 @@ def _not_here(found: MatchedTimeline) -> Iterator[Block]:
         return
     made = kernels(found.unused)
     yield Heading(say("Profiled, but not in these steps"))
-    yield Grid(kernel_sheet(made, sum(each.duration_ns for each in made)))
+    yield SheetBlock(kernel_sheet(made, sum(each.duration_ns for each in made)))

@@ -1,16 +1,13 @@
-"""How long an operation takes, and how far that can be trusted, in each format."""
+"""How long an operation takes, and how far that can be trusted."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document
-from gpuledger.present.writers.markdown import escaped, sheet_markdown
-from gpuledger.present.writers.terminal import sheet_lines
 from gpuledger.units import count_text
 
 if TYPE_CHECKING:
@@ -20,28 +17,26 @@ if TYPE_CHECKING:
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
-def timing_text(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str, width: int | None) -> str:
-    """For a terminal."""
-    lines, _ = sheet_lines(timing_sheet(timing, gpu), width)
-    blocks = [
-        wrapped(f"{visible(name)}  {visible(_headline(timing))}", width, 2),
-        wrapped(_verdict(timing), width),
-        "\n".join(lines),
-        "\n".join(wrapped(f"note: {visible(line)}", width, 6) for line in remarks(timing, gpu, unwatched)),
-    ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
+def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> Document:
+    """The time of one call; JSON is the document gpuledger.time/1."""
+    seen = None if gpu is None else _gpu_json(gpu)
+    sheet, notes = timing_sheet(timing, gpu), tuple(remarks(timing, gpu, unwatched))
+    marked = tuple(f"note: {note}" for note in notes)
+    return Document(
+        blocks=lambda: (
+            Opening(name, visible(_headline(timing))),
+            Conclusion(_verdict(timing)),
+            Only(Medium.TEXT, (SheetBlock(sheet), *((Remarks(marked, 6),) if notes else ()))),
+            Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *((Remarks(notes),) if notes else ()))),
+        ),
+        data=lambda: _measured(name, timing) | {"gpu": seen, "gpu_not_watched": unwatched or None},
+        sheets=lambda: (_one_row(name, timing, gpu),),
+        remarks=marked,
+    )
 
 
-def timing_markdown(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> str:
-    """For a document."""
-    parts = [f"# {escaped(name)}\n\n{escaped(_headline(timing))}\n\n**{escaped(_verdict(timing))}**\n"]
-    parts.append(sheet_markdown(timing_sheet(timing, gpu)))
-    notes = "".join(f"- {escaped(line)}\n" for line in remarks(timing, gpu, unwatched))
-    return "\n".join([*parts, notes] if notes else parts)
-
-
-def timing_csv(name: str, timing: Timing, gpu: GpuReadings | None) -> str:
-    """A header and one row, so that the rows of several operations make a table."""
+def _one_row(name: str, timing: Timing, gpu: GpuReadings | None) -> Sheet:
+    """One row, so that the rows of several operations make a table."""
     found = _measured(name, timing)
     low, high = timing.spread.interval_ns or (None, None)
     figures: dict[str, Any] = {key: value for key, value in found.items() if key not in ("schema", "interval_ns")}
@@ -57,13 +52,7 @@ def timing_csv(name: str, timing: Timing, gpu: GpuReadings | None) -> str:
     }
     kinds = {key: Unit.TEXT if isinstance(value, str) else Unit.FIGURE for key, value in figures.items()}
     columns = tuple(Column(key, key, kinds[key]) for key in texts)
-    return sheet_csv(Sheet("time", "One call", columns, (tuple(texts.values()),)))
-
-
-def timing_json(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> str:
-    """The document gpuledger.time/1."""
-    seen = None if gpu is None else _gpu_json(gpu)
-    return document(_measured(name, timing) | {"gpu": seen, "gpu_not_watched": unwatched or None})
+    return Sheet("time", "One call", columns, (tuple(texts.values()),))
 
 
 def _measured(name: str, timing: Timing) -> dict[str, Any]:

@@ -1,1 +1,30 @@
-"""One writer per format: a document in, text out."""
+"""One writer per format: a document in, text out. A writer is imported when it is asked for."""
+
+from __future__ import annotations
+
+from gpuledger.present.document import Document
+
+
+def write(document: Document, form: str, *, width: int | None = None, language: str = "en", command: str = "") -> str:
+    """The document in one of the formats; `command` is how to make a page again."""
+    match form:
+        case "json":
+            from gpuledger.present.writers.json import json_text
+
+            return json_text(document.data())
+        case "csv":
+            from gpuledger.present.writers.csv import sheets_csv
+
+            return sheets_csv(document.sheets())
+        case "md":
+            from gpuledger.present.writers.markdown import document_markdown
+
+            return document_markdown(document, language)
+        case "html":
+            from gpuledger.present.html.page import document_html
+
+            return document_html(document, language, command)
+        case _:
+            from gpuledger.present.writers.text import document_text
+
+            return document_text(document, width, language)

@@ -7,8 +7,15 @@ starts like a formula reaches a spreadsheet.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Digits, Sheet
+
+
+def sheets_csv(sheets: Iterable[Sheet]) -> str:
+    """One table after the other, an empty line between two."""
+    return "\n".join(map(sheet_csv, sheets))
 
 
 def sheet_csv(sheet: Sheet) -> str:

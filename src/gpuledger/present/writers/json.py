@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gpuledger.present.digits import tenths
@@ -16,7 +16,7 @@ _OBEYED: Final = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\u
 """Controls, direction marks and lone surrogates that JSON lets stand as they are."""
 
 
-def document(content: dict[str, Any]) -> str:
+def json_text(content: Mapping[str, Any]) -> str:
     """One document, ended by a newline. Names keep their letters; what a terminal would obey is escaped."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
@@ -52,3 +52,12 @@ def _value(cell: Cell, digits: Digits) -> int | float | str | list[int] | None:
             return float(tenths(cell))
         return cell if math.isfinite(cell) else None
     return cell
+
+
+def tables_json(sheets: Iterable[Sheet]) -> list[dict[str, Any]]:
+    """Several tables, each under its name."""
+    listed = []
+    for sheet in sheets:
+        content = sheet_json(sheet.name, sheet)
+        listed.append({"table": content.pop("report"), **content})
+    return listed

@@ -1,22 +1,101 @@
-"""Sheets as Markdown tables, whatever their names hold."""
+"""Documents as Markdown, whatever their names hold."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
 
+from gpuledger.messages import translated
 from gpuledger.present.digits import cell_text
+from gpuledger.present.document import (
+    Block,
+    Conclusion,
+    Definitions,
+    Document,
+    Drawn,
+    Group,
+    Heading,
+    Medium,
+    Only,
+    Opening,
+    Paragraph,
+    Picture,
+    Points,
+    Remarks,
+    SheetBlock,
+    SheetTitle,
+    ShellCommands,
+    Tell,
+)
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Digits, Sheet
+from gpuledger.present.sheet import Digits, Sheet, translated_sheet
+from gpuledger.present.shell import shell_lines
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
 
-def sheet_markdown(sheet: Sheet) -> str:
-    """A heading and a table."""
-    title = f"## {sheet.title}\n\n`{sheet.name}`\n\n"
-    if not sheet.all_rows:
-        return f"{title}No data.\n"
-    return title + table_markdown(sheet)
+def document_markdown(document: Document, language: str) -> str:
+    """The whole document, an empty line between blocks."""
+    return MarkdownWriter(language).blocks(document.blocks()) + "\n"
+
+
+class MarkdownWriter:
+    """Writes blocks in one language."""
+
+    def __init__(self, language: str) -> None:
+        self._language: Final = language
+        self._tell: Final[Tell] = partial(translated, language=language)
+
+    def blocks(self, blocks: Iterable[Block]) -> str:
+        """Several blocks."""
+        return "\n\n".join(text for block in blocks if (text := self._block(block)))
+
+    def _block(self, block: Block) -> str:  # noqa: C901, PLR0911, PLR0912 - a case per block
+        match block:
+            case Opening(name, headline, facts):
+                listed = "".join(f"\n- {self._said(fact)}" for fact in facts)
+                return f"# {escaped(name)}\n\n{self._said(headline)}" + (f"\n{listed}" if listed else "")
+            case Conclusion(text):
+                return f"**{self._said(text)}**"
+            case Heading(text, level):
+                return f"{'#' * level} {self._said(text)}"
+            case Paragraph(text):
+                return self._said(text)
+            case Points(title, items):
+                return f"**{self._said(title)}**\n\n{self._list(items)}"
+            case Remarks(items):
+                return self._list(items)
+            case Definitions(title, entries):
+                listed = self._list(f"{term}: {sentence}" for term, sentence in entries)
+                return f"## {title}\n\n{listed}" if entries else ""
+            case SheetBlock(sheet, title):
+                return self._sheet(translated_sheet(sheet, self._language), named=title is not SheetTitle.NONE)
+            case ShellCommands(commands):
+                lines = "\n".join(line for command in commands for line in shell_lines(command))
+                return f"## Commands\n\n```sh\n{lines}\n```" if commands else ""
+            case Drawn(_, markdown):
+                return markdown(self._tell)
+            case Only(medium, blocks):
+                return self.blocks(blocks) if medium is Medium.MARKDOWN else ""
+            case Group(blocks):
+                return self.blocks(blocks)
+            case Picture():
+                return ""
+
+    def _said(self, text: str) -> str:
+        return escaped(self._tell(text))
+
+    def _list(self, items: Iterable[str]) -> str:
+        return "\n".join(f"- {self._said(item)}" for item in items)
+
+    def _sheet(self, sheet: Sheet, *, named: bool) -> str:
+        """A table, under a heading and its name in JSON where nothing else names it."""
+        title = f"## {sheet.title}\n\n`{sheet.name}`\n\n" if named else ""
+        if named and not sheet.all_rows:
+            return f"{title}No data."
+        return title + table_markdown(sheet).rstrip("\n")
 
 
 def table_markdown(sheet: Sheet) -> str:

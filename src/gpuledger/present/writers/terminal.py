@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuledger.present.digits import cell_text
-from gpuledger.present.safe_text import cut_apart, cut_in_the_middle, visible, wrapped
+from gpuledger.present.safe_text import cut_apart, cut_in_the_middle, visible
 from gpuledger.present.sheet import Column, Digits, Sheet
 
 _GAP = "  "
 _NAME_WIDTH = 26
 """How much room names should have before details are shown."""
-
-
-def sheet_text(sheet: Sheet, width: int | None) -> str:
-    """The sheet with its title; `width` None: as wide as it needs."""
-    if not sheet.all_rows:
-        return wrapped(f"{sheet.title} ({sheet.name}): no data", width, 2) + "\n"
-    lines, hidden = sheet_lines(sheet, width)
-    foot = [wrapped(f"(no room for {', '.join(hidden)}: widen, or use another --format)", width, 1)] if hidden else []
-    return "\n".join([wrapped(f"{sheet.title} ({sheet.name})", width, 2), "", *lines, *foot]) + "\n"
 
 
 def sheet_lines(sheet: Sheet, width: int | None, longest_name: int | None = None) -> tuple[list[str], list[str]]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.controls import Controls
-from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import LEAST_SHARE, NO_CHANGE, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
-from gpuledger.present.document import Block, Grid, Heading, Paragraph, Points, blocks_markdown, blocks_text
+from gpuledger.ledger.lines import Line
+from gpuledger.present.charts.amounts import Change, waterfall
+from gpuledger.present.charts.svg import Picture as Drawing
+from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Picture, Points, SheetBlock
+from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.figures import signed_share, signed_time, times
+from gpuledger.present.views.diff.json import diff_data
 from gpuledger.present.views.diff.tables import (
     calls_sheet,
     controls_text,
@@ -23,39 +27,40 @@ from gpuledger.present.views.diff.tables import (
     kernels_sheet,
     launches_sheet,
     memory_sheet,
+    part_name,
     parts_sheet,
     ranges_sheet,
 )
-from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
+
+if TYPE_CHECKING:
+    from gpuledger.present.html.parts import Page, Reader
 
 _LONGEST_NAME = 48
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """All that there is to show of a comparison."""
-
-    diff: Diff
-    outcomes: tuple[GateOutcome, ...] = ()
-
-
-def diff_text(compared: Compared, width: int | None) -> str:
-    """For a terminal."""
-    return blocks_text(diff_blocks(compared), width, "en")
+def diff_document(compared: Compared) -> Document:
+    """The comparison; JSON is the document gpuledger.diff/1."""
+    return Document(
+        blocks=lambda: (Group(tuple(diff_blocks(compared))),),
+        data=lambda: diff_data(compared),
+        sheets=lambda: (_parts_alone(compared.diff),),
+        page=lambda reader: _page(compared, reader),
+    )
 
 
-def diff_markdown(compared: Compared) -> str:
-    """For a document."""
-    return blocks_markdown(diff_blocks(compared), "en")
+def _page(compared: Compared, reader: Reader) -> Page:
+    from gpuledger.present.html.diff import diff_page
+
+    return diff_page(compared, reader)
 
 
-def diff_csv(compared: Compared) -> str:
-    """The parts."""
+def _parts_alone(found: Diff) -> Sheet:
+    """The parts, for a spreadsheet."""
     columns = (Column("part", "Part", Unit.TEXT), Column("ns", "Change", Unit.NS))
-    rows = tuple((part.name, part.ns) for part in compared.diff.parts)
-    return sheet_csv(Sheet("diff_parts", "Parts", columns, tuple(rows), foot=(("total", compared.diff.delta_ns),)))
+    rows = tuple((part.name, part.ns) for part in found.parts)
+    return Sheet("diff_parts", "Parts", columns, rows, (("total", found.delta_ns),))
 
 
 def verdict_text(found: Diff) -> str:
@@ -98,12 +103,15 @@ def diff_blocks(compared: Compared) -> list[Block]:
     blocks: list[Block] = [Heading(verdict_text(found) + ".", 1)]
     if found.is_host_alone:
         blocks.append(Paragraph(HOST_ALONE))
-    blocks += [Points("Compared", (f"before: {_about(found.before)}", f"after: {_about(found.after)}"))]
+    sides = (f"before: {_about(found.before)}", f"after: {_about(found.after)}")
+    blocks.append(Points("Compared", sides, is_section=True))
     if compared.outcomes:
-        blocks += [Heading("Gates"), Grid(gates_sheet(compared.outcomes))]
+        blocks += [Heading("Gates"), SheetBlock(gates_sheet(compared.outcomes))]
     if any(part.ns for part in found.parts):
         whole = {STEP: "a step, ", KERNEL_TIME: "kernel time, "}.get(found.before.whole, "")
-        blocks += [Heading(f"Why ({whole}parts sum to the difference)"), Grid(parts_sheet(found))]
+        title = f"Why ({whole}parts sum to the difference)"
+        blocks += [Heading(title, short="Why"), Picture("waterfall", lambda _: _waterfall(compared))]
+        blocks.append(SheetBlock(parts_sheet(found)))
     else:
         blocks.append(Paragraph("Every part of the difference is 0."))
     if isinstance(found.controls, Controls):
@@ -117,9 +125,9 @@ def diff_blocks(compared: Compared) -> list[Block]:
         (f"Memory{per}", memory_sheet(found)),
     ):
         if sheet.rows:
-            blocks += [Heading(title), Grid(sheet)]
+            blocks += [Heading(title), SheetBlock(sheet)]
     if found.notes:
-        blocks.append(Points("Notes", found.notes))
+        blocks.append(Points("Notes", found.notes, is_section=True))
     return blocks
 
 
@@ -141,10 +149,33 @@ def _launches(found: Diff) -> list[Block]:
     sheet = launches_sheet(found.before, found.after)
     if sheet is None:
         return []
-    blocks: list[Block] = [Heading("Launches"), Grid(sheet)]
+    blocks: list[Block] = [Heading("Launches"), SheetBlock(sheet)]
     split = launch_split(found.before, found.after)
     if split is not None and any(split):
         number, cost = split
         said = f"Time in launch calls: {signed_time(number + cost)}, of it {signed_time(number)} by number and kind of "
         blocks.append(Paragraph(f"{said}call, {signed_time(cost)} by what one takes."))
     return blocks
+
+
+def _waterfall(compared: Compared) -> Drawing:
+    """From the step before to the step after, the largest part first."""
+    found = compared.diff
+    parts = sorted((part for part in found.parts if part.ns), key=lambda part: -abs(part.ns))
+    changes = [Change(part_name(part.name), part.ns, signed_time(part.ns), _tone(part.name, part.ns)) for part in parts]
+    said = "; ".join(f"{change.name} {change.text}" for change in changes)
+    before, after = found.before.median_ns, found.after.median_ns
+    return waterfall(
+        "From before to after, part by part",
+        f"{time_text(before)} before, {time_text(after)} after: {said}",
+        ("before", before, time_text(before)),
+        changes,
+        ("after", after, time_text(after)),
+    )
+
+
+def _tone(part: str, ns: int) -> str:
+    """The tone of a part: the ledger's where it is one of its lines, else one for less and one for more."""
+    if isinstance(part, Line):
+        return line_tone(part)
+    return "compute-gemm" if ns < 0 else "compute-moe"

@@ -13,55 +13,52 @@ from gpuledger.analyse.diff.noise import Interval
 from gpuledger.analyse.diff.parts import TimeChange
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
-from gpuledger.present.views.diff.document import Compared
+from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.figures import change_share
 from gpuledger.present.views.diff.tables import calls_paired, copies_paired, range_host_ns
-from gpuledger.present.writers.json import document
 from gpuledger.trace.health import NotMeasured
 
 
-def diff_json(compared: Compared) -> str:
+def diff_data(compared: Compared) -> dict[str, Any]:
     """The document."""
     found = compared.diff
     known = found.before.whole != KERNEL_TIME
-    return document(
-        {
-            "schema": "gpuledger.diff/1",
-            "verdict": found.verdict,
-            "step_delta_ns": found.delta_ns if known else None,
-            "interval_ns": _interval(found.interval),
-            "no_interval": found.interval.reason if isinstance(found.interval, NotMeasured) else None,
-            "whole": {
-                "what": found.before.whole,
-                "before_ns": found.before.median_ns,
-                "after_ns": found.after.median_ns,
-                "delta_ns": found.delta_ns,
-                "delta_share": _share(found.share),
-            },
-            "before": _side(found.before),
-            "after": _side(found.after),
-            "overlap": {"before_share": found.overlap.before_share, "after_share": found.overlap.after_share},
-            "parts": [{"part": part.name, "ns": part.ns} for part in found.parts],
-            "lines": _lines(found.before, found.after),
-            "families": _families(found.before, found.after),
-            "kernels": [_kernel(change) for change in (*found.changes, *found.comm)],
-            "launches": _launches(compared),
-            "calls": [
-                {
-                    "name": name,
-                    "before": _counted(*one),
-                    "after": _counted(*other),
-                    "delta_ns": round(other[1] - one[1]),
-                }
-                for name, one, other in calls_paired(found)
-            ],
-            "ranges": [_range(compared, pair) for pair in found.ranges],
-            "memory": _memory(compared),
-            "controls": _controls(found.controls),
-            "gates": [_gate(each) for each in compared.outcomes],
-            "notes": list(found.notes),
-        }
-    )
+    return {
+        "schema": "gpuledger.diff/1",
+        "verdict": found.verdict,
+        "step_delta_ns": found.delta_ns if known else None,
+        "interval_ns": _interval(found.interval),
+        "no_interval": found.interval.reason if isinstance(found.interval, NotMeasured) else None,
+        "whole": {
+            "what": found.before.whole,
+            "before_ns": found.before.median_ns,
+            "after_ns": found.after.median_ns,
+            "delta_ns": found.delta_ns,
+            "delta_share": _share(found.share),
+        },
+        "before": _side(found.before),
+        "after": _side(found.after),
+        "overlap": {"before_share": found.overlap.before_share, "after_share": found.overlap.after_share},
+        "parts": [{"part": part.name, "ns": part.ns} for part in found.parts],
+        "lines": _lines(found.before, found.after),
+        "families": _families(found.before, found.after),
+        "kernels": [_kernel(change) for change in (*found.changes, *found.comm)],
+        "launches": _launches(compared),
+        "calls": [
+            {
+                "name": name,
+                "before": _counted(*one),
+                "after": _counted(*other),
+                "delta_ns": round(other[1] - one[1]),
+            }
+            for name, one, other in calls_paired(found)
+        ],
+        "ranges": [_range(compared, pair) for pair in found.ranges],
+        "memory": _memory(compared),
+        "controls": _controls(found.controls),
+        "gates": [_gate(each) for each in compared.outcomes],
+        "notes": list(found.notes),
+    }
 
 
 def _interval(interval: Interval | NotMeasured) -> list[int] | None:

@@ -1,0 +1,74 @@
+"""One profile's books, steps and findings together: a trace in, everything that is said of it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.rules import findings
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.health import Note
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Span
+from gpuledger.trace.tables import Table
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
+    from gpuledger.trace.kernel_report import KernelReport
+
+_NEVER_READ: Final = {
+    Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
+    Table.CALLS: {"result"},
+}
+_SHAPES: Final = {"grid", "block"}
+
+
+def columns_for(*, profiled: bool) -> dict[Table, frozenset[str]]:
+    """What a report reads of a trace; the shapes of launches only to find those that Nsight Compute `profiled`."""
+    return {
+        table: frozenset(column.name for column in table.schema.columns)
+        - _NEVER_READ.get(table, set())
+        - (set() if profiled else _SHAPES)
+        for table in Table
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledRun:
+    """What one profile says."""
+
+    name: str
+    trace: Trace
+    window: Span
+    devices: tuple[Device, ...]
+    findings: tuple[Finding, ...]
+    kernels: Mapping[int, MatchedTimeline] = field(default_factory=dict)
+    """What Nsight Compute says of the kernels of each GPU, where reports of it were given."""
+    kernel_health: tuple[Note, ...] = ()
+    """What was lost on reading those reports."""
+
+    @property
+    def main_device(self) -> Device:
+        """The one to show first: where the most would be saved, else the busiest."""
+        gpus = [found.gpu for found in self.findings if found.gpu >= 0]
+        if gpus:
+            return next(device for device in self.devices if device.gpu == gpus[0])
+        return max(self.devices, key=lambda device: device.device_floor_ns)
+
+
+def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | None = None) -> ProfiledRun:
+    """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
+    made = analysed(trace, name, wanted)
+    if profiled is None:
+        return ProfiledRun(name, trace, made[0].ledger.window, made, findings(trace, made))
+    from gpuledger.analyse.kernels.judgement import judged
+    from gpuledger.analyse.kernels.step_kernels import overview
+    from gpuledger.analyse.kernels.timeline_match import joined
+
+    launches = [judged(each) for each in profiled.launches]
+    kernels = {device.gpu: joined(overview(trace, device, wanted.scope_pattern), launches) for device in made}
+    found = findings(trace, made, kernels)
+    return ProfiledRun(name, trace, made[0].ledger.window, made, found, kernels, profiled.health)

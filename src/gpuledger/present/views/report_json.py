@@ -1,0 +1,141 @@
+"""A report as the document gpuledger.report/1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.phases import PHASES
+from gpuledger.ledger.step_variation import variation
+from gpuledger.trace.health import NotMeasured
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.kernels.timeline_match import Match, MatchedTimeline
+
+
+def report_data(report: ProfiledRun) -> dict[str, Any]:
+    """The versioned document."""
+    origin = report.trace.origin
+    return {
+        "schema": "gpuledger.report/1",
+        "profile": report.name,
+        "origin": {
+            "tool": origin.tool,
+            "tool_version": origin.tool_version,
+            "schema_version": origin.schema_version,
+            "gpus": [gpu.name for gpu in origin.gpus],
+        },
+        "health": [
+            {"severity": n.severity.value, "code": n.code, "count": n.count, "sentence": n.sentence}
+            for n in (*report.trace.health, *report.kernel_health)
+        ],
+        "window_ns": report.window.end_ns - report.window.start_ns,
+        "devices": [_device(device) for device in report.devices],
+        "steps": _steps(report.main_device),
+        "findings": [finding_dict(found) for found in report.findings],
+        **_kernels(report),
+    }
+
+
+def _kernels(report: ProfiledRun) -> dict[str, Any]:
+    if not report.kernels:
+        return {}
+    by_gpu = {device.gpu: device for device in report.devices}
+    return {"kernels": [_joined(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()]}
+
+
+def _device(device: Device) -> dict[str, Any]:
+    window_ns = device.ledger.window_ns
+    return {
+        "device": device.gpu,
+        "window_ns": window_ns,
+        "ledger": [
+            {"line": line, "ns": amount, "share": amount / window_ns if window_ns else 0.0}
+            for line, amount in device.ledger.total().items()
+        ],
+        "hidden_comm_ns": device.ledger.busy.hidden_comm_ns,
+        "hidden_copy_ns": device.ledger.busy.hidden_copy_ns,
+        "triggers": [
+            {"trigger": trigger, "call": call, "ns": time, "gaps": count}
+            for (trigger, call), (time, count) in device.triggers.items()
+        ],
+    }
+
+
+def _steps(device: Device) -> dict[str, Any] | None:
+    found = variation(device)
+    if found is None:
+        return None
+    return {
+        "device": device.gpu,
+        "source": found.steps.source,
+        "count": len(found.steps),
+        "warm_up": found.steps.warm_up,
+        "median_ns": found.median_ns,
+        "p10_ns": found.p10_ns,
+        "p90_ns": found.p90_ns,
+        "drift_share": found.drift_share,
+        "phases": {
+            name: device.phases.of_step[found.steps.warm_up :].count(at) for at, name in enumerate(PHASES) if name
+        },
+        "outliers": [
+            {"step": each.step, "length_ns": each.length_ns, "line": each.line, "excess_ns": each.excess_ns}
+            for each in found.outliers
+        ],
+    }
+
+
+def finding_dict(found: Finding) -> dict[str, Any]:
+    """A finding as every JSON document holds it; `device` is null where it is about no single one."""
+    return {
+        "code": found.code,
+        "claim": found.claim,
+        "saving_ns_per_step": found.saving_ns_per_step,
+        "saving_low_ns_per_step": found.saving_low_ns_per_step,
+        "saving_ns": found.saving_ns,
+        "assumption": found.assumption,
+        "confidence": found.confidence,
+        "device": None if found.gpu < 0 else found.gpu,
+        "evidence": list(found.evidence),
+        "next": found.next,
+    }
+
+
+def _joined(found: MatchedTimeline, device: Device) -> dict[str, Any]:
+    """Every kernel of the step with its match, in the order of execution."""
+    from gpuledger.analyse.kernels.timeline_match import LEVELS
+
+    return {
+        "device": device.gpu,
+        "coverage_share": found.coverage,
+        "levels": {level: found.share_at(level) for level in LEVELS},
+        "unused_launches": len(found.unused),
+        "layers": found.overview.layers,
+        "kernels": [_match(each, device) for each in found.matches],
+    }
+
+
+def _match(each: Match, device: Device) -> dict[str, Any]:
+    entry, launch = each.entry, each.launch
+    verdict = launch.verdict if launch is not None and each.covered else None
+    roof = None if verdict is None else verdict.roof_share
+    return {
+        "name": entry.name,
+        "grid": list(entry.grid),
+        "block": list(entry.block),
+        "place": list(entry.place),
+        "in_layer": entry.in_layer,
+        "calls": entry.calls,
+        "time_ns": entry.time_ns,
+        "time_ns_per_step": entry.time_ns // device.step_count,
+        "share": each.share,
+        "match": each.level,
+        "launch": None if launch is None else {"file": launch.launch.file, "order": launch.launch.order},
+        "bound": None if verdict is None else verdict.bound,
+        "limiter": None if verdict is None else verdict.limiter,
+        "roof_share": None if roof is None or isinstance(roof, NotMeasured) else roof,
+        "saving_ns": each.saving_ns,
+        "severity": each.severity,
+    }

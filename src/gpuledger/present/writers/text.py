@@ -1,0 +1,122 @@
+"""Documents as text for a terminal, or for a file where there is no width to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from gpuledger.messages import joined, say, translated
+from gpuledger.present.document import (
+    Block,
+    Conclusion,
+    Definitions,
+    Document,
+    Drawn,
+    Group,
+    Heading,
+    Medium,
+    Only,
+    Opening,
+    Paragraph,
+    Picture,
+    Points,
+    Remarks,
+    SheetBlock,
+    SheetTitle,
+    ShellCommands,
+    Tell,
+)
+from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.sheet import translated_sheet
+from gpuledger.present.shell import shell_lines
+from gpuledger.present.writers.terminal import sheet_lines
+
+LONGEST_NAME: Final = 100
+"""Where text goes into a file, tables are as wide as they need, but for names of kernels: some have a thousand letters.
+CSV, JSON and Markdown have them whole."""
+
+
+def document_text(document: Document, width: int | None, language: str) -> str:
+    """The whole document, an empty line between blocks."""
+    writer = TextWriter(width, language)
+    return "\n\n".join(text for block in document.blocks() if (text := writer.block(block))) + "\n"
+
+
+class TextWriter:
+    """Writes blocks for one terminal and one language."""
+
+    def __init__(self, width: int | None, language: str) -> None:
+        self._width: Final = width
+        self._language: Final = language
+        self._tell: Final[Tell] = partial(translated, language=language)
+
+    def block(self, block: Block) -> str:  # noqa: C901, PLR0911 - a case per block
+        """One block; empty where it shows nothing here."""
+        match block:
+            case Opening(name, headline, facts):
+                return self._lines((f"{visible(name)}  {self._tell(headline)}", *facts), 2)
+            case Conclusion(text):
+                return wrapped(self._tell(text), self._width)
+            case Heading(text) | Paragraph(text):
+                return wrapped(visible(self._tell(text)), self._width)
+            case Points(title, items):
+                points = [wrapped(f"  - {visible(self._tell(item))}", self._width, 4) for item in items]
+                return "\n".join([wrapped(visible(self._tell(title)), self._width, 2), *points])
+            case Remarks(items, margin):
+                return self._lines((visible(self._tell(item)) for item in items), margin)
+            case Definitions(title, entries):
+                return self._definitions(title, entries)
+            case SheetBlock():
+                return self.blocks((block,))
+            case ShellCommands(commands):
+                return "\n\n".join("\n".join(shell_lines(command, self._width)) for command in commands)
+            case Drawn(text, _):
+                return text(self._width, self._tell)
+            case Only(medium, blocks):
+                return self.blocks(blocks) if medium is Medium.TEXT else ""
+            case Group(blocks):
+                return self.blocks(blocks)
+            case Picture():
+                return ""
+
+    def blocks(self, blocks: Iterable[Block]) -> str:
+        """Several blocks; what their tables have no room for is said at the end."""
+        parts, hidden = list[str](), dict[str, None]()
+        for block in blocks:
+            if isinstance(block, SheetBlock):
+                text, left_out = self._sheet(block)
+                parts.append(text)
+                hidden |= dict.fromkeys(left_out)
+            elif text := self.block(block):
+                parts.append(text)
+        if hidden:
+            more = say("(no room for {columns}: widen, or use another --format)", columns=joined(say(", "), hidden))
+            parts.append(wrapped(self._tell(more), self._width, 1))
+        return "\n\n".join(parts)
+
+    def _sheet(self, block: SheetBlock) -> tuple[str, list[str]]:
+        """The table, and the headings it had no room for and does not tell itself."""
+        sheet = translated_sheet(block.sheet, self._language)
+        named = block.title is SheetTitle.NAMED
+        title = f"{sheet.title} ({sheet.name})" if named else visible(sheet.title)
+        if named and not sheet.all_rows:
+            return wrapped(f"{title}: no data", self._width, 2), []
+        lines, hidden = sheet_lines(sheet, self._width, None if block.tells_hidden else LONGEST_NAME)
+        if block.title is not SheetTitle.NONE:
+            lines = [*([wrapped(title, self._width, 2), ""] if named else [title]), *lines]
+        if hidden and block.tells_hidden:
+            foot = f"(no room for {', '.join(hidden)}: widen, or use another --format)"
+            return "\n".join([*lines, wrapped(foot, self._width, 1)]), []
+        return "\n".join(lines), hidden
+
+    def _definitions(self, title: str, entries: tuple[tuple[str, str], ...]) -> str:
+        """A term and a sentence a line, the sentences aligned and wrapped."""
+        if not entries:
+            return ""
+        indent = max(len(term) for term, _ in entries) + 4
+        lines = [f"  {term:<{indent - 4}}  {visible(sentence)}" for term, sentence in entries]
+        return "\n".join([title, *(wrapped(line, self._width, indent) for line in lines)])
+
+    def _lines(self, lines: Iterable[str], margin: int) -> str:
+        return "\n".join(wrapped(line, self._width, margin) for line in lines)
