@@ -24,6 +24,7 @@ from typing import Any, Final
 import mutations
 from mutations import Change, as_bytes, sometimes
 
+from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
 from gpuledger.ledger.steps import Wanted
@@ -34,7 +35,6 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.nsys import btree
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
-from gpuledger.api import build_report
 from gpuledger.runbook.files import shipped, shipped_text
 from gpuledger.runbook.matrix import cells_of
 from gpuledger.runbook.read import runbook_of

@@ -23,7 +23,8 @@ from gpuledger.analyse.align.verdicts import CHECKS, FAIL, PASS, TIERS, WARN
 from gpuledger.catalog.name_likeness import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.views.align import align_junit, align_text
+from gpuledger.present.views.align import align_document, align_junit
+from gpuledger.present.writers import write
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -379,7 +380,7 @@ def test_a_bad_file_of_known_differences_is_refused(content: dict[str, object], 
 def test_hostile_names_are_safe_to_show() -> None:
     evil = "void \x1b[31m<script>]]>&\u202ekernel" + "x" * 300
     found = result([ForwardKernel(evil, 9)], kernels("a b"))
-    assert "\x1b" not in align_text(found, (), 80)
+    assert "\x1b" not in write(align_document(found, ()), "text", width=80)
     assert "\x1b" not in align_junit(found)
     assert len(called(evil)) <= 44
     assert found.verdict == FAIL

@@ -34,8 +34,9 @@ from gpuledger.ledger.device import analysed
 from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import say
-from gpuledger.present.views.diff.document import Compared, diff_markdown, diff_text
-from gpuledger.present.views.diff.json import diff_json
+from gpuledger.present.views.diff.compared import Compared
+from gpuledger.present.views.diff.document import diff_document
+from gpuledger.present.writers import write
 from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.printed_tables import PrintedTable, PrintedTables, SummaryRow
@@ -120,7 +121,8 @@ def test_a_host_of_another_pace_is_told_from_a_changed_program() -> None:
     work = [kernel("k", 40, 40_000)]
     slow, fast = side([9_000] * 40, work), side([5_000] * 40, work)
     assert compare(slow, fast).is_host_alone
-    assert "Careful: both sides run the same kernels" in diff_text(Compared(compare(slow, fast), ()), 80)
+    text = write(diff_document(Compared(compare(slow, fast), ())), "text", width=80)
+    assert "Careful: both sides run the same kernels" in text
     assert not compare(slow, slow).is_host_alone
     assert not compare(slow, side([5_000] * 40, work, launches=[1] * 40)).is_host_alone  # a graph
     assert not compare(slow, side([5_000] * 40, [kernel("k", 20, 20_000)])).is_host_alone
@@ -321,9 +323,9 @@ def test_random_exports_are_compared_without_surprise(unpacked: Callable[[str], 
         found = compare(before, after, anyway=True)
         assert sum(part.ns for part in found.parts) == found.delta_ns
         made = Compared(found)
-        valid(json.loads(diff_json(made)))
-        assert max(map(len, diff_text(made, 80).splitlines())) <= 80
-        assert diff_markdown(made)
+        valid(json.loads(write(diff_document(made), "json")))
+        assert max(map(len, write(diff_document(made), "text", width=80).splitlines())) <= 80
+        assert write(diff_document(made), "md")
 
 
 def test_every_capture_against_itself_is_no_change(captured: dict[str, RunSide]) -> None:
@@ -718,6 +720,6 @@ def test_hostile_names_are_shown_harmless(tmp_path: Path) -> None:
 def test_in_a_file_names_are_cut_where_they_are_endless() -> None:
     long = "void " + "very::deep::" * 100 + "kernel<int>(int)"
     found = compare(side([1_000] * 4, [kernel(long, 4, 400)]), side([1_000] * 4, [kernel(long, 4, 800)]))
-    text = diff_text(Compared(found, ()), None)
+    text = write(diff_document(Compared(found, ())), "text", width=None)
     assert max(map(len, text.splitlines())) < 300
-    assert "very::deep::" * 100 in diff_markdown(Compared(found, ()))
+    assert "very::deep::" * 100 in write(diff_document(Compared(found, ())), "md")

@@ -22,6 +22,7 @@ from gpuledger.analyse.operators.arithmetic import COUNTERS, parse_inputs, work_
 from gpuledger.analyse.operators.graph_names import Runs, graph_names
 from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.analyse.operators.operators import Ops, nest, ops
+from gpuledger.api import build_report
 from gpuledger.catalog.gpu_peaks import PEAKS, TYPES, peak_flops
 from gpuledger.cli.verbs.ops import ops as verb
 from gpuledger.errors import GpuledgerError
@@ -30,7 +31,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.operators import ops_sheets
-from gpuledger.api import build_report
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents

@@ -26,7 +26,8 @@ from gpuledger.doctor.check import DoctorOutcome, DoctorVerdict, ExaminedMachine
 from gpuledger.doctor.checks import CHECKS, Diagnosis, diagnosed
 from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed, UnreadableProfile
-from gpuledger.present.views.doctor import doctor_csv, doctor_json, doctor_markdown, doctor_text
+from gpuledger.present.views.doctor import doctor_document
+from gpuledger.present.writers import write
 from gpuledger.system import machine, tools
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import Ran
@@ -418,7 +419,7 @@ def test_nothing_to_record_with_is_a_problem() -> None:
     found = Room(tools=without("nsys"), packages=()).examined()
     assert outcomes(found)["nsys"].verdict is DoctorVerdict.PROBLEM
     assert found.records_with == ()
-    assert doctor_text(found, 80).startswith("Profiles cannot be recorded here: 1 problem.\n")
+    assert write(doctor_document(found), "text", width=80).startswith("Profiles cannot be recorded here: 1 problem.\n")
 
 
 def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
@@ -427,7 +428,7 @@ def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
     assert [check.name for check in found.having(DoctorVerdict.PROBLEM)] == ["GPU"]
     assert {Path(words[0]).name for words in room.started} <= {"nsys", "QdstrmImporter"}
     assert outcomes(found)["nsys export"].verdict is DoctorVerdict.OK, "reports from elsewhere can be opened"
-    assert doctor_text(found, 80).count("no GPU:") == 1, "said once"
+    assert write(doctor_document(found), "text", width=80).count("no GPU:") == 1, "said once"
 
 
 def test_quick_starts_nothing_on_the_gpu() -> None:
@@ -512,15 +513,15 @@ def schema() -> Draft202012Validator:
 @pytest.mark.parametrize("case", CASES)
 def test_every_format_holds_every_check(case: str) -> None:
     found = CASES[case][0].examined()
-    content = json.loads(doctor_json(found))
+    content = json.loads(write(doctor_document(found), "json"))
     schema().validate(content)
     assert content["ready"] == found.is_ready
     assert [each["name"] for each in content["checks"]] == [check.name for check in found.checks]
-    assert doctor_csv(found).count("\n") == len(found.checks) + 1
-    text = doctor_text(found, None)
+    assert write(doctor_document(found), "csv").count("\n") == len(found.checks) + 1
+    text = write(doctor_document(found), "text", width=None)
     for check in found.checks:
         assert check.name in text
-        assert f"| {check.name} |" in doctor_markdown(found)
+        assert f"| {check.name} |" in write(doctor_document(found), "md")
         for command in check.outcome.commands:
             assert command in text
 
@@ -528,7 +529,7 @@ def test_every_format_holds_every_check(case: str) -> None:
 @pytest.mark.parametrize("width", [60, 80, 132])
 @pytest.mark.parametrize("case", CASES)
 def test_no_line_is_wider_than_the_terminal(case: str, width: int) -> None:
-    lines = doctor_text(CASES[case][0].examined(), width).splitlines()
+    lines = write(doctor_document(CASES[case][0].examined()), "text", width=width).splitlines()
     assert max(map(cell_len, lines)) <= width
     assert all(line == line.rstrip() for line in lines)
 
@@ -553,11 +554,13 @@ def test_whatever_tools_say_the_answer_can_be_shown(
     found = Room(
         machine=told, answers={**answers, **smi}, files=files, written=ProfileWriter("a", "nsys", "x")
     ).examined()
-    text = doctor_text(found, width)
+    text = write(doctor_document(found), "text", width=width)
     assert not CONTROL & set(text.replace("\n", ""))
     assert max(map(cell_len, text.splitlines())) <= width
-    assert not CONTROL & set(doctor_markdown(found).replace("\n", "") + doctor_csv(found).replace("\n", ""))
-    schema().validate(json.loads(doctor_json(found)))
+    assert not CONTROL & set(
+        write(doctor_document(found), "md").replace("\n", "") + write(doctor_document(found), "csv").replace("\n", "")
+    )
+    schema().validate(json.loads(write(doctor_document(found), "json")))
 
 
 # The machine itself, and tools that are real programs.

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger import open_trace
+from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.export import export as command
@@ -34,7 +35,6 @@ from gpuledger.export.wire import Piece, constant, messages, varints, where
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.steps import Wanted
-from gpuledger.api import build_report
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table

@@ -20,8 +20,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.inventory import MEANING, contents
+from gpuledger.analyse.inventory import MEANING
 from gpuledger.analyse.nvidia.kernels import cuda_gpu_kern_sum
+from gpuledger.api import Report, build_report
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
@@ -29,15 +30,16 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message
 from gpuledger.messages.zh import TEMPLATES
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.api import Report, build_report
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal
 
 pytest.importorskip("jinja2")
 
-from gpuledger.present.html.page import LARGEST, LARGEST_JSON, embedded, fitting, html
-from gpuledger.present.html.parts import Page, Room, Section, Text
-from gpuledger.present.html.report import report_html
+from gpuledger.present.document import Document
+from gpuledger.present.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
+from gpuledger.present.html.parts import Page, Reader, Room, Section, Text
+from gpuledger.present.views.report import report_document
+from gpuledger.present.writers import write
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
 
 Unpacked = Callable[[str], Path]
@@ -292,13 +294,13 @@ def is_self_contained(page: Element) -> None:
 
 @given(st.text(), st.text())
 def test_whatever_a_page_is_given_is_text(name: str, sentence: str) -> None:
-    made = Page("en", name, name, sentence, sentence, (), (Section("a", name, (Text(sentence),)),), '{"a": "b"}', "0")
-    text = html(made)
+    made = Page(name, name, sentence, sentence, (), (Section("a", name, (Text(sentence),)),))
+    text = html(made, "en", '{"a": "b"}', "0")
     assert not HIDDEN.search(text)
     page = parsed(text)
     is_self_contained(page)
-    empty = Page("en", "", "", "", "", (), (Section("a", "", (Text(""),)),), '{"a": "b"}', "0")
-    assert [each.tag for each in page.walk() if each.tag != "code"] == [each.tag for each in parsed(html(empty)).walk()]
+    empty = html(Page("", "", "", "", (), (Section("a", "", (Text(""),)),)), "en", '{"a": "b"}', "0")
+    assert [each.tag for each in page.walk() if each.tag != "code"] == [each.tag for each in parsed(empty).walk()]
 
 
 @given(
@@ -307,8 +309,7 @@ def test_whatever_a_page_is_given_is_text(name: str, sentence: str) -> None:
     )
 )
 def test_a_document_goes_into_a_page_and_comes_out_the_same(content: Any) -> None:
-    made = Page("en", "", "", "", "", (), (), embedded({"content": content}), "0")
-    text = html(made)
+    text = html(Page("", "", "", "", (), ()), "en", embedded({"content": content}), "0")
     assert held(parsed(text)) == {"content": content}
     assert text.count("</script>") == 2
 
@@ -324,11 +325,12 @@ def test_a_document_that_is_too_large_says_what_it_leaves_out() -> None:
 def test_a_page_that_is_too_large_is_made_again_with_less() -> None:
     rooms: list[Room] = []
 
-    def make(room: Room) -> Page:
-        rooms.append(room)
-        return Page("en", "", "", "", "", (), (Section("a", "", (Text("x" * room.rows * 20_000),)),), "{}", "0")
+    def make(reader: Reader) -> Page:
+        rooms.append(reader.room)
+        return Page("", "", "", "", (), (Section("a", "", (Text("x" * reader.room.rows * 20_000),)),))
 
-    assert len(fitting(make)) < LARGEST
+    document = Document(blocks=tuple, data=dict, sheets=tuple, page=make)
+    assert len(document_html(document, "en", "")) < LARGEST
     assert [room.rows for room in rooms] == sorted((room.rows for room in rooms), reverse=True)
     assert len(rooms) == 3
 
@@ -342,13 +344,8 @@ def hostile_page(folder: Path) -> str:
     names = (*HOSTILE, long, "x" * (64 << 10))
     path = named_export(folder / "x.sqlite", names, ranges=(*HOSTILE, long))
     report = reported(path, Wanted(range_pattern="step"))
-    return report_html(
-        Report(HOSTILE[0], report.trace, report.window, report.devices, report.findings),
-        contents(report.trace),
-        "en",
-        f"gpuledger report {HOSTILE[5]}",
-        "0",
-    )
+    renamed = Report(HOSTILE[0], report.trace, report.window, report.devices, report.findings)
+    return write(report_document(renamed), "html", command=f"gpuledger report {HOSTILE[5]}")
 
 
 def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.inventory import contents
+from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.findings import line_names as lines
 from gpuledger.ledger.causes import CAUSES
@@ -24,10 +24,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message, capitalised, joined, say, translated
 from gpuledger.messages.zh import TEMPLATES
 from gpuledger.present.safe_text import columns, padded, visible, wrapped
-from gpuledger.present.views.info import headline
-from gpuledger.present.views.report import report_markdown, report_text
 from gpuledger.read import open_trace
-from gpuledger.api import build_report
 from support.command import NAMES, ROOT, gpuledger
 from support.package_source import MODULES, imported, nodes, relative
 
@@ -179,11 +176,11 @@ REPORTED = (*NAMES, "host_read_stacks", "numpy_samples", "planted.tar", "decode.
 def test_a_chinese_report_is_chinese_throughout_and_fits(name: str, unpacked: Callable[[str], Path]) -> None:
     for path in profiles(unpacked, name):
         trace = open_trace(path)
-        made, about = build_report(trace, path.name, Wanted()), headline(trace, contents(trace))
-        assert foreign(report_text(made, about, None, "zh")) == set(), path.name
-        assert foreign(report_markdown(made, about, "zh")) == set(), path.name
-        assert len(foreign(report_text(made, about, None))) > 10  # the check sees English where it is
-        assert max(map(columns, report_text(made, about, 80, "zh").splitlines())) <= 80
+        made = build_report(trace, path.name, Wanted())
+        assert foreign(made.to_text(language="zh")) == set(), path.name
+        assert foreign(made.to_markdown(language="zh")) == set(), path.name
+        assert len(foreign(made.to_text())) > 10  # the check sees English where it is
+        assert max(map(columns, made.to_text(width=80, language="zh").splitlines())) <= 80
         for found in made.findings:
             assert all(map(CJK.search, map(chinese, (found.claim, found.confidence, found.assumption or "。"))))
 

@@ -37,11 +37,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ledger": {"errors", "messages", "trace", "catalog"},
     "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger"},
     "findings": {"units", "messages", "trace", "catalog", "ledger", "analyse"},
-    "comparison": {"trace", "ledger", "analyse"},
-    "report": {"trace", "ledger", "analyse", "findings"},
     "fleet": {"errors", "limits", "units", "trace", "system", "read", "ledger", "analyse"},
-    "present": {"units", "messages", "trace", "catalog", "runbook", "ledger", "analyse", "findings", "report"},
-    "export": {"errors", "units", "trace", "catalog", "ledger", "analyse", "findings", "report"},
+    "present": {"units", "messages", "trace", "catalog", "runbook", "ledger", "analyse", "findings"},
+    "export": {"errors", "units", "trace", "catalog", "ledger", "analyse", "findings"},
 }
 """What each part may import besides itself, from the bottom up: only what stands above it in this list.
 

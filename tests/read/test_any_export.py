@@ -12,19 +12,19 @@ from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.overlap import overlap
 from gpuledger.analyse.range_tree import RangeNode, range_tree
+from gpuledger.api import build_report
 from gpuledger.ledger.steps import Wanted
-from gpuledger.present.sheets import sheets
 from gpuledger.present.views.books import ledger_sheet
 from gpuledger.present.views.gaps import gap_sheets
 from gpuledger.present.views.launches import launches_sheets
 from gpuledger.present.views.memory import memory_sheets
 from gpuledger.present.views.overlap import overlap_sheet
 from gpuledger.present.views.ranges import ranges_sheet
-from gpuledger.present.views.report import report_markdown, report_text
 from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.views.tables import tables_document
+from gpuledger.present.writers import write
 from gpuledger.present.writers.csv import sheet_csv
-from gpuledger.present.writers.json import document
-from gpuledger.api import build_report
+from gpuledger.present.writers.json import json_text
 from support.book_checks import check_balance
 from support.nsys_exports import call, kernel, minimal, push
 
@@ -55,10 +55,10 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
                     ledger_sheet(device),
                 ]
                 for form in ("text", "md", "csv", "json"):
-                    assert sheets(form, "gaps", path.name, made, trace.health, 80)
-            assert document(report.to_dict())
-            assert report_text(report, "about", 80)
-            assert report_markdown(report, "about")
+                    assert write(tables_document("gaps", path.name, made, trace.health), form, width=80)
+            assert json_text(report.to_dict())
+            assert report.to_text(width=80)
+            assert report.to_markdown()
     assert answered > 50
 
 

@@ -23,11 +23,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
+from gpuledger.api import build_report
 from gpuledger.cli.main import cli
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say, translated
-from gpuledger.present.writers.json import document
+from gpuledger.present.writers.json import json_text
 from gpuledger.read import cache as policy
 from gpuledger.read import wanted_columns
 from gpuledger.read.cache import cached_open, trace_folder
@@ -36,7 +37,6 @@ from gpuledger.read.cache.trace_file import pack_trace, unpack_trace
 from gpuledger.read.cache.trace_folder import TraceFolder
 from gpuledger.read.nsys.sqlite_reader import SqliteReader
 from gpuledger.read.source import look_at
-from gpuledger.api import build_report
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Gpu, Origin, Private, Process, Trace
 from gpuledger.trace.stacks import Stacks
@@ -205,7 +205,7 @@ def test_every_capture_gives_the_same_report(name: str, kept: Path, unpacked: Ca
     traces = [open_trace(path, cache=False), opened(path), open_trace(path)]
     assert stored(kept)
     assert same(traces[0], traces[2])
-    assert len({document(build_report(trace, name, Wanted()).to_dict()) for trace in traces}) == 1
+    assert len({json_text(build_report(trace, name, Wanted()).to_dict()) for trace in traces}) == 1
 
 
 @pytest.mark.parametrize("path", TORCH, ids=lambda path: path.name)
@@ -213,7 +213,7 @@ def test_torch_traces_go_through_it_too(path: Path, kept: Path) -> None:
     traces = [open_trace(path, cache=False), opened(path), open_trace(path)]
     assert stored(kept)
     assert same(traces[0], traces[2])
-    assert len({document(build_report(trace, path.name, Wanted()).to_dict()) for trace in traces}) == 1
+    assert len({json_text(build_report(trace, path.name, Wanted()).to_dict()) for trace in traces}) == 1
 
 
 def test_members_of_an_archive_are_told_apart(kept: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from gpuledger.api import build_report
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.steps import Wanted
@@ -26,7 +27,6 @@ from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
-from gpuledger.api import build_report
 from gpuledger.runbook.files import runbook_text
 from gpuledger.runbook.read import runbook_of
 from support.command import ROOT

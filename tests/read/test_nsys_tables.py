@@ -19,7 +19,7 @@ from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Digits, Sheet
 from gpuledger.present.views.nvidia import nvidia_sheet
 from gpuledger.present.writers.json import sheet_json
-from gpuledger.present.writers.markdown import sheet_markdown
+from gpuledger.present.writers.markdown import table_markdown
 from gpuledger.read.stats_text.headings import KNOWN
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries, runs_in
 from gpuledger.trace.health import Severity
@@ -210,7 +210,7 @@ def test_nvidias_csv_and_text_give_what_the_profile_gives(
     texts = [as_nsys_prints(sheet, 10**6) for sheet in sheets.values()]
     shouting = [as_nsys_prints(sheet, 10**6, grouped=True) for sheet in sheets.values()]
     indented = "".join(f"    # {line}\n" for text in texts for line in text.splitlines())
-    drawn = "\n\n".join(sheet_markdown(sheet) for sheet in sheets.values())
+    drawn = "\n\n".join(f"## {sheet.title}\n\n`{sheet.name}`\n\n{table_markdown(sheet)}" for sheet in sheets.values())
     for text in ("\n".join(texts), "\n".join(shouting), indented, drawn):
         kept = open_summaries(written(tmp_path, text))
         for name, sheet in sheets.items():

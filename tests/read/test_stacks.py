@@ -12,8 +12,8 @@ import pytest
 
 from gpuledger import Table, open_trace
 from gpuledger.analyse.call_sites import place
-from gpuledger.ledger.steps import Wanted
 from gpuledger.api import build_report
+from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import Strings
 from support.nsys_exports import call, kernel, minimal

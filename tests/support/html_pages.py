@@ -10,10 +10,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from gpuledger.analyse.inventory import contents
-from gpuledger.ledger.steps import Wanted
-from gpuledger.read import open_trace
 from gpuledger.api import Report, build_report
+from gpuledger.ledger.steps import Wanted
+from gpuledger.present.views.report import report_document
+from gpuledger.present.writers import write
+from gpuledger.read import open_trace
 from support.nsys_exports import TID, call, insert, kernel, push
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -112,9 +113,7 @@ def reported(path: Path, wanted: Wanted | None = None) -> Report:
 
 def page_of(report: Report, language: str = "en") -> str:
     """Its page."""
-    from gpuledger.present.html.report import report_html  # only here: jinja2 may be missing
-
-    return report_html(report, contents(report.trace), language, "gpuledger report run.sqlite", "0")
+    return write(report_document(report), "html", language=language, command="gpuledger report run.sqlite")
 
 
 def named_export(path: Path, names: Sequence[str], *, steps: int = 4, ranges: Sequence[str] = ()) -> Path:

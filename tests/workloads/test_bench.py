@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger.cli.verbs.bench import BENCHES
-from gpuledger.present.views.bench import bench_csv, bench_json, bench_markdown, bench_text, figure, heading
+from gpuledger.present.views.bench import bench_document, figure, heading
+from gpuledger.present.writers import write
 from support.command import ROOT, gpuledger
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
@@ -42,7 +43,7 @@ RESULT: dict[str, Any] = {
 
 def test_a_result_reads_well() -> None:
     assert (
-        bench_text(RESULT, 80)
+        write(bench_document(RESULT), "text", width=80)
         == """\
 ep  mode grouped, world-size 2
 
@@ -103,13 +104,13 @@ def test_a_heading_leaves_the_unit_to_the_figure(key: str, shown: str) -> None:
 
 
 def test_the_documents_say_the_same() -> None:
-    content = json.loads(bench_json(RESULT))
+    content = json.loads(write(bench_document(RESULT), "json"))
     SCHEMA.validate(content)
     assert content == {"schema": "gpuledger.bench/1", **RESULT}
-    (row,) = csv.DictReader(io.StringIO(bench_csv(RESULT)))
+    (row,) = csv.DictReader(io.StringIO(write(bench_document(RESULT), "csv")))
     assert (row["workload"], row["mode"], float(row["median_ms"]), row["launches"]) == ("ep", "grouped", 1.23456, "")
-    assert "| Comm share | 45.7 % |" in bench_markdown(RESULT)
-    assert "**Verdict: FAIL**" in bench_markdown(RESULT)
+    assert "| Comm share | 45.7 % |" in write(bench_document(RESULT), "md")
+    assert "**Verdict: FAIL**" in write(bench_document(RESULT), "md")
 
 
 names = st.text(alphabet="abcdefgh", min_size=1)
@@ -118,15 +119,14 @@ values = st.one_of(st.none(), st.booleans(), st.integers(-(10**12), 10**12), st.
 
 @given(st.dictionaries(names, values), st.integers(40, 200))
 def test_any_result_fits_any_terminal(found: dict[str, Any], width: int) -> None:
-    text = bench_text(
-        {"workload": "moe", "settings": found, **{f"x_{key}": each for key, each in found.items()}}, width
-    )
+    result = {"workload": "moe", "settings": found, **{f"x_{key}": each for key, each in found.items()}}
+    text = write(bench_document(result), "text", width=width)
     assert max(len(line) for line in text.splitlines()) <= max(width, 60)
     assert all(each == "\n" or unicodedata.category(each) != "Cc" for each in text)
 
 
 def test_a_text_that_is_hostile_stays_a_text() -> None:
-    text = bench_text({**RESULT, "device_name": "\x1b[31mH200\x07"}, 80)
+    text = write(bench_document({**RESULT, "device_name": "\x1b[31mH200\x07"}), "text", width=80)
     assert "\x1b" not in text
     assert "\x07" not in text
 

@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.distributed")
 
-from gpuledger.present.views.bench import bench_json  # noqa: E402
+from gpuledger.present.views.bench import bench_document  # noqa: E402
+from gpuledger.present.writers import write  # noqa: E402
 from gpuledger.workloads import ep, moe  # noqa: E402
 from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
 from gpuledger.workloads.mixture.exchange import layout, owners  # noqa: E402
@@ -80,7 +81,7 @@ def test_the_program_on_two_ranks() -> None:
     arguments = ["--mode=all", "--tokens-per-rank=0,9", "--num-experts=5", "--hidden-dim=16", "--ffn-dim=8"]
     result: Any = ep.run(asked(*arguments, "--routing=hot", "--backend=gloo"))
     assert result["checked"] is True
-    SCHEMA.validate(json.loads(bench_json(result)))
+    SCHEMA.validate(json.loads(write(bench_document(result), "json")))
     assert [row["mode"] for row in result["modes"]] == ["loop", "batched_gemm", "grouped"]
     assert [(row["mode"], row["rank"]) for row in result["ranks"]][2:4] == [("batched_gemm", 0), ("batched_gemm", 1)]
     assert all(list(row) == list(result["ranks"][0]) for row in result["ranks"])

@@ -23,7 +23,8 @@ from torch._subclasses.fake_tensor import (  # noqa: E402
 )
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from gpuledger.present.views.bench import bench_json  # noqa: E402
+from gpuledger.present.views.bench import bench_document  # noqa: E402
+from gpuledger.present.writers import write  # noqa: E402
 from gpuledger.workloads import moe  # noqa: E402
 from gpuledger.workloads.common import device_memory  # noqa: E402
 from gpuledger.workloads.common.cuda_calls import counted, inside, tally  # noqa: E402
@@ -211,7 +212,7 @@ def test_the_program(mode: str, routing_name: str) -> None:
     result = ran(f"--mode={mode}", f"--routing={routing_name}", "--num-experts=6", "--batch-size=21")
     assert result["workload"] == "moe"
     assert result["checked"] is True
-    SCHEMA.validate(json.loads(bench_json(result)))
+    SCHEMA.validate(json.loads(write(bench_document(result), "json")))
     rows = result.get("modes", [{"mode": mode, **result}])
     wanted = {"both": ["loop", "batched_gemm"], "all": list(MODES)}.get(mode, [mode])
     assert [row["mode"] for row in rows] == wanted
