@@ -59,7 +59,7 @@ class Report(ProfiledRun):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from gpuledger.present.html.notebook import notebook_html
+        from gpuledger.present.writers.html.notebook import notebook_html
 
         return notebook_html(self)
 

@@ -156,7 +156,7 @@ def _load() -> None:
     for verb in ("info", "report", "stats", "kernels"):
         verb_named(verb)
     with contextlib.suppress(ImportError):
-        import gpuledger.present.html.report  # noqa: F401
+        import gpuledger.present.views.page.report_page  # noqa: F401
 
 
 def _child(request: Mapping[str, Any]) -> NoReturn:

@@ -36,10 +36,10 @@ from support.nsys_exports import kernel, minimal
 pytest.importorskip("jinja2")
 
 from gpuledger.present.document import Document
-from gpuledger.present.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
-from gpuledger.present.html.parts import Page, Reader, Room, Section, Text
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
+from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
+from gpuledger.present.writers.html.parts import Page, Reader, Room, Section, Text
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
 
 Unpacked = Callable[[str], Path]

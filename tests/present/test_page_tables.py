@@ -6,11 +6,11 @@ from functools import partial
 
 from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
 from gpuledger.messages import say, translated
-from gpuledger.present.html.parts import Room
-from gpuledger.present.html.tables import table
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.views.nvidia import NVIDIA_TABLES, nvidia_table
 from gpuledger.present.writers.csv import sheet_csv
+from gpuledger.present.writers.html.parts import Room
+from gpuledger.present.writers.html.tables import table
 
 ROOM = Room(rows=10, letters=200)
 SHEET = Sheet(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpuledger.present.sheet import Sheet
 
 if TYPE_CHECKING:
-    from gpuledger.present.html.parts import Page, Reader
+    from gpuledger.present.writers.html.parts import Page, Reader
 
 Tell = Callable[[str], str]
 """Says a message in the reader's language; other text as it is."""

@@ -21,7 +21,7 @@ from gpuledger.trace.health import Note, Severity
 from gpuledger.units import count_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.present.html.parts import Page, Reader
+    from gpuledger.present.writers.html.parts import Page, Reader
 
 CHECKS: Final = "Checks"
 
@@ -65,7 +65,8 @@ def align_document(made: Alignment, health: Sequence[Note]) -> Document:
                     Heading(title(made), 1),
                     Paragraph(made.conclusion),
                     Paragraph(about(made)),
-                    *align_blocks(made, health),
+                    checks_block(made),
+                    *evidence_blocks(made, health),
                 )
             ),
         ),
@@ -87,7 +88,7 @@ def align_document(made: Alignment, health: Sequence[Note]) -> Document:
 
 
 def _page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
-    from gpuledger.present.html.align import align_page
+    from gpuledger.present.views.page.align_page import align_page
 
     return align_page(made, health, reader)
 
@@ -97,10 +98,15 @@ def title(made: Alignment) -> str:
     return f"{made.found.mock.profile} against {made.found.e2e.profile}"
 
 
-def align_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
-    """What comes after the conclusion: the checks, then the rest."""
+def checks_block(made: Alignment) -> SheetBlock:
+    """The seven checks."""
+    return SheetBlock(Sheet("align_checks", CHECKS, _CHECKS, tuple(map(_check_row, made.checks))))
+
+
+def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
+    """What each check found, and the kernels side by side."""
     found = made.found
-    blocks: list[Block] = [SheetBlock(Sheet("align_checks", CHECKS, _CHECKS, tuple(map(_check_row, made.checks))))]
+    blocks: list[Block] = []
     blocks += [
         Points(f"{check.title}: {check.verdict}", tuple(map(_sentence, _said(check))))
         for check in made.checks

@@ -24,7 +24,7 @@ from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.present.html.parts import Page, Reader
+    from gpuledger.present.writers.html.parts import Page, Reader
 
 _SHADES: Final = "·░▒▓█"
 _MOST_ROWS: Final = 32
@@ -109,7 +109,7 @@ def fleet_document(merged: Merged, late: Sheet | None) -> Document:
 
 
 def _page(merged: Merged, reader: Reader) -> Page:
-    from gpuledger.present.html.fleet import fleet_page
+    from gpuledger.present.views.page.fleet_page import fleet_page
 
     return fleet_page(merged, reader)
 

@@ -25,7 +25,7 @@ from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.present.html.parts import Page, Reader
+    from gpuledger.present.writers.html.parts import Page, Reader
 
 _WIDEST_BAR = 24
 _BESIDE_THE_BAR = 53
@@ -66,7 +66,7 @@ def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = (
 
 
 def _page(report: ProfiledRun, reader: Reader) -> Page:
-    from gpuledger.present.html.report import report_page
+    from gpuledger.present.views.page.report_page import report_page
 
     return report_page(report, reader)
 

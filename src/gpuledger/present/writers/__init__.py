@@ -21,7 +21,7 @@ def write(document: Document, form: str, *, width: int | None = None, language: 
 
             return document_markdown(document, language)
         case "html":
-            from gpuledger.present.html.page import document_html
+            from gpuledger.present.writers.html.page import document_html
 
             return document_html(document, language, command)
         case _:

@@ -35,7 +35,7 @@ from gpuledger.trace.health import NotMeasured
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from gpuledger.present.html.parts import Page, Reader
+    from gpuledger.present.writers.html.parts import Page, Reader
 
 _LONGEST_NAME = 48
 
@@ -51,7 +51,7 @@ def diff_document(compared: Compared) -> Document:
 
 
 def _page(compared: Compared, reader: Reader) -> Page:
-    from gpuledger.present.html.diff import diff_page
+    from gpuledger.present.views.page.diff_page import diff_page
 
     return diff_page(compared, reader)
 

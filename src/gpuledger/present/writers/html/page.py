@@ -20,9 +20,9 @@ from markupsafe import Markup
 from gpuledger.messages import say, translated
 from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
 from gpuledger.present.document import Document
-from gpuledger.present.html.parts import Page, Reader, Room
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import visible
+from gpuledger.present.writers.html.parts import Page, Reader, Room
 
 LARGEST: Final = 2_000_000
 """No page has more bytes than this."""
@@ -106,7 +106,7 @@ def _dumped(content: Mapping[str, Any]) -> str:
 @cache
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("gpuledger.present.html", "templates"),
+        loader=PackageLoader("gpuledger.present.writers.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,

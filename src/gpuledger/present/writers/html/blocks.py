@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gpuledger.present.document import Block, Heading, Medium, Only, Paragraph, Picture, Points, SheetBlock
-from gpuledger.present.html import parts as page
-from gpuledger.present.html.parts import Part, Reader, Section
-from gpuledger.present.html.tables import cut, table
+from gpuledger.present.writers.html import parts as page
+from gpuledger.present.writers.html.parts import Part, Reader, Section
+from gpuledger.present.writers.html.tables import cut, table
 
 _DRAWN = ("bar",)
 """Columns that draw with letters, for terminals; a page draws better."""

@@ -10,15 +10,15 @@ from gpuledger.ledger.lines import UNCLASSIFIED, Line, LineKind
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Bar, Part, stacked
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.html.parts import Chart, Section, Text
-from gpuledger.present.html.parts import Part as PagePart
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
+from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import ledger_title
+from gpuledger.present.writers.html.parts import Chart, Section, Text
+from gpuledger.present.writers.html.parts import Part as PagePart
+from gpuledger.present.writers.html.tables import table
 from gpuledger.units import share_text, time_text
 
 _ENLARGED: Final = 0.25

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from gpuledger.analyse.inventory import contents
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.html.gaps import gaps_picture
-from gpuledger.present.html.kernels import roofline_picture
-from gpuledger.present.html.ledger import ledger_picture
-from gpuledger.present.html.over_time import use_picture
-from gpuledger.present.html.parts import Reader, Room
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.steps import strip_picture
+from gpuledger.present.views.page.gaps import gaps_picture
+from gpuledger.present.views.page.kernels import roofline_picture
+from gpuledger.present.views.page.over_time import use_picture
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.views.page.steps import strip_picture
+from gpuledger.present.views.page.time_breakdown import ledger_picture
+from gpuledger.present.writers.html.parts import Reader, Room
 
 
 @dataclass(frozen=True, slots=True)

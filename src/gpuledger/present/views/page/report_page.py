@@ -6,19 +6,19 @@ from gpuledger.analyse.inventory import contents
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
-from gpuledger.present.html.closing import communication_section, health_section
-from gpuledger.present.html.findings import findings_section
-from gpuledger.present.html.gaps import gaps_section
-from gpuledger.present.html.kernels import kernels_section, roofline_section
-from gpuledger.present.html.ledger import ledger_section
-from gpuledger.present.html.over_time import launches_section, memory_section, use_section
-from gpuledger.present.html.parts import Page, Reader, Section, Tile
-from gpuledger.present.html.ranges import ranges_section
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.steps import steps_section
-from gpuledger.present.html.tables import cut
 from gpuledger.present.views.info import headline
+from gpuledger.present.views.page.gaps import gaps_section
+from gpuledger.present.views.page.kernels import kernels_section, roofline_section
+from gpuledger.present.views.page.over_time import launches_section, memory_section, use_section
+from gpuledger.present.views.page.provenance import communication_section, health_section
+from gpuledger.present.views.page.ranges import ranges_section
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.views.page.steps import steps_section
+from gpuledger.present.views.page.time_breakdown import ledger_section
+from gpuledger.present.views.page.what_to_do import findings_section
 from gpuledger.present.views.report import verdict
+from gpuledger.present.writers.html.parts import Page, Reader, Section, Tile
+from gpuledger.present.writers.html.tables import cut
 from gpuledger.units import count_text, share_text, time_text
 
 

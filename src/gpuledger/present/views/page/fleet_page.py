@@ -8,12 +8,12 @@ import numpy as np
 
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.html.findings import cards, section
-from gpuledger.present.html.parts import Chart, Command, Listing, Page, Part, Reader, Section, Text, Tile
-from gpuledger.present.html.tables import cut, table
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.present.views.fleet import Map, Merged, for_people, verdict
+from gpuledger.present.views.page.what_to_do import cards, section
+from gpuledger.present.writers.html.parts import Chart, Command, Listing, Page, Part, Reader, Section, Text, Tile
+from gpuledger.present.writers.html.tables import cut, table
 from gpuledger.units import count_text, time_text
 
 MOST_ROWS: Final = 64

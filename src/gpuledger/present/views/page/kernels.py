@@ -16,15 +16,15 @@ from gpuledger.ledger.lines import COMM, Line
 from gpuledger.messages import say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.html.blocks import block_parts
-from gpuledger.present.html.parts import Chart, Part, Section, Table, Text
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import table
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.kernels import BOUNDS, bound_text
+from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import kernel_blocks
+from gpuledger.present.writers.html.blocks import block_parts
+from gpuledger.present.writers.html.parts import Chart, Part, Section, Table, Text
+from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.statistics import shares
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import bytes_text, count_text, share_text, time_text

@@ -12,10 +12,10 @@ from typing import Final
 
 from gpuledger.messages import say
 from gpuledger.present.digits import cell_text, tenths
-from gpuledger.present.html.parts import Cell, Head, Room, Table, Tell
 from gpuledger.present.safe_text import cut_apart, visible
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.present.writers.html.parts import Cell, Head, Room, Table, Tell
 from gpuledger.units import bytes_text, count_text, time_text
 
 LONGEST_TEXT: Final = 72

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuledger.analyse.align.alignment import Alignment
-from gpuledger.present.document import Heading
-from gpuledger.present.html.blocks import block_sections
-from gpuledger.present.html.parts import Command, Page, Reader, Section, Tile
-from gpuledger.present.html.tables import cut
-from gpuledger.present.views.align import CHECKS, about, align_blocks, title
+from gpuledger.present.document import Block, Heading
+from gpuledger.present.views.align import CHECKS, about, checks_block, evidence_blocks, title
+from gpuledger.present.writers.html.blocks import block_sections
+from gpuledger.present.writers.html.parts import Command, Page, Reader, Section, Tile
+from gpuledger.present.writers.html.tables import cut
 from gpuledger.trace.health import Note
 from gpuledger.units import time_text
 
@@ -19,7 +19,6 @@ def align_page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
     name, verdict, headline = (
         cut(text, reader.room.letters, reader.tell) for text in (title(made), made.conclusion, about(made))
     )
-    checks, *rest = align_blocks(made, health)
     return Page(
         title=f"{name} · gpuledger",
         name=name,
@@ -27,10 +26,14 @@ def align_page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
         verdict=verdict,
         tiles=_tiles(made),
         sections=(
-            *block_sections([Heading(CHECKS), checks, Heading("What was seen"), *rest], reader, ""),
+            *block_sections(_blocks(made, health), reader, ""),
             Section("again", "This page again", (Command(reader.command),)),
         ),
     )
+
+
+def _blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
+    return [Heading(CHECKS), checks_block(made), Heading("What was seen"), *evidence_blocks(made, health)]
 
 
 def _tiles(made: Alignment) -> tuple[Tile, ...]:

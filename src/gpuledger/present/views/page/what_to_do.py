@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gpuledger.findings.finding import Finding
 from gpuledger.messages import capitalised, say
-from gpuledger.present.html.explained import explained
-from gpuledger.present.html.parts import Card, Cards, Part, Room, Section, Tell, Text
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import cut
+from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import saving_words
+from gpuledger.present.writers.html.explained import explained
+from gpuledger.present.writers.html.parts import Card, Cards, Part, Room, Section, Tell, Text
+from gpuledger.present.writers.html.tables import cut
 from gpuledger.units import share_text, time_text
 
 Share = Callable[[Finding], float | None]

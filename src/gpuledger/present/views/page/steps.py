@@ -19,14 +19,14 @@ from gpuledger.ledger.step_variation import variation as step_variation
 from gpuledger.messages import say
 from gpuledger.present.charts.over_time import StripLine, step_strip
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.html.ledger import ordered
-from gpuledger.present.html.parts import Chart, Part, Section, StepStrip, Table, Text
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import table
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.views.page.time_breakdown import ordered
 from gpuledger.present.views.steps import outliers_sheet, phases_sheet, usual_sheet
+from gpuledger.present.writers.html.parts import Chart, Part, Section, StepStrip, Table, Text
+from gpuledger.present.writers.html.tables import table
 from gpuledger.units import count_text, time_text
 
 MOST_COLUMNS: Final = 400

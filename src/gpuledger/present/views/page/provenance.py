@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpuledger.analyse.overlap import overlap
 from gpuledger.messages import say
-from gpuledger.present.html.parts import Command, Heading, Listing, Part, Section, Text
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import table
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.present.views.overlap import overlap_sheet
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.writers.html.parts import Command, Heading, Listing, Part, Section, Text
+from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import share_text
 

@@ -11,13 +11,13 @@ from gpuledger.analyse.inventory import contents
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import capitalised
 from gpuledger.present.charts.svg import ByColour, hatch, svg
-from gpuledger.present.html.ledger import ledger_picture
-from gpuledger.present.html.parts import Reader, Room
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import cut
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.info import headline
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.views.page.time_breakdown import ledger_picture
 from gpuledger.present.views.report import ledger_title, saving_words, verdict
+from gpuledger.present.writers.html.parts import Reader, Room
+from gpuledger.present.writers.html.tables import cut
 from gpuledger.units import share_text
 
 _ROOM = Room(rows=20, letters=300)

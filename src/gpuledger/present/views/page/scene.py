@@ -8,7 +8,7 @@ from gpuledger.analyse.inventory import Contents
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.present.html.parts import Reader, Room, Unknown
+from gpuledger.present.writers.html.parts import Reader, Room, Unknown
 from gpuledger.trace.health import NotMeasured
 
 

@@ -11,9 +11,6 @@ from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Column, columns
 from gpuledger.present.charts.over_time import Row, heat_map, memory_area
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.html.parts import Chart, Part, Section, Text
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import table
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.launches import (
     launch_calls_sheet,
@@ -22,6 +19,9 @@ from gpuledger.present.views.launches import (
     waiting_calls_sheet,
 )
 from gpuledger.present.views.memory import memory_sheets
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
+from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import os_pid
 from gpuledger.trace.tables import Table as Recorded

@@ -6,10 +6,10 @@ from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Column, columns
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.html.parts import Chart, Part, Section, Text
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import table
 from gpuledger.present.views.gaps import causes_sheet, length_words, lengths_sheet, longest_sheet, triggers_sheet
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
+from gpuledger.present.writers.html.tables import table
 from gpuledger.units import count_text, share_text, time_text
 
 _SERIES = ("compute-elementwise", "idle-host_code")

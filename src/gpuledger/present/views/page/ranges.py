@@ -10,10 +10,10 @@ from gpuledger.analyse.range_tree import RangeNode, RangeTree, range_tree
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import THINNEST, Node, icicle
-from gpuledger.present.html.parts import Chart, Part, Section, Text
-from gpuledger.present.html.scene import Scene
-from gpuledger.present.html.tables import table
+from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.ranges import OUTSIDE, sheet_of_nodes
+from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
+from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import count_text, share_text, time_text
 
