@@ -79,11 +79,11 @@ def verdicts(made: Alignment) -> dict[str, str]:
 @pytest.mark.parametrize("isolation", [RANGE, PATTERN, AUTO], ids=lambda each: str(each.by))
 def test_all_ways_to_isolate_find_the_same_operation(attn: Trace, model: Trace, isolation: Isolation) -> None:
     made = aligned(attn, model, isolation=isolation)
-    assert [parse(kernel.name).short for kernel in made.found.e2e.kernels] == OPERATION
-    assert [parse(kernel.name).short for kernel in made.found.mock.kernels] == OPERATION
-    assert (made.found.mock.forwards, made.found.e2e.forwards, made.found.e2e.steps) == (20, 8 * 20, 20)
-    assert made.found.e2e.gpu_ns == pytest.approx(25_900, rel=0.03)
-    assert made.found.mock.gpu_ns == pytest.approx(22_700, rel=0.03)
+    assert [parse(kernel.name).short for kernel in made.sides.e2e.kernels] == OPERATION
+    assert [parse(kernel.name).short for kernel in made.sides.mock.kernels] == OPERATION
+    assert (made.sides.mock.forwards, made.sides.e2e.forwards, made.sides.e2e.steps) == (20, 8 * 20, 20)
+    assert made.sides.e2e.gpu_ns == pytest.approx(25_900, rel=0.03)
+    assert made.sides.mock.gpu_ns == pytest.approx(22_700, rel=0.03)
     assert verdicts(made) == {"latency": WARN}
 
 
@@ -105,7 +105,7 @@ def test_what_differs_is_said(attn: Trace, model: Trace) -> None:
 def test_the_model_is_its_own_mock(model: Trace) -> None:
     made = aligned(model, model, mock_range="attention", tier="same-module")
     assert (made.verdict, verdicts(made)) == (PASS, {})
-    assert all(row.level == "exact" and row.same_shape and row.ratio == 1.0 for row in made.found.rows)
+    assert all(row.level == "exact" and row.same_shape and row.ratio == 1.0 for row in made.sides.rows)
     assert made.conclusion == "ALIGNED: the mock runs what the model runs, in 1.00 x its time."
 
 
@@ -120,7 +120,7 @@ def test_torch_traces_align_as_nsys_ones_do(mock: str, e2e: str, unpacked: Unpac
     ours, theirs = (aligned(*pair, isolation=AUTO) for pair in (torch, nsys))
     assert verdicts(ours) == verdicts(theirs)
     assert verdicts(ours).get("graph") == (WARN if e2e == "graph" else None)
-    for one, other in ((ours.found.mock, theirs.found.mock), (ours.found.e2e, theirs.found.e2e)):
+    for one, other in ((ours.sides.mock, theirs.sides.mock), (ours.sides.e2e, theirs.sides.e2e)):
         assert [parse(each.name).bare for each in one.kernels] == [parse(each.name).bare for each in other.kernels]
         assert one.gpu_ns == pytest.approx(other.gpu_ns, rel=0.03)
 
@@ -249,8 +249,8 @@ def test_the_operation_is_found_though_the_mock_differs(
 ) -> None:
     plant, expected = PLANTED[name]
     made = aligned(plant(attn), model, isolation=isolation, mock_range="attention")
-    assert (verdicts(made), made.found.e2e.forwards) == ({"latency": WARN} | expected, 160)
-    assert [parse(kernel.name).short for kernel in made.found.e2e.kernels] == OPERATION
+    assert (verdicts(made), made.sides.e2e.forwards) == ({"latency": WARN} | expected, 160)
+    assert [parse(kernel.name).short for kernel in made.sides.e2e.kernels] == OPERATION
 
 
 # Ranks.
@@ -259,8 +259,8 @@ def test_the_operation_is_found_though_the_mock_differs(
 def test_of_several_ranks_the_one_that_computes_longest_counts(attn: Trace, model: Trace) -> None:
     slow = slowed(model, matching(model, "sdpa"), 2)
     alone, both = aligned(attn, slow), aligned(attn, model, slow)
-    assert both.found.e2e.gpu_ns == alone.found.e2e.gpu_ns > aligned(attn, model).found.e2e.gpu_ns
-    assert (both.found.e2e.ranks, both.found.e2e.profile) == (2, "rank1")
+    assert both.sides.e2e.gpu_ns == alone.sides.e2e.gpu_ns > aligned(attn, model).sides.e2e.gpu_ns
+    assert (both.sides.e2e.ranks, both.sides.e2e.profile) == (2, "rank1")
     assert "of 2 ranks, each counts where it computes the longest" in "\n".join(both.notes)
 
 

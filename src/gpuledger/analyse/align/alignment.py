@@ -34,36 +34,36 @@ class Isolation:
 class Alignment:
     """What is to be said of a mock."""
 
-    found: SideBySide
+    sides: SideBySide
     isolation: Isolation
     checks: tuple[AlignCheck, ...]
     notes: tuple[str, ...]
 
     @property
     def verdict(self) -> str:
-        return overall(each.verdict for each in self.checks)
+        return overall(check.verdict for check in self.checks)
 
     @property
     def conclusion(self) -> str:
         """One sentence: the verdict in words, and what weighs most."""
-        counting = [each for each in self.checks if each.verdict in (FAIL, WARN)]
+        counting = [check for check in self.checks if check.verdict in (FAIL, WARN)]
         if not counting:
             return f"ALIGNED: the mock runs what the model runs{self._time}{self._but}."
-        first = next(each for each in counting if each.verdict == self.verdict)
-        others = [each.title for each in counting if each is not first]
+        first = next(check for check in counting if check.verdict == self.verdict)
+        others = [check.title for check in counting if check is not first]
         also = f"; see also {_listed(others)}" if others else ""
         state = "NOT ALIGNED" if self.verdict == FAIL else "ALIGNED WITH REMARKS"
         return f"{state}: {first.evidence[0]}{also}."
 
     @property
     def _time(self) -> str:
-        ratio = next(each.figures["ratio"] for each in self.checks if each.check == LATENCY)
+        ratio = next(check.figures["ratio"] for check in self.checks if check.check == LATENCY)
         return f", in {ratio:.2f} x its time" if isinstance(ratio, float) else ""
 
     @property
     def _but(self) -> str:
         accepted, untold = (
-            [each.title for each in self.checks if each.verdict == what] for what in (KNOWN, NOT_MEASURED)
+            [check.title for check in self.checks if check.verdict == what] for what in (KNOWN, NOT_MEASURED)
         )
         known = f"; known: {_listed(accepted)}" if accepted else ""
         return known + (f"; {_listed(untold)} cannot be told" if untold else "")
@@ -80,12 +80,16 @@ def alignment(
     whole: bool = True,
 ) -> Alignment:
     """Check a mock; `remarks` are what isolating it had to say."""
-    found = compared(mock, e2e, whole=whole)
-    made = with_remedies(checks(found, tier, known), found)
-    used = [each.difference for check in made for each in check.accepted]
-    accepted = [f"known: {each.sentence} ({each.difference.reason})" for check in made for each in check.accepted]
-    unused = [f"known difference not found any more: {each}" for each in known.differences if each not in used]
-    return Alignment(found, isolation, made, (*accepted, *notes(found), *remarks, *unused))
+    sides = compared(mock, e2e, whole=whole)
+    checked = with_remedies(checks(sides, tier, known), sides)
+    used = [item.difference for check in checked for item in check.accepted]
+    accepted = [f"known: {item.sentence} ({item.difference.reason})" for check in checked for item in check.accepted]
+    unused = [
+        f"known difference not found any more: {difference}"
+        for difference in known.differences
+        if difference not in used
+    ]
+    return Alignment(sides, isolation, checked, (*accepted, *notes(sides), *remarks, *unused))
 
 
 def _listed(titles: list[str]) -> str:

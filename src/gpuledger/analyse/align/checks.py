@@ -46,16 +46,16 @@ COUNT_SHARE: Final = 0.1
 """Calls may differ by this share, or by one, before it is a failure."""
 
 
-def checks(found: SideBySide, tier: Tier, known: Known) -> tuple[AlignCheck, ...]:
+def checks(sides: SideBySide, tier: Tier, known: Known) -> tuple[AlignCheck, ...]:
     """All seven, in order."""
     return (
-        _names(found, known),
-        _counts(found, known),
-        _missing(found, known),
-        _extra(found, known),
-        latency(found, tier, known, CRITICAL_SHARE),
-        _graph(found, known),
-        _shape(found, known),
+        _names(sides, known),
+        _counts(sides, known),
+        _missing(sides, known),
+        _extra(sides, known),
+        latency(sides, tier, known, CRITICAL_SHARE),
+        _graph(sides, known),
+        _shape(sides, known),
     )
 
 
@@ -71,15 +71,15 @@ def main_names(kernels: Sequence[ForwardKernel]) -> frozenset[str]:
     return frozenset(main)
 
 
-def _names(found: SideBySide, known: Known) -> AlignCheck:
+def _names(sides: SideBySide, known: Known) -> AlignCheck:
     """Whether the main kernels of either side are those of the other."""
-    mains = main_names(found.mock.kernels), main_names(found.e2e.kernels)
+    mains = main_names(sides.mock.kernels), main_names(sides.e2e.kernels)
     items, exact = [], [set[str](), set[str]()]
-    for row in found.rows:
-        sides = list(zip((row.mock, row.e2e), mains, exact, strict=True))
-        is_main = any(kernel is not None and kernel.bare in main for kernel, main, _ in sides)
+    for row in sides.rows:
+        kernels_of = list(zip((row.mock, row.e2e), mains, exact, strict=True))
+        is_main = any(kernel is not None and kernel.bare in main for kernel, main, _ in kernels_of)
         if row.level == EXACT:
-            for kernel, main, names in sides:
+            for kernel, main, names in kernels_of:
                 names |= {kernel.bare} & main if kernel is not None else set()
         elif row.level == NONE:
             items.append(Item(FAIL if is_main else WARN, _instead(row), row.names))
@@ -87,7 +87,7 @@ def _names(found: SideBySide, known: Known) -> AlignCheck:
             items.append(Item(WARN, _alike(row), row.names))
     items = list({item.sentence: item for item in items}.values())
     counted, accepted = sifted(NAMES, items, known)
-    levels = {level: len(found.at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
+    levels = {level: len(sides.at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
     return AlignCheck(
         check=NAMES,
         title="kernel names",
@@ -117,24 +117,24 @@ def _instead(row: AlignRow) -> str:
     return f"the mock runs {ours} where the model runs {theirs}"
 
 
-def _counts(found: SideBySide, known: Known) -> AlignCheck:
+def _counts(sides: SideBySide, known: Known) -> AlignCheck:
     """How often a forward runs what both sides run."""
     more: dict[str, dict[str, list[str]]] = {INSERTED: {}, MISSING: {}}
-    for at in sorted(repeats(found, CRITICAL_SHARE)):
-        row = found.rows[at]
+    for index in sorted(repeats(sides, CRITICAL_SHARE)):
+        row = sides.rows[index]
         more[row.level].setdefault(_bares(row)[0], []).append(row.names[0])
     items, shared = [], []
     for level, named in more.items():
         for bare, names in named.items():
-            both = sum(1 for row in found.matched if bare in _bares(row))
+            both = sum(1 for row in sides.matched if bare in _bares(row))
             calls = (both + len(names), both) if level == INSERTED else (both, both + len(names))
             sentence = f"{called(names[0])}: called {calls[0]} x in the mock's forward, {calls[1]} x in the model's"
-            if level == MISSING and not found.whole:
+            if level == MISSING and not sides.whole:
                 shared.append(f"{sentence}, perhaps by other operations")
             else:
                 items.append(Item(WARN, sentence, tuple(names), len(names)))
     counted, accepted = sifted(COUNTS, items, known)
-    mock, e2e = (len(found.matched) + sum(map(len, more[level].values())) for level in (INSERTED, MISSING))
+    mock, e2e = (len(sides.matched) + sum(map(len, more[level].values())) for level in (INSERTED, MISSING))
     apart = sum(item.amount for item in counted)
     verdict = verdict_of(counted, accepted)
     if apart > max(1, COUNT_SHARE * e2e):
@@ -145,14 +145,14 @@ def _counts(found: SideBySide, known: Known) -> AlignCheck:
         check=COUNTS,
         title="calls per forward",
         verdict=verdict,
-        mock=f"{count_text(mock)} of {count_text(len(found.mock.kernels))} kernels",
-        e2e=f"{count_text(e2e)} of {count_text(len(found.e2e.kernels))}",
+        mock=f"{count_text(mock)} of {count_text(len(sides.mock.kernels))} kernels",
+        e2e=f"{count_text(e2e)} of {count_text(len(sides.e2e.kernels))}",
         figures={
             "mock": mock,
             "e2e": e2e,
             "apart": apart,
-            "mock_all": len(found.mock.kernels),
-            "e2e_all": len(found.e2e.kernels),
+            "mock_all": len(sides.mock.kernels),
+            "e2e_all": len(sides.e2e.kernels),
         },
         evidence=(*(item.sentence for item in counted), *shared),
         accepted=accepted,
@@ -163,15 +163,15 @@ def _bares(row: AlignRow) -> tuple[str, ...]:
     return tuple(kernel.bare for kernel in (row.mock, row.e2e) if kernel is not None)
 
 
-def _missing(found: SideBySide, known: Known) -> AlignCheck:
+def _missing(sides: SideBySide, known: Known) -> AlignCheck:
     """Whether the mock runs every kernel of the model's operation."""
-    alone = _alone(found, MISSING)
-    items = list(_one_sided(alone, found.e2e, "the mock does not run"))
+    alone = _alone(sides, MISSING)
+    items = list(_one_sided(alone, sides.e2e, "the mock does not run"))
     counted, accepted = sifted(MISSING_KERNELS, items, known)
     verdict = verdict_of(counted, accepted)
     time = sum(row.e2e.time_ns for row in alone if row.e2e is not None)
     evidence = tuple(item.sentence for item in counted)
-    if not found.whole and verdict == PASS:
+    if not sides.whole and verdict == PASS:
         verdict = NOT_MEASURED
         evidence = ("the model's table does not say which of its other kernels belong to the operation",)
     return AlignCheck(
@@ -179,11 +179,11 @@ def _missing(found: SideBySide, known: Known) -> AlignCheck:
         title="missing kernels",
         verdict=verdict,
         mock=_how_many(len(alone), "missing"),
-        e2e=_of_time(time, found.e2e),
+        e2e=_of_time(time, sides.e2e),
         figures={
             "missing": len(alone),
             "missing_ns": time,
-            "missing_share": _share(time, found.e2e),
+            "missing_share": _share(time, sides.e2e),
             "critical_share": CRITICAL_SHARE,
         },
         evidence=evidence,
@@ -191,10 +191,10 @@ def _missing(found: SideBySide, known: Known) -> AlignCheck:
     )
 
 
-def _extra(found: SideBySide, known: Known) -> AlignCheck:
+def _extra(sides: SideBySide, known: Known) -> AlignCheck:
     """Whether the mock runs nothing else."""
-    alone = _alone(found, INSERTED)
-    items = list(_one_sided(alone, found.mock, "the model does not run"))
+    alone = _alone(sides, INSERTED)
+    items = list(_one_sided(alone, sides.mock, "the model does not run"))
     counted, accepted = sifted(EXTRA_KERNELS, items, known)
     time = sum(row.mock.time_ns for row in alone if row.mock is not None)
     return AlignCheck(
@@ -202,11 +202,11 @@ def _extra(found: SideBySide, known: Known) -> AlignCheck:
         title="extra kernels",
         verdict=verdict_of(counted, accepted),
         mock=_how_many(len(alone), "extra"),
-        e2e=_of_time(time, found.mock),
+        e2e=_of_time(time, sides.mock),
         figures={
             "extra": len(alone),
             "extra_ns": time,
-            "extra_share": _share(time, found.mock),
+            "extra_share": _share(time, sides.mock),
             "critical_share": CRITICAL_SHARE,
         },
         evidence=tuple(item.sentence for item in counted),
@@ -214,10 +214,10 @@ def _extra(found: SideBySide, known: Known) -> AlignCheck:
     )
 
 
-def _alone(found: SideBySide, level: str) -> tuple[AlignRow, ...]:
+def _alone(sides: SideBySide, level: str) -> tuple[AlignRow, ...]:
     """What one side runs and the other never does."""
-    again = repeats(found, CRITICAL_SHARE)
-    return tuple(row for at, row in enumerate(found.rows) if row.level == level and at not in again)
+    again = repeats(sides, CRITICAL_SHARE)
+    return tuple(row for index, row in enumerate(sides.rows) if row.level == level and index not in again)
 
 
 def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iterable[Item]:
@@ -227,7 +227,7 @@ def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iter
         for kernel in (row.mock, row.e2e):
             if kernel is not None:
                 grouped.setdefault(kernel.bare, []).append(kernel)
-    for kernels in sorted(grouped.values(), key=lambda some: -sum(kernel.time_ns for kernel in some)):
+    for kernels in sorted(grouped.values(), key=lambda kernels: -sum(kernel.time_ns for kernel in kernels)):
         share = _share(sum(kernel.time_ns for kernel in kernels), side)
         calls = f" ({len(kernels)} calls)" if len(kernels) > 1 else ""
         critical = share >= CRITICAL_SHARE
@@ -247,15 +247,15 @@ def _of_time(time_ns: int, side: OperationSide) -> str:
     return f"{share_text(_share(time_ns, side))} of time" if time_ns else ""
 
 
-def _graph(found: SideBySide, known: Known) -> AlignCheck:
+def _graph(sides: SideBySide, known: Known) -> AlignCheck:
     """Whether both sides run in CUDA graphs, or neither does."""
-    mock, e2e = (_in_graph(side) for side in (found.mock, found.e2e))
+    mock, e2e = (_in_graph(side) for side in (sides.mock, sides.e2e))
     if mock is None or e2e is None:
         figures = dict.fromkeys(("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels"))
         return AlignCheck(
             GRAPH, "CUDA graphs", NOT_MEASURED, "", "", figures, ("tables do not say what ran in a graph",)
         )
-    ours, theirs = (_state(*each) for each in (mock, e2e))
+    ours, theirs = (_state(*counts) for counts in (mock, e2e))
     same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
     items = [] if same else [Item(WARN, f"the mock runs {ours}, the model {theirs}")]
     counted, accepted = sifted(GRAPH, items, known)
@@ -284,9 +284,9 @@ def _state(inside: int, count: int) -> str:
     return "in a graph" if inside else "eager"
 
 
-def _shape(found: SideBySide, known: Known) -> AlignCheck:
+def _shape(sides: SideBySide, known: Known) -> AlignCheck:
     """Whether the same kernels are launched in the same shape."""
-    known_shapes = [row for row in found.at(EXACT) if row.same_shape is not None]
+    known_shapes = [row for row in sides.at(EXACT) if row.same_shape is not None]
     differ = [row for row in known_shapes if row.shape_differs]
     items = [Item(WARN, _shapes(row), row.names) for row in differ]
     counted, accepted = sifted(SHAPE, items, known)
@@ -298,7 +298,7 @@ def _shape(found: SideBySide, known: Known) -> AlignCheck:
         mock=f"{len(known_shapes) - len(differ)} of {len(known_shapes)} the same" if known_shapes else "",
         e2e="",
         figures={"compared": len(known_shapes), "differ": len(differ)},
-        evidence=tuple(item.sentence for item in counted) if known_shapes else (_no_shapes(found),),
+        evidence=tuple(item.sentence for item in counted) if known_shapes else (_no_shapes(sides),),
         accepted=accepted,
     )
 
@@ -308,7 +308,7 @@ def _shapes(row: AlignRow) -> str:
     return f"{called(row.names[0])}: {shape_text(ours)} in the mock, {shape_text(theirs)} in the model"
 
 
-def _no_shapes(found: SideBySide) -> str:
-    if not found.at(EXACT):
+def _no_shapes(sides: SideBySide) -> str:
+    if not sides.at(EXACT):
         return "no kernel has the same name on both sides"
     return "grid and block are not recorded"

@@ -57,7 +57,7 @@ class Forwards:
     profile: str
     gpu_name: str
     rank: int | None
-    of: Ints
+    forward: Ints
     """The forward of each kernel, numbered from 0."""
     start_ns: Ints
     end_ns: Ints
@@ -79,7 +79,7 @@ class Forwards:
     @cached_property
     def first(self) -> Positions:
         """Where each forward's kernels begin, and where the last one's end."""
-        return np.searchsorted(self.of, np.arange(len(self) + 1))
+        return np.searchsorted(self.forward, np.arange(len(self) + 1))
 
     @cached_property
     def own_ns(self) -> Ints:
@@ -100,7 +100,7 @@ class Forwards:
     def _apart(self) -> tuple[Ints, Ints]:
         """The times with the forwards moved so far apart that none overlaps another."""
         length = int(self.end_ns.max()) - int(self.start_ns.min()) + 1
-        return self.start_ns + length * self.of, self.end_ns + length * self.of
+        return self.start_ns + length * self.forward, self.end_ns + length * self.forward
 
     @cached_property
     def gpu_ns(self) -> Ints:
@@ -133,7 +133,7 @@ class Forwards:
         names = self.name[self.first[number] : self.first[number + 1]]
         key = names.tobytes()
         if key not in self._sequences:
-            self._sequences[key] = tuple(self.bare[each] for each in names.tolist())
+            self._sequences[key] = tuple(self.bare[code] for code in names.tolist())
         return self._sequences[key]
 
     @cached_property
@@ -143,54 +143,54 @@ class Forwards:
 
     def kernels(self, number: int) -> tuple[ForwardKernel, ...]:
         """A forward's kernels in order."""
-        return tuple(self._kernel(at) for at in range(int(self.first[number]), int(self.first[number + 1])))
+        return tuple(self._kernel(position) for position in range(int(self.first[number]), int(self.first[number + 1])))
 
-    def _kernel(self, at: int) -> ForwardKernel:
+    def _kernel(self, position: int) -> ForwardKernel:
         return ForwardKernel(
-            self.names[int(self.name[at])],
-            int(self.own_ns[at]),
-            triple(self.grid[at]),
-            triple(self.block[at]),
-            int(self.stream[at]),
-            bool(self.in_graph[at]),
+            self.names[int(self.name[position])],
+            int(self.own_ns[position]),
+            triple(self.grid[position]),
+            triple(self.block[position]),
+            int(self.stream[position]),
+            bool(self.in_graph[position]),
         )
 
 
 def triple(values: NDArray[np.int32]) -> Dim3 | None:
     """Grid or block; None where it was not recorded."""
-    x, y, z = (int(each) for each in values)
+    x, y, z = (int(value) for value in values)
     return None if x == NOT_RECORDED else (x, y, z)
 
 
-def gathered(trace: Trace, device: Device, profile: str, at: Positions, of: Positions) -> Forwards:
+def gathered(trace: Trace, device: Device, profile: str, kernel: Positions, forward: Positions) -> Forwards:
     """Forwards from the positions of their kernels in `device.work`, and for each kernel any number of its forward."""
-    found, kernels = device.work, trace[Table.KERNELS]
-    begins = np.full(int(of.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(begins, of, found.start_ns[at])
-    used = np.unique(of)
+    work, kernels = device.work, trace[Table.KERNELS]
+    begins = np.full(int(forward.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(begins, forward, work.start_ns[kernel])
+    used = np.unique(forward)
     number = np.empty(len(begins), np.intp)
     number[used[np.argsort(begins[used], kind="stable")]] = np.arange(len(used))
-    order = np.lexsort((found.stream[at], found.start_ns[at], number[of]))
-    at, of = at[order], number[of[order]]
-    rows = kernels.at(found.row[at])
-    codes, name = np.unique(found.name[at], return_inverse=True)
+    order = np.lexsort((work.stream[kernel], work.start_ns[kernel], number[forward]))
+    kernel, forward = kernel[order], number[forward[order]]
+    rows = kernels.at(work.row[kernel])
+    codes, name = np.unique(work.name[kernel], return_inverse=True)
     steps = device.steps
-    begin = found.start_ns[at[np.searchsorted(of, np.arange(len(used)))]]
+    begin = work.start_ns[kernel[np.searchsorted(forward, np.arange(len(used)))]]
     step = np.zeros(len(used), np.int64) if steps is None else np.searchsorted(steps.edges_ns, begin, side="right") - 1
     gpus = trace.origin.gpus
     return Forwards(
         profile=profile,
         gpu_name=gpus[device.gpu].name if 0 <= device.gpu < len(gpus) else "",
         rank=trace.origin.rank,
-        of=of,
-        start_ns=found.start_ns[at],
-        end_ns=found.end_ns[at],
+        forward=forward,
+        start_ns=work.start_ns[kernel],
+        end_ns=work.end_ns[kernel],
         name=name.reshape(-1),
         names=tuple(trace.strings.text(code) or "" for code in codes.tolist()),
         grid=rows["grid"],
         block=rows["block"],
-        stream=found.stream[at],
-        in_graph=found.graph_node[at] >= 0,
+        stream=work.stream[kernel],
+        in_graph=work.graph_node[kernel] >= 0,
         step=step,
         found_by="" if steps is None else steps.source,
     )

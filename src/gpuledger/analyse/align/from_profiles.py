@@ -26,10 +26,10 @@ def of_mock(trace: Trace, profile: str, wanted: Wanted, mock_range: str | None) 
     """A forward of the mock is a step of it, or a range that matches."""
     devices = analysed(trace, profile, wanted)
     busiest = max(devices, key=lambda device: device.compute_ns)
-    found = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
+    operation = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
     several = (f"{profile}: {len(devices)} GPUs at work; GPU {busiest.gpu}, the busiest, is the mock",)
-    notes = (*found.notes, *(several if len(devices) > 1 else ()))
-    return Ranks((gathered(trace, busiest, profile, found.at, found.of),), notes)
+    notes = (*operation.notes, *(several if len(devices) > 1 else ()))
+    return Ranks((gathered(trace, busiest, profile, operation.kernel, operation.forward),), notes)
 
 
 def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, mock: Sequence[ForwardKernel]) -> Ranks:
@@ -39,12 +39,12 @@ def of_model(trace: Trace, profile: str, wanted: Wanted, isolation: Isolation, m
     refused: list[NothingRecorded] = []
     for device in analysed(trace, profile, wanted):
         try:
-            found = _isolated(trace, device, profile, isolation, mock)
+            operation = _isolated(trace, device, profile, isolation, mock)
         except NothingRecorded as error:
             refused.append(error)
             continue
-        forwards.append(gathered(trace, device, profile, found.at, found.of))
-        notes += found.notes
+        forwards.append(gathered(trace, device, profile, operation.kernel, operation.forward))
+        notes += operation.notes
     if not forwards:
         raise refused[0]
     return Ranks(tuple(forwards), tuple(dict.fromkeys(notes)))

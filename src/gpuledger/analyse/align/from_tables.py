@@ -107,7 +107,7 @@ def _by_the_mock(rows: Sequence[SummaryRow], mock: OperationSide) -> int:
     times: dict[str, list[int]] = {}
     for kernel in mock.kernels:
         times.setdefault(kernel.name, []).append(kernel.time_ns)
-    for name in sorted(times, key=lambda each: -sum(times[each])):
+    for name in sorted(times, key=lambda kernel_name: -sum(times[kernel_name])):
         for wanted in (EXACT, FUNCTION):
             like = [row.count for row in rows if likeness(name, row.name) == wanted]
             if like:
@@ -120,7 +120,7 @@ def _chosen(rows: Sequence[SummaryRow], isolation: Isolation, mock: Sequence[For
     if isolation.pattern is not None:
         return [row for row in rows if isolation.pattern.search(row.name)]
     wanted: set[str] = set()
-    for name in {each.name for each in mock}:
+    for name in {kernel.name for kernel in mock}:
         alike = {how: {row.name for row in rows if likeness(name, row.name) == how} for how in (EXACT, FUNCTION)}
         wanted |= alike[EXACT] or alike[FUNCTION]
     return [row for row in rows if row.name in wanted]

@@ -44,8 +44,8 @@ LISTED = 12
 class OperationKernels:
     """Kernels as positions in `device.work`, and for each a number of its forward."""
 
-    at: Positions
-    of: Positions
+    kernel: Positions
+    forward: Positions
     notes: tuple[str, ...] = ()
 
 
@@ -62,17 +62,17 @@ def steady_kernels(device: Device) -> Positions:
 
 def _kernels_on(device: Device) -> Positions:
     """All kernels of the GPU; a graph that was traced whole has no name."""
-    found = device.work
-    here = found.on(device.gpu)
-    kernels: Positions = here[(found.state[here] != State.COPY) & (found.name[here] != NO_TEXT)]
+    work = device.work
+    here = work.on(device.gpu)
+    kernels: Positions = here[(work.state[here] != State.COPY) & (work.name[here] != NO_TEXT)]
     return kernels
 
 
 def kernels_or_refuse(device: Device, profile: str) -> Positions:
     """The same; a profile without any is refused."""
-    at = steady_kernels(device)
-    if len(at):
-        return at
+    kernels = steady_kernels(device)
+    if len(kernels):
+        return kernels
     opaque = bool((device.work.name[device.work.on(device.gpu)] == NO_TEXT).any())
     raise NothingRecorded(
         f"{profile}: no kernel in the steady steps of GPU {device.gpu}",
@@ -83,31 +83,31 @@ def kernels_or_refuse(device: Device, profile: str) -> Positions:
 
 def by_steps(device: Device, profile: str) -> OperationKernels:
     """Each steady step is a forward; where there are none, what repeats is, else the whole window."""
-    at = kernels_or_refuse(device, profile)
+    kernels = kernels_or_refuse(device, profile)
     if device.steps is None:
-        return _without_steps(device, profile, at)
-    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[at], side="right") - 1
+        return _without_steps(device, profile, kernels)
+    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[kernels], side="right") - 1
     distinct = np.unique(step)
-    period = _whole_period(device.work.name[at[step == distinct[len(distinct) // 2]]])
+    period = _whole_period(device.work.name[kernels[step == distinct[len(distinct) // 2]]])
     if period is None:
-        return OperationKernels(at, step)
-    inside = (np.arange(len(at)) - np.searchsorted(step, step)) // period
+        return OperationKernels(kernels, step)
+    inside = (np.arange(len(kernels)) - np.searchsorted(step, step)) // period
     note = f"a step of {profile} runs the same {_kernels(period)} several times over: each time is a forward"
-    return OperationKernels(at, group(step, inside)[1], (note,))
+    return OperationKernels(kernels, group(step, inside)[1], (note,))
 
 
-def _without_steps(device: Device, profile: str, at: Positions) -> OperationKernels:
-    names = device.work.name[at]
+def _without_steps(device: Device, profile: str, kernels: Positions) -> OperationKernels:
+    names = device.work.name[kernels]
     start, end = 0, len(names)
     if len(names) <= MOST_WITHOUT_STEPS and (repeats := repeated(names)):
         first, period, count = repeats
         if 2 * period * count >= len(names):
             start, end = first, first + period * count
     period = _whole_period(names[start:end]) or end - start
-    of = np.arange(end - start) // period
-    how = f"{_kernels(period)} that repeat are a forward" if of.any() else "the whole profile is one forward"
+    forward = np.arange(end - start) // period
+    how = f"{_kernels(period)} that repeat are a forward" if forward.any() else "the whole profile is one forward"
     note = f"{profile}: no steps were found; {how} (--mock-range=REGEX says otherwise)"
-    return OperationKernels(at[start:end], of, (note,))
+    return OperationKernels(kernels[start:end], forward, (note,))
 
 
 def _kernels(count: int) -> str:
@@ -130,11 +130,11 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
         chosen, notes = _matching(trace, trace[Table.RANGES], expression), (_operators(profile, pattern),)
     if not len(chosen):
         raise _no_range(trace, profile, pattern)
-    at = _kernels_on(device)
-    of = _launched_in(device, at, chosen)
-    steady = device.begins_steady(device.work.start_ns[at])
-    cut = np.unique(of[~steady])
-    kept = (of >= 0) & ~np.isin(of, cut)
+    kernels = _kernels_on(device)
+    forward = _launched_in(device, kernels, chosen)
+    steady = device.begins_steady(device.work.start_ns[kernels])
+    cut = np.unique(forward[~steady])
+    kept = (forward >= 0) & ~np.isin(forward, cut)
     if not kept.any():
         inside = "in none of them was a kernel of the steady steps launched"
         raise NothingRecorded(
@@ -142,7 +142,7 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
             found=f"{count_text(len(chosen))} such ranges; {inside}",
             hint="kernels of a CUDA graph belong to the range around its launch: try --auto or --pattern=REGEX",
         )
-    return OperationKernels(at[kept], of[kept], notes)
+    return OperationKernels(kernels[kept], forward[kept], notes)
 
 
 def _operators(profile: str, pattern: str) -> str:
@@ -156,20 +156,20 @@ def _matching(trace: Trace, ranges: Rows, expression: re.Pattern[str]) -> Rows:
     return ranges.where(np.isin(ranges.codes("name"), wanted) & ~marks)
 
 
-def _launched_in(device: Device, at: Positions, ranges: Rows) -> Positions:
+def _launched_in(device: Device, kernels: Positions, ranges: Rows) -> Positions:
     """For each kernel the outermost of the ranges around its launch call, or -1.
 
     A range counts what its own thread launches, and what threads launch that never open such a range: autograd has
     threads of its own. Threads that do open them, as where each drives a GPU, count for themselves only.
     """
     ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = device.work.launch[at]
+    call = device.work.launch[kernels]
     launched = np.flatnonzero(call >= 0)
     calls = device.host.calls.at(call[launched])
     owner, caller = thread(ranges), thread_number(calls["pid"], calls["tid"])
     alone = ~np.isin(caller, owner)
-    of = np.full(len(at), len(ranges), np.intp)
-    for outer_group, inner_group, some in (
+    outermost = np.full(len(kernels), len(ranges), np.intp)
+    for outer_group, inner_group, counted in (
         (owner, caller, ~alone),
         (ranges["pid"], calls["pid"], alone),
     ):
@@ -177,20 +177,20 @@ def _launched_in(device: Device, at: Positions, ranges: Rows) -> Positions:
             ranges["start_ns"],
             ranges["end_ns"],
             outer_group,
-            calls["start_ns"][some],
-            calls["end_ns"][some],
-            inner_group[some],
+            calls["start_ns"][counted],
+            calls["end_ns"][counted],
+            inner_group[counted],
         )
-        np.minimum.at(of, launched[np.flatnonzero(some)[inner]], outer)
-    of[of == len(ranges)] = -1
-    return of
+        np.minimum.at(outermost, launched[np.flatnonzero(counted)[inner]], outer)
+    outermost[outermost == len(ranges)] = -1
+    return outermost
 
 
 def _no_range(trace: Trace, profile: str, pattern: str) -> NothingRecorded:
     ranges = spans_of_time(trace)
     codes, counts = np.unique(ranges.codes("name"), return_counts=True)
     by_count = np.argsort(-counts, kind="stable")
-    names = [trace.strings.text(int(codes[at])) or "" for at in by_count]
+    names = [trace.strings.text(int(codes[index])) or "" for index in by_count]
     shown = ", ".join(names[:LISTED]) or "there are none"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return NothingRecorded(
@@ -208,9 +208,9 @@ def by_pattern(
     Between two forwards, a kernel that the mock never runs belongs to the one before; one that it does run is another
     use of a common kernel and is left out, which is said.
     """
-    at = kernels_or_refuse(device, profile)
+    kernels = kernels_or_refuse(device, profile)
     expression = re.compile(pattern)
-    kinds, number = _kinds(trace, device, at)
+    kinds, number = _kinds(trace, device, kernels)
     matching = np.array([bool(expression.search(kind.name)) for kind in kinds], np.bool_)
     chosen = np.flatnonzero(matching[number])
     if not len(chosen):
@@ -219,20 +219,20 @@ def by_pattern(
             found=most_alike(mock, kinds),
             hint="the pattern is searched in the whole demangled name",
         )
-    at, number = at[chosen], number[chosen]
+    kernels, number = kernels[chosen], number[chosen]
     stretches = occurrences(mock, kinds, number)
     if not stretches:
-        return OperationKernels(at, _by_own_period(device, at))
-    of = np.full(len(at), -1, np.intp)
+        return OperationKernels(kernels, _by_own_period(device, kernels))
+    forward = np.full(len(kernels), -1, np.intp)
     for index, stretch in enumerate(stretches):
-        of[stretch.start : stretch.end] = index
-    run_by_mock = {each.bare for each in mock}
+        forward[stretch.start : stretch.end] = index
+    run_by_mock = {kernel.bare for kernel in mock}
     foreign = np.array([kind.bare not in run_by_mock for kind in kinds], np.bool_)[number]
-    before = np.searchsorted([each.start for each in stretches], np.arange(len(at)), side="right") - 1
-    of = np.where((of < 0) & foreign, before, of)
-    spare = at[of < 0]
+    before = np.searchsorted([stretch.start for stretch in stretches], np.arange(len(kernels)), side="right") - 1
+    forward = np.where((forward < 0) & foreign, before, forward)
+    spare = kernels[forward < 0]
     notes = (_spare(trace, device, profile, spare),) if len(spare) else ()
-    return OperationKernels(at[of >= 0], of[of >= 0], notes)
+    return OperationKernels(kernels[forward >= 0], forward[forward >= 0], notes)
 
 
 def _spare(trace: Trace, device: Device, profile: str, spare: Positions) -> str:
@@ -243,31 +243,31 @@ def _spare(trace: Trace, device: Device, profile: str, spare: Positions) -> str:
     return f"{profile}: left out, as they match the pattern outside the mock's sequence: {', '.join(shown[:3])}{more}"
 
 
-def _by_own_period(device: Device, at: Positions) -> Positions:
+def _by_own_period(device: Device, kernels: Positions) -> Positions:
     """Forwards by what repeats inside each step; the step itself where nothing does."""
-    names, steps = device.work.name[at], device.steps
-    step = np.zeros(len(at), np.intp)
+    names, steps = device.work.name[kernels], device.steps
+    step = np.zeros(len(kernels), np.intp)
     if steps is not None:
-        step = np.searchsorted(steps.edges_ns, device.work.start_ns[at], side="right") - 1
-    inside = np.zeros(len(at), np.intp)
-    for each in np.unique(step).tolist():
-        mine = np.flatnonzero(step == each)
-        if repeats := repeated(names[mine]):
+        step = np.searchsorted(steps.edges_ns, device.work.start_ns[kernels], side="right") - 1
+    inside = np.zeros(len(kernels), np.intp)
+    for number in np.unique(step).tolist():
+        inside_step = np.flatnonzero(step == number)
+        if repeats := repeated(names[inside_step]):
             start, period, count = repeats
-            inside[mine] = np.clip((np.arange(len(mine)) - start) // period, 0, count - 1)
+            inside[inside_step] = np.clip((np.arange(len(inside_step)) - start) // period, 0, count - 1)
     return group(step, inside)[1]
 
 
 def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[ForwardKernel]) -> OperationKernels:
     """Each stretch of the kernel sequence that is like the mock's is a forward."""
-    at = kernels_or_refuse(device, profile)
-    looked = searched(mock, len(at))
+    kernels = kernels_or_refuse(device, profile)
+    looked = searched(mock, len(kernels))
     if looked < len(mock):
         raise NothingRecorded(
             f"a mock's forward of {count_text(len(mock))} kernels is too long to be looked for",
             hint="--mock-range=REGEX takes a part of it; --range=REGEX says where the operation is in the model",
         )
-    kinds, number = _kinds(trace, device, at)
+    kinds, number = _kinds(trace, device, kernels)
     stretches = occurrences(mock, kinds, number)
     if not stretches:
         raise NothingRecorded(
@@ -276,22 +276,22 @@ def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Forwa
             hint="--range=REGEX or --pattern=REGEX says where the operation is",
         )
     notes = []
-    if looked < len(at):
+    if looked < len(kernels):
         notes.append(f"{profile}: looked for the operation among the first {count_text(looked)} kernels only")
     notes.append("found by sequence: what the model runs before the mock's first kernel and after its last is not seen")
-    rows = [at[each.start : each.end] for each in stretches]
-    of = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
-    return OperationKernels(np.concatenate(rows), of, tuple(notes))
+    rows = [kernels[stretch.start : stretch.end] for stretch in stretches]
+    forward = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    return OperationKernels(np.concatenate(rows), forward, tuple(notes))
 
 
-def _kinds(trace: Trace, device: Device, at: Positions) -> tuple[list[ForwardKernel], Positions]:
+def _kinds(trace: Trace, device: Device, kernels: Positions) -> tuple[list[ForwardKernel], Positions]:
     """The kernels that differ in name or shape, and which of them each one is."""
-    rows = trace[Table.KERNELS].at(device.work.row[at])
+    rows = trace[Table.KERNELS].at(device.work.row[kernels])
     shapes = [rows[side][:, axis] for side in ("grid", "block") for axis in range(3)]
-    first, number = group(device.work.name[at], *shapes)
+    first, number = group(device.work.name[kernels], *shapes)
     kinds = [
         ForwardKernel(
-            trace.strings.text(int(device.work.name[at[row]])) or "",
+            trace.strings.text(int(device.work.name[kernels[row]])) or "",
             0,
             triple(rows["grid"][row]),
             triple(rows["block"][row]),
@@ -305,8 +305,8 @@ def most_alike(mock: Sequence[ForwardKernel], kinds: Sequence[ForwardKernel]) ->
     """For the mock's longest kernels the nearest one of the model, for a refusal."""
     lines = []
     names = list(dict.fromkeys(kind.name for kind in kinds))
-    for name in list(dict.fromkeys(each.name for each in sorted(mock, key=lambda each: -each.time_ns)))[:3]:
-        nearest = min(names, key=lambda other: LEVELS.index(likeness(name, other)))
+    for name in list(dict.fromkeys(kernel.name for kernel in sorted(mock, key=lambda kernel: -kernel.time_ns)))[:3]:
+        nearest = min(names, key=lambda theirs: LEVELS.index(likeness(name, theirs)))
         how = likeness(name, nearest)
         like = f"nearest: {label(nearest)} ({how})" if how != NONE else "nothing like it"
         lines.append(f"{label(name)} of the mock: {like}")

@@ -50,12 +50,12 @@ class Known:
 
     def find(self, check: str, names: tuple[str, ...]) -> Difference | None:
         """The first that accepts what `check` found about these kernels; None if it is not accepted."""
-        return next((each for each in self.differences if each.covers(check, names)), None)
+        return next((difference for difference in self.differences if difference.covers(check, names)), None)
 
     def of_kernel(self, check: str, names: tuple[str, ...]) -> Difference | None:
         """The same among those that name kernels."""
-        named = (each for each in self.differences if each.kernel is not None)
-        return next((each for each in named if each.covers(check, names)), None)
+        named = (difference for difference in self.differences if difference.kernel is not None)
+        return next((difference for difference in named if difference.covers(check, names)), None)
 
 
 def known(content: Mapping[str, object], file: str, checks: tuple[str, ...]) -> Known:
@@ -63,7 +63,9 @@ def known(content: Mapping[str, object], file: str, checks: tuple[str, ...]) -> 
     entries = content.get("difference")
     if not isinstance(entries, list) or not entries:
         raise GpuledgerError(f"{file}: no [[difference]] in it", hint=_HINT)
-    return Known(tuple(_difference(each, f"{file}: difference {at}", checks) for at, each in enumerate(entries, 1)))
+    return Known(
+        tuple(_difference(entry, f"{file}: difference {number}", checks) for number, entry in enumerate(entries, 1))
+    )
 
 
 def _difference(entry: object, where: str, checks: tuple[str, ...]) -> Difference:

@@ -36,12 +36,12 @@ NAMED: Final = 3
 _TITLE: Final = "latency per forward"
 
 
-def latency(found: SideBySide, tier: Tier, known: Known, critical_share: float) -> AlignCheck:
+def latency(sides: SideBySide, tier: Tier, known: Known, critical_share: float) -> AlignCheck:
     """Compare the time of the matched kernels."""
-    if not found.matched:
+    if not sides.matched:
         why = ("no kernel runs on both sides",)
-        return AlignCheck(LATENCY, _TITLE, NOT_MEASURED, "", "", _figures(found, (), tier), why)
-    rows, set_aside = _set_aside(found.matched, tier, known)
+        return AlignCheck(LATENCY, _TITLE, NOT_MEASURED, "", "", _figures(sides, (), tier), why)
+    rows, set_aside = _set_aside(sides.matched, tier, known)
     mock, e2e = _times(rows)
     factor = factor_of(mock, e2e)
     verdict = tier.verdict(factor)
@@ -52,14 +52,14 @@ def latency(found: SideBySide, tier: Tier, known: Known, critical_share: float) 
     evidence = [item.sentence for item in counted]
     if verdict != PASS and counted:
         evidence += _makes_it_up(rows, mock - e2e)
-        evidence += _spread(found)
+        evidence += _spread(sides)
     return AlignCheck(
         check=LATENCY,
         title=_TITLE,
         verdict=verdict_of(counted, (*set_aside, *accepted)),
         mock=time_text(mock),
         e2e=f"{time_text(e2e)} ({_times_text(mock, e2e)})",
-        figures=_figures(found, rows, tier),
+        figures=_figures(sides, rows, tier),
         evidence=tuple(evidence),
         accepted=(*set_aside, *accepted),
     )
@@ -121,7 +121,7 @@ def _makes_it_up(rows: Sequence[AlignRow], difference: int) -> list[str]:
     for row in rows:
         grouped.setdefault(row.names, []).append(row)
     parts = sorted(
-        ((names, *_times(some), len(some)) for names, some in grouped.items()),
+        ((names, *_times(named), len(named)) for names, named in grouped.items()),
         key=lambda part: -(part[1] - part[2]) * (1 if difference > 0 else -1),
     )
     lines = []
@@ -134,15 +134,15 @@ def _makes_it_up(rows: Sequence[AlignRow], difference: int) -> list[str]:
     return lines
 
 
-def _spread(found: SideBySide) -> list[str]:
-    if found.mock.spread_ns is None or found.e2e.spread_ns is None:
+def _spread(sides: SideBySide) -> list[str]:
+    if sides.mock.spread_ns is None or sides.e2e.spread_ns is None:
         return []
-    (a, b), (c, d) = found.mock.spread_ns, found.e2e.spread_ns
+    (a, b), (c, d) = sides.mock.spread_ns, sides.e2e.spread_ns
     both = f"{time_text(a)} to {time_text(b)} in the mock, {time_text(c)} to {time_text(d)} in the model"
     return [f"eight of ten forwards take {both}"]
 
 
-def _figures(found: SideBySide, rows: Sequence[AlignRow], tier: Tier) -> dict[str, Figure]:
+def _figures(sides: SideBySide, rows: Sequence[AlignRow], tier: Tier) -> dict[str, Figure]:
     mock, e2e = _times(rows)
     return {
         "mock_ns": mock,
@@ -151,8 +151,8 @@ def _figures(found: SideBySide, rows: Sequence[AlignRow], tier: Tier) -> dict[st
         "tier": tier.name,
         "pass_within": tier.passes,
         "warn_within": tier.warns,
-        "mock_gpu_ns": found.mock.gpu_ns,
-        "e2e_gpu_ns": found.e2e.gpu_ns,
-        "mock_elapsed_ns": found.mock.elapsed_ns,
-        "e2e_elapsed_ns": found.e2e.elapsed_ns,
+        "mock_gpu_ns": sides.mock.gpu_ns,
+        "e2e_gpu_ns": sides.e2e.gpu_ns,
+        "mock_elapsed_ns": sides.mock.elapsed_ns,
+        "e2e_elapsed_ns": sides.e2e.elapsed_ns,
     }

@@ -55,11 +55,11 @@ def occurrences(
     sequence = sequence[: searched(mock, len(sequence))]
     if not len(mock) or not len(sequence):
         return ()
-    found = _traced(_filled(points(mock, kinds), sequence, int(TOLL * SAME_SHAPE * len(mock))))
-    if not found:
+    stretches = _traced(_filled(points(mock, kinds), sequence, int(TOLL * SAME_SHAPE * len(mock))))
+    if not stretches:
         return ()
-    best = max(each.points for each in found)
-    return tuple(each for each in found if each.points >= KEEP * best)
+    best = max(stretch.points for stretch in stretches)
+    return tuple(stretch for stretch in stretches if stretch.points >= KEEP * best)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +79,32 @@ def _filled(table: Ints, sequence: Positions, toll: int) -> _Filled:
     came_from = np.empty((count, len(table)), np.uint8)
     outside, ended_at = np.zeros(count + 1, np.int64), np.full(count + 1, -1, np.int64)
     row = np.full(len(table), -1, np.int64)  # nothing has begun before the first kernel
-    for at, kind in enumerate(sequence.tolist()):
-        base = int(outside[at])
+    for index, kind in enumerate(sequence.tolist()):
+        base = int(outside[index])
         before = np.append(base, row[:-1])
         diagonal, up = np.maximum(before, base) + table[:, kind], row - GAP
         row = with_gaps(np.maximum(diagonal, up))
         matched = np.where(before <= base, _FIRST, _DIAGONAL)
-        came_from[at] = np.where(row == diagonal, matched, np.where(row == up, _UP, _LEFT))
+        came_from[index] = np.where(row == diagonal, matched, np.where(row == up, _UP, _LEFT))
         last = int(row.argmax())
-        outside[at + 1] = max(base, int(row[last]) - toll)
+        outside[index + 1] = max(base, int(row[last]) - toll)
         if row[last] - toll > base:
-            ended_at[at + 1] = last
+            ended_at[index + 1] = last
     return _Filled(came_from, outside, ended_at, toll)
 
 
 def _traced(filled: _Filled) -> tuple[Occurrence, ...]:
-    found = []
-    at = len(filled.outside) - 1
-    while at > 0:
-        ours = int(filled.ended_at[at])
+    stretches = []
+    position = len(filled.outside) - 1
+    while position > 0:
+        ours = int(filled.ended_at[position])
         if ours < 0:
-            at -= 1
+            position -= 1
             continue
-        end, score = at, int(filled.outside[at]) + filled.toll
-        at -= 1
-        while (step := filled.came_from[at, ours]) != _FIRST:
-            at -= step != _LEFT
+        end, score = position, int(filled.outside[position]) + filled.toll
+        position -= 1
+        while (step := filled.came_from[position, ours]) != _FIRST:
+            position -= step != _LEFT
             ours -= step != _UP
-        found.append(Occurrence(at, end, score - int(filled.outside[at])))
-    return tuple(reversed(found))
+        stretches.append(Occurrence(position, end, score - int(filled.outside[position])))
+    return tuple(reversed(stretches))

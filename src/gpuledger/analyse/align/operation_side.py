@@ -128,10 +128,10 @@ class Candidates:
 
         The others wait for it in the next collective, so its time is the operation's, and it waits the least itself.
         """
-        longest = max(len(each) for each in ranks)
+        longest = max(len(forwards) for forwards in ranks)
         compute = np.full((len(ranks), longest), -1, np.int64)
-        for at, each in enumerate(ranks):
-            compute[at, : len(each)] = each.compute_ns
+        for rank, forwards in enumerate(ranks):
+            compute[rank, : len(forwards)] = forwards.compute_ns
         number = np.arange(1 if longest > 1 else 0, longest)
         return Candidates(tuple(ranks), compute.argmax(axis=0)[number], number)
 
@@ -141,19 +141,19 @@ class Candidates:
     def __iter__(self) -> Iterator[RankForward]:
         return map(self.entry, range(len(self)))
 
-    def entry(self, at: int) -> RankForward:
-        return RankForward(self.ranks[int(self.rank[at])], int(self.number[at]))
+    def entry(self, index: int) -> RankForward:
+        return RankForward(self.ranks[int(self.rank[index])], int(self.number[index]))
 
     def variants(self) -> dict[tuple[str, ...], list[int]]:
         """The different sequences of kernels, each with the positions of its forwards, the most common first."""
-        found: dict[tuple[str, ...], list[int]] = {}
-        for at, entry in enumerate(self):
-            found.setdefault(entry.forwards.sequence(entry.number), []).append(at)
-        return dict(sorted(found.items(), key=lambda each: -len(each[1])))
+        variants: dict[tuple[str, ...], list[int]] = {}
+        for index, entry in enumerate(self):
+            variants.setdefault(entry.forwards.sequence(entry.number), []).append(index)
+        return dict(sorted(variants.items(), key=lambda item: -len(item[1])))
 
     def median(self, chosen: Sequence[int]) -> RankForward:
         """Of the forwards at these positions the one with the middle GPU time, the earlier of two middle ones."""
-        by_time = sorted(chosen, key=lambda at: (self.entry(at).gpu_ns, at))
+        by_time = sorted(chosen, key=lambda index: (self.entry(index).gpu_ns, index))
         return self.entry(by_time[(len(by_time) - 1) // 2])
 
 
@@ -161,15 +161,17 @@ def side(ranks: Sequence[Forwards], mock: Sequence[ForwardKernel] | None = None)
     """The side that these forwards make, one entry per rank; of the model's, the sequence nearest to the mock's."""
     among = Candidates.among(ranks)
     variants = among.variants()
-    usual = [each for each in variants.values() if len(each) >= RARE * len(among)]
+    usual = [variant for variant in variants.values() if len(variant) >= RARE * len(among)]
     if not usual:  # each forward is different, as where experts run in a loop: none is usual
         chosen = list(range(len(among)))
     elif mock is None:
         chosen = usual[0]
     else:
-        chosen = max(usual, key=lambda each: similarity(mock, among.entry(each[0]).kernels))  # the first of equal ones
+        chosen = max(
+            usual, key=lambda variant: similarity(mock, among.entry(variant[0]).kernels)
+        )  # the first of equal ones
     median = among.median(chosen)
-    times = np.array([among.entry(at).gpu_ns for at in chosen], np.int64)
+    times = np.array([among.entry(index).gpu_ns for index in chosen], np.int64)
     low, high = np.percentile(times, (10, 90)).astype(np.int64).tolist()
     whole = ranks[0] if len(ranks) == 1 else max(ranks, key=len)
     return OperationSide(
@@ -182,7 +184,7 @@ def side(ranks: Sequence[Forwards], mock: Sequence[ForwardKernel] | None = None)
         compared=len(among),
         alike=len(chosen) if usual else 1,
         ranks=len(ranks),
-        elapsed_ns=int(np.median([among.entry(at).elapsed_ns for at in chosen])),
+        elapsed_ns=int(np.median([among.entry(index).elapsed_ns for index in chosen])),
         spread_ns=(low, high),
         drift_share=_drift(among, chosen, times),
         wait=_wait(among, chosen) if usual else None,
@@ -191,28 +193,28 @@ def side(ranks: Sequence[Forwards], mock: Sequence[ForwardKernel] | None = None)
 
 def _drift(among: Candidates, chosen: Sequence[int], times: Ints) -> float | None:
     """How much the median GPU time changes from the first quarter of the steps to the last; None for few steps."""
-    step = np.array([among.entry(at).step for at in chosen], np.int64)
+    step = np.array([among.entry(index).step for index in chosen], np.int64)
     distinct = np.unique(step)
-    some = len(distinct) // QUARTER
-    if some < 2:
+    quarter = len(distinct) // QUARTER
+    if quarter < 2:
         return None
-    early, late = (float(np.median(times[np.isin(step, which)])) for which in (distinct[:some], distinct[-some:]))
+    early, late = (float(np.median(times[np.isin(step, which)])) for which in (distinct[:quarter], distinct[-quarter:]))
     return late / early - 1 if early else None
 
 
 def _wait(among: Candidates, chosen: Sequence[int]) -> Wait | None:
     """The kernel before which the most forwards stand still for long."""
-    gaps = np.array([among.entry(at).gaps_ns for at in chosen], np.int64)
+    gaps = np.array([among.entry(index).gaps_ns for index in chosen], np.int64)
     long = gaps > LONG_GAP_NS
     where = int(long.sum(axis=0).argmax())
     waiting = np.flatnonzero(long[:, where])
     if len(waiting) < FEWEST_WAITS:
         return None
-    entries = [among.entry(chosen[at]) for at in waiting.tolist()]
+    entries = [among.entry(chosen[index]) for index in waiting.tolist()]
     first = entries[0]
     return Wait(
         kernel=first.kernels[where].name,
         gap_ns=int(np.median(gaps[waiting, where])),
         forwards=len(waiting),
-        opens_step=all(not each.place for each in entries) and any(among.entry(at).place for at in chosen),
+        opens_step=all(not entry.place for entry in entries) and any(among.entry(index).place for index in chosen),
     )

@@ -18,17 +18,17 @@ ALWAYS, SELDOM = 0.9, 0.5
 """Shares of forwards that stand still: nearly all, less than half."""
 
 
-def notes(found: SideBySide) -> tuple[str, ...]:
+def notes(sides: SideBySide) -> tuple[str, ...]:
     """Sentences, the most important first."""
-    made = [_chosen(found.mock, "mock"), _chosen(found.e2e, "model"), *_gaps(found)]
-    made += [_drift(side, which) for side, which in ((found.mock, "mock"), (found.e2e, "model"))]
-    if found.mock.gpu_name != found.e2e.gpu_name and found.mock.gpu_name and found.e2e.gpu_name:
-        made.append(f"the GPUs differ: {found.mock.gpu_name} in the mock, {found.e2e.gpu_name} in the model")
-    made.append(_sizes(found))
-    moved = sum(row.moved for row in found.rows)
+    sentences = [_chosen(sides.mock, "mock"), _chosen(sides.e2e, "model"), *_gaps(sides)]
+    sentences += [_drift(side, which) for side, which in ((sides.mock, "mock"), (sides.e2e, "model"))]
+    if sides.mock.gpu_name != sides.e2e.gpu_name and sides.mock.gpu_name and sides.e2e.gpu_name:
+        sentences.append(f"the GPUs differ: {sides.mock.gpu_name} in the mock, {sides.e2e.gpu_name} in the model")
+    sentences.append(_sizes(sides))
+    moved = sum(row.moved for row in sides.rows)
     if moved:
-        made.append(f"{count_text(moved)} kernels run at another place of the sequence, which no check counts")
-    return tuple(each for each in made if each)
+        sentences.append(f"{count_text(moved)} kernels run at another place of the sequence, which no check counts")
+    return tuple(sentence for sentence in sentences if sentence)
 
 
 def _chosen(side: OperationSide, which: str) -> str:
@@ -37,8 +37,10 @@ def _chosen(side: OperationSide, which: str) -> str:
         return ""
     per = ""
     if side.steps > 1:
-        each = f"{side.per_step:.1f}".removesuffix(".0")
-        per = f", {each} in each of {count_text(side.steps)} steps" if side.forwards != side.steps else ", one a step"
+        per_step = f"{side.per_step:.1f}".removesuffix(".0")
+        per = (
+            f", {per_step} in each of {count_text(side.steps)} steps" if side.forwards != side.steps else ", one a step"
+        )
     first = ", the first left out" if side.forwards > 1 else ""
     said = f"{which}: {_forwards(side.forwards)}{per}{first}; the one with the median GPU time stands for them"
     if side.ranks > 1:
@@ -50,9 +52,9 @@ def _chosen(side: OperationSide, which: str) -> str:
     return said
 
 
-def _sizes(found: SideBySide) -> str:
+def _sizes(sides: SideBySide) -> str:
     """A forward of one side that is many of the other's is probably not what was meant."""
-    mock, e2e = len(found.mock.kernels), len(found.e2e.kernels)
+    mock, e2e = len(sides.mock.kernels), len(sides.e2e.kernels)
     if e2e > OTHER_SIZE * mock:
         hint = "what was isolated may be more than the operation: take a narrower range, or --auto"
     elif mock > OTHER_SIZE * e2e:
@@ -66,16 +68,16 @@ def _forwards(count: int) -> str:
     return f"{count_text(count)} forward{'' if count == 1 else 's'}"
 
 
-def _gaps(found: SideBySide) -> list[str]:
+def _gaps(sides: SideBySide) -> list[str]:
     """What lies between the kernels, which no check counts."""
-    mock, e2e = found.mock, found.e2e
+    mock, e2e = sides.mock, sides.e2e
     if mock.elapsed_ns is None or e2e.elapsed_ns is None:
         return []
     both = f"{time_text(mock.elapsed_ns)} in the mock, {time_text(e2e.elapsed_ns)} in the model"
     said = [f"from first start to last end: {both}; the checks leave out the gaps between kernels"]
     if mock.wait is None and e2e.wait is None:
         return said
-    ours, theirs = (_wait(each, which) for each, which in ((mock, "mock"), (e2e, "model")))
+    ours, theirs = (_wait(side, which) for side, which in ((mock, "mock"), (e2e, "model")))
     if mock.wait is not None and e2e.wait is not None and mock.wait.kernel == e2e.wait.kernel:
         theirs = theirs.replace(called(e2e.wait.kernel), "it")
     said.append(f"{ours}; {theirs}")

@@ -70,46 +70,47 @@ _NOT_REPLAYED: Final = "The model replays a CUDA graph: time the mock's replay t
 _FIXED: Final = {MISSING_KERNELS: _MISSING, EXTRA_KERNELS: _EXTRA, SHAPE: _SHAPE}
 
 
-def with_remedies(checks: tuple[AlignCheck, ...], found: SideBySide) -> tuple[AlignCheck, ...]:
+def with_remedies(checks: tuple[AlignCheck, ...], sides: SideBySide) -> tuple[AlignCheck, ...]:
     """The checks, those that do not pass with what to do about it."""
     return tuple(
-        replace(each, remedy=remedy(each, found, checks)) if each.verdict in (WARN, FAIL) else each for each in checks
+        replace(check, remedy=remedy(check, sides, checks)) if check.verdict in (WARN, FAIL) else check
+        for check in checks
     )
 
 
-def remedy(check: AlignCheck, found: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
+def remedy(check: AlignCheck, sides: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
     """What to do about one check that does not pass."""
     match check.check:
         case "names":
-            return _OTHER_KERNEL if found.at(NONE) or not found.at(EXACT) else _OTHER_TILE
+            return _OTHER_KERNEL if sides.at(NONE) or not sides.at(EXACT) else _OTHER_TILE
         case "counts":
-            return _MORE_CALLS if any(row.level == INSERTED for row in found.rows) else _FEWER_CALLS
+            return _MORE_CALLS if any(row.level == INSERTED for row in sides.rows) else _FEWER_CALLS
         case "graph":
-            return _graph(found)
+            return _graph(sides)
         case "latency":
-            return _latency(found, checks)
+            return _latency(sides, checks)
     return _FIXED[check.check]
 
 
-def _graph(found: SideBySide) -> str:
-    mock, e2e = ({bool(kernel.in_graph) for kernel in side.kernels} for side in (found.mock, found.e2e))
+def _graph(sides: SideBySide) -> str:
+    mock, e2e = ({bool(kernel.in_graph) for kernel in side.kernels} for side in (sides.mock, sides.e2e))
     if len(mock) > 1 or len(e2e) > 1:
         return _GRAPH_PARTLY
     return _GRAPH_MOCK if e2e == {True} else _GRAPH_MODEL
 
 
-def _latency(found: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
+def _latency(sides: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
     """The first reason that the profiles give; else what is left."""
-    verdicts = {each.check: each.verdict for each in checks}
-    if found.mock.gpu_name != found.e2e.gpu_name:
+    verdicts = {check.check: check.verdict for check in checks}
+    if sides.mock.gpu_name != sides.e2e.gpu_name:
         return _OTHER_GPU
     if verdicts[SHAPE] == WARN:
         return _OTHER_INPUT
     if verdicts[SHAPE] == NOT_MEASURED:
         return _INPUT_UNKNOWN
-    figures = next(each.figures for each in checks if each.check == LATENCY)
+    figures = next(check.figures for check in checks if check.check == LATENCY)
     ratio = figures["ratio"]
     slower = isinstance(ratio, float) and ratio > 1
-    if slower and verdicts[GRAPH] == WARN and all(kernel.in_graph for kernel in found.e2e.kernels):
+    if slower and verdicts[GRAPH] == WARN and all(kernel.in_graph for kernel in sides.e2e.kernels):
         return _NOT_REPLAYED
     return _SLOWER if slower else _FASTER

@@ -61,16 +61,16 @@ class AlignedPair:
 
 def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:
     """What pairing each kernel of the mock with each of the model's counts."""
-    made = np.full((len(mock), len(e2e)), POINTS[NONE], np.int64)
+    scores = np.full((len(mock), len(e2e)), POINTS[NONE], np.int64)
     marks = [_marks(theirs.name) for theirs in e2e]
     for row, ours in enumerate(mock):
-        mine = _marks(ours.name)
+        our_marks = _marks(ours.name)
         for column, theirs in enumerate(e2e):
-            if mine.isdisjoint(marks[column]):
+            if our_marks.isdisjoint(marks[column]):
                 continue  # most pairs of a long forward, and looking closer takes time
             counts = POINTS[likeness(ours.name, theirs.name)]
-            made[row, column] = SAME_SHAPE if counts == POINTS[EXACT] and ours.shape == theirs.shape else counts
-    return made
+            scores[row, column] = SAME_SHAPE if counts == POINTS[EXACT] and ours.shape == theirs.shape else counts
+    return scores
 
 
 @lru_cache(maxsize=65536)
@@ -82,16 +82,16 @@ def _marks(name: str) -> frozenset[tuple[str, str]]:
 
 def distinct(kernels: Sequence[ForwardKernel]) -> tuple[list[ForwardKernel], NDArray[np.intp]]:
     """The kernels that differ in name or shape, and for each kernel the position of its like."""
-    found: dict[tuple[str, object], int] = {}
-    some: list[ForwardKernel] = []
+    number_of: dict[tuple[str, object], int] = {}
+    different: list[ForwardKernel] = []
     number = np.empty(len(kernels), np.intp)
-    for at, kernel in enumerate(kernels):
+    for index, kernel in enumerate(kernels):
         key = (kernel.name, kernel.shape)
-        if key not in found:
-            found[key] = len(some)
-            some.append(kernel)
-        number[at] = found[key]
-    return some, number
+        if key not in number_of:
+            number_of[key] = len(different)
+            different.append(kernel)
+        number[index] = number_of[key]
+    return different, number
 
 
 def with_gaps(scores: Ints) -> Ints:
@@ -113,26 +113,26 @@ def aligned(
     if ordered:
         lines = _best(mock, e2e)[1]
     else:
-        lines = [(at, None) for at in range(len(mock))] + [(None, at) for at in range(len(e2e))]
+        lines = [(index, None) for index in range(len(mock))] + [(None, index) for index in range(len(e2e))]
     paired = {ours: theirs for ours, theirs in lines if ours is not None and theirs is not None}
     moved = _elsewhere(mock, e2e, paired, ordered=ordered)
     gone = set(moved)
     back = {theirs: ours for ours, theirs in moved.items()}
-    made = []
+    pairs = []
     for ours, theirs in lines:
         if ours is not None and theirs is None and ours in gone:
             continue
         if ours is None and theirs in back:
-            made.append(
+            pairs.append(
                 AlignedPair(back[theirs], theirs, likeness(mock[back[theirs]].name, e2e[theirs].name), moved=ordered)
             )
         elif ours is None:
-            made.append(AlignedPair(None, theirs, MISSING))
+            pairs.append(AlignedPair(None, theirs, MISSING))
         elif theirs is None:
-            made.append(AlignedPair(ours, None, INSERTED))
+            pairs.append(AlignedPair(ours, None, INSERTED))
         else:
-            made.append(AlignedPair(ours, theirs, likeness(mock[ours].name, e2e[theirs].name)))
-    return tuple(_with_replaced(made, mock, e2e)) if ordered else tuple(made)
+            pairs.append(AlignedPair(ours, theirs, likeness(mock[ours].name, e2e[theirs].name)))
+    return tuple(_with_replaced(pairs, mock, e2e)) if ordered else tuple(pairs)
 
 
 def _best(
@@ -151,11 +151,11 @@ def _best(
     table = points(ours, theirs)[our_number]
     row = -GAP * np.arange(len(mock) + 1)
     came_from = np.empty((len(e2e), len(mock) + 1), np.uint8)
-    for at, column in enumerate(their_number.tolist()):
+    for index, column in enumerate(their_number.tolist()):
         diagonal, up = row[:-1] + table[:, column], row[1:] - GAP
         row = with_gaps(np.append(row[0] - GAP, np.maximum(diagonal, up)))
-        came_from[at, 0] = _UP
-        came_from[at, 1:] = np.where(row[1:] == diagonal, _DIAGONAL, np.where(row[1:] == up, _UP, _LEFT))
+        came_from[index, 0] = _UP
+        came_from[index, 1:] = np.where(row[1:] == diagonal, _DIAGONAL, np.where(row[1:] == up, _UP, _LEFT))
     return int(row[-1]), _walked_back(came_from)
 
 
@@ -179,8 +179,8 @@ def _elsewhere(
     A family alone says too little to pair kernels at different places; where no place is known it has to do.
     """
     taken = set(paired.values())
-    ours = [at for at in range(len(mock)) if at not in paired]
-    theirs = [at for at in range(len(e2e)) if at not in taken]
+    ours = [index for index in range(len(mock)) if index not in paired]
+    theirs = [index for index in range(len(e2e)) if index not in taken]
     keys: list[Callable[[ForwardKernel], object]] = [
         lambda kernel: (kernel.bare, kernel.shape),
         lambda kernel: kernel.bare,
@@ -191,17 +191,17 @@ def _elsewhere(
     ]
     if not ordered:
         keys.append(lambda kernel: None if family(kernel.name) == OTHER else family(kernel.name))
-    found: dict[int, int] = {}
+    elsewhere: dict[int, int] = {}
     for key in keys:
         waiting: dict[object, list[int]] = {}
-        for at in reversed(theirs):
-            waiting.setdefault(key(e2e[at]), []).append(at)
-        for at in ours:
-            if waiting.get(wanted := key(mock[at])) and wanted is not None:
-                found[at] = waiting[wanted].pop()
-        ours = [at for at in ours if at not in found]
-        theirs = [at for at in theirs if at not in set(found.values())]
-    return found
+        for index in reversed(theirs):
+            waiting.setdefault(key(e2e[index]), []).append(index)
+        for index in ours:
+            if waiting.get(wanted := key(mock[index])) and wanted is not None:
+                elsewhere[index] = waiting[wanted].pop()
+        ours = [index for index in ours if index not in elsewhere]
+        theirs = [index for index in theirs if index not in set(elsewhere.values())]
+    return elsewhere
 
 
 def _with_replaced(
@@ -209,20 +209,20 @@ def _with_replaced(
 ) -> Iterable[AlignedPair]:
     """The lines with what is left over on both sides at one place put side by side."""
     for alone, stretch in groupby(lines, key=lambda line: line.level in (INSERTED, MISSING)):
-        some = list(stretch)
-        ours = [line.mock for line in some if line.level == INSERTED]
-        theirs = [line.e2e for line in some if line.level == MISSING]
+        group = list(stretch)
+        ours = [line.mock for line in group if line.level == INSERTED]
+        theirs = [line.e2e for line in group if line.level == MISSING]
         if not alone or not ours or not theirs:
-            yield from some
+            yield from group
             continue
         times = sorted(
             (
-                sum(mock[at].time_ns for at in ours if at is not None),
-                sum(e2e[at].time_ns for at in theirs if at is not None),
+                sum(mock[index].time_ns for index in ours if index is not None),
+                sum(e2e[index].time_ns for index in theirs if index is not None),
             )
         )
         if times[0] < REPLACES * times[1]:
-            yield from some
+            yield from group
             continue
         for left, right in zip_longest(ours, theirs):
             yield AlignedPair(left, right, NONE)

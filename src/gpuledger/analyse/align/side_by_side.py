@@ -33,7 +33,7 @@ class AlignRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in (self.mock, self.e2e) if each is not None)
+        return tuple(kernel.name for kernel in (self.mock, self.e2e) if kernel is not None)
 
     @property
     def same_shape(self) -> bool | None:
@@ -88,24 +88,24 @@ def compared(mock: OperationSide, e2e: OperationSide, *, whole: bool = True) -> 
     return SideBySide(mock, e2e, rows, whole)
 
 
-def repeats(found: SideBySide, critical_share: float) -> frozenset[int]:
+def repeats(sides: SideBySide, critical_share: float) -> frozenset[int]:
     """Positions of rows of one side that are one more call of a kernel which both sides run: a matter of how often.
 
     A kernel with a launch shape that the other side never has is another piece of work of the same name, and not one
     more call, if it takes a critical share of the time and shapes tell pieces of work apart at all.
     """
     calls: dict[tuple[str, str], list[AlignRow]] = {}
-    for row in found.matched:
+    for row in sides.matched:
         for level, kernel in ((INSERTED, row.mock), (MISSING, row.e2e)):
             if kernel is not None:
                 calls.setdefault((level, kernel.bare), []).append(row)
     again = set()
-    for at, row in enumerate(found.rows):
+    for index, row in enumerate(sides.rows):
         alone = row.mock if row.level == INSERTED else row.e2e if row.level == MISSING else None
         if alone is not None:
-            critical = critical_share * (found.mock if row.level == INSERTED else found.e2e).gpu_ns
+            critical = critical_share * (sides.mock if row.level == INSERTED else sides.e2e).gpu_ns
             if _is_repeat(alone, calls.get((row.level, alone.bare), []), critical):
-                again.add(at)
+                again.add(index)
     return frozenset(again)
 
 
@@ -136,4 +136,4 @@ def by_name(kernels: Iterable[ForwardKernel]) -> dict[str, int]:
     times: dict[str, int] = {}
     for kernel in kernels:
         times[kernel.bare] = times.get(kernel.bare, 0) + kernel.time_ns
-    return dict(sorted(times.items(), key=lambda each: -each[1]))
+    return dict(sorted(times.items(), key=lambda item: -item[1]))

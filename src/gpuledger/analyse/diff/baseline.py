@@ -54,9 +54,9 @@ def _checked(side: RunSide, name: str) -> RunSide:
         f"whole is none of {', '.join(WHOLES)}": side.whole not in WHOLES,
         "its books do not balance": bool(side.lines)
         and [sum(row) for row in side.books_ns if len(row) == len(side.lines)] != list(side.length_ns),
-        "a figure by step has other steps": any(len(each) != steps for each in by_step),
-        "a range has no instance": any(each.instances < 1 for each in side.ranges or ()),
-        "a kernel has no call": any(each.calls < 1 for each in (*side.kernels, *side.comm)),
+        "a figure by step has other steps": any(len(amounts) != steps for amounts in by_step),
+        "a range has no instance": any(run_range.instances < 1 for run_range in side.ranges or ()),
+        "a kernel has no call": any(kernel.calls < 1 for kernel in (*side.kernels, *side.comm)),
     }
     for reason, holds in wrong.items():
         if holds:

@@ -107,7 +107,9 @@ def _partners(pairs: Sequence[KernelPair]) -> str:
 
 def _marked_alike(before: RunSide, after: RunSide) -> bool:
     """Whether the program's own ranges say that it is the same, although its kernels are others."""
-    names = [{each.name for each in side.ranges or () if "::" not in each.name} for side in (before, after)]
+    names = [
+        {run_range.name for run_range in side.ranges or () if "::" not in run_range.name} for side in (before, after)
+    ]
     both = len(names[0] & names[1])
     return both >= LEAST_RANGES and 2 * both >= min(map(len, names))
 

@@ -57,11 +57,11 @@ class Diff:
         """
         if self.verdict in (None, NO_CHANGE) or len(self.before.run_steps) > 1 or len(self.after.run_steps) > 1:
             return False
-        calls = [each.calls for each in self.changes]
+        calls = [change.calls for change in self.changes]
         launches = self.before.launches, self.after.launches
         if launches[0] is not None and launches[1] is not None:
             calls.append((launches[0].calls / self.before.steps, launches[1].calls / self.after.steps))
-        same_work = all(abs(one - other) <= ALIKE * one for one, other in calls)
+        same_work = all(abs(old - new) <= ALIKE * old for old, new in calls)
         of_host = host_idle_ns(self.after) - host_idle_ns(self.before)
         means = sum(part.ns for part in self.parts if part.name != UNLIKE)
         return same_work and abs(of_host - means) <= HOST_ALONE * abs(of_host)
@@ -114,10 +114,10 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
 def _interval(before: RunSide, after: RunSide) -> Interval | NotMeasured:
     if KERNEL_TIME in (before.whole, after.whole):
         return NotMeasured("tables of `nsys stats` hold sums, which say nothing about noise")
-    found = median_interval(before.runs, after.runs)
-    if isinstance(found, NotMeasured) and before.whole != STEP:
+    interval = median_interval(before.runs, after.runs)
+    if isinstance(interval, NotMeasured) and before.whole != STEP:
         return NotMeasured(f"no steps were found; from {FEWEST_STEPS} runs a side on, runs show the noise")
-    return found
+    return interval
 
 
 def _notes(

@@ -69,10 +69,10 @@ def controls(
         if not chosen:
             return NotMeasured(f"no range on both sides matches '{wanted}'")
     else:
-        found = _unchanged(pairs, both)
-        if isinstance(found, NotMeasured):
-            return found
-        chosen = found
+        unchanged = _unchanged(pairs, both)
+        if isinstance(unchanged, NotMeasured):
+            return unchanged
+        chosen = unchanged
     chosen = _outermost(chosen)
     old_ns, new_ns = 0, 0.0
     for pair in chosen:
@@ -98,18 +98,20 @@ def _unchanged(pairs: Sequence[RangePair], both: Sequence[RangePair]) -> list[Ra
         return NotMeasured("no range is on both sides")
     if all(pair.unchanged for pair in pairs):
         return NotMeasured("every range does the same on both sides, so that none can serve as a control for another")
-    found = [pair for pair in both if pair.unchanged and not _mostly_waits(pair)]
-    if not found:
+    unchanged = [pair for pair in both if pair.unchanged and not _mostly_waits(pair)]
+    if not unchanged:
         return NotMeasured("no range does the same on both sides without waiting for the device")
-    if all(_both(pair)[0].calls is None for pair in found):
-        return _agreeing(found)
-    return found
+    if all(_both(pair)[0].calls is None for pair in unchanged):
+        return _agreeing(unchanged)
+    return unchanged
 
 
-def _agreeing(found: list[RangePair]) -> list[RangePair] | NotMeasured:
+def _agreeing(unchanged: list[RangePair]) -> list[RangePair] | NotMeasured:
     """The same, if they all changed alike: one that holds a range that did change would not."""
     shares = sorted(
-        new.host_ns / new.instances / old.host_ns * old.instances - 1 for old, new in map(_both, found) if old.host_ns
+        new.host_ns / new.instances / old.host_ns * old.instances - 1
+        for old, new in map(_both, unchanged)
+        if old.host_ns
     )
     if len(shares) < 2:
         return NotMeasured("tables do not say what runs in a range; --control names those that did not change")
@@ -118,7 +120,7 @@ def _agreeing(found: list[RangePair]) -> list[RangePair] | NotMeasured:
             f"ranges of the same name changed by {100 * shares[0]:+.1f} to {100 * shares[-1]:+.1f} %, so that they "
             "cannot all be unchanged; --control names those that are"
         )
-    return found
+    return unchanged
 
 
 def _outermost(chosen: Sequence[RangePair]) -> list[RangePair]:
@@ -134,7 +136,10 @@ def _both(pair: RangePair) -> tuple[RunRange, RunRange]:
 
 
 def _mostly_waits(pair: RangePair) -> bool:
-    return any(each.wait_ns is not None and each.wait_ns > MOST_WAITING * each.host_ns for each in _both(pair))
+    return any(
+        run_range.wait_ns is not None and run_range.wait_ns > MOST_WAITING * run_range.host_ns
+        for run_range in _both(pair)
+    )
 
 
 def host_idle_ns(side: RunSide) -> float:
@@ -145,9 +150,9 @@ def host_idle_ns(side: RunSide) -> float:
 def _interval(before: RunSide, after: RunSide, chosen: Sequence[RangePair]) -> Interval | NotMeasured:
     """Of the controls' time per step, where it is known step by step."""
     sides: list[list[int]] = []
-    for side, at in ((before, 0), (after, 1)):
-        held = [side.range_steps.get(_both(pair)[at].name) for pair in chosen]
-        known = [each for each in held if each is not None]
+    for side, index in ((before, 0), (after, 1)):
+        held = [side.range_steps.get(_both(pair)[index].name) for pair in chosen]
+        known = [by_step for by_step in held if by_step is not None]
         if len(known) < len(held) or side.steps < 2:
             return NotMeasured("their times are not known step by step")
         sides.append([sum(step) for step in zip(*known, strict=True)])

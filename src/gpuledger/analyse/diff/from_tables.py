@@ -34,9 +34,9 @@ _BRACKETS = {"(": ")", "<": ">", "[": "]", "{": "}"}
 _USED = (*_KERNELS, "cuda_api_sum", *_RANGES, "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum")
 
 
-def side_of_tables(found: PrintedTables, name: str, families: tuple[tuple[str, str], ...] = ()) -> RunSide:
+def side_of_tables(printed: PrintedTables, name: str, families: tuple[tuple[str, str], ...] = ()) -> RunSide:
     """The tables of one run, in comparable form."""
-    tables = found.tables
+    tables = printed.tables
     if not any(report in tables for report in _USED):
         raise NothingRecorded(
             f"{name}: none of its tables can be compared",
@@ -58,7 +58,7 @@ def side_of_tables(found: PrintedTables, name: str, families: tuple[tuple[str, s
         launches=None if calls is None else _launches(calls),
         ranges=None if ranges is None else _ranges(ranges),
         copies=_copies(tables),
-        losses=tuple(note.sentence for note in found.health if note.severity is not Severity.INFO),
+        losses=tuple(note.sentence for note in printed.health if note.severity is not Severity.INFO),
     )
 
 
@@ -104,8 +104,8 @@ def _calls(table: PrintedTable) -> tuple[Call, ...]:
 
 
 def _launches(calls: Iterable[Call]) -> StepLaunches:
-    made = tuple(call for call in calls if call.kind == "launch")
-    return StepLaunches((sum(call.calls for call in made),), made)
+    launching = tuple(call for call in calls if call.kind == "launch")
+    return StepLaunches((sum(call.calls for call in launching),), launching)
 
 
 def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
@@ -113,9 +113,9 @@ def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
     sums: dict[str, RunRange] = {}
     for row in table.rows:
         name = unnumbered(row.name.removeprefix(":")) or "(no name)"
-        made = RunRange(name, row.count, _total(row))
+        run_range = RunRange(name, row.count, _total(row))
         if row.count:
-            sums[name] = added_ranges(sums[name], made, name) if name in sums else made
+            sums[name] = added_ranges(sums[name], run_range, name) if name in sums else run_range
     return tuple(sums.values())
 
 
@@ -124,9 +124,9 @@ def _copies(tables: Mapping[str, PrintedTable]) -> tuple[Copied, ...]:
     sizes = (
         {row.name: row for row in tables["cuda_gpu_mem_size_sum"].sizes} if "cuda_gpu_mem_size_sum" in tables else {}
     )
-    made = []
+    copies = []
     for name in dict.fromkeys((*times, *sizes)):
         count = times[name].count if name in times else sizes[name].count
         size = sizes[name].total_bytes if name in sizes else None
-        made.append(Copied(name, count, size, _total(times[name]) if name in times else 0))
-    return tuple(made)
+        copies.append(Copied(name, count, size, _total(times[name]) if name in times else 0))
+    return tuple(copies)

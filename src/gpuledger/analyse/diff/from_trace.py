@@ -69,9 +69,9 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         gpu=device.gpu,
         gpu_name=None if known is None or known.name.startswith("unknown") else known.name,
         clock_hz=None if known is None else known.clock_hz,
-        gpus={each.gpu: median_of(np.diff(edges_of(each))) for each in devices},
+        gpus={used_device.gpu: median_of(np.diff(edges_of(used_device))) for used_device in devices},
         ranks=trace.origin.world_size,
-        lines=tuple(device.ledger.lines[at] for at in used.tolist()),
+        lines=tuple(device.ledger.lines[index] for index in used.tolist()),
         books_ns=tuple(map(tuple, books[:, used].tolist())),
         kernels=compute,
         comm=comm,
@@ -95,17 +95,17 @@ def _kernels(
     trace: Trace, device: Device, edges: Ints, families: Families
 ) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]]]:
     """Compute by name, shape and place; communication by name; and both by name and step."""
-    found = device.work
-    here = found.on(device.gpu)
-    here = here[found.state[here] != State.COPY]
-    is_compute = found.state[here] == State.COMPUTE
-    time = found.end_ns[here] - found.start_ns[here]
-    own_start, own_end = shares_in_order(found.start_ns[here[is_compute]], found.end_ns[here[is_compute]])
+    work = device.work
+    here = work.on(device.gpu)
+    here = here[work.state[here] != State.COPY]
+    is_compute = work.state[here] == State.COMPUTE
+    time = work.end_ns[here] - work.start_ns[here]
+    own_start, own_end = shares_in_order(work.start_ns[here[is_compute]], work.end_ns[here[is_compute]])
     time[is_compute] = np.clip(own_end, *device.steady) - np.clip(own_start, *device.steady)
-    steady = device.begins_steady(found.start_ns[here])
+    steady = device.begins_steady(work.start_ns[here])
     here, time, is_compute = here[steady], time[steady], is_compute[steady]
-    names, number = _named(trace, found.name[here])
-    step = np.clip(np.searchsorted(edges, found.start_ns[here], side="right") - 1, 0, len(edges) - 2)
+    names, number = _named(trace, work.name[here])
+    step = np.clip(np.searchsorted(edges, work.start_ns[here], side="right") - 1, 0, len(edges) - 2)
     by_step = _by_step(names, number, step, time, len(edges) - 1)
     return _compute(trace, device, here, time, families), _comm(trace, device, here[~is_compute]), by_step
 
@@ -133,7 +133,7 @@ def _by_step(
     sums = np.zeros((len(kept), steps), np.int64)
     chosen = place[number] >= 0
     np.add.at(sums, (place[number[chosen]], step[chosen]), time[chosen])
-    return {names[at]: tuple(row) for at, row in zip(kept.tolist(), sums.tolist(), strict=True)}
+    return {names[index]: tuple(row) for index, row in zip(kept.tolist(), sums.tolist(), strict=True)}
 
 
 def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families: Families) -> tuple[RunKernel, ...]:
@@ -162,9 +162,9 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
 
 def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
     """Communication kernels by name, with how long they ran: exposed or not."""
-    found = device.work
-    length = found.end_ns[here] - found.start_ns[here]
-    codes, number = np.unique(found.name[here], return_inverse=True)
+    work = device.work
+    length = work.end_ns[here] - work.start_ns[here]
+    codes, number = np.unique(work.name[here], return_inverse=True)
     time = np.zeros(len(codes), np.int64)
     np.add.at(time, number.reshape(-1), length)
     calls = np.bincount(number.reshape(-1), minlength=len(codes))
@@ -190,22 +190,24 @@ def by_function(calls: Rows) -> tuple[Call, ...]:
     count = np.bincount(number, minlength=len(names)).tolist()
     time = np.zeros(len(names), np.int64)
     np.add.at(time, number, calls.duration_ns)
-    made = [Call(name, call_kind(name), n, ns) for name, n, ns in zip(names, count, time.tolist(), strict=True) if n]
-    return tuple(sorted(made, key=lambda call: (-call.time_ns, call.name)))
+    functions = [
+        Call(name, call_kind(name), n, ns) for name, n, ns in zip(names, count, time.tolist(), strict=True) if n
+    ]
+    return tuple(sorted(functions, key=lambda call: (-call.time_ns, call.name)))
 
 
 def _launches(device: Device, edges: Ints) -> StepLaunches:
     """The launch calls of each step: a call belongs to the step in which the first thing that it launched ran."""
-    found, host = device.work, device.host
-    here = found.on(device.gpu)
-    here = here[device.begins_steady(found.start_ns[here])]
-    call = found.launch[here]
+    work, host = device.work, device.host
+    here = work.on(device.gpu)
+    here = here[device.begins_steady(work.start_ns[here])]
+    call = work.launch[here]
     is_launch = call >= 0
     is_launch[is_launch] = host.are(CallKind.LAUNCH)[call[is_launch]]
-    made, first = np.unique(call[is_launch], return_index=True)
-    step = np.searchsorted(edges, found.start_ns[here[is_launch][first]], side="right") - 1
+    launching, first = np.unique(call[is_launch], return_index=True)
+    step = np.searchsorted(edges, work.start_ns[here[is_launch][first]], side="right") - 1
     counts = np.bincount(np.clip(step, 0, len(edges) - 2), minlength=len(edges) - 1)
-    return StepLaunches(tuple(counts.tolist()), by_function(host.calls.at(made)))
+    return StepLaunches(tuple(counts.tolist()), by_function(host.calls.at(launching)))
 
 
 def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:

@@ -130,29 +130,29 @@ def _limit(text: str, limit: Decimal, unit: str, measures: str) -> Decimal:
     return limit * factor
 
 
-def outcome(gate: DiffGate, found: Diff) -> GateOutcome:
+def outcome(gate: DiffGate, diff: Diff) -> GateOutcome:
     """Whether the comparison trips the gate; NothingRecorded where that cannot be told."""
-    before, after, interval = _measured(gate, found)
+    before, after, interval = _measured(gate, diff)
     grown = Decimal(after) - Decimal(before)
     over = grown > (gate.limit / 100 * Decimal(before) if gate.is_share else gate.limit)
     outside = isinstance(interval, NotMeasured) or interval.low_ns > 0
-    sure = found.verdict == SLOWER if gate.what == "step" else outside
+    sure = diff.verdict == SLOWER if gate.what == "step" else outside
     return GateOutcome(gate, before, after, interval, over and sure, over and not sure)
 
 
-def _measured(gate: DiffGate, found: Diff) -> tuple[float, float, Interval | NotMeasured]:
+def _measured(gate: DiffGate, diff: Diff) -> tuple[float, float, Interval | NotMeasured]:
     """The value per step before and after, and what the noise allows."""
-    sides = (found.before, found.after)
+    sides = (diff.before, diff.after)
     match gate.what:
         case "step":
-            if found.verdict is None:
+            if diff.verdict is None:
                 raise _unknown(gate, "tables of `nsys stats` do not say how long a step takes")
-            return found.before.median_ns, found.after.median_ns, found.interval
+            return diff.before.median_ns, diff.after.median_ns, diff.interval
         case "launches":
             launches = [side.launches for side in sides if side.launches is not None]
             if len(launches) < len(sides):
                 raise _unknown(gate, "launch calls are not recorded on both sides")
-            return _by_step(*(each.per_step for each in launches))
+            return _by_step(*(launch_calls.per_step for launch_calls in launches))
         case "memory":
             peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
             if len(peaks) < len(sides):
@@ -186,7 +186,7 @@ def _named(
         raise _unknown(gate, f"no {gate.what} matches", names)
     totals = [total / side.steps for side, (total, _, _) in zip(sides, held, strict=True)]
     known = [_summed(by_step, side.steps) for side, (_, by_step, _) in zip(sides, held, strict=True)]
-    vectors = [each for each in known if each is not None]
+    vectors = [amounts for amounts in known if amounts is not None]
     if len(vectors) < len(sides):
         return totals[0], totals[1], NotMeasured("not known step by step")
     return totals[0], totals[1], mean_interval(*vectors)
@@ -195,10 +195,10 @@ def _named(
 def _summed(by_step: Iterable[tuple[int, ...] | None], steps: int) -> list[int] | None:
     """Their sum in each step; None where one of them is not known by step."""
     total = [0] * steps
-    for each in by_step:
-        if each is None:
+    for amounts in by_step:
+        if amounts is None:
             return None
-        total = [one + other for one, other in zip(total, each, strict=True)]
+        total = [so_far + amount for so_far, amount in zip(total, amounts, strict=True)]
     return total
 
 
@@ -210,11 +210,15 @@ def _kernels(side: RunSide, gate: DiffGate) -> _Found:
 
 
 def _ranges(side: RunSide, gate: DiffGate) -> _Found:
-    matching = [each for each in side.ranges or () if _matches(gate, each.name)]
-    names = {each.name for each in matching}
-    outer = [each for each in matching if names.isdisjoint(each.inside)] or matching[:1]
-    every = [each.name for each in side.ranges or ()]
-    return sum(each.host_ns for each in outer), [side.range_steps.get(each.name) for each in outer], every
+    matching = [run_range for run_range in side.ranges or () if _matches(gate, run_range.name)]
+    names = {run_range.name for run_range in matching}
+    outer = [run_range for run_range in matching if names.isdisjoint(run_range.inside)] or matching[:1]
+    every = [run_range.name for run_range in side.ranges or ()]
+    return (
+        sum(run_range.host_ns for run_range in outer),
+        [side.range_steps.get(run_range.name) for run_range in outer],
+        every,
+    )
 
 
 def _calls(side: RunSide, gate: DiffGate) -> _Found:
@@ -242,7 +246,7 @@ def _lines(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> tuple[float, float
 
 
 def _families(gate: DiffGate, sides: tuple[RunSide, RunSide]) -> tuple[float, float, Interval | NotMeasured]:
-    sums = [sum(each.time_ns for each in side.kernels if _matches(gate, each.family)) for side in sides]
+    sums = [sum(kernel.time_ns for kernel in side.kernels if _matches(gate, kernel.family)) for side in sides]
     return sums[0] / sides[0].steps, sums[1] / sides[1].steps, NotMeasured("a sum")
 
 

@@ -18,14 +18,14 @@ from gpuledger.trace.tables import Rows
 
 def host_stretch(trace: Trace, device: Device) -> Span:
     """Calls and ranges that begin in it belong to the steady steps."""
-    found, calls = device.work, device.host.calls
-    here = found.on(device.gpu)
-    call = found.launch[here]
+    work, calls = device.work, device.host.calls
+    here = work.on(device.gpu)
+    call = work.launch[here]
     here, call = here[call >= 0], call[call >= 0]
     if device.steps is None or not len(call):
         return Span(min(device.steady.start_ns, _first(trace)), max(device.steady.end_ns, device.ledger.window.end_ns))
-    earlier = found.start_ns[here] < device.steady.start_ns
-    later = found.start_ns[here] >= device.steady.end_ns
+    earlier = work.start_ns[here] < device.steady.start_ns
+    later = work.start_ns[here] >= device.steady.end_ns
     steady = call[~earlier & ~later]
     if not len(steady):
         return device.steady
@@ -40,8 +40,8 @@ def host_stretch(trace: Trace, device: Device) -> Span:
 def of_this_gpu(device: Device, rows: Rows) -> NDArray[np.bool_]:
     """Which rows are of the processes that use this GPU."""
     here = device.work.on(device.gpu)
-    mine: NDArray[np.bool_] = np.isin(rows["pid"], np.unique(device.work.pid[here]))
-    return mine
+    is_own: NDArray[np.bool_] = np.isin(rows["pid"], np.unique(device.work.pid[here]))
+    return is_own
 
 
 def begins_in(stretch: Span, rows: Rows) -> NDArray[np.bool_]:

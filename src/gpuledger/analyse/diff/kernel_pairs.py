@@ -74,10 +74,10 @@ def paired(
     left, right = list(before), list(after)
     pairs: list[KernelPair] = []
     for level, key in _BY_LEVEL:
-        found, left, right = _with_equal(level, key, left, right)
-        pairs += found
-    found, left, right = _in_position(left, right, steps_before, steps_after)
-    pairs += found
+        same, left, right = _with_equal(level, key, left, right)
+        pairs += same
+    same, left, right = _in_position(left, right, steps_before, steps_after)
+    pairs += same
     pairs += [KernelPair("new", (), (kernel,)) for kernel in right]
     return (*pairs, *(KernelPair("vanished", (kernel,), ()) for kernel in left))
 
@@ -94,8 +94,8 @@ def _with_equal(
             # a shape that is not known is the same as none
             unknown = level in SAME_SHAPE and kernel.grid == NO_SHAPE
             held.setdefault((id(kernel),) if unknown else key(kernel), []).append(kernel)
-    both = [each for each in groups[0] if each in groups[1]]
-    pairs = [KernelPair(level, tuple(groups[0].pop(each)), tuple(groups[1].pop(each))) for each in both]
+    both = [shared for shared in groups[0] if shared in groups[1]]
+    pairs = [KernelPair(level, tuple(groups[0].pop(shared)), tuple(groups[1].pop(shared))) for shared in both]
     remaining = [[kernel for kernels in held.values() for kernel in kernels] for held in groups]
     return pairs, remaining[0], remaining[1]
 
@@ -111,14 +111,14 @@ def _in_position(
     pairs, taken_left, taken_right = [], set(), set()
     for block in matcher.get_matching_blocks():
         for offset in range(block.size):
-            one, other = block.a + offset, block.b + offset
-            often = (left[one].calls / steps_left, right[other].calls / steps_right)
-            if left[one].family != OTHER and max(often) <= ABOUT_AS_OFTEN * min(often):
-                pairs.append(KernelPair("family", (left[one],), (right[other],)))
-                taken_left.add(one)
-                taken_right.add(other)
+            ours, theirs = block.a + offset, block.b + offset
+            often = (left[ours].calls / steps_left, right[theirs].calls / steps_right)
+            if left[ours].family != OTHER and max(often) <= ABOUT_AS_OFTEN * min(often):
+                pairs.append(KernelPair("family", (left[ours],), (right[theirs],)))
+                taken_left.add(ours)
+                taken_right.add(theirs)
     return (
         pairs,
-        [kernel for at, kernel in enumerate(left) if at not in taken_left],
-        [kernel for at, kernel in enumerate(right) if at not in taken_right],
+        [kernel for index, kernel in enumerate(left) if index not in taken_left],
+        [kernel for index, kernel in enumerate(right) if index not in taken_right],
     )

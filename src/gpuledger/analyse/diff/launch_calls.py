@@ -12,17 +12,13 @@ def launch_split(before: RunSide, after: RunSide) -> tuple[float, float] | None:
     """
     if before.launches is None or after.launches is None:
         return None
-    old = {call.name: call for call in before.launches.functions}
-    new = {call.name: call for call in after.launches.functions}
+    calls_before = {call.name: call for call in before.launches.functions}
+    calls_after = {call.name: call for call in after.launches.functions}
     by_number = by_cost = 0.0
-    for name in dict.fromkeys((*old, *new)):
-        one, other = old.get(name), new.get(name)
-        n1, t1 = (one.calls / before.steps, one.time_ns / one.calls) if one is not None and one.calls else (0.0, 0.0)
-        n2, t2 = (
-            (other.calls / after.steps, other.time_ns / other.calls)
-            if other is not None and other.calls
-            else (0.0, 0.0)
-        )
+    for name in dict.fromkeys((*calls_before, *calls_after)):
+        old, new = calls_before.get(name), calls_after.get(name)
+        n1, t1 = (old.calls / before.steps, old.time_ns / old.calls) if old is not None and old.calls else (0.0, 0.0)
+        n2, t2 = (new.calls / after.steps, new.time_ns / new.calls) if new is not None and new.calls else (0.0, 0.0)
         if n1 and n2:
             by_number += (n2 - n1) * (t1 + t2) / 2
             by_cost += (t2 - t1) * (n1 + n2) / 2

@@ -81,18 +81,18 @@ def median_interval(before: Sequence[Ints], after: Sequence[Ints]) -> Interval |
     if min(counts) < FEWEST_STEPS:
         return NotMeasured(f"{_steps(min(counts))} on a side; an interval takes {FEWEST_STEPS}")
     random = np.random.default_rng(SEED)
-    one, other = (_resampled(side, random) for side in (before, after))
-    centre, drawn = other.centre - one.centre, other.medians - one.medians
+    old, new = (_resampled(side, random) for side in (before, after))
+    centre, drawn = new.centre - old.centre, new.medians - old.medians
     low, high = np.percentile(drawn, (100 * TAIL, 100 * (1 - TAIL)))
-    between = _between_runs(one, other)
-    quantile = student(_freedom(float(drawn.var()), one.steps + other.steps - 2, between, one.runs + other.runs - 2))
+    between = _between_runs(old, new)
+    quantile = student(_freedom(float(drawn.var()), old.steps + new.steps - 2, between, old.runs + new.runs - 2))
     of_runs = quantile * math.sqrt(between)
     wider = quantile / _Z
     return Interval(
         math.floor(centre - math.hypot(max(centre - low, 0.0) * wider, of_runs)),
         math.ceil(centre + math.hypot(max(high - centre, 0.0) * wider, of_runs)),
-        max(one.follows, other.follows),
-        round(math.sqrt(max(one.between, other.between, 0.0))),
+        max(old.follows, new.follows),
+        round(math.sqrt(max(old.between, new.between, 0.0))),
     )
 
 
@@ -101,12 +101,12 @@ def mean_interval(before: Sequence[int], after: Sequence[int]) -> Interval | Not
     if min(len(before), len(after)) < FEWEST_STEPS:
         return NotMeasured(f"{_steps(min(len(before), len(after)))} on a side")
     sides = [np.array(side, np.float64) for side in (before, after)]
-    variances = [float(each.var(ddof=1)) / len(each) * _inflation(followed(each)) for each in sides]
+    variances = [float(steps.var(ddof=1)) / len(steps) * _inflation(followed(steps)) for steps in sides]
     whole = sum(variances)
-    parts = sum(part**2 / (len(each) - 1) for part, each in zip(variances, sides, strict=True))
+    parts = sum(part**2 / (len(steps) - 1) for part, steps in zip(variances, sides, strict=True))
     reach = student(whole**2 / parts if parts else math.inf) * math.sqrt(whole)
     delta = float(sides[1].mean() - sides[0].mean())
-    return Interval(delta - reach, delta + reach, max(followed(each) for each in sides))
+    return Interval(delta - reach, delta + reach, max(followed(steps) for steps in sides))
 
 
 def verdict(before_ns: int, delta_ns: int, interval: Interval | NotMeasured) -> str:
@@ -129,9 +129,9 @@ def followed(length_ns: NDArray[np.float64]) -> float:
     squares = float((away**2).sum())
     if count < 4 or not squares:
         return 0.0
-    found = float((away[1:] * away[:-1]).sum()) / squares
-    found += (1 + 3 * found) / count  # few steps make it come out too low
-    return min(found, _MOST_ALIKE) if found > _SURELY_FOLLOWS / math.sqrt(count) else 0.0
+    correlation = float((away[1:] * away[:-1]).sum()) / squares
+    correlation += (1 + 3 * correlation) / count  # few steps make it come out too low
+    return min(correlation, _MOST_ALIKE) if correlation > _SURELY_FOLLOWS / math.sqrt(count) else 0.0
 
 
 def student(freedom: float) -> float:
@@ -184,12 +184,12 @@ def _inflation(follows: float) -> float:
     return (1 + follows) / (1 - follows)
 
 
-def _between_runs(one: _Resampled, other: _Resampled) -> float:
+def _between_runs(old: _Resampled, new: _Resampled) -> float:
     """The variance that runs add to the difference; a side with one run is taken to vary as the other does."""
-    known = max(one.between, other.between)
+    known = max(old.between, new.between)
     if known <= 0:
         return 0.0
-    return sum((side.between if side.between >= 0 else known) / side.runs for side in (one, other))
+    return sum((side.between if side.between >= 0 else known) / side.runs for side in (old, new))
 
 
 def _freedom(of_steps: float, steps: int, of_runs: float, runs: int) -> float:

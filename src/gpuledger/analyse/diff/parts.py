@@ -54,15 +54,15 @@ class TimeChange:
 
 def changes(pairs: Iterable[KernelPair], steps_before: int, steps_after: int) -> tuple[TimeChange, ...]:
     """Each pair's change, split."""
-    made = []
+    split_changes = []
     for pair in pairs:
         (n1, t1), (n2, t2) = _rates(pair.before, steps_before), _rates(pair.after, steps_after)
         if n1 and n2 and not _is_restructured(pair, (n1, n2), (t1, t2)):
             split = ((n2 - n1) * (t1 + t2) / 2, (t2 - t1) * (n1 + n2) / 2, 0.0)
         else:
             split = (0.0, 0.0, n2 * t2 - n1 * t1)
-        made.append(TimeChange(pair, (n1, n2), (t1, t2), *split))
-    return tuple(made)
+        split_changes.append(TimeChange(pair, (n1, n2), (t1, t2), *split))
+    return tuple(split_changes)
 
 
 def _is_restructured(pair: KernelPair, calls: tuple[float, float], each_ns: tuple[float, float]) -> bool:
@@ -107,9 +107,9 @@ def rounded(amounts: Sequence[float], total: int) -> list[int]:
     if not 0 <= missing <= len(floors):  # beyond what rounding explains: numbers too large for a double
         floors[-1] += missing
         return floors
-    by_remainder = sorted(range(len(floors)), key=lambda at: (floors[at] - amounts[at], at))
-    for at in by_remainder[:missing]:
-        floors[at] += 1
+    by_remainder = sorted(range(len(floors)), key=lambda index: (floors[index] - amounts[index], index))
+    for index in by_remainder[:missing]:
+        floors[index] += 1
     return floors
 
 

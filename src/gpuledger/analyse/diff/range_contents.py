@@ -66,7 +66,7 @@ def ranges_of(
         return (), {}
     names, name = _names(ranges, len(edges) - 1)
     chains, chain = _chains(ranges, name)
-    once = np.array([each[-1] not in each[:-1] for each in chains])
+    once = np.array([names_down[-1] not in names_down[:-1] for names_down in chains])
     outermost: NDArray[np.bool_] = once[chain]
     instances = np.bincount(name[outermost], minlength=len(names))
     host = np.zeros(len(names), np.int64)
@@ -74,22 +74,24 @@ def ranges_of(
     holds = _Holds(len(names), chains)
     _hold_calls(device, ranges, chain, holds)
     inside = _inside(chains, len(names))
-    made = [
+    contents = [
         RunRange(
-            names[at],
-            int(instances[at]),
-            int(host[at]),
-            holds.gpu_ns[at],
-            holds.wait_ns[at],
-            tuple(names[above] for above in sorted(inside[at])),
-            dict(sorted(holds.calls[at].items())),
-            dict(sorted(holds.work[at].items())),
+            names[index],
+            int(instances[index]),
+            int(host[index]),
+            holds.gpu_ns[index],
+            holds.wait_ns[index],
+            tuple(names[above] for above in sorted(inside[index])),
+            dict(sorted(holds.calls[index].items())),
+            dict(sorted(holds.work[index].items())),
         )
-        for at in range(len(names))
+        for index in range(len(names))
     ]
-    order = sorted(range(len(names)), key=lambda at: (-made[at].host_ns, made[at].name))
-    by_step = {names[at]: _by_step(ranges.where(outermost & (name == at)), edges) for at in order[:MOST_BY_STEP]}
-    return tuple(made[at] for at in order), by_step
+    order = sorted(range(len(names)), key=lambda index: (-contents[index].host_ns, contents[index].name))
+    by_step = {
+        names[index]: _by_step(ranges.where(outermost & (name == index)), edges) for index in order[:MOST_BY_STEP]
+    }
+    return tuple(contents[index] for index in order), by_step
 
 
 def _names(ranges: Rows, steps: int) -> tuple[list[str], Positions]:
@@ -122,21 +124,21 @@ def _chains(ranges: Rows, name: Positions) -> tuple[Chains, Positions]:
         here = np.flatnonzero(depth == level)
         up = np.where(above[here] >= 0, chain[above[here]], -1)
         first, number = group(up, name[here])
-        outer = [chains[at] if at >= 0 else () for at in up[first].tolist()]
+        outer = [chains[parent] if parent >= 0 else () for parent in up[first].tolist()]
         own = name[here[first]].tolist()
         chain[here] = len(chains) + number
-        chains += [(*each, last) for each, last in zip(outer, own, strict=True)]
-    for at in np.flatnonzero(chain < 0)[np.argsort(depth[chain < 0], kind="stable")].tolist():
-        chain[at] = chain[above[at]]
+        chains += [(*around, last) for around, last in zip(outer, own, strict=True)]
+    for row in np.flatnonzero(chain < 0)[np.argsort(depth[chain < 0], kind="stable")].tolist():
+        chain[row] = chain[above[row]]
     return chains, chain
 
 
 def _inside(chains: Chains, count: int) -> list[set[int]]:
     """For each name the names that it is found below, its own left out."""
-    found: list[set[int]] = [set() for _ in range(count)]
+    above: list[set[int]] = [set() for _ in range(count)]
     for chain in chains:
-        found[chain[-1]] |= set(chain[:-1]) - {chain[-1]}
-    return found
+        above[chain[-1]] |= set(chain[:-1]) - {chain[-1]}
+    return above
 
 
 class _Holds:
@@ -159,29 +161,31 @@ class _Holds:
 
 def _hold_calls(device: Device, ranges: Rows, chain: Positions, holds: _Holds) -> None:
     """Book every call, and what it launched, to the ranges around it."""
-    host, found = device.host, device.work
+    host, work = device.host, device.work
     inner = innermost(ranges, host.calls)
     place = np.where(inner >= 0, chain[inner], -1)
     inside = np.flatnonzero(place >= 0)
     functions, function = functions_of(host.calls)
     waits = host.are(CallKind.SYNC)
-    for at, which, count, _ in _sums(place[inside], function[inside], host.calls.duration_ns[inside]):
-        holds.count(holds.calls, at, functions[which], count)
+    for chain_number, which, count, _ in _sums(place[inside], function[inside], host.calls.duration_ns[inside]):
+        holds.count(holds.calls, chain_number, functions[which], count)
     waiting = inside[waits[inside]]
-    for at, _, _, time in _sums(place[waiting], np.zeros(len(waiting), np.intp), host.calls.duration_ns[waiting]):
-        holds.spend(holds.wait_ns, at, time)
-    here = found.on(device.gpu)
-    call = found.launch[here]
+    for chain_number, _, _, time in _sums(
+        place[waiting], np.zeros(len(waiting), np.intp), host.calls.duration_ns[waiting]
+    ):
+        holds.spend(holds.wait_ns, chain_number, time)
+    here = work.on(device.gpu)
+    call = work.launch[here]
     here, call = here[call >= 0], call[call >= 0]
     here, call = here[place[call] >= 0], call[place[call] >= 0]
     strings = ranges.strings
     names: dict[int, str] = {}
-    length = found.end_ns[here] - found.start_ns[here]
-    for at, code, count, time in _sums(place[call], found.name[here], length):
+    length = work.end_ns[here] - work.start_ns[here]
+    for chain_number, code, count, time in _sums(place[call], work.name[here], length):
         if code not in names:
             names[code] = "(graph)" if code == NO_TEXT else parse(strings.text(code) or "").bare
-        holds.count(holds.work, at, names[code], count)
-        holds.spend(holds.gpu_ns, at, time)
+        holds.count(holds.work, chain_number, names[code], count)
+        holds.spend(holds.gpu_ns, chain_number, time)
 
 
 def _sums(place: Positions, what: NDArray[np.signedinteger], time: Ints) -> list[tuple[int, int, int, int]]:

@@ -29,7 +29,7 @@ class RangePair:
     @property
     def name(self) -> str:
         """What to call it: the name on both sides where it changed."""
-        names = [each.name for each in (self.before, self.after) if each is not None]
+        names = [run_range.name for run_range in (self.before, self.after) if run_range is not None]
         return " -> ".join(dict.fromkeys(names))
 
 
@@ -37,7 +37,10 @@ def paired_ranges(
     before: Sequence[RunRange], after: Sequence[RunRange], steps_before: int, steps_after: int
 ) -> tuple[RangePair, ...]:
     """Every range of both sides in exactly one pair: the shared ones first."""
-    left, right = {each.name: each for each in before}, {each.name: each for each in after}
+    left, right = (
+        {run_range.name: run_range for run_range in before},
+        {run_range.name: run_range for run_range in after},
+    )
 
     def pair(level: str, old: RunRange, new: RunRange) -> RangePair:
         often = _alike(old.instances / steps_before, new.instances / steps_after)
@@ -47,42 +50,42 @@ def paired_ranges(
     olds, news = _without_numbers(left.values()), _without_numbers(right.values())
     shared = [name for name in olds if name in news]
     pairs += [pair(NUMBERS, olds[name], news[name]) for name in shared]
-    old_left = [each for each in left.values() if normalised(each.name) not in shared]
-    new_left = [each for each in right.values() if normalised(each.name) not in shared]
+    old_left = [run_range for run_range in left.values() if normalised(run_range.name) not in shared]
+    new_left = [run_range for run_range in right.values() if normalised(run_range.name) not in shared]
     old_top, new_top = _outermost(old_left), _outermost(new_left)
     if len(old_top) == len(new_top) == 1:
         pairs.append(RangePair(RENAMED, old_top[0], new_top[0]))
         old_left.remove(old_top[0])
         new_left.remove(new_top[0])
-    pairs += [RangePair(NEW, None, each) for each in new_left]
-    return (*pairs, *(RangePair(VANISHED, each, None) for each in old_left))
+    pairs += [RangePair(NEW, None, run_range) for run_range in new_left]
+    return (*pairs, *(RangePair(VANISHED, run_range, None) for run_range in old_left))
 
 
 def _outermost(ranges: Sequence[RunRange]) -> list[RunRange]:
     """Those that lie in none of the others."""
-    names = {each.name for each in ranges}
-    return [each for each in ranges if names.isdisjoint(each.inside)]
+    names = {run_range.name for run_range in ranges}
+    return [run_range for run_range in ranges if names.isdisjoint(run_range.inside)]
 
 
 def _without_numbers(ranges: Iterable[RunRange]) -> dict[str, RunRange]:
     """Ranges that differ in their numbers alone, together."""
     groups: dict[str, RunRange] = {}
-    for each in ranges:
-        name = normalised(each.name)
-        groups[name] = added_ranges(groups[name], each, name) if name in groups else replace(each, name=name)
+    for run_range in ranges:
+        name = normalised(run_range.name)
+        groups[name] = added_ranges(groups[name], run_range, name) if name in groups else replace(run_range, name=name)
     return groups
 
 
 def _holds_the_same(old: RunRange, new: RunRange) -> bool:
     """Whether an instance makes the same calls and launches the same work; where that is not known, it is believed."""
-    for one, other in ((old.calls, new.calls), (old.work, new.work)):
-        if one is None or other is None:
+    for held_before, held_after in ((old.calls, new.calls), (old.work, new.work)):
+        if held_before is None or held_after is None:
             continue
-        for name in {*one, *other}:
-            if not _alike(one.get(name, 0) / old.instances, other.get(name, 0) / new.instances):
+        for name in {*held_before, *held_after}:
+            if not _alike(held_before.get(name, 0) / old.instances, held_after.get(name, 0) / new.instances):
                 return False
     return True
 
 
-def _alike(one: float, other: float) -> bool:
-    return abs(one - other) <= TOLERANCE * max(one, other)
+def _alike(first: float, second: float) -> bool:
+    return abs(first - second) <= TOLERANCE * max(first, second)

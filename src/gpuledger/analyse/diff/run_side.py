@@ -156,7 +156,7 @@ class RunSide:
 
     def line_steps(self, belongs: Callable[[Line], bool]) -> NDArray[np.int64]:
         """For each step the time of the lines that belong."""
-        chosen = [at for at, line in enumerate(self.lines) if belongs(line)]
+        chosen = [index for index, line in enumerate(self.lines) if belongs(line)]
         books = np.array(self.books_ns, np.int64).reshape(self.steps, len(self.lines))
         total: NDArray[np.int64] = books[:, chosen].sum(axis=1)
         return total
@@ -165,8 +165,8 @@ class RunSide:
         """One line, per step."""
         if line not in self.lines:
             return 0.0
-        at = self.lines.index(line)
-        return sum(row[at] for row in self.books_ns) / self.steps
+        index = self.lines.index(line)
+        return sum(row[index] for row in self.books_ns) / self.steps
 
 
 def median_of(length_ns: Ints) -> int:
@@ -181,22 +181,22 @@ def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
         return first
     for key, what in (("whole", "steps"), ("gpu_name", "the GPU")):
         if len({getattr(side, key) for side in sides}) > 1:
-            found = "\n".join(f"{side.name}: {getattr(side, key)}" for side in sides[:6])
-            raise GpuledgerError(f"{name}: {what} of these runs differ, so they are not runs of the same", found=found)
+            states = "\n".join(f"{side.name}: {getattr(side, key)}" for side in sides[:6])
+            raise GpuledgerError(f"{name}: {what} of these runs differ, so they are not runs of the same", found=states)
     lines = tuple(dict.fromkeys(line for side in sides for line in side.lines))
     peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
     return replace(
         first,
         name=name,
         run_steps=tuple(count for side in sides for count in side.run_steps),
-        length_ns=tuple(each for side in sides for each in side.length_ns),
+        length_ns=tuple(length for side in sides for length in side.length_ns),
         lines=lines,
         books_ns=tuple(row for side in sides for row in _on_lines(side, lines)),
         kernels=_added([side.kernels for side in sides], _kernel_key, _kernel_sum),
         comm=_added([side.comm for side in sides], _kernel_key, _kernel_sum),
-        calls=_if_all([side.calls for side in sides], lambda each: _added(each, lambda call: call.name, _call_sum)),
+        calls=_if_all([side.calls for side in sides], lambda runs: _added(runs, lambda call: call.name, _call_sum)),
         launches=_if_all([side.launches for side in sides], _launches_sum),
-        ranges=_if_all([side.ranges for side in sides], lambda each: _added(each, lambda part: part.name, _range_sum)),
+        ranges=_if_all([side.ranges for side in sides], lambda runs: _added(runs, lambda part: part.name, _range_sum)),
         copies=_added([side.copies for side in sides], lambda copied: copied.kind, _copied_sum),
         peak_bytes=max(peaks) if peaks else None,
         kernel_steps=_in_all([side.kernel_steps for side in sides]),
@@ -211,12 +211,12 @@ _R = TypeVar("_R")
 
 def _added(parts: Iterable[Iterable[_T]], key: Callable[[_T], object], add: Callable[[_T, _T], _T]) -> tuple[_T, ...]:
     """Like things together, in the order in which each first comes."""
-    found: dict[object, _T] = {}
+    sums: dict[object, _T] = {}
     for part in parts:
-        for each in part:
-            at = key(each)
-            found[at] = add(found[at], each) if at in found else each
-    return tuple(found.values())
+        for item in part:
+            like = key(item)
+            sums[like] = add(sums[like], item) if like in sums else item
+    return tuple(sums.values())
 
 
 def _if_all(parts: Sequence[_T | None], add: Callable[[list[_T]], _R]) -> _R | None:
@@ -228,14 +228,14 @@ def _if_all(parts: Sequence[_T | None], add: Callable[[list[_T]], _R]) -> _R | N
 def _in_all(parts: Sequence[Mapping[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]]:
     """Step by step, one run after the other, for what every run has."""
     return {
-        name: tuple(each for part in parts for each in part[name])
+        name: tuple(amount for part in parts for amount in part[name])
         for name in parts[0]
         if all(name in part for part in parts)
     }
 
 
 def _on_lines(side: RunSide, lines: Sequence[Line]) -> list[tuple[int, ...]]:
-    place = {line: at for at, line in enumerate(side.lines)}
+    place = {line: index for index, line in enumerate(side.lines)}
     return [tuple(row[place[line]] if line in place else 0 for line in lines) for row in side.books_ns]
 
 
@@ -243,39 +243,39 @@ def _kernel_key(kernel: RunKernel) -> object:
     return (kernel.bare, kernel.grid, kernel.block, kernel.place)
 
 
-def _kernel_sum(one: RunKernel, other: RunKernel) -> RunKernel:
-    return replace(one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns)
+def _kernel_sum(first: RunKernel, second: RunKernel) -> RunKernel:
+    return replace(first, calls=first.calls + second.calls, time_ns=first.time_ns + second.time_ns)
 
 
-def _call_sum(one: Call, other: Call) -> Call:
-    return replace(one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns)
+def _call_sum(first: Call, second: Call) -> Call:
+    return replace(first, calls=first.calls + second.calls, time_ns=first.time_ns + second.time_ns)
 
 
 def _launches_sum(parts: Sequence[StepLaunches]) -> StepLaunches:
     functions = _added([part.functions for part in parts], lambda call: call.name, _call_sum)
-    return StepLaunches(tuple(each for part in parts for each in part.per_step), functions)
+    return StepLaunches(tuple(count for part in parts for count in part.per_step), functions)
 
 
-def _copied_sum(one: Copied, other: Copied) -> Copied:
-    size = None if one.bytes is None or other.bytes is None else one.bytes + other.bytes
-    return Copied(one.kind, one.count + other.count, size, one.time_ns + other.time_ns)
+def _copied_sum(first: Copied, second: Copied) -> Copied:
+    size = None if first.bytes is None or second.bytes is None else first.bytes + second.bytes
+    return Copied(first.kind, first.count + second.count, size, first.time_ns + second.time_ns)
 
 
-def _range_sum(one: RunRange, other: RunRange) -> RunRange:
-    return added_ranges(one, other, one.name)
+def _range_sum(first: RunRange, second: RunRange) -> RunRange:
+    return added_ranges(first, second, first.name)
 
 
-def added_ranges(one: RunRange, other: RunRange, name: str) -> RunRange:
+def added_ranges(first: RunRange, second: RunRange, name: str) -> RunRange:
     """Two kinds of range as one."""
     return RunRange(
         name,
-        one.instances + other.instances,
-        one.host_ns + other.host_ns,
-        _if_all((one.gpu_ns, other.gpu_ns), sum),
-        _if_all((one.wait_ns, other.wait_ns), sum),
-        tuple(dict.fromkeys((*one.inside, *other.inside))),
-        _if_all((one.calls, other.calls), _counted),
-        _if_all((one.work, other.work), _counted),
+        first.instances + second.instances,
+        first.host_ns + second.host_ns,
+        _if_all((first.gpu_ns, second.gpu_ns), sum),
+        _if_all((first.wait_ns, second.wait_ns), sum),
+        tuple(dict.fromkeys((*first.inside, *second.inside))),
+        _if_all((first.calls, second.calls), _counted),
+        _if_all((first.work, second.work), _counted),
     )
 
 

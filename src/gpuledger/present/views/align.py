@@ -57,7 +57,7 @@ class _Line:
 
 def align_document(made: Alignment, health: Sequence[Note]) -> Document:
     """The alignment; JSON is the document gpuledger.align/1."""
-    found = made.found
+    found = made.sides
     return Document(
         blocks=lambda: (
             Group(
@@ -95,7 +95,7 @@ def _page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
 
 def title(made: Alignment) -> str:
     """What was compared with what."""
-    return f"{made.found.mock.profile} against {made.found.e2e.profile}"
+    return f"{made.sides.mock.profile} against {made.sides.e2e.profile}"
 
 
 def checks_block(made: Alignment) -> SheetBlock:
@@ -105,7 +105,7 @@ def checks_block(made: Alignment) -> SheetBlock:
 
 def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
     """What each check found, and the kernels side by side."""
-    found = made.found
+    found = made.sides
     blocks: list[Block] = []
     blocks += [
         Points(f"{check.title}: {check.verdict}", tuple(map(_sentence, _said(check))))
@@ -133,7 +133,7 @@ def _said(check: AlignCheck) -> list[str]:
 
 def about(made: Alignment) -> str:
     """How the operation was found, and what of it was compared."""
-    found = made.found
+    found = made.sides
     both = f"{_forwards(found.mock)} of the mock and {_forwards(found.e2e)} of the model"
     gpus = " and ".join(dict.fromkeys(each for each in (found.mock.gpu_name, found.e2e.gpu_name) if each))
     how = "isolated automatically" if made.isolation.expression is None else f"isolated by {made.isolation}"
@@ -303,4 +303,4 @@ def align_junit(made: Alignment) -> str:
         )
         for check in made.checks
     ]
-    return junit_xml(f"gpuledger align {made.found.mock.profile} {made.found.e2e.profile}", cases)
+    return junit_xml(f"gpuledger align {made.sides.mock.profile} {made.sides.e2e.profile}", cases)

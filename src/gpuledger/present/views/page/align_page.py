@@ -37,6 +37,6 @@ def _blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
 
 
 def _tiles(made: Alignment) -> tuple[Tile, ...]:
-    sides = (("Mock, GPU time of a forward", made.found.mock), ("Model", made.found.e2e))
+    sides = (("Mock, GPU time of a forward", made.sides.mock), ("Model", made.sides.e2e))
     tiles = [Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
     return Tile("Verdict", made.verdict), *tiles
