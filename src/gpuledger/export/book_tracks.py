@@ -46,21 +46,21 @@ def book_side(
     levels: list[Levels] = []
 
     def track(kind: TrackKind, name: str, order: int, unit: str = "") -> int:
-        made = Track(numbers.uuid(), kind, name, above.uuid, above.pid, numbers.like(0), order, unit)
-        tracks.append(made)
-        return made.uuid
+        new_track = Track(numbers.uuid(), kind, name, above.uuid, above.pid, numbers.like(0), order, unit)
+        tracks.append(new_track)
+        return new_track.uuid
 
     if device.steps is not None:
         records.append(_steps(device, track(TrackKind.SLICES, "steps", _STEPS)))
     if len(device.ledger.gaps):
         records.append(_gaps(trace, device, track(TrackKind.SLICES, "idle, by cause", _IDLE)))
-    at, share = busy_share(device, BINS)
+    instants, share = busy_share(device, BINS)
     end = device.ledger.window.end_ns
     uuid = track(TrackKind.COUNTER, "busy", _BUSY, "%")
-    levels.append(Levels(uuid, np.append(at, end), np.append(100 * share, 0.0)))
-    at, depth = queue_depth(device)
-    if len(at):
-        levels.append(Levels(track(TrackKind.COUNTER, "launches in the queue", _QUEUE, "launches"), at, depth))
+    levels.append(Levels(uuid, np.append(instants, end), np.append(100 * share, 0.0)))
+    instants, depth = queue_depth(device)
+    if len(instants):
+        levels.append(Levels(track(TrackKind.COUNTER, "launches in the queue", _QUEUE, "launches"), instants, depth))
     events, _, level = memory_events(trace, device.gpu)
     if len(events):
         levels.append(Levels(track(TrackKind.COUNTER, "memory in use", _MEMORY, "bytes"), events["start_ns"], level))
@@ -115,8 +115,8 @@ def _steps(device: Device, track: int) -> Records:
         raise ValueError("no steps")
     begins, ends = steps.edges_ns[:-1], steps.edges_ns[1:]
     books = ledger.books[np.searchsorted(ledger.tiles_ns, begins)]
-    filled = [(at, line) for at, line in enumerate(ledger.lines) if books[:, at].any()]
-    lines = {f"{line}_ns": ArgumentColumn((books[:, at],), absent=0) for at, line in filled}
+    filled = [(index, line) for index, line in enumerate(ledger.lines) if books[:, index].any()]
+    lines = {f"{line}_ns": ArgumentColumn((books[:, index],), absent=0) for index, line in filled}
     number = np.arange(len(steps))
     phase = np.array(device.phases.of_step, np.int64)
     arguments = (
@@ -124,5 +124,5 @@ def _steps(device: Device, track: int) -> Records:
         *((text_argument("phase", PHASES, np.where(phase > 0, phase, -1)),) if len(phase) == len(steps) else ()),
         *by_name(lines),
     )
-    titles = [f"step {at}" for at in range(len(steps))]
+    titles = [f"step {index}" for index in range(len(steps))]
     return in_a_row(track, begins, ends, titles, number, "step", arguments)

@@ -91,29 +91,29 @@ class ChromeWriter:
             f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},"args":{{"sort_index":{track.order}}}}}',
         ]
 
-    def _events(self, records: Records, at: NDArray[np.intp], offset_ns: int) -> list[str]:
-        times = _micros(np.maximum(records.start_ns[at] - offset_ns - self._base, 0))
-        lengths = _micros(records.end_ns[at] - records.start_ns[at])
-        places = [self._place[uuid] for uuid in records.track[at].tolist()]
+    def _events(self, records: Records, chosen: NDArray[np.intp], offset_ns: int) -> list[str]:
+        times = _micros(np.maximum(records.start_ns[chosen] - offset_ns - self._base, 0))
+        lengths = _micros(records.end_ns[chosen] - records.start_ns[chosen])
+        places = [self._place[uuid] for uuid in records.track[chosen].tolist()]
         where = [f'"pid":{pid},"tid":{tid}' for pid, tid in places]
-        names = self._spelled(records.titles, records.title[at])
-        categories = self._spelled(records.categories, records.category[at])
-        instant = records.instant[at].tolist()
+        names = self._spelled(records.titles, records.title[chosen])
+        categories = self._spelled(records.categories, records.category[chosen])
+        instant = records.instant[chosen].tolist()
         lines = [
             f'{{"ph":"i","s":"t","name":{name},"cat":{category},{place},"ts":{time},"args":{{{more}}}}}'
             if brief
             else f'{{"ph":"X","name":{name},"cat":{category},{place},"ts":{time},"dur":{length},"args":{{{more}}}}}'
             for brief, name, category, place, time, length, more in zip(
-                instant, names, categories, where, times, lengths, self._arguments(records, at), strict=True
+                instant, names, categories, where, times, lengths, self._arguments(records, chosen), strict=True
             )
         ]
-        return lines + self._arrows(records, at, where, times)
+        return lines + self._arrows(records, chosen, where, times)
 
-    def _arguments(self, records: Records, at: NDArray[np.intp]) -> list[str]:
+    def _arguments(self, records: Records, chosen: NDArray[np.intp]) -> list[str]:
         """The arguments of each record, without the braces."""
-        found = [""] * len(at)
+        members = [""] * len(chosen)
         for argument in records.arguments:
-            values = argument.values.take(at)
+            values = argument.values.take(chosen)
             rows = np.flatnonzero(values != argument.values.absent)
             name = as_json(argument.name)
             if argument.texts is None:
@@ -121,15 +121,15 @@ class ChromeWriter:
             else:
                 shown = self._spelled(argument.texts, values[rows])
             for row, value in zip(rows.tolist(), shown, strict=True):
-                before = found[row]
-                found[row] = f"{before},{name}:{value}" if before else f"{name}:{value}"
-        return found
+                before = members[row]
+                members[row] = f"{before},{name}:{value}" if before else f"{name}:{value}"
+        return members
 
-    def _arrows(self, records: Records, at: NDArray[np.intp], where: list[str], times: list[str]) -> list[str]:
+    def _arrows(self, records: Records, chosen: NDArray[np.intp], where: list[str], times: list[str]) -> list[str]:
         """Arrows begin at calls and end at what they launched."""
         if records.first_flow is None or records.flows is None:
             return []
-        first, count = records.first_flow.take(at), records.flows.take(at)
+        first, count = records.first_flow.take(chosen), records.flows.take(chosen)
         begins = '"ph":"s"' if records.begins_arrows else '"ph":"f","bp":"e"'
         return [
             f'{{{begins},"name":"launch","cat":"launch","id":{number},{where[row]},"ts":{times[row]}}}'

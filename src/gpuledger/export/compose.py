@@ -76,8 +76,8 @@ def earliest_ns(trace: Trace) -> int:
 
 def sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     """The timeline of one trace."""
-    for made in _sections(scene, numbers):
-        yield replace(made, offset_ns=scene.offset_ns)
+    for section in _sections(scene, numbers):
+        yield replace(section, offset_ns=scene.offset_ns)
 
 
 def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
@@ -100,7 +100,7 @@ def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[Timeline
 
 
 def _first(*times: Ints) -> int:
-    return min((int(each.min()) for each in times if len(each)), default=0)
+    return min((int(starts.min()) for starts in times if len(starts)), default=0)
 
 
 def _host_rows(scene: TimelineInput) -> HostRows:
@@ -142,24 +142,30 @@ def _around(scene: TimelineInput, host: HostRows, call: Ints) -> Ints:
     """The name of the innermost range that each activity was launched in; -1 for none."""
     ranges = spans_of_time(scene.trace)
     launching, number = np.unique(call, return_inverse=True)
-    found = np.full(len(launching), NOT_RECORDED, np.int64)
+    names = np.full(len(launching), NOT_RECORDED, np.int64)
     known = launching >= 0
     inner = innermost(ranges, host.cuda.at(launching[known]))
-    found[known] = np.append(ranges.codes("name"), NOT_RECORDED)[inner]
-    return found[number.reshape(-1)]
+    names[known] = np.append(ranges.codes("name"), NOT_RECORDED)[inner]
+    return names[number.reshape(-1)]
 
 
 def _books(scene: TimelineInput, device: Device, above: Track, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     tracks, records, levels = book_side(scene.trace, device, above, numbers)
-    shown = tuple(_clipped(each, scene.window) for each in levels)
+    shown = tuple(_clipped(counter, scene.window) for counter in levels)
     yield TimelineSection(tuple(tracks), None, shown)
-    for each in records:
-        yield TimelineSection((), each)
+    for step_records in records:
+        yield TimelineSection((), step_records)
     report = scene.report
     main = report is not None and device.gpu == report.main_device.gpu
-    found = [each for each in (report.findings if report else ()) if each.gpu == device.gpu or (each.gpu < 0 and main)]
-    if found:
-        tracks, marks = marked([finding_mark(each, device) for each in found], "findings", "finding", above, numbers)
+    findings = [
+        finding
+        for finding in (report.findings if report else ())
+        if finding.gpu == device.gpu or (finding.gpu < 0 and main)
+    ]
+    if findings:
+        tracks, marks = marked(
+            [finding_mark(finding, device) for finding in findings], "findings", "finding", above, numbers
+        )
         yield TimelineSection(tuple(tracks), marks)
 
 
@@ -169,15 +175,15 @@ def _clipped(levels: Levels, window: Span | None) -> Levels:
         return levels
     first = max(int(np.searchsorted(levels.at_ns, window.start_ns, side="right")) - 1, 0)
     last = int(np.searchsorted(levels.at_ns, window.end_ns, side="right"))
-    at = np.clip(levels.at_ns[first:last], window.start_ns, window.end_ns)
-    return replace(levels, at_ns=at, value=levels.value[first:last])
+    at_ns = np.clip(levels.at_ns[first:last], window.start_ns, window.end_ns)
+    return replace(levels, at_ns=at_ns, value=levels.value[first:last])
 
 
 def _notes(scene: TimelineInput, began: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     """The health notes, under a heading of their own."""
     notes = [*scene.trace.health, *([NOTHING_RAN] if scene.report is None else [])]
-    at = began if scene.window is None else scene.window.start_ns
-    yield from _noted(notes, f"{scene.prefix}health of the profile", at, numbers)
+    at_ns = began if scene.window is None else scene.window.start_ns
+    yield from _noted(notes, f"{scene.prefix}health of the profile", at_ns, numbers)
 
 
 def job_notes(notes: Sequence[Note], at_ns: int, numbers: UniqueNumbers) -> Iterator[TimelineSection]:

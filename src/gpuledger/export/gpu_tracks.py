@@ -46,13 +46,13 @@ class GpuRows:
 
 def gpu_groups(trace: Trace, gpus: Sequence[int], numbers: UniqueNumbers, prefix: str) -> dict[int, Track]:
     """A heading for each GPU."""
-    found = {}
-    for at, gpu in enumerate(gpus):
+    groups = {}
+    for order, gpu in enumerate(gpus):
         known = trace.origin.gpu(gpu)
         name = f"{prefix}GPU {gpu}" if gpu >= 0 else f"{prefix}unknown GPU"
         name += f" ({known.name})" if known and known.name else ""
-        found[gpu] = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, at)
-    return found
+        groups[gpu] = Track(numbers.uuid(), TrackKind.GROUP, name, 0, numbers.like(0), 0, order)
+    return groups
 
 
 def gpu_side(
@@ -78,9 +78,11 @@ def gpu_side(
     place, of_place = group(stream, lane)
     tracks = []
     for row in place.tolist():
-        above, at = groups[int(keys[0][row])], int(stream[row])
-        order = FIRST_STREAM + at
-        tracks.append(Track(numbers.uuid(), TrackKind.SLICES, names[at], above.uuid, above.pid, numbers.like(0), order))
+        above, index = groups[int(keys[0][row])], int(stream[row])
+        order = FIRST_STREAM + index
+        tracks.append(
+            Track(numbers.uuid(), TrackKind.SLICES, names[index], above.uuid, above.pid, numbers.like(0), order)
+        )
     titles, title = _titles(rows)
     return tracks, Records(
         start_ns=start,
@@ -108,9 +110,9 @@ def _stream_names(keys: list[list[int]]) -> list[str]:
     for gpu, pid, context, stream in zip(gpus, pids, contexts, streams, strict=True):
         name = f"stream {stream}" if stream >= 0 else "unknown stream"
         others = alike[gpu, stream]
-        if len({each for each, _ in others}) > 1:
+        if len({owner for owner, _ in others}) > 1:
             name += f" of process {os_pid(pid)}"
-        if len({each for owner, each in others if owner == pid}) > 1:
+        if len({used for owner, used in others if owner == pid}) > 1:
             name += f" in context {context}"
         names.append(name)
     return names
@@ -172,13 +174,13 @@ def _arguments(
 def _triples(values: NDArray[np.int32]) -> tuple[list[str], Ints]:
     """Distinct shapes in words, and for each row the position of its own; -1 where none was recorded."""
     first, number = group(values[:, 0], values[:, 1], values[:, 2])
-    found = values[first].tolist()
-    unknown = np.array([each == [NOT_RECORDED] * 3 for each in found], np.bool_)
-    return [f"{x} x {y} x {z}" for x, y, z in found], np.where(unknown[number], NOT_RECORDED, number)
+    shapes = values[first].tolist()
+    unknown = np.array([shape == [NOT_RECORDED] * 3 for shape in shapes], np.bool_)
+    return [f"{x} x {y} x {z}" for x, y, z in shapes], np.where(unknown[number], NOT_RECORDED, number)
 
 
 def _rates(copies: Rows) -> Ints:
     """Bytes per second of each copy; -1 where there is no telling."""
     length, size = copies.duration_ns, copies["bytes"]
-    told = (length > 0) & (size >= 0)
-    return np.where(told, (size * 1e9 / np.where(told, length, 1)).astype(np.int64), NOT_RECORDED)
+    known = (length > 0) & (size >= 0)
+    return np.where(known, (size * 1e9 / np.where(known, length, 1)).astype(np.int64), NOT_RECORDED)

@@ -74,15 +74,15 @@ def host_side(
     tracks, uuids = _threads(trace, pid[first].tolist(), tid[first].tolist(), numbers, prefix)
     place, of_place = group(thread, kind, lane)
     track = np.empty(len(place), np.int64)
-    for at, row in enumerate(place.tolist()):
+    for index, row in enumerate(place.tolist()):
         own = tracks[uuids[int(thread[row])]]
         if kind[row] == _STACKED and lane[row] == 0:
-            track[at] = own.uuid
+            track[index] = own.uuid
         else:
-            track[at] = numbers.uuid()
+            track[index] = numbers.uuid()
             under = _UNDER[int(kind[row])]
-            tracks[int(track[at])] = Track(
-                int(track[at]), TrackKind.SLICES, under, own.uuid, own.pid, numbers.like(0), int(kind[row])
+            tracks[int(track[index])] = Track(
+                int(track[index]), TrackKind.SLICES, under, own.uuid, own.pid, numbers.like(0), int(kind[row])
             )
     titles, title = _titles(rows)
     categories, category = _categories(rows)
@@ -108,8 +108,8 @@ def host_side(
 def _is(ranges: Rows, kind: str) -> NDArray[np.bool_]:
     """Which ranges are of this kind; none where no text of the trace says so."""
     codes = ranges.codes("kind")
-    found: NDArray[np.bool_] = (codes == ranges.strings.code(kind)) & (codes >= 0)
-    return found
+    is_kind: NDArray[np.bool_] = (codes == ranges.strings.code(kind)) & (codes >= 0)
+    return is_kind
 
 
 def _kinds(rows: HostRows) -> NDArray[np.int64]:
@@ -125,26 +125,28 @@ def _threads(
     trace: Trace, pids: Sequence[int], tids: Sequence[int], numbers: UniqueNumbers, prefix: str
 ) -> tuple[dict[int, Track], list[int]]:
     """A track per process and per thread, by uuid; and the uuid of each thread given."""
-    names = {each.pid: each.name for each in trace.origin.processes}
+    names = {process.pid: process.name for process in trace.origin.processes}
     tracks: dict[int, Track] = {}
     processes: dict[int, Track] = {}
-    found = []
+    uuids = []
     for pid, tid in zip(pids, tids, strict=True):
         if pid not in processes:
-            made = numbers.like(os_pid(pid))
+            shown_pid = numbers.like(os_pid(pid))
             name = f"{prefix}{names.get(pid) or 'process'}"
-            if made != os_pid(pid):
+            if shown_pid != os_pid(pid):
                 name += f" (process {os_pid(pid)})" if pid >= 0 else ""
             uuid = numbers.uuid()
-            processes[pid] = tracks[uuid] = Track(uuid, TrackKind.PROCESS, name, 0, made, made, len(processes))
+            processes[pid] = tracks[uuid] = Track(
+                uuid, TrackKind.PROCESS, name, 0, shown_pid, shown_pid, len(processes)
+            )
         above = processes[pid]
         main = tid == os_pid(pid)
         shown_tid = above.pid if main else numbers.like(tid)
         uuid = numbers.uuid()
         name = "main thread" if main else f"thread {tid}" if tid >= 0 else "unknown thread"
         tracks[uuid] = Track(uuid, TrackKind.THREAD, name, above.uuid, above.pid, shown_tid, 0 if main else len(tracks))
-        found.append(uuid)
-    return tracks, found
+        uuids.append(uuid)
+    return tracks, uuids
 
 
 def _titles(rows: HostRows) -> tuple[list[str], Ints]:
@@ -162,15 +164,15 @@ def _titles(rows: HostRows) -> tuple[list[str], Ints]:
 
 def _categories(rows: HostRows) -> tuple[list[str], Ints]:
     """Where a record comes from: the kind of range, the layer of a call, the profiler."""
-    found: list[str] = []
+    categories: list[str] = []
     numbers = []
     columns = ((rows.ranges, "kind"), (rows.cuda, "layer"), (rows.others, "layer"))
     for table, column in columns:
         names, number = table.strings.kinds(table.codes(column), lambda text: text or "unknown")
-        numbers.append(number + len(found))
-        found += names
-    numbers.append(np.full(len(rows.overheads), len(found)))
-    return [*found, "profiler"], np.concatenate(numbers)
+        numbers.append(number + len(categories))
+        categories += names
+    numbers.append(np.full(len(rows.overheads), len(categories)))
+    return [*categories, "profiler"], np.concatenate(numbers)
 
 
 def _arguments(trace: Trace, rows: HostRows) -> tuple[Argument, ...]:
@@ -183,7 +185,7 @@ def _arguments(trace: Trace, rows: HostRows) -> tuple[Argument, ...]:
 
     domain = np.where(ranges.codes("domain") == trace.strings.code(""), -1, ranges.codes("domain"))
     failed = [np.where(calls["result"] == -1, 0, calls["result"]) for calls in (cuda, others)]
-    made = [
+    arguments = [
         Argument("domain", column(domain, None, None, None), texts),
         Argument("inputs", column(ranges.codes("inputs"), None, None, None), texts),
         Argument("end_not_recorded", column(ranges["open"].astype(np.int8), None, None, None, absent=0)),
@@ -193,13 +195,13 @@ def _arguments(trace: Trace, rows: HostRows) -> tuple[Argument, ...]:
     long = np.array([*(len(text) > LONGEST_TITLE for text in texts), False])
     whole = [np.where(long[table.codes("name")], table.codes("name"), -1) for table in rows.tables]
     if long.any():
-        made.append(Argument("whole_name", column(*whole), texts))
-    return (*made, *backwards(rows.tables))
+        arguments.append(Argument("whole_name", column(*whole), texts))
+    return (*arguments, *backwards(rows.tables))
 
 
 def backwards(tables: Sequence[Rows]) -> tuple[Argument, ...]:
     """For records that end before they begin, which are drawn without length: what was recorded."""
     lengths = [np.minimum(table.duration_ns, 0) for table in tables]
-    if not any((each < 0).any() for each in lengths):
+    if not any((length < 0).any() for length in lengths):
         return ()
     return (Argument("recorded_duration_ns", ArgumentColumn(tuple(lengths), absent=0)),)

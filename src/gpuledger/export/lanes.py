@@ -30,14 +30,14 @@ def side_by_side(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]
     order = np.lexsort((end_ns, start_ns, group))
     lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    for some in _runs(group[order]):
-        mine = order[some]
-        begin, reach = start_ns[mine], furthest(end_ns[mine])
+    for run in _runs(group[order]):
+        members = order[run]
+        begin, reach = start_ns[members], furthest(end_ns[members])
         crosses = np.append(False, begin[1:] < reach[:-1])
         if crosses.any():
             cluster = np.cumsum(~crosses)
             crowded = np.isin(cluster, cluster[crosses])
-            lane[mine[crowded]] = _first_free(begin[crowded], end_ns[mine[crowded]])
+            lane[members[crowded]] = _first_free(begin[crowded], end_ns[members[crowded]])
     return lane, rank
 
 
@@ -53,14 +53,14 @@ def _first_free(start: Ints, end: Ints) -> Ints:
     chosen = np.zeros(len(start), np.int64)
     reach = [np.iinfo(np.int64).min] * FEW_LANES
     overflow: list[int] = []
-    for at, (begin, finish) in enumerate(_pairs(start, end)):
+    for index, (begin, finish) in enumerate(_pairs(start, end)):
         for lane, until in enumerate(reach):
             if until <= begin:
                 reach[lane] = finish
-                chosen[at] = lane
+                chosen[index] = lane
                 break
         else:
-            overflow.append(at)
+            overflow.append(index)
     if overflow:
         chosen[overflow] = FEW_LANES + np.array(_lowest_free(start[overflow], end[overflow]))
     return chosen
@@ -83,7 +83,7 @@ def _lowest_free(start: Ints, end: Ints) -> list[int]:
 def _pairs(start: Ints, end: Ints) -> Iterator[tuple[int, int]]:
     """Pairs of Python's integers, a part at a time: they take ten times the memory."""
     parts = (slice(first, first + _AT_ONCE) for first in range(0, len(start), _AT_ONCE))
-    return chain.from_iterable(zip(start[some].tolist(), end[some].tolist(), strict=True) for some in parts)
+    return chain.from_iterable(zip(start[part].tolist(), end[part].tolist(), strict=True) for part in parts)
 
 
 def nested(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
@@ -96,9 +96,9 @@ def nested(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
     rank[order] = np.arange(len(order))
     messy = _messy(start_ns, end_ns, group, rank)
     order = order[np.isin(group[order], messy)]
-    for some in _runs(group[order]):
-        mine = order[some]
-        lane[mine] = _nesting(start_ns[mine], end_ns[mine])
+    for run in _runs(group[order]):
+        members = order[run]
+        lane[members] = _nesting(start_ns[members], end_ns[members])
     return lane, rank
 
 
@@ -123,7 +123,7 @@ def _nesting(start: Ints, end: Ints) -> NDArray[np.int64]:
     main = stacks[0]
     chosen = np.zeros(len(start), np.int64)
     overflow: list[int] = []
-    for at, (begin, finish) in enumerate(_pairs(start, end)):
+    for index, (begin, finish) in enumerate(_pairs(start, end)):
         while main[-1] <= begin:
             main.pop()
         if main[-1] >= finish:  # nearly always
@@ -135,10 +135,10 @@ def _nesting(start: Ints, end: Ints) -> NDArray[np.int64]:
                 stack.pop()
             if stack[-1] >= finish:
                 stack.append(finish)
-                chosen[at] = lane
+                chosen[index] = lane
                 break
         else:
-            overflow.append(at)
+            overflow.append(index)
     if overflow:
         chosen[overflow] = FEW_LANES + np.array(_lowest_free(start[overflow], end[overflow]))
     return chosen

@@ -33,28 +33,30 @@ class Mark:
     figures: Mapping[str, int]
 
 
-def finding_mark(found: Finding, device: Device) -> Mark:
+def finding_mark(finding: Finding, device: Device) -> Mark:
     """A finding at the place where one should look."""
     words = {
-        "claim": str(found.claim),
-        "saving": _saving(found),
-        "evidence": "\n".join(found.evidence),
-        "assumption": str(found.assumption),
-        "confidence": str(found.confidence),
-        "next": found.next,
+        "claim": str(finding.claim),
+        "saving": _saving(finding),
+        "evidence": "\n".join(finding.evidence),
+        "assumption": str(finding.assumption),
+        "confidence": str(finding.confidence),
+        "next": finding.next,
     }
-    figures = {"saving_ns": found.saving_ns}
-    if found.saving_ns_per_step is not None:
-        figures["saving_ns_per_step"] = found.saving_ns_per_step
-    return Mark(_place(found.code, device), found.code, {name: text for name, text in words.items() if text}, figures)
+    figures = {"saving_ns": finding.saving_ns}
+    if finding.saving_ns_per_step is not None:
+        figures["saving_ns_per_step"] = finding.saving_ns_per_step
+    return Mark(
+        _place(finding.code, device), finding.code, {name: text for name, text in words.items() if text}, figures
+    )
 
 
-def _saving(found: Finding) -> str:
-    if not found.saving_ns:
+def _saving(finding: Finding) -> str:
+    if not finding.saving_ns:
         return ""
-    if found.saving_ns_per_step is None:
-        return f"up to {time_text(found.saving_ns)}"
-    return f"up to {time_text(found.saving_ns_per_step)} a step"
+    if finding.saving_ns_per_step is None:
+        return f"up to {time_text(finding.saving_ns)}"
+    return f"up to {time_text(finding.saving_ns_per_step)} a step"
 
 
 def _place(code: str, device: Device) -> int:
@@ -97,7 +99,7 @@ def marked(
         Track(numbers.uuid(), TrackKind.SLICES, name, above.uuid, above.pid, numbers.like(0), order)
         for _ in range(max(lane) + 1)
     ]
-    at = np.array([mark.at_ns for mark in marks], np.int64)
+    at_ns = np.array([mark.at_ns for mark in marks], np.int64)
     arguments = []
     for word in dict.fromkeys(word for mark in marks for word in mark.words):
         texts = [mark.words.get(word, "") for mark in marks]
@@ -107,5 +109,5 @@ def marked(
         values = np.array([mark.figures.get(figure, -1) for mark in marks], np.int64)
         arguments.append(Argument(figure, ArgumentColumn((values,))))
     titles = [mark.title for mark in marks]
-    uuid = np.array([tracks[each].uuid for each in lane], np.int64)
-    return tracks, in_a_row(uuid, at, at, titles, np.arange(len(marks)), category, tuple(arguments), instant=True)
+    uuid = np.array([tracks[number].uuid for number in lane], np.int64)
+    return tracks, in_a_row(uuid, at_ns, at_ns, titles, np.arange(len(marks)), category, tuple(arguments), instant=True)

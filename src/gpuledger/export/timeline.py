@@ -63,7 +63,7 @@ class ArgumentColumn:
 
     def take(self, positions: NDArray[np.intp]) -> Ints:
         """The values of these records."""
-        found = np.full(len(positions), self.absent, np.int64)
+        values = np.full(len(positions), self.absent, np.int64)
         first = 0
         for part in self.parts:
             if isinstance(part, int):
@@ -71,10 +71,10 @@ class ArgumentColumn:
                 continue
             if len(self.parts) == 1:
                 return part[positions].astype(np.int64)
-            mine = (positions >= first) & (positions < first + len(part))
-            found[mine] = part[positions[mine] - first]
+            inside = (positions >= first) & (positions < first + len(part))
+            values[inside] = part[positions[inside] - first]
             first += len(part)
-        return found
+        return values
 
 
 @dataclass(frozen=True, slots=True, eq=False)

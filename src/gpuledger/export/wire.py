@@ -82,8 +82,8 @@ def varints(values: NDArray[Any], before: bytes = b"") -> Piece:
     width = max((int(left.max(initial=0)).bit_length() + 6) // 7, 1)
     octets = np.empty((len(left), len(before) + width), np.uint8)
     octets[:, : len(before)] = np.frombuffer(before, np.uint8)
-    for at in range(len(before), len(before) + width):
-        octets[:, at] = left & np.uint64(0x7F)
+    for column in range(len(before), len(before) + width):
+        octets[:, column] = left & np.uint64(0x7F)
         left = left >> np.uint64(7)
     octets[:, len(before) : -1] |= 0x80
     return Piece(octets)
@@ -117,27 +117,27 @@ def messages(pieces: Sequence[Piece]) -> list[bytes]:
         return _cut(np.concatenate([piece.octets for piece in pieces], axis=1))
     if len(masks) > _MOST_BITS:
         return _one_by_one(pieces)
-    bit = {key: 1 << at for at, key in enumerate(masks)}
+    bit = {key: 1 << index for index, key in enumerate(masks)}
     pattern = np.zeros(len(pieces[0].octets), np.int64)
     for key, mask in masks.items():
         pattern |= np.where(mask, bit[key], 0)
     patterns, which = np.unique(pattern, return_inverse=True)
     if len(patterns) > _FEW:
         return _one_by_one(pieces)
-    found = np.empty(len(pattern), np.object_)
+    encoded = np.empty(len(pattern), np.object_)
     octets = np.concatenate([piece.octets for piece in pieces], axis=1)
-    for at, bits in enumerate(patterns.tolist()):
-        rows = np.flatnonzero(which == at)
+    for index, bits in enumerate(patterns.tolist()):
+        rows = np.flatnonzero(which == index)
         there = [piece.kept is None or bits & bit[id(piece.kept)] > 0 for piece in pieces]
         columns = np.flatnonzero(np.repeat(there, [piece.octets.shape[1] for piece in pieces]))
-        found[rows] = _cut(octets.take(rows, axis=0).take(columns, axis=1))  # five times faster than both at once
-    return found.tolist()
+        encoded[rows] = _cut(octets.take(rows, axis=0).take(columns, axis=1))  # five times faster than both at once
+    return encoded.tolist()
 
 
 def _cut(octets: Octets) -> list[bytes]:
     """The rows."""
     whole, length = octets.tobytes(), octets.shape[1]
-    return [whole[at : at + length] for at in range(0, len(whole), length)]
+    return [whole[start : start + length] for start in range(0, len(whole), length)]
 
 
 def _one_by_one(pieces: Sequence[Piece]) -> list[bytes]:

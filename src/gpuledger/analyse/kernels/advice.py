@@ -40,11 +40,11 @@ ADVICE: Final[Mapping[str, str]] = {
 """By `KernelVerdict.limiter`."""
 
 
-def advice(launch: Profiled, found: KernelVerdict) -> tuple[str, ...]:
+def advice(launch: Profiled, verdict: KernelVerdict) -> tuple[str, ...]:
     """What to try: ours first, then what NVIDIA's rules say, marked as theirs."""
-    promising = (each for each in launch.advice if each.speedup_share)
-    rules = sorted(promising, key=lambda each: (each.scope != "global", -(each.speedup_share or 0.0), each.rule))
-    return (ADVICE[found.limiter], *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
+    promising = (rule for rule in launch.advice if rule.speedup_share)
+    rules = sorted(promising, key=lambda rule: (rule.scope != "global", -(rule.speedup_share or 0.0), rule.rule))
+    return (ADVICE[verdict.limiter], *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
 
 
 def _of_nvidia(rule: Advice) -> str:

@@ -98,12 +98,12 @@ def _l1_of_elapsed(launch: Profiled) -> Figure:
 
 
 def _pipes(launch: Profiled) -> dict[str, float]:
-    found = {}
+    shares = {}
     for pipe, counters in m.PIPES.items():
         value = launch.metric(*(f"{counter}{suffix}" for suffix in m.PIPE_SUFFIXES for counter in counters))
         if not isinstance(value, NotMeasured):
-            found[pipe] = value
-    return found
+            shares[pipe] = value
+    return shares
 
 
 def _unreliable(shares: Mapping[str, Figure]) -> list[str]:

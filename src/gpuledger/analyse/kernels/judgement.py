@@ -71,20 +71,20 @@ class JudgedKernel:
 
     @property
     def duration_ns(self) -> int:
-        return sum(each.duration_ns for each in self.launches)
+        return sum(launch.duration_ns for launch in self.launches)
 
     @property
     def typical(self) -> Judged:
         """The launch that took the most time stands for all."""
-        return max(self.launches, key=lambda each: (each.duration_ns, -each.launch.order))
+        return max(self.launches, key=lambda judged: (judged.duration_ns, -judged.launch.order))
 
     @property
     def headroom(self) -> Figure:
         """Weighted by time over the launches where it is known."""
         known = [
-            (each.duration_ns, each.verdict.headroom)
-            for each in self.launches
-            if not isinstance(each.verdict.headroom, NotMeasured)
+            (launch.duration_ns, launch.verdict.headroom)
+            for launch in self.launches
+            if not isinstance(launch.verdict.headroom, NotMeasured)
         ]
         if not known:
             return self.typical.verdict.headroom
@@ -99,12 +99,12 @@ class JudgedKernel:
         """A figure by its key in `figures.FIGURE_NAMES`."""
         known: list[tuple[int, float]] = []
         missing = NotMeasured("there is no launch")
-        for each in self.launches:
-            value = each.figures.dram_bytes_per_s if key == "dram_bytes_per_s" else each.figures.share(key)
+        for launch in self.launches:
+            value = launch.figures.dram_bytes_per_s if key == "dram_bytes_per_s" else launch.figures.share(key)
             if isinstance(value, NotMeasured):
                 missing = value
             else:
-                known.append((each.duration_ns, value))
+                known.append((launch.duration_ns, value))
         if not known:
             return missing
         values = [value for _, value in known]
@@ -112,42 +112,42 @@ class JudgedKernel:
 
 
 def _mean(weighted: Sequence[tuple[int, float]]) -> float:
-    weight = sum(each for each, _ in weighted)
+    weight = sum(weight_ns for weight_ns, _ in weighted)
     if not weight:
         return sum(value for _, value in weighted) / len(weighted)
-    return sum(each * value for each, value in weighted) / weight
+    return sum(weight_ns * value for weight_ns, value in weighted) / weight
 
 
 def judged(launch: Profiled) -> Judged:
     """One launch with its verdict."""
     numbers, over = figures(launch), roofs(launch)
-    found = verdict(launch, numbers)
-    return Judged(launch, numbers, found, advice(launch, found), over, points(launch, over))
+    answer = verdict(launch, numbers)
+    return Judged(launch, numbers, answer, advice(launch, answer), over, points(launch, over))
 
 
 def kernels(launches: Iterable[Judged]) -> list[JudgedKernel]:
     """Like launches together, those that took the most time first."""
     alike: dict[tuple[str, Dim3 | None, Dim3 | None], list[Judged]] = {}
-    for each in launches:
-        key = (parse(each.launch.name).bare, each.launch.grid, each.launch.block)
-        alike.setdefault(key, []).append(each)
-    made = [
+    for judged in launches:
+        key = (parse(judged.launch.name).bare, judged.launch.grid, judged.launch.block)
+        alike.setdefault(key, []).append(judged)
+    judged_kernels = [
         JudgedKernel(size[0].launch.name, grid, block, tuple(size))
         for (_, grid, block), group in alike.items()
         for size in _by_size(group)
     ]
-    return sorted(made, key=lambda each: (-each.duration_ns, each.launches[0].launch.order))
+    return sorted(judged_kernels, key=lambda kernel: (-kernel.duration_ns, kernel.launches[0].launch.order))
 
 
 def _by_size(group: list[Judged]) -> list[list[Judged]]:
     """Launches whose times are alike, each kept in order of launch."""
     sizes: list[list[Judged]] = []
-    for each in sorted(group, key=lambda each: each.duration_ns):
-        if sizes and each.duration_ns <= OTHER_SIZE * max(sizes[-1][-1].duration_ns, 1):
-            sizes[-1].append(each)
+    for judged in sorted(group, key=lambda judged: judged.duration_ns):
+        if sizes and judged.duration_ns <= OTHER_SIZE * max(sizes[-1][-1].duration_ns, 1):
+            sizes[-1].append(judged)
         else:
-            sizes.append([each])
-    return [sorted(size, key=lambda each: (each.launch.file, each.launch.order)) for size in sizes]
+            sizes.append([judged])
+    return [sorted(size, key=lambda judged: (judged.launch.file, judged.launch.order)) for size in sizes]
 
 
 def saving(time_ns: int, calls: int, headroom: Figure) -> int | NotMeasured:

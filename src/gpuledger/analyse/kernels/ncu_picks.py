@@ -59,7 +59,7 @@ class _Sequence:
     @property
     def last(self) -> int:
         """The most that can be skipped with all wanted kernels still to come."""
-        return min(int(each[-1]) for each in self.wanted)
+        return min(int(positions[-1]) for positions in self.wanted)
 
 
 def picks(launches: LaunchColumns, wanted: Collection[int], *, together: bool = True) -> tuple[Pick, ...]:
@@ -69,16 +69,18 @@ def picks(launches: LaunchColumns, wanted: Collection[int], *, together: bool = 
     function gets a run of its own.
     """
     ordinal = _ordinal(launches.counted)
-    waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda each: each.last)
-    found = []
+    waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda sequence: sequence.last)
+    runs = []
     while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
         pressing = waiting[0]
         now = [
-            each for each in waiting if each.warm <= pressing.last and (together or each.function == pressing.function)
+            sequence
+            for sequence in waiting
+            if sequence.warm <= pressing.last and (together or sequence.function == pressing.function)
         ]
-        found.append(_pick(launches, ordinal, now))
-        waiting = [each for each in waiting if each not in now]
-    return tuple(found)
+        runs.append(_pick(launches, ordinal, now))
+        waiting = [sequence for sequence in waiting if sequence not in now]
+    return tuple(runs)
 
 
 def _ordinal(counted: Ints) -> Positions:
@@ -113,21 +115,23 @@ def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[i
 
 def _pick(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence]) -> Pick:
     """The run that meets every wanted kernel of these sequences after all their warm-up, with the fewest launches."""
-    functions = sorted({each.function for each in sequences}, key=lambda each: launches.functions[each])
+    functions = sorted({number.function for number in sequences}, key=lambda number: launches.functions[number])
     named = np.isin(launches.function, functions)
     numbers, lengths = np.unique(launches.counted[named], return_counts=True)
     passing = lengths[~np.isin(numbers, launches.counted[launches.steady])]
-    least = max(each.warm for each in sequences)
+    least = max(sequence.warm for sequence in sequences)
     # skipping more gets past what has the same name, but is only in the warm-up; half the way is kept for shorter runs
-    most = (least + min(each.last for each in sequences)) // 2
+    most = (least + min(sequence.last for sequence in sequences)) // 2
     choices = [least, *(length for length in np.unique(passing).tolist() if least < length <= most)]
 
     def count_after(skip: int) -> int:
-        met = [int(each[np.searchsorted(each, skip)]) for sequence in sequences for each in sequence.wanted]
+        met = [
+            int(positions[np.searchsorted(positions, skip)]) for sequence in sequences for positions in sequence.wanted
+        ]
         return max(met) - skip + 1
 
     skip = min(choices, key=lambda skip: (np.clip(lengths - skip, 0, count_after(skip)).sum(), skip))
     count = count_after(skip)
     taken = named & (ordinal >= skip) & (ordinal < skip + count)
-    names = tuple(launches.functions[each] for each in functions)
+    names = tuple(launches.functions[number] for number in functions)
     return Pick(names, skip, count, int(taken.sum()), int(launches.ns[taken].sum()))

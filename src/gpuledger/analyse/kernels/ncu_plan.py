@@ -101,7 +101,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     names = {code: parse(trace.strings.text(code) or "") for code in np.unique(rows.codes("name")).tolist()}
     launches = _launches(rows, names, where.of[here], device)
     communicating = np.unique(device.work.name[device.work.state == State.COMM])
-    kernels = _kernels(rows, names, launches, communicating, [where.names[at] for at in where.of[here].tolist()])
+    kernels = _kernels(rows, names, launches, communicating, [where.names[index] for index in where.of[here].tolist()])
     whole_graphs_ns = device.line_ns.get(WHOLE_GRAPHS, 0)
     if not kernels:
         raise _nothing(device, whole_graphs_ns)
@@ -120,22 +120,22 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
 
 def _places(trace: Trace, device: Device, count: int) -> LaunchPlaces:
     """The place of each row of the table of kernels; of none outside the steady steps."""
-    found = device.work
-    kernels = np.flatnonzero((found.gpu == device.gpu) & np.isin(found.state, (State.COMPUTE, State.COMM)))
-    steady = kernels[device.begins_steady(found.start_ns[kernels]) & (found.name[kernels] != NO_TEXT)]
+    work = device.work
+    kernels = np.flatnonzero((work.gpu == device.gpu) & np.isin(work.state, (State.COMPUTE, State.COMM)))
+    steady = kernels[device.begins_steady(work.start_ns[kernels]) & (work.name[kernels] != NO_TEXT)]
     known = places(trace, device, steady)
     of = np.full(count, len(known.names))
-    of[found.row[steady]] = known.of
+    of[work.row[steady]] = known.of
     return replace(known, of=of, names=(*known.names, ()))
 
 
 def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Device) -> LaunchColumns:
     """What ncu would see, in the order of time."""
-    functions = {text: at for at, text in enumerate(sorted({name.short for name in names.values()}))}
-    canonical = {text: at for at, text in enumerate(sorted({name.canonical for name in names.values()}))}
+    functions = {text: index for index, text in enumerate(sorted({name.short for name in names.values()}))}
+    canonical = {text: index for index, text in enumerate(sorted({name.canonical for name in names.values()}))}
     codes, code = np.unique(rows.codes("name"), return_inverse=True)
-    function = np.array([functions[names[each].short] for each in codes.tolist()], np.int64)[code]
-    kernel = np.array([canonical[names[each].canonical] for each in codes.tolist()], np.int64)[code]
+    function = np.array([functions[names[kernel_code].short] for kernel_code in codes.tolist()], np.int64)[code]
+    kernel = np.array([canonical[names[kernel_code].canonical] for kernel_code in codes.tolist()], np.int64)[code]
     shape = (*rows["grid"].T, *rows["block"].T)
     steady = device.begins_steady(rows["start_ns"])
     _, alike = group(kernel, *shape, place)
@@ -160,16 +160,16 @@ def _kernels(
     total = np.zeros(len(first), np.int64)
     np.add.at(total, number, launches.ns[steady])
     counts = np.bincount(number, minlength=len(first)).tolist()
-    found = {}
+    kernels = {}
     for row, count, ns in zip(steady[first].tolist(), counts, total.tolist(), strict=True):
         code = int(rows.codes("name")[row])
         name = names[code]
         impossible = COMMUNICATION if code in communicating else None if _typeable(name.short) else NAMELESS
         grid, block = (_triple(rows, column, row) for column in ("grid", "block"))
-        found[int(launches.alike[row])] = PlannedKernel(
+        kernels[int(launches.alike[row])] = PlannedKernel(
             name.canonical, name.short, grid, block, place[row], count, ns, impossible
         )
-    return dict(sorted(found.items(), key=lambda each: (-each[1].ns, each[1].name, each[1].grid, each[1].block)))
+    return dict(sorted(kernels.items(), key=lambda item: (-item[1].ns, item[1].name, item[1].grid, item[1].block)))
 
 
 def _typeable(function: str) -> bool:

@@ -50,13 +50,13 @@ class RooflinePoint:
 def work(launch: Profiled) -> OperationRates | NotMeasured:
     """What a launch computed, per second of its own time."""
     duration, clock = launch.metric(*m.DURATION), launch.metric(*m.SM_CLOCK)
-    found: dict[str, float] = defaultdict(float)
+    per_s: dict[str, float] = defaultdict(float)
     counted = False
     for name, value in launch.metrics.items():
         match = m.TENSOR_OPS.fullmatch(name)
         if match is not None and not isinstance(duration, NotMeasured) and duration:
             counted = True
-            found[f"tensor {match['type']}"] += value / duration * 1e9
+            per_s[f"tensor {match['type']}"] += value / duration * 1e9
     for kind, weights in m.THREAD_OPS.items():
         for op, weight in weights.items():
             per_cycle = launch.metric(m.THREAD_OP_PER_CYCLE.format(op=op))
@@ -67,10 +67,10 @@ def work(launch: Profiled) -> OperationRates | NotMeasured:
                 counted, rate = True, count / duration * 1e9
             else:
                 continue
-            found[kind] += weight * rate
+            per_s[kind] += weight * rate
     if not counted:
         return NotMeasured("operations were not counted; collect the roofline sections")
-    return OperationRates({kind: rate for kind, rate in found.items() if rate > 0})
+    return OperationRates({kind: rate for kind, rate in per_s.items() if rate > 0})
 
 
 def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
@@ -78,7 +78,7 @@ def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
     done = work(launch)
     if isinstance(done, NotMeasured) or done.main is None or done.main not in over.compute:
         return ()
-    found = []
+    standing = []
     for level in LEVELS:
         rate = memory_rate(launch, level)
         if isinstance(rate, NotMeasured) or rate <= 0 or level not in over.memory:
@@ -88,10 +88,10 @@ def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
         intensity = done.total_per_s / rate
         slanted, flat = intensity * over.memory[level].per_s, over.compute[done.main].per_s
         roof = min(slanted, flat)
-        found.append(
+        standing.append(
             RooflinePoint(level, done.main, intensity, done.total_per_s, roof, done.total_per_s / roof, slanted < flat)
         )
-    return tuple(found)
+    return tuple(standing)
 
 
 def _bypassed(launch: Profiled, rate: float) -> bool:

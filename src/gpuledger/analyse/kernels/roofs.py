@@ -116,15 +116,15 @@ def _tensor(launch: Profiled) -> dict[str, Roof]:
     clock = launch.metric(*m.SM_CLOCK)
     if isinstance(clock, NotMeasured):
         return {}
-    found: dict[str, Roof] = {}
+    fastest: dict[str, Roof] = {}
     for name, value in launch.metrics.items():
         match = m.TENSOR_OPS.fullmatch(name.removesuffix(".peak_sustained"))
         if match is None or not name.endswith(".peak_sustained") or match["sparse"] == "on":
             continue
         kind = f"tensor {match['type']}"
-        if kind not in found or value * clock > found[kind].per_s:
-            found[kind] = Roof(value * clock, REPORT)
-    return found
+        if kind not in fastest or value * clock > fastest[kind].per_s:
+            fastest[kind] = Roof(value * clock, REPORT)
+    return fastest
 
 
 def _plain(launch: Profiled) -> dict[str, Roof]:
@@ -132,12 +132,12 @@ def _plain(launch: Profiled) -> dict[str, Roof]:
     clock = launch.metric(*m.SM_CLOCK)
     if isinstance(clock, NotMeasured):
         return {}
-    found = {}
+    peaks = {}
     for kind, fused in (("fp32", "ffma"), ("fp64", "dfma"), ("fp16", "hfma")):
         peak = launch.metric(m.THREAD_OP_PEAK.format(op=fused))
         if not isinstance(peak, NotMeasured):
-            found[kind] = Roof(peak * m.THREAD_OPS[kind][fused] * clock, REPORT)
-    return found
+            peaks[kind] = Roof(peak * m.THREAD_OPS[kind][fused] * clock, REPORT)
+    return peaks
 
 
 def _from_table(gpu: Gpu) -> dict[str, Roof]:

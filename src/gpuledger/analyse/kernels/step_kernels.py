@@ -54,37 +54,37 @@ class Overview:
 
     @property
     def time_ns(self) -> int:
-        return sum(each.time_ns for each in self.entries) + self.other_ns
+        return sum(kernel.time_ns for kernel in self.entries) + self.other_ns
 
 
 def overview(trace: Trace, device: Device, scope: str | None = None) -> Overview:
     """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it."""
-    found, kernels = device.work, trace[Table.KERNELS]
-    here = found.on(device.gpu)
-    compute = here[found.state[here] == State.COMPUTE]
-    own_start, own_end = shares_in_order(found.start_ns[compute], found.end_ns[compute])
+    work, kernels = device.work, trace[Table.KERNELS]
+    here = work.on(device.gpu)
+    compute = here[work.state[here] == State.COMPUTE]
+    own_start, own_end = shares_in_order(work.start_ns[compute], work.end_ns[compute])
     window = device.steady
     own = np.clip(own_end, *window) - np.clip(own_start, *window)
-    steady = device.begins_steady(found.start_ns[compute])
-    is_kernel = found.name[compute] != NO_TEXT
+    steady = device.begins_steady(work.start_ns[compute])
+    is_kernel = work.name[compute] != NO_TEXT
     wanted = steady & is_kernel
     if scope is not None:
         wanted[wanted] = launched_inside(trace, device, compute[wanted], scope)
     chosen = compute[wanted]
     where = places(trace, device, chosen)
-    rows = kernels.at(found.row[chosen])
-    bare, name_code = trace.strings.kinds(found.name[chosen], lambda name: parse(name).bare)
-    keys = (name_code, *(rows[side][:, at] for side in ("grid", "block") for at in range(3)), where.of)
+    rows = kernels.at(work.row[chosen])
+    bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
+    keys = (name_code, *(rows[side][:, axis] for side in ("grid", "block") for axis in range(3)), where.of)
     _, number = group(*keys)
-    length = found.end_ns[chosen] - found.start_ns[chosen]
+    length = work.end_ns[chosen] - work.start_ns[chosen]
     number = by_size(number, length, device.step_count)
     first, number = _in_order(number)
     times = np.bincount(number, weights=own[wanted]).astype(np.int64)
     calls = np.bincount(number)
     total = np.bincount(number, weights=length)
-    texts = {code: trace.strings.text(code) or "" for code in np.unique(found.name[chosen]).tolist()}
+    texts = {code: trace.strings.text(code) or "" for code in np.unique(work.name[chosen]).tolist()}
     firsts = zip(
-        found.name[chosen[first]].tolist(),
+        work.name[chosen[first]].tolist(),
         name_code[first].tolist(),
         map(tuple, rows["grid"][first].tolist()),
         map(tuple, rows["block"][first].tolist()),
@@ -99,8 +99,8 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> Overview
         for code, name, grid, block, place, count, time, mean in firsts
     )
     # what began before the steady stretch but reaches into it is compute of no entry
-    other = int(own.sum()) - int(times.sum()) if scope is None else 0
-    return Overview(entries, _usual_step(device, chosen, number), where.layers, other)
+    elsewhere = int(own.sum()) - int(times.sum()) if scope is None else 0
+    return Overview(entries, _usual_step(device, chosen, number), where.layers, elsewhere)
 
 
 def by_size(number: Positions, length: Ints, steps: int) -> Positions:
@@ -115,9 +115,9 @@ def by_size(number: Positions, length: Ints, steps: int) -> Positions:
     members, size = np.bincount(kind), np.bincount(number)[group_of[opens | jumps]]
     apart = jumps[opens | jumps] & (2 * members >= steps) & (2 * (size - members) >= steps)
     renumbered = np.where(apart, number.max() + np.cumsum(apart), group_of[opens | jumps])
-    made = np.empty_like(number)
-    made[order] = renumbered[kind]
-    return made
+    numbers = np.empty_like(number)
+    numbers[order] = renumbered[kind]
+    return numbers
 
 
 def _in_order(number: Positions) -> tuple[Positions, Positions]:

@@ -96,51 +96,51 @@ class MatchedTimeline:
     def coverage(self) -> float:
         """The share of compute in kernels that a profiled launch speaks for."""
         total = self.overview.time_ns
-        return sum(each.entry.time_ns for each in self.matches if each.covered) / total if total else 0.0
+        return sum(match.entry.time_ns for match in self.matches if match.covered) / total if total else 0.0
 
     def share_at(self, level: str) -> float:
         """The share of compute matched at one level."""
         total = self.overview.time_ns
-        return sum(each.entry.time_ns for each in self.matches if each.level == level) / total if total else 0.0
+        return sum(match.entry.time_ns for match in self.matches if match.level == level) / total if total else 0.0
 
 
-def joined(found: Overview, launches: Sequence[Judged]) -> MatchedTimeline:
+def joined(overview: Overview, launches: Sequence[Judged]) -> MatchedTimeline:
     """Match every kernel of the steady steps."""
     by_key: dict[Key, list[Judged]] = defaultdict(list)
     by_name: dict[str, list[Judged]] = defaultdict(list)
     by_function: dict[str, list[Judged]] = defaultdict(list)
-    for each in launches:
-        name = parse(each.launch.name)
-        by_name[name.bare].append(each)
-        by_function[name.short].append(each)
-        if (key := _key(each)) is not None:
-            by_key[key].append(each)
-    in_order = _in_order(found, launches)
-    total = found.time_ns
+    for judged in launches:
+        name = parse(judged.launch.name)
+        by_name[name.bare].append(judged)
+        by_function[name.short].append(judged)
+        if (key := _key(judged)) is not None:
+            by_key[key].append(judged)
+    in_order = _in_order(overview, launches)
+    total = overview.time_ns
     matches = []
-    for at, entry in enumerate(found.entries):
+    for index, entry in enumerate(overview.entries):
         exact = by_key.get((entry.bare, entry.grid, entry.block), [])
-        here = [each for each in exact if each.launch.nvtx and _same_place(entry.place, each.launch.nvtx)]
+        here = [judged for judged in exact if judged.launch.nvtx and _same_place(entry.place, judged.launch.nvtx)]
         others = by_name.get(entry.bare, []), by_function.get(parse(entry.name).short, [])
-        candidates = dict(zip(CANDIDATES, (in_order.get(at, []), here, exact, *others), strict=True))
-        level = next((level for level, some in candidates.items() if some), "none")
+        candidates = dict(zip(CANDIDATES, (in_order.get(index, []), here, exact, *others), strict=True))
+        level = next((level for level, alike in candidates.items() if alike), "none")
         matches.append(_match(entry, level, candidates.get(level, []), entry.time_ns / total if total else 0.0))
-    spoken = {(each.entry.bare, each.entry.grid, each.entry.block) for each in matches if each.covered}
-    unused = tuple(each for each in launches if _key(each) not in spoken)
-    return MatchedTimeline(found, tuple(matches), unused)
+    spoken = {(match.entry.bare, match.entry.grid, match.entry.block) for match in matches if match.covered}
+    unused = tuple(judged for judged in launches if _key(judged) not in spoken)
+    return MatchedTimeline(overview, tuple(matches), unused)
 
 
-def _key(each: Judged) -> Key | None:
+def _key(judged: Judged) -> Key | None:
     """What tells kernels apart; None where the report does not give the launch's shape."""
-    grid, block = each.launch.grid, each.launch.block
-    return None if grid is None or block is None else (parse(each.launch.name).bare, grid, block)
+    grid, block = judged.launch.grid, judged.launch.block
+    return None if grid is None or block is None else (parse(judged.launch.name).bare, grid, block)
 
 
-def _match(entry: StepKernel, level: str, some: list[Judged], share: float) -> Match:
-    if not some:
+def _match(entry: StepKernel, level: str, candidates: list[Judged], share: float) -> Match:
+    if not candidates:
         return Match(entry, level, None, (), share)
-    launch = min(some, key=lambda each: _distance(each.duration_ns, entry.mean_ns))
-    alike = tuple(each for each in some if _distance(each.duration_ns, launch.duration_ns) <= OTHER_SIZE)
+    launch = min(candidates, key=lambda judged: _distance(judged.duration_ns, entry.mean_ns))
+    alike = tuple(judged for judged in candidates if _distance(judged.duration_ns, launch.duration_ns) <= OTHER_SIZE)
     if level in COVERED and _is_another_problem(entry, launch):
         level = "size"
     return Match(entry, level, launch, alike, share)
@@ -166,19 +166,19 @@ def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:
     return bool(place) and place[-1] == normalised(nvtx[-1]) and set(map(normalised, nvtx)) >= set(place[-2:])
 
 
-def _in_order(found: Overview, launches: Sequence[Judged]) -> dict[int, list[Judged]]:
+def _in_order(overview: Overview, launches: Sequence[Judged]) -> dict[int, list[Judged]]:
     """For each entry the launches that stand where it stands in the sequence of a step.
 
     The launches may begin anywhere in a step and go on into the next one, so they are laid over two of them.
     """
-    if len(found.sequence) * len(launches) > MOST_PAIRS:
+    if len(overview.sequence) * len(launches) > MOST_PAIRS:
         return {}
     keys: list[Key | None] = [
-        (each.bare, each.grid, each.block) for at in found.sequence * 2 for each in (found.entries[at],)
+        (entry.bare, entry.grid, entry.block) for index in overview.sequence * 2 for entry in (overview.entries[index],)
     ]
-    profiled = [_key(each) for each in launches]
+    profiled = [_key(judged) for judged in launches]
     placed: dict[int, list[Judged]] = defaultdict(list)
-    twice = found.sequence * 2
+    twice = overview.sequence * 2
     for block in SequenceMatcher(None, keys, profiled, autojunk=False).get_matching_blocks():
         if block.size >= FEWEST_IN_ORDER:
             for offset in range(block.size):

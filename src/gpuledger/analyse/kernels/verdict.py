@@ -63,15 +63,15 @@ class KernelVerdict:
         return min(max(1 - self.roof_share / REACHABLE, 0.0), 1.0)
 
 
-def verdict(launch: Profiled, found: Figures | None = None) -> KernelVerdict:
+def verdict(launch: Profiled, measured: Figures | None = None) -> KernelVerdict:
     """What limits one launch."""
-    found = figures(launch) if found is None else found
-    memory = _measured({"DRAM": "dram_share", "L2": "l2_share", "L1": "l1_share"}, found)
-    compute = dict(found.pipes)
-    whole = found.share("sm_share")
+    measured = figures(launch) if measured is None else measured
+    memory = _measured({"DRAM": "dram_share", "L2": "l2_share", "L1": "l1_share"}, measured)
+    compute = dict(measured.pipes)
+    whole = measured.share("sm_share")
     if not isinstance(whole, NotMeasured) and whole > max(compute.values(), default=0.0) + 0.005:
         # where no single pipeline is as busy it is the rate of instructions; without pipelines it may be any unit
-        compute["issue" if found.pipes else "sm"] = whole
+        compute["issue" if measured.pipes else "sm"] = whole
     if not memory and not compute:
         why = NotMeasured("neither compute nor memory throughput was collected")
         return KernelVerdict(
@@ -86,7 +86,7 @@ def verdict(launch: Profiled, found: Figures | None = None) -> KernelVerdict:
         said = _one_side(say("compute"), of_compute) if pipe else _one_side(say("memory"), of_memory)
         return KernelVerdict("unknown", "unmeasured", NotMeasured(str(said)), (said,))
     if nearest < BUSY:
-        reasons = _latency(launch, found)
+        reasons = _latency(launch, measured)
         low = say(
             "compute reaches {compute} and memory {memory} of their peaks",
             compute=share_text(of_compute),
@@ -96,15 +96,15 @@ def verdict(launch: Profiled, found: Figures | None = None) -> KernelVerdict:
     if pipe and of_compute >= of_memory - ALIKE:
         beside = (_percent_of(level, memory[level]),) if level and memory[level] >= BUSY else ()
         return KernelVerdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
-    return KernelVerdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(found)))
+    return KernelVerdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(measured)))
 
 
-def _measured(keys: Mapping[str, str], found: Figures) -> dict[str, float]:
-    return {name: value for name, key in keys.items() if not isinstance(value := found.share(key), NotMeasured)}
+def _measured(keys: Mapping[str, str], measured: Figures) -> dict[str, float]:
+    return {name: value for name, key in keys.items() if not isinstance(value := measured.share(key), NotMeasured)}
 
 
 def _largest(shares: Mapping[str, float]) -> tuple[str, float]:
-    return max(shares.items(), key=lambda each: each[1]) if shares else ("", 0.0)
+    return max(shares.items(), key=lambda item: item[1]) if shares else ("", 0.0)
 
 
 def _one_side(known: str, share: float) -> Message:
@@ -115,8 +115,8 @@ def _percent_of(name: str, share: float) -> str:
     return say("{unit} works at {share} of its peak", unit=UNITS[name], share=share_text(share))
 
 
-def _misses(found: Figures) -> tuple[str, ...]:
-    hit = found.share("l2_hit_share")
+def _misses(measured: Figures) -> tuple[str, ...]:
+    hit = measured.share("l2_hit_share")
     if isinstance(hit, NotMeasured) or hit > 1:
         return ()
     return (say("L2 hit rate {share}: data that is read once cannot hit", share=share_text(hit)),)
@@ -141,20 +141,20 @@ UNITS: Final[Mapping[str, str]] = {
 """What a unit is called in a sentence."""
 
 
-def _latency(launch: Profiled, found: Figures) -> list[tuple[str, str]]:
+def _latency(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
     """What a kernel waits for that keeps no unit busy, the weightiest reason first; never empty."""
-    reasons = [*_too_few(launch, found), *_tail(found), *_few_warps(launch, found), *_uneven(launch)]
-    if not isinstance(found.duration_ns, NotMeasured) and found.duration_ns < SHORT_NS:
-        reasons.append(("short", say("it runs {time} only", time=time_text(found.duration_ns))))
-    stall, _ = _largest(found.stalls)
+    reasons = [*_too_few(launch, measured), *_tail(measured), *_few_warps(launch, measured), *_uneven(launch)]
+    if not isinstance(measured.duration_ns, NotMeasured) and measured.duration_ns < SHORT_NS:
+        reasons.append(("short", say("it runs {time} only", time=time_text(measured.duration_ns))))
+    stall, _ = _largest(measured.stalls)
     if stall:
-        waits = three_figures(found.stalls[stall])
+        waits = three_figures(measured.stalls[stall])
         text = say("of each instruction's wait, {cycles} cycles are {reason}", cycles=waits, reason=_stall_name(stall))
         reasons.append(("stalls", text))
     return reasons or [("unexplained", say("nothing that was collected says what it waits for"))]
 
 
-def _too_few(launch: Profiled, found: Figures) -> list[tuple[str, str]]:
+def _too_few(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
     blocks = None if launch.grid is None else launch.grid[0] * launch.grid[1] * launch.grid[2]
     processors = launch.metric(*m.SM_COUNT)
     if blocks is not None and not isinstance(processors, NotMeasured) and blocks < FULL * processors:
@@ -164,29 +164,29 @@ def _too_few(launch: Profiled, found: Figures) -> list[tuple[str, str]]:
             processors=count_text(int(processors)),
         )
         return [("too few blocks", text)]
-    if not isinstance(found.waves, NotMeasured) and found.waves < FULL:
-        return [("too few blocks", say("the grid fills the GPU {waves} times", waves=three_figures(found.waves)))]
+    if not isinstance(measured.waves, NotMeasured) and measured.waves < FULL:
+        return [("too few blocks", say("the grid fills the GPU {waves} times", waves=three_figures(measured.waves)))]
     return []
 
 
-def _tail(found: Figures) -> list[tuple[str, str]]:
-    if isinstance(found.waves, NotMeasured) or found.waves <= 1:
+def _tail(measured: Figures) -> list[tuple[str, str]]:
+    if isinstance(measured.waves, NotMeasured) or measured.waves <= 1:
         return []
-    whole = -int(-found.waves // 1)
-    lost = 1 - found.waves / whole
+    whole = -int(-measured.waves // 1)
+    lost = 1 - measured.waves / whole
     if lost < TAIL:
         return []
     text = say(
         "{waves} waves take as long as {whole}: {share} of the multiprocessors' time is lost in the last one",
-        waves=three_figures(found.waves),
+        waves=three_figures(measured.waves),
         whole=count_text(whole),
         share=share_text(lost),
     )
     return [("tail", text)]
 
 
-def _few_warps(launch: Profiled, found: Figures) -> list[tuple[str, str]]:
-    achieved, allowed = found.share("occupancy_share"), found.share("occupancy_limit_share")
+def _few_warps(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
+    achieved, allowed = measured.share("occupancy_share"), measured.share("occupancy_limit_share")
     if isinstance(achieved, NotMeasured) or achieved >= LOW_OCCUPANCY:
         return []
     if isinstance(allowed, NotMeasured) or allowed >= 2 * achieved:
