@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
-from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
 from gpuledger.analyse.align.known_differences import Known, known
-from gpuledger.analyse.align.occurrences import occurrences
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.sequence import aligned, distinct, similarity
+from gpuledger.analyse.align.sequence_alignment import aligned, distinct, similarity
+from gpuledger.analyse.align.sequence_search import occurrences
 from gpuledger.analyse.align.side_by_side import called
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, PASS, TIERS, WARN
 from gpuledger.catalog.name_likeness import likeness

@@ -20,11 +20,11 @@ from jsonschema import Draft202012Validator
 import gpuledger as gpuledger_package
 from gpuledger.analyse.diff.baseline import from_document, to_document
 from gpuledger.analyse.diff.compare import Diff, compare
-from gpuledger.analyse.diff.controls import Controls, controls
+from gpuledger.analyse.diff.control_ranges import Controls, controls
+from gpuledger.analyse.diff.difference_parts import MIX, UNLIKE, changes, parts, rounded
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.kernel_pairs import paired
-from gpuledger.analyse.diff.parts import MIX, UNLIKE, changes, parts, rounded
 from gpuledger.analyse.diff.range_pairs import paired_ranges
 from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, pooled
 from gpuledger.catalog.kernel_names import label

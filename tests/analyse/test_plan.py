@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
-from gpuledger.analyse.kernels.ncu_picks import Pick
 from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, LITTLE, NAMELESS, Plan, plan
+from gpuledger.analyse.kernels.ncu_runs import NcuRun
 from gpuledger.capture.ncu.command import PLACEHOLDER, SETS, Measure, ncu_command
 from gpuledger.capture.ncu.metric_names import checked, complaint, is_metric
 from gpuledger.catalog.kernel_names import parse
@@ -79,7 +79,7 @@ def test_launches_that_are_alike_count_once_and_the_longest_come_first() -> None
         ("end", (1, 1, 1), 4, 40),
     ]
     # one of the warm-up is skipped; b<1> and b<2> are one function to ncu, so two of each are taken
-    assert made.picks == (Pick(("a", "b", "end"), 1, 2, 8, 2 * (100 + 40 + 10) + 50),)
+    assert made.runs == (NcuRun(("a", "b", "end"), 1, 2, 8, 2 * (100 + 40 + 10) + 50),)
 
 
 @pytest.mark.parametrize(
@@ -97,28 +97,28 @@ def test_communication_is_never_replayed() -> None:
     [left_out] = [each for each in made.kernels if each.left_out]
     assert (left_out.function, left_out.left_out) == ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", COMMUNICATION)
     assert made.coverage_share == 1.0
-    assert "nccl" not in "".join(name for pick in made.picks for name in pick.functions)
+    assert "nccl" not in "".join(name for run in made.runs for name in run.functions)
 
 
 def test_kernels_that_no_number_suits_get_runs_of_their_own() -> None:
     """`often` has 90 launches before the steady steps, `once` has 4 in all: no skip is right for both."""
     launches = [*[("often", 1, 1)] * 90, ("end", 1, 1000), *[("often", 1, 9), ("once", 1, 9), ("end", 1, 1)] * 4]
-    assert [(pick.functions, pick.skip) for pick in planned(launches).picks] == [(("end", "once"), 1), (("often",), 90)]
+    assert [(run.functions, run.skip) for run in planned(launches).runs] == [(("end", "once"), 1), (("often",), 90)]
 
 
 def test_where_names_are_not_told_apart_each_function_gets_a_run() -> None:
     made = planned([*WARM_UP, *STEP * 4], together=False)
-    assert sorted(pick.functions for pick in made.picks) == [("a",), ("b",), ("end",)]
+    assert sorted(run.functions for run in made.runs) == [("a",), ("b",), ("end",)]
 
 
-def taken(launches: Sequence[Launch], pick: Pick) -> list[int]:
+def taken(launches: Sequence[Launch], run: NcuRun) -> list[int]:
     """What ncu does: of each function and configuration that match, skip some launches and take some."""
     seen: Counter[tuple[str, int]] = Counter()
     found = []
     for at, (name, grid, _) in enumerate(launches):
         function = parse(name).short
-        if function in pick.functions:
-            if pick.skip <= seen[function, grid] < pick.skip + pick.count:
+        if function in run.functions:
+            if run.skip <= seen[function, grid] < run.skip + run.count:
                 found.append(at)
             seen[function, grid] += 1
     return found
@@ -134,12 +134,12 @@ def test_the_runs_meet_every_kernel_after_the_warm_up(
     launches = [*before, ("end", 1, 5000), *[*step, ("end", 1, 1)] * steps]
     made = planned(launches, together=together)
     steady = len(launches) - made.steps * (len(step) + 1)
-    met = [at for pick in made.picks for at in taken(launches, pick)]
-    assert sum(pick.launches for pick in made.picks) == len(met)
-    assert sum(pick.ns for pick in made.picks) == sum(launches[at][2] for at in met)
+    met = [at for run in made.runs for at in taken(launches, run)]
+    assert sum(run.launches for run in made.runs) == len(met)
+    assert sum(run.ns for run in made.runs) == sum(launches[at][2] for at in met)
     found = {(launches[at][0], launches[at][1]) for at in met if at >= steady}
     assert found >= {(each.name, each.grid[0]) for each in made.covered}
-    assert together or all(len(pick.functions) == 1 for pick in made.picks)
+    assert together or all(len(run.functions) == 1 for run in made.runs)
 
 
 def test_the_command_is_what_ncu_wants() -> None:

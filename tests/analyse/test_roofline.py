@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuledger.analyse.kernels.roofline import points, work
-from gpuledger.analyse.kernels.roofs import REPORT, SHARE, TABLE, memory_rate, roofs
+from gpuledger.analyse.kernels.device_roofs import REPORT, SHARE, TABLE, memory_rate, roofs
+from gpuledger.analyse.kernels.roofline_points import points, work
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import KernelReport
 from support.profiled_launches import launch

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.kernels.advice import ADVICE
-from gpuledger.analyse.kernels.figures import figures
 from gpuledger.analyse.kernels.judgement import FLOOR_NS, judged, kernels, saving, severity
+from gpuledger.analyse.kernels.launch_figures import figures
 from gpuledger.analyse.kernels.verdict import REACHABLE, UNITS, verdict
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import Advice, KernelReport

@@ -27,11 +27,11 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.export import export as command
 from gpuledger.errors import OutputRefused
 from gpuledger.export.chrome import ChromeWriter
-from gpuledger.export.compose import earliest_ns, scene, sections
-from gpuledger.export.endings import ENDINGS, form_of
-from gpuledger.export.lanes import FEW_LANES, events, nested, side_by_side
+from gpuledger.export.overlap_lanes import FEW_LANES, events, nested, side_by_side
+from gpuledger.export.protobuf_wire import Piece, constant, messages, varints, where
 from gpuledger.export.timeline import NAMELESS, UniqueNumbers
-from gpuledger.export.wire import Piece, constant, messages, varints, where
+from gpuledger.export.timeline_format import ENDINGS, form_of
+from gpuledger.export.timeline_sections import earliest_ns, scene, sections
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.steps import Wanted

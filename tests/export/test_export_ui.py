@@ -12,7 +12,7 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.cli.verbs.export import write_timeline
-from gpuledger.export.endings import ENDINGS
+from gpuledger.export.timeline_format import ENDINGS
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.errors import MissingPackage, OutputRefused
-from gpuledger.export.serve import Viewer, content_policy, ui_files
+from gpuledger.export.perfetto_server import Viewer, content_policy, ui_files
 from support.command import PATIENCE_S, gpuledger
 from support.nsys_exports import call, kernel, minimal
 

@@ -101,7 +101,7 @@ OPENERS = {
     "system/host_resources.py": "/proc and /sys",
     "system/leftovers.py": "/proc",
     "doctor/probe.py": "/proc and /sys",
-    "export/serve.py": "the files of the Perfetto UI, and a timeline",
+    "export/perfetto_server.py": "the files of the Perfetto UI, and a timeline",
     "runbook/files.py": "runbooks and their logs",
     "workloads/common/json_file.py": "what is handed to a workload",
     "cli/main.py": "/dev/null, when a pipe closes",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.export.serve import Viewer
+from gpuledger.export.perfetto_server import Viewer
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (

@@ -322,9 +322,9 @@ def _folded(text: str) -> str:
 def _parts(name: str) -> tuple[str, str]:
     """A kernel's function, with namespaces and return type but no brackets, and all that its template arguments say.
 
-    One pass, so that a name of any length and any brackets costs no more than it is long. (`names.parse` also brings
-    the arguments into a canonical form, which this has no use for.) What is in no brackets at all is the function; a
-    round bracket outside all others opens the parameters and ends the name.
+    One pass, so that a name of any length and any brackets costs no more than it is long. (`kernel_names.parse` also
+    brings the arguments into a canonical form, which this has no use for.) What is in no brackets at all is the
+    function; a round bracket outside all others opens the parameters and ends the name.
     """
     if "anonymous" in name or "<unnamed>" in name:
         name = _ANONYMOUS.sub("anonymous", name)

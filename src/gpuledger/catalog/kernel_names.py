@@ -1,4 +1,4 @@
-"""What a kernel is called: its parts, and a canonical form that profilers agree on. Its family is in `families`.
+"""What a kernel is called: its parts, and a canonical form that profilers agree on. Its family is in `kernel_families`.
 
 Profilers print one kernel in different ways: nsys writes `(int)128` where torch writes `128`, one gives the return
 type and the parameters, the other does not. The canonical form leaves out what differs and keeps what tells kernels

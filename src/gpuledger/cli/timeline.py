@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from gpuledger.cli.progress import progress
 from gpuledger.errors import UnreadableProfile
-from gpuledger.export.compose import earliest_ns, job_notes, scene, sections
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
+from gpuledger.export.timeline_sections import earliest_ns, job_notes, scene, sections
 from gpuledger.fleet.profiles import Failed, Profile, job_profiles
 from gpuledger.fleet.run import Fleet, fleet
 from gpuledger.ledger.steps import Wanted

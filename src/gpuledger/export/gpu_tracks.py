@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
 from gpuledger.export.host_tracks import backwards
-from gpuledger.export.lanes import side_by_side
+from gpuledger.export.overlap_lanes import side_by_side
 from gpuledger.export.timeline import Argument, ArgumentColumn, Records, Track, TrackKind, UniqueNumbers, shown
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace, os_pid

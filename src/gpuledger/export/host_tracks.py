@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.export.lanes import nested
+from gpuledger.export.overlap_lanes import nested
 from gpuledger.export.timeline import (
     LONGEST_TITLE,
     Argument,

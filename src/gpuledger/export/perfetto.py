@@ -2,7 +2,7 @@
 
 Every event is a TracePacket with a TrackEvent. Names and texts are interned: written once, before the first event that
 uses them, and known by a number from then on. The engine sorts by time and keeps the file's order at one instant, so
-events of a track come in the order in which they have to be told (see `lanes.events`).
+events of a track come in the order in which they have to be told (see `overlap_lanes.events`).
 
 Field numbers are those of perfetto/trace/trace_packet.proto and the messages under track_event/.
 """
@@ -16,9 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.export.lanes import events
-from gpuledger.export.timeline import Argument, Levels, Records, TimelineSection, Track, TrackKind
-from gpuledger.export.wire import (
+from gpuledger.export.overlap_lanes import events
+from gpuledger.export.protobuf_wire import (
     FIXED64,
     VARINT,
     Piece,
@@ -33,6 +32,7 @@ from gpuledger.export.wire import (
     varints,
     where,
 )
+from gpuledger.export.timeline import Argument, Levels, Records, TimelineSection, Track, TrackKind
 from gpuledger.trace.spans import Ints
 
 CHUNK: Final = 32_768

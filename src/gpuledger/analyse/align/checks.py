@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.analyse.align.known_differences import Known
-from gpuledger.analyse.align.latency import latency
+from gpuledger.analyse.align.latency_check import latency
 from gpuledger.analyse.align.operation_side import OperationSide
-from gpuledger.analyse.align.sequence import INSERTED, MISSING
+from gpuledger.analyse.align.sequence_alignment import INSERTED, MISSING
 from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, by_name, called, repeats, shape_text
 from gpuledger.analyse.align.verdicts import (
     COUNTS,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuledger.analyse.align.alignment import Isolation
-from gpuledger.analyse.align.forward import ForwardKernel, Forwards, gathered
-from gpuledger.analyse.align.isolate import OperationKernels, by_pattern, by_range, by_sequence, by_steps
+from gpuledger.analyse.align.forwards import ForwardKernel, Forwards, gathered
+from gpuledger.analyse.align.operation_kernels import OperationKernels, by_pattern, by_range, by_sequence, by_steps
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted

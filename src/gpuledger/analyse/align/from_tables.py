@@ -13,7 +13,7 @@ from typing import Final
 
 from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
-from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.catalog.kernel_names import label, parse
 from gpuledger.catalog.name_likeness import EXACT, FUNCTION, likeness

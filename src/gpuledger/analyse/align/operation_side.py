@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.align.forward import ForwardKernel, Forwards
-from gpuledger.analyse.align.sequence import similarity
+from gpuledger.analyse.align.forwards import ForwardKernel, Forwards
+from gpuledger.analyse.align.sequence_alignment import similarity
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 

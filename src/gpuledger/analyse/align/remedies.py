@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from gpuledger.analyse.align.sequence import INSERTED
+from gpuledger.analyse.align.sequence_alignment import INSERTED
 from gpuledger.analyse.align.side_by_side import SideBySide
 from gpuledger.analyse.align.verdicts import (
     EXTRA_KERNELS,

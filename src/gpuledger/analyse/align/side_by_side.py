@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.analyse.align.operation_side import OperationSide
-from gpuledger.analyse.align.sequence import INSERTED, MATCHED, MISSING, aligned
+from gpuledger.analyse.align.sequence_alignment import INSERTED, MATCHED, MISSING, aligned
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
 from gpuledger.trace.kernel_report import Dim3
@@ -24,7 +24,7 @@ class AlignRow:
     mock: ForwardKernel | None
     e2e: ForwardKernel | None
     level: str
-    """As in `sequence.AlignedPair`."""
+    """As in `sequence_alignment.AlignedPair`."""
     moved: bool
 
     @property

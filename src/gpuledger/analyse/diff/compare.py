@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.analyse.diff.comparable import Overlap, check_kinds, overlap, remarks, unlike
-from gpuledger.analyse.diff.controls import Controls, controls, host_idle_ns
+from gpuledger.analyse.diff.control_ranges import Controls, controls, host_idle_ns
+from gpuledger.analyse.diff.difference_parts import UNLIKE, DiffPart, TimeChange, changes, parts
 from gpuledger.analyse.diff.kernel_pairs import paired
 from gpuledger.analyse.diff.noise import FEWEST_STEPS, NO_CHANGE, Interval, median_interval, verdict
-from gpuledger.analyse.diff.parts import UNLIKE, DiffPart, TimeChange, changes, parts
 from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
 from gpuledger.errors import GpuledgerError

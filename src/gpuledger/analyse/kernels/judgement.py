@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.analyse.kernels.advice import advice
-from gpuledger.analyse.kernels.figures import Figure, Figures, figures
-from gpuledger.analyse.kernels.roofline import RooflinePoint, points
-from gpuledger.analyse.kernels.roofs import Roofs, roofs
+from gpuledger.analyse.kernels.device_roofs import Roofs, roofs
+from gpuledger.analyse.kernels.launch_figures import Figure, Figures, figures
+from gpuledger.analyse.kernels.roofline_points import RooflinePoint, points
 from gpuledger.analyse.kernels.verdict import KernelVerdict, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
 from gpuledger.trace.health import NotMeasured
@@ -96,7 +96,7 @@ class JudgedKernel:
         return saving(self.duration_ns, len(self.launches), self.headroom)
 
     def spread(self, key: str) -> FigureSpread | NotMeasured:
-        """A figure by its key in `figures.FIGURE_NAMES`."""
+        """A figure by its key in `launch_figures.FIGURE_NAMES`."""
         known: list[tuple[int, float]] = []
         missing = NotMeasured("there is no launch")
         for launch in self.launches:

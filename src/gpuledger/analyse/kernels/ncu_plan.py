@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.kernels.ncu_picks import LaunchColumns, Pick, picks
+from gpuledger.analyse.kernels.ncu_runs import LaunchColumns, NcuRun, ncu_runs
 from gpuledger.analyse.kernels.step_kernels import by_size
 from gpuledger.analyse.launch_places import LaunchPlaces, places
 from gpuledger.catalog.kernel_names import KernelName, parse
@@ -70,7 +70,7 @@ class Plan:
     steady_ns: int
     kernels: tuple[PlannedKernel, ...]
     """All, longest first."""
-    picks: tuple[Pick, ...]
+    runs: tuple[NcuRun, ...]
     in_graphs: bool
     """Whether kernels to profile ran as nodes of CUDA graphs."""
     whole_graphs_ns: int
@@ -112,7 +112,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
         device.step_count,
         device.steady_ns,
         tuple(chosen.values()),
-        picks(launches, wanted, together=together),
+        ncu_runs(launches, wanted, together=together),
         bool((np.isin(launches.alike, wanted) & (rows["graph_node"] >= 0)).any()),
         whole_graphs_ns,
     )

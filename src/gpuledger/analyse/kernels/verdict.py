@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.kernels.figures import Figures, figures
+from gpuledger.analyse.kernels.launch_figures import Figures, figures
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.messages import Message, say
 from gpuledger.trace.health import NotMeasured

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.align.alignment import Isolation, alignment
-from gpuledger.analyse.align.forward import Forwards
+from gpuledger.analyse.align.forwards import Forwards
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
 from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
 from gpuledger.analyse.align.known_differences import Known, known

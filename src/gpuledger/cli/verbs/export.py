@@ -11,8 +11,8 @@ from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.progress import progress
 from gpuledger.cli.timeline import timeline
-from gpuledger.export.endings import TimelineFormat, form_of, packed
-from gpuledger.export.tables import parquet_names, write_tables
+from gpuledger.export.parquet_tables import parquet_names, write_tables
+from gpuledger.export.timeline_format import TimelineFormat, form_of, packed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import open_trace

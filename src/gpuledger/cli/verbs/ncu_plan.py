@@ -70,19 +70,19 @@ def ncu_plan(
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
     found = plan(trace, diagnosed(trace, profile.name, wanted).main_device, coverage)
-    exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.picks) + 1)]
+    exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.runs) + 1)]
     made = Proposal(
         profile=str(profile),
         name=profile.name,
         headline=headline(trace, contents(trace)),
         plan=found,
         commands=tuple(
-            ncu_command(pick.functions, pick.skip, pick.count, measure, export, command)
-            for pick, export in zip(found.picks, exports, strict=True)
+            ncu_command(run.functions, run.skip, run.count, measure, export, command)
+            for run, export in zip(found.runs, exports, strict=True)
         ),
         reports=tuple(f"{export}{ENDING}" for export in exports),
         passes=measure.cost.passes,
-        seconds=sum(measure.seconds(pick.launches, pick.ns) for pick in found.picks),
+        seconds=sum(measure.seconds(run.launches, run.ns) for run in found.runs),
         notes=trace.health,
     )
     output.show(plan_document(made))

@@ -19,8 +19,8 @@ from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.verbs.export import write_timeline
 from gpuledger.errors import UnreadableProfile
-from gpuledger.export.endings import ENDINGS, TimelineFormat
-from gpuledger.export.serve import Viewer, ui_files
+from gpuledger.export.perfetto_server import Viewer, ui_files
+from gpuledger.export.timeline_format import ENDINGS, TimelineFormat
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 

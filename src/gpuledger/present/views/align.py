@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.align.alignment import Alignment
-from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.side_by_side import AlignRow, shape_text
 from gpuledger.analyse.align.verdicts import FAIL, PASS, WARN, AlignCheck

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.analyse.kernels.figures import FIGURE_NAMES, Figure
+from gpuledger.analyse.kernels.device_roofs import device_of
 from gpuledger.analyse.kernels.judgement import FigureSpread, Judged, JudgedKernel, severity
-from gpuledger.analyse.kernels.roofs import device_of
+from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock

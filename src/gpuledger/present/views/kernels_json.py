@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuledger.analyse.kernels.figures import FIGURE_NAMES, Figure
+from gpuledger.analyse.kernels.device_roofs import Roof, device_of
 from gpuledger.analyse.kernels.judgement import Judged, JudgedKernel, severity
-from gpuledger.analyse.kernels.roofs import Roof, device_of
+from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.model import Gpu

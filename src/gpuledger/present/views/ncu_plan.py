@@ -44,7 +44,7 @@ class Proposal:
 
     @property
     def launches(self) -> int:
-        return sum(pick.launches for pick in self.plan.picks)
+        return sum(run.launches for run in self.plan.runs)
 
 
 def plan_document(proposal: Proposal) -> Document:
@@ -102,7 +102,7 @@ def verdict(made: Proposal) -> str:
     if not plan.covered:
         return "No kernel here can be profiled by replay."
     share, many = share_text(plan.coverage_share), count_text(len(plan.kernels))
-    runs = "one run of ncu" if len(plan.picks) == 1 else f"{len(plan.picks)} runs of ncu"
+    runs = "one run of ncu" if len(plan.runs) == 1 else f"{len(plan.runs)} runs of ncu"
     hold = "holds" if len(plan.covered) == 1 else "hold"
     return f"{len(plan.covered)} of {many} kernels {hold} {share} of the kernel time; {runs} will do."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.diff.controls import Controls
+from gpuledger.analyse.diff.control_ranges import Controls
 from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import LEAST_SHARE, NO_CHANGE, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpuledger.analyse.diff.controls import Controls
+from gpuledger.analyse.diff.control_ranges import Controls
+from gpuledger.analyse.diff.difference_parts import TimeChange
 from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import Interval
-from gpuledger.analyse.diff.parts import TimeChange
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
 from gpuledger.present.views.diff.compared import Compared

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.diff.controls import Controls
+from gpuledger.analyse.diff.control_ranges import Controls
+from gpuledger.analyse.diff.difference_parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, TimeChange
 from gpuledger.analyse.diff.gate import COUNT, TIME, GateOutcome
-from gpuledger.analyse.diff.parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, TimeChange
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import Call, Copied, RunSide
 from gpuledger.catalog.kernel_names import label

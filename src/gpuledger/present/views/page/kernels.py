@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.kernels.device_roofs import Roofs
 from gpuledger.analyse.kernels.judgement import Judged
-from gpuledger.analyse.kernels.roofs import Roofs
 from gpuledger.analyse.nvidia.kernels import KernelTimes, cuda_gpu_kern_sum
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import cut_label, label

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuledger.analyse.kernels.roofs import memory_rate, roofs
+from gpuledger.analyse.kernels.device_roofs import memory_rate, roofs
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.forward import ForwardKernel
+from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.catalog.kernel_families import OTHER, family
 from gpuledger.catalog.kernel_names import label, parse
 from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE, carries, likeness, untiled

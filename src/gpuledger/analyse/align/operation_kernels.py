@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.forward import ForwardKernel, triple
-from gpuledger.analyse.align.occurrences import occurrences, searched
+from gpuledger.analyse.align.forwards import ForwardKernel, triple
+from gpuledger.analyse.align.sequence_search import occurrences, searched
 from gpuledger.analyse.launch_places import repeated
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import LEVELS, NONE, likeness

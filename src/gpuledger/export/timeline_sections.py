@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from gpuledger.export.book_tracks import book_side
+from gpuledger.export.finding_marks import finding_mark, marked, note_mark
 from gpuledger.export.gpu_tracks import GpuRows, gpu_groups, gpu_side
 from gpuledger.export.host_tracks import Arrows, HostRows, host_side
-from gpuledger.export.marks import finding_mark, marked, note_mark
 from gpuledger.export.timeline import Levels, TimelineSection, Track, TrackKind, UniqueNumbers
 from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
 from gpuledger.ledger.calls import CUDA_LAYERS, cuda_calls

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.align.forward import ForwardKernel
-from gpuledger.analyse.align.sequence import GAP, SAME_SHAPE, points, with_gaps
+from gpuledger.analyse.align.forwards import ForwardKernel
+from gpuledger.analyse.align.sequence_alignment import GAP, SAME_SHAPE, points, with_gaps
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 

@@ -34,7 +34,7 @@ class LaunchColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class NcuRun:
     """One run of ncu."""
 
     functions: tuple[str, ...]
@@ -62,7 +62,7 @@ class _Sequence:
         return min(int(positions[-1]) for positions in self.wanted)
 
 
-def picks(launches: LaunchColumns, wanted: Collection[int], *, together: bool = True) -> tuple[Pick, ...]:
+def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool = True) -> tuple[NcuRun, ...]:
     """Runs in which each wanted kernel (a number of `alike`) is met in the steady steps.
 
     `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
@@ -78,7 +78,7 @@ def picks(launches: LaunchColumns, wanted: Collection[int], *, together: bool = 
             for sequence in waiting
             if sequence.warm <= pressing.last and (together or sequence.function == pressing.function)
         ]
-        runs.append(_pick(launches, ordinal, now))
+        runs.append(_run(launches, ordinal, now))
         waiting = [sequence for sequence in waiting if sequence not in now]
     return tuple(runs)
 
@@ -113,7 +113,7 @@ def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[i
     ]
 
 
-def _pick(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence]) -> Pick:
+def _run(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence]) -> NcuRun:
     """The run that meets every wanted kernel of these sequences after all their warm-up, with the fewest launches."""
     functions = sorted({number.function for number in sequences}, key=lambda number: launches.functions[number])
     named = np.isin(launches.function, functions)
@@ -134,4 +134,4 @@ def _pick(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence
     count = count_after(skip)
     taken = named & (ordinal >= skip) & (ordinal < skip + count)
     names = tuple(launches.functions[number] for number in functions)
-    return Pick(names, skip, count, int(taken.sum()), int(launches.ns[taken].sum()))
+    return NcuRun(names, skip, count, int(taken.sum()), int(launches.ns[taken].sum()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from gpuledger.analyse.kernels.roofs import LEVELS, Roofs, memory_rate
+from gpuledger.analyse.kernels.device_roofs import LEVELS, Roofs, memory_rate
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import Profiled
