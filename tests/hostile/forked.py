@@ -13,9 +13,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib
 import io
 import json
 import os
+import pkgutil
 import resource
 import signal
 import subprocess
@@ -151,12 +153,16 @@ def main() -> None:
 def _load() -> None:
     """Import what every call would import, once."""
     import gpuledger.cli.main
+    import gpuledger.config
+    import gpuledger.read
     from gpuledger.cli.main import verb_named
 
+    for module in pkgutil.walk_packages(gpuledger.read.__path__, "gpuledger.read."):
+        importlib.import_module(module.name)
     for verb in ("info", "report", "stats", "kernels"):
         verb_named(verb)
     with contextlib.suppress(ImportError):
-        import gpuledger.present.views.page.report_page  # noqa: F401
+        import gpuledger.present.views.page.report_page
 
 
 def _child(request: Mapping[str, Any]) -> NoReturn:
