@@ -109,7 +109,7 @@ def read(path: Path, **settings: int) -> dict[str, Any] | str:
             return str(error).replace(".gz", "")
 
 
-@settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(traces(), st.integers(40, 4000), st.integers(2, 5), st.integers(60, 4000))
 def test_pieces_parts_and_packing_change_nothing(
     tmp_path: Path, text: bytes, piece: int, parts: int, window: int
