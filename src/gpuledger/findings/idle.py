@@ -11,7 +11,6 @@ import numpy as np
 from gpuledger.analyse.call_sites import costliest_call, sites
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding, finding, less_tracing, per_step, times_each, worth_telling
-from gpuledger.findings.line_names import CAUSES
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
@@ -180,7 +179,7 @@ def _evidence(subject: OneGpu, trigger: Trigger) -> tuple[str, ...]:
         lines.append(say("{share} of the {what} in {name}", share=share_text(site.share), what=what, name=site.name))
     causes = sorted(device.causes_of(trigger).items(), key=lambda entry: -entry[1])
     total = int(length.sum())
-    most = [(CAUSES[cause], share_text(amount / total)) for cause, amount in causes if amount * 20 > total]
+    most = [(cause.label, share_text(amount / total)) for cause, amount in causes if amount * 20 > total]
     shown = joined(say(", "), (joined(" ", entry) for entry in most))
     return (*lines, say("by cause: {causes}", causes=shown))
 

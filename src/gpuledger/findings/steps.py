@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.findings.finding import Finding, finding, worth_telling
-from gpuledger.findings.line_names import line_name
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
@@ -32,7 +31,7 @@ def _outliers(subject: OneGpu) -> Sequence[Finding]:
         step=worst.step,
         time=time_text(worst.length_ns),
         usual=time_text(worst.usual_ns),
-        line=line_name(worst.line),
+        line=worst.line.label,
     )
     return [finding(device, "STEP-OUTLIERS", claim, (evidence,), saving, say("they take as long as the median step"))]
 
@@ -55,7 +54,7 @@ def _drift(subject: OneGpu) -> Sequence[Finding]:
         "from {early} to {late}, most of it {line}",
         early=time_text(drift.early_ns),
         late=time_text(drift.late_ns),
-        line=line_name(drift.line),
+        line=drift.line.label,
     )
     return [finding(device, "STEP-DRIFT", claim, (evidence,), saving, say("all steps take as long as the early ones"))]
 

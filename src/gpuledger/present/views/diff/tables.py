@@ -43,7 +43,7 @@ def part_name(part: str) -> str:
     """How people call a part."""
     if not isinstance(part, Line):
         return part
-    return f"idle: {part.cause}".replace("_", " ") if part.is_idle else _EXPOSED[part.kind]
+    return part.label if part.is_idle else _EXPOSED[part.kind]
 
 
 def parts_sheet(found: Diff) -> Sheet:
