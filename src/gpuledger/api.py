@@ -14,7 +14,7 @@ from typing import Any
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.alignment import alignment as aligned
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import Known
+from gpuledger.analyse.align.known_differences import KnownDifferences
 from gpuledger.analyse.align.operation_side import side as operation_side
 from gpuledger.analyse.align.verdicts import TIERS
 from gpuledger.analyse.diff.compare import Diff
@@ -106,4 +106,4 @@ def align(
     one = operation_side(ours.forwards)
     theirs = of_model(model, "model", wanted or Wanted(), isolation, one.kernels)
     other = operation_side(theirs.forwards, one.kernels)
-    return aligned(one, other, isolation, TIERS[tier], Known(), remarks=(*ours.notes, *theirs.notes))
+    return aligned(one, other, isolation, TIERS[tier], KnownDifferences(), remarks=(*ours.notes, *theirs.notes))

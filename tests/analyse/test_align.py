@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import Known, known
+from gpuledger.analyse.align.known_differences import KnownDifferences, known
 from gpuledger.analyse.align.operation_side import side
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, KNOWN, NOT_MEASURED, PASS, TIERS, WARN
 from gpuledger.catalog.kernel_names import parse
@@ -58,14 +58,16 @@ def aligned(
     isolation: Isolation = RANGE,
     mock_range: str | None = None,
     tier: str = "mock",
-    accepted: Known | None = None,
+    accepted: KnownDifferences | None = None,
 ) -> Alignment:
     ours = of_mock(mock, "mock", Wanted(), mock_range)
     chosen = side(ours.forwards)
     theirs = [of_model(each, f"rank{at}", Wanted(), isolation, chosen.kernels) for at, each in enumerate(models)]
     ranks = [forwards for each in theirs for forwards in each.forwards]
     remarks = (*ours.notes, *(note for each in theirs for note in each.notes))
-    return alignment(chosen, side(ranks, chosen.kernels), isolation, TIERS[tier], accepted or Known(), remarks=remarks)
+    return alignment(
+        chosen, side(ranks, chosen.kernels), isolation, TIERS[tier], accepted or KnownDifferences(), remarks=remarks
+    )
 
 
 def verdicts(made: Alignment) -> dict[str, str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
 from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
-from gpuledger.analyse.align.known_differences import Known, known
+from gpuledger.analyse.align.known_differences import KnownDifferences, known
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.sequence_alignment import aligned, distinct, similarity
 from gpuledger.analyse.align.sequence_search import occurrences
@@ -314,7 +314,7 @@ def test_overlapping_kernels_share_their_time() -> None:
 
 def test_a_range_that_holds_much_more_is_remarked_on() -> None:
     ours, theirs = both(MOCK, MODEL, Isolation("range", "step"))
-    found = alignment(ours, theirs, Isolation("range", "step"), TIERS["mock"], Known())
+    found = alignment(ours, theirs, Isolation("range", "step"), TIERS["mock"], KnownDifferences())
     assert any(note.startswith("a forward has 3 kernels in the mock and 15 in the model") for note in found.notes)
     assert found.verdict == FAIL
 
@@ -327,7 +327,7 @@ def test_a_range_around_nothing_is_refused() -> None:
 
 def result(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Alignment:
     sides = OperationSide("mock", "GPU", tuple(mock), 1), OperationSide("m\x1bodel", "GPU", tuple(e2e), 1)
-    return alignment(sides[0], sides[1], Isolation("auto"), TIERS["mock"], Known())
+    return alignment(sides[0], sides[1], Isolation("auto"), TIERS["mock"], KnownDifferences())
 
 
 @pytest.mark.parametrize(

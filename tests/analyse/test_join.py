@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpuledger.analyse.kernels.judgement import FLOOR_NS
-from gpuledger.analyse.kernels.step_kernels import Overview, StepKernel, by_size, overview
-from gpuledger.analyse.kernels.timeline_match import joined
+from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview, by_size, overview
+from gpuledger.analyse.kernels.timeline_match import matched_timeline
 from gpuledger.analyse.launch_places import repeated
 from gpuledger.catalog.name_likeness import normalised
 from gpuledger.ledger.device import Device, analysed
@@ -75,12 +75,12 @@ def entry(
     )
 
 
-def step(*entries: StepKernel) -> Overview:
-    return Overview(entries, tuple(range(len(entries))), 0, 0)
+def step(*entries: StepKernel) -> StepOverview:
+    return StepOverview(entries, tuple(range(len(entries))), 0, 0)
 
 
 def test_a_launch_of_that_name_and_shape_speaks_for_the_kernel() -> None:
-    found = joined(step(entry("a"), entry("b")), [made("a", SHAPE, SHAPE, time=12_000, dram=0.0, sm=0.45)])
+    found = matched_timeline(step(entry("a"), entry("b")), [made("a", SHAPE, SHAPE, time=12_000, dram=0.0, sm=0.45)])
     assert [each.level for each in found.matches] == ["shape", "none"]
     assert found.coverage == 0.5
     assert found.matches[0].saving_ns == 5_000  # half of what can be reached
@@ -92,14 +92,14 @@ def test_another_shape_or_variant_is_shown_and_does_not_count() -> None:
         made("a", (9, 1, 1), SHAPE, time=10_000, dram=0.0, sm=0.1),
         made("f<1>", SHAPE, SHAPE, time=10_000, dram=0.0, sm=0.1),
     ]
-    found = joined(step(entry("a"), entry("f<2>")), launches)
+    found = matched_timeline(step(entry("a"), entry("f<2>")), launches)
     assert [each.level for each in found.matches] == ["name", "function"]
     assert (found.coverage, [each.saving_ns for each in found.matches]) == (0.0, [0, 0])
     assert len(found.unused) == 2
 
 
 def test_a_problem_of_another_size_does_not_count() -> None:
-    found = joined(step(entry("a", 10_000)), [made("a", SHAPE, SHAPE, time=90_000, dram=0.0, sm=0.1)])
+    found = matched_timeline(step(entry("a", 10_000)), [made("a", SHAPE, SHAPE, time=90_000, dram=0.0, sm=0.1)])
     assert found.matches[0].level == "size"
     assert found.coverage == 0.0
 
@@ -110,7 +110,7 @@ def test_of_several_problems_of_one_shape_the_nearest_in_time_speaks() -> None:
         made("g", SHAPE, SHAPE, time=t, dram=0.0, sm=sm, order=at)
         for at, (t, sm) in enumerate([(6_000, 0.2), (11_000, 0.4)])
     ]
-    found = joined(step(entry("g", 5_500), entry("g", 12_000)), launches)
+    found = matched_timeline(step(entry("g", 5_500), entry("g", 12_000)), launches)
     assert [each.launch.launch.order for each in found.matches if each.launch] == [0, 1]
 
 
@@ -120,7 +120,7 @@ def test_the_range_decides_where_it_is_known() -> None:
         made("g", SHAPE, SHAPE, time=10_000, dram=0.0, sm=0.4, nvtx=("step", "layer3", "attention"), order=1),
     ]
     kernels = step(entry("g", place=("step", "layer#", "attention")), entry("g", place=("step", "layer#", "mlp")))
-    found = joined(kernels, launches)
+    found = matched_timeline(kernels, launches)
     assert [each.level for each in found.matches] == ["range", "range"]
     assert [each.launch.launch.order for each in found.matches if each.launch] == [1, 0]
 
@@ -132,21 +132,23 @@ def test_launches_that_follow_the_step_are_matched_by_order_wherever_they_begin(
         made(name, SHAPE, SHAPE, time=10_000, dram=0.0, sm=at / 10, order=at)
         for at, name in enumerate(names[2:] + names)
     ]
-    found = joined(kernels, launches)
+    found = matched_timeline(kernels, launches)
     assert {each.level for each in found.matches} == {"order"}
     placed = {at: each.launch.launch.order for at, each in enumerate(found.matches) if each.launch}
     assert placed == {0: 3, 1: 4, 2: 0, 3: 1, 4: 2} or placed == {0: 3, 1: 4, 2: 5, 3: 6, 4: 7}
 
 
 def test_no_kernel_becomes_shorter_than_starting_one_takes() -> None:
-    found = joined(step(entry("a", 3_000, calls=10)), [made("a", SHAPE, SHAPE, time=3_000, dram=0.0, sm=0.01)])
+    found = matched_timeline(
+        step(entry("a", 3_000, calls=10)), [made("a", SHAPE, SHAPE, time=3_000, dram=0.0, sm=0.01)]
+    )
     assert found.matches[0].saving_ns == 10 * (3_000 - FLOOR_NS)
 
 
 def test_reports_without_shapes_or_figures_save_nothing() -> None:
-    found = joined(step(entry("a")), [made("a", None, None, time=10_000), made("a", SHAPE, SHAPE)])
+    found = matched_timeline(step(entry("a")), [made("a", None, None, time=10_000), made("a", SHAPE, SHAPE)])
     assert (found.matches[0].level, found.matches[0].saving_ns, found.matches[0].severity) == ("shape", 0, "unknown")
-    assert joined(step(), []).coverage == 0.0
+    assert matched_timeline(step(), []).coverage == 0.0
 
 
 def test_times_far_apart_are_classes_where_most_steps_have_them() -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
-from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, LITTLE, NAMELESS, Plan, plan
+from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, LITTLE, NAMELESS, NcuPlan, plan
 from gpuledger.analyse.kernels.ncu_runs import NcuRun
 from gpuledger.capture.ncu.command import PLACEHOLDER, SETS, Measure, ncu_command
 from gpuledger.capture.ncu.metric_names import checked, complaint, is_metric
@@ -44,7 +44,7 @@ Launch = tuple[str, int, int]
 """Kernel, grid, nanoseconds."""
 
 
-def planned(launches: Sequence[Launch], coverage: float = 1.0, *, together: bool = True) -> Plan:
+def planned(launches: Sequence[Launch], coverage: float = 1.0, *, together: bool = True) -> NcuPlan:
     """The plan of launches one after the other; a step ends with each kernel called `end`, the first is warm-up."""
     names = [name for name, _, _ in launches]
     ends = np.cumsum([ns + 1 for _, _, ns in launches])

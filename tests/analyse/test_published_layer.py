@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.analyse.kernels.judgement import Judged, judged
+from gpuledger.analyse.kernels.judgement import JudgedLaunch, judged
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.health import NotMeasured
 from support.command import gpuledger
@@ -70,23 +70,23 @@ def details(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def launches(details: Path) -> list[Judged]:
+def launches(details: Path) -> list[JudgedLaunch]:
     return [judged(each) for each in open_kernels([details]).launches]
 
 
-def test_all_thirteen_are_there_in_their_order(launches: list[Judged]) -> None:
+def test_all_thirteen_are_there_in_their_order(launches: list[JudgedLaunch]) -> None:
     assert [each.launch.name for each in launches] == [row[0] for row in LAYER]
     assert sum(each.duration_ns for each in launches) == 222_000
 
 
-def test_bandwidth_is_read_with_its_unit(launches: list[Judged]) -> None:
+def test_bandwidth_is_read_with_its_unit(launches: list[JudgedLaunch]) -> None:
     rates = [each.figures.dram_bytes_per_s for each in launches]
     assert rates[1] == pytest.approx(2.565e12)
     assert rates[0] == pytest.approx(204.89e9)
     assert rates[6] == pytest.approx(1.195e9)
 
 
-def test_the_best_kernels_are_no_longer_called_the_worst(launches: list[Judged]) -> None:
+def test_the_best_kernels_are_no_longer_called_the_worst(launches: list[JudgedLaunch]) -> None:
     gemms = [each for each in launches if "nvjet" in each.launch.name]
     assert [(each.verdict.bound, each.verdict.limiter) for each in gemms] == [("memory", "DRAM")] * 4
     shares = [each.verdict.roof_share for each in launches]
@@ -98,7 +98,7 @@ def test_the_best_kernels_are_no_longer_called_the_worst(launches: list[Judged])
         assert not any("low" in said for said in each.verdict.because)
 
 
-def test_a_hit_rate_over_a_hundred_is_marked(launches: list[Judged]) -> None:
+def test_a_hit_rate_over_a_hundred_is_marked(launches: list[JudgedLaunch]) -> None:
     marked = [each.launch.order for each in launches if each.figures.unreliable]
     assert marked == [6]
     assert launches[6].figures.share("l2_hit_share") == pytest.approx(1.00355)

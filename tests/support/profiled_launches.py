@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuledger.analyse.kernels.judgement import Judged, judged
+from gpuledger.analyse.kernels.judgement import JudgedLaunch, judged
 from gpuledger.trace.kernel_report import Advice, Dim3, Profiled
 
 NAMES = {
@@ -44,6 +44,6 @@ def launch(
     return Profiled(order, name, grid, block, measured, texts, nvtx=nvtx, advice=advice)
 
 
-def made(*arguments: object, **figures: object) -> Judged:
+def made(*arguments: object, **figures: object) -> JudgedLaunch:
     """The same, judged."""
     return judged(launch(*arguments, **figures))  # type: ignore[arg-type]

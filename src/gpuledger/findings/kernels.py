@@ -21,7 +21,7 @@ from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import Match
+    from gpuledger.analyse.kernels.timeline_match import KernelMatch
 
 TINY_NS: Final = 5_000
 """A kernel this short takes longer to launch than to run."""
@@ -90,7 +90,7 @@ def _headroom(subject: OneGpu) -> Sequence[Finding]:
     return [told for match in ranked if (told := _far_from_its_roof(subject.device, match)) is not None]
 
 
-def _far_from_its_roof(device: Device, match: Match) -> Finding | None:
+def _far_from_its_roof(device: Device, match: KernelMatch) -> Finding | None:
     if match.launch is None:
         return None
     judged, entry = match.launch, match.entry

@@ -66,9 +66,9 @@ def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | 
         return ProfiledRun(name, trace, made[0].ledger.window, made, findings(trace, made))
     from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.step_kernels import overview
-    from gpuledger.analyse.kernels.timeline_match import joined
+    from gpuledger.analyse.kernels.timeline_match import matched_timeline
 
     launches = [judged(each) for each in profiled.launches]
-    kernels = {device.gpu: joined(overview(trace, device, wanted.scope_pattern), launches) for device in made}
+    kernels = {device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in made}
     found = findings(trace, made, kernels)
     return ProfiledRun(name, trace, made[0].ledger.window, made, found, kernels, profiled.health)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpuledger.analyse.align.checks import checks
-from gpuledger.analyse.align.known_differences import Known
+from gpuledger.analyse.align.known_differences import KnownDifferences
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.remarks import notes
 from gpuledger.analyse.align.remedies import with_remedies
@@ -74,7 +74,7 @@ def alignment(
     e2e: OperationSide,
     isolation: Isolation,
     tier: Tier,
-    known: Known,
+    known: KnownDifferences,
     *,
     remarks: tuple[str, ...] = (),
     whole: bool = True,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpuledger.analyse.align.forwards import ForwardKernel
-from gpuledger.analyse.align.known_differences import Known
+from gpuledger.analyse.align.known_differences import KnownDifferences
 from gpuledger.analyse.align.latency_check import latency
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.sequence_alignment import INSERTED, MISSING
@@ -28,7 +28,7 @@ from gpuledger.analyse.align.verdicts import (
     SHAPE,
     WARN,
     AlignCheck,
-    Item,
+    FoundDifference,
     Tier,
     sifted,
     verdict_of,
@@ -46,7 +46,7 @@ COUNT_SHARE: Final = 0.1
 """Calls may differ by this share, or by one, before it is a failure."""
 
 
-def checks(sides: SideBySide, tier: Tier, known: Known) -> tuple[AlignCheck, ...]:
+def checks(sides: SideBySide, tier: Tier, known: KnownDifferences) -> tuple[AlignCheck, ...]:
     """All seven, in order."""
     return (
         _names(sides, known),
@@ -71,7 +71,7 @@ def main_names(kernels: Sequence[ForwardKernel]) -> frozenset[str]:
     return frozenset(main)
 
 
-def _names(sides: SideBySide, known: Known) -> AlignCheck:
+def _names(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the main kernels of either side are those of the other."""
     mains = main_names(sides.mock.kernels), main_names(sides.e2e.kernels)
     items, exact = [], [set[str](), set[str]()]
@@ -82,12 +82,12 @@ def _names(sides: SideBySide, known: Known) -> AlignCheck:
             for kernel, main, names in kernels_of:
                 names |= {kernel.bare} & main if kernel is not None else set()
         elif row.level == NONE:
-            items.append(Item(FAIL if is_main else WARN, _instead(row), row.names))
+            items.append(FoundDifference(FAIL if is_main else WARN, _instead(row), row.names))
         elif row.level in (FUNCTION, FAMILY) and is_main:
-            items.append(Item(WARN, _alike(row), row.names))
+            items.append(FoundDifference(WARN, _alike(row), row.names))
     items = list({item.sentence: item for item in items}.values())
     counted, accepted = sifted(NAMES, items, known)
-    levels = {level: len(sides.at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
+    levels = {level: len(sides.rows_at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
     return AlignCheck(
         check=NAMES,
         title="kernel names",
@@ -117,7 +117,7 @@ def _instead(row: AlignRow) -> str:
     return f"the mock runs {ours} where the model runs {theirs}"
 
 
-def _counts(sides: SideBySide, known: Known) -> AlignCheck:
+def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """How often a forward runs what both sides run."""
     more: dict[str, dict[str, list[str]]] = {INSERTED: {}, MISSING: {}}
     for index in sorted(repeats(sides, CRITICAL_SHARE)):
@@ -132,7 +132,7 @@ def _counts(sides: SideBySide, known: Known) -> AlignCheck:
             if level == MISSING and not sides.whole:
                 shared.append(f"{sentence}, perhaps by other operations")
             else:
-                items.append(Item(WARN, sentence, tuple(names), len(names)))
+                items.append(FoundDifference(WARN, sentence, tuple(names), len(names)))
     counted, accepted = sifted(COUNTS, items, known)
     mock, e2e = (len(sides.matched) + sum(map(len, more[level].values())) for level in (INSERTED, MISSING))
     apart = sum(item.amount for item in counted)
@@ -163,7 +163,7 @@ def _bares(row: AlignRow) -> tuple[str, ...]:
     return tuple(kernel.bare for kernel in (row.mock, row.e2e) if kernel is not None)
 
 
-def _missing(sides: SideBySide, known: Known) -> AlignCheck:
+def _missing(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the mock runs every kernel of the model's operation."""
     alone = _alone(sides, MISSING)
     items = list(_one_sided(alone, sides.e2e, "the mock does not run"))
@@ -191,7 +191,7 @@ def _missing(sides: SideBySide, known: Known) -> AlignCheck:
     )
 
 
-def _extra(sides: SideBySide, known: Known) -> AlignCheck:
+def _extra(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the mock runs nothing else."""
     alone = _alone(sides, INSERTED)
     items = list(_one_sided(alone, sides.mock, "the model does not run"))
@@ -220,7 +220,7 @@ def _alone(sides: SideBySide, level: str) -> tuple[AlignRow, ...]:
     return tuple(row for index, row in enumerate(sides.rows) if row.level == level and index not in again)
 
 
-def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iterable[Item]:
+def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iterable[FoundDifference]:
     """One item for each kernel name, all its calls together, the longest first."""
     grouped: dict[str, list[ForwardKernel]] = {}
     for row in rows:
@@ -232,7 +232,7 @@ def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iter
         calls = f" ({len(kernels)} calls)" if len(kernels) > 1 else ""
         critical = share >= CRITICAL_SHARE
         sentence = f"{what} {called(kernels[0].name)}{calls}: {share_text(share)} of the operation's time"
-        yield Item(FAIL if critical else WARN, sentence, (kernels[0].name,), len(kernels))
+        yield FoundDifference(FAIL if critical else WARN, sentence, (kernels[0].name,), len(kernels))
 
 
 def _share(time_ns: int, side: OperationSide) -> float:
@@ -247,7 +247,7 @@ def _of_time(time_ns: int, side: OperationSide) -> str:
     return f"{share_text(_share(time_ns, side))} of time" if time_ns else ""
 
 
-def _graph(sides: SideBySide, known: Known) -> AlignCheck:
+def _graph(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether both sides run in CUDA graphs, or neither does."""
     mock, e2e = (_in_graph(side) for side in (sides.mock, sides.e2e))
     if mock is None or e2e is None:
@@ -257,7 +257,7 @@ def _graph(sides: SideBySide, known: Known) -> AlignCheck:
         )
     ours, theirs = (_state(*counts) for counts in (mock, e2e))
     same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
-    items = [] if same else [Item(WARN, f"the mock runs {ours}, the model {theirs}")]
+    items = [] if same else [FoundDifference(WARN, f"the mock runs {ours}, the model {theirs}")]
     counted, accepted = sifted(GRAPH, items, known)
     return AlignCheck(
         check=GRAPH,
@@ -284,11 +284,11 @@ def _state(inside: int, count: int) -> str:
     return "in a graph" if inside else "eager"
 
 
-def _shape(sides: SideBySide, known: Known) -> AlignCheck:
+def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the same kernels are launched in the same shape."""
-    known_shapes = [row for row in sides.at(EXACT) if row.same_shape is not None]
+    known_shapes = [row for row in sides.rows_at(EXACT) if row.same_shape is not None]
     differ = [row for row in known_shapes if row.shape_differs]
-    items = [Item(WARN, _shapes(row), row.names) for row in differ]
+    items = [FoundDifference(WARN, _shapes(row), row.names) for row in differ]
     counted, accepted = sifted(SHAPE, items, known)
     verdict = verdict_of(counted, accepted) if known_shapes else NOT_MEASURED
     return AlignCheck(
@@ -309,6 +309,6 @@ def _shapes(row: AlignRow) -> str:
 
 
 def _no_shapes(sides: SideBySide) -> str:
-    if not sides.at(EXACT):
+    if not sides.rows_at(EXACT):
         return "no kernel has the same name on both sides"
     return "grid and block are not recorded"

@@ -24,7 +24,7 @@ _HINT = 'write [[difference]] with reason = "..." and check = "latency" or kerne
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KnownDifference:
     """One accepted difference."""
 
     reason: str
@@ -43,32 +43,32 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownDifferences:
     """All of them."""
 
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[KnownDifference, ...] = ()
 
-    def find(self, check: str, names: tuple[str, ...]) -> Difference | None:
+    def find(self, check: str, names: tuple[str, ...]) -> KnownDifference | None:
         """The first that accepts what `check` found about these kernels; None if it is not accepted."""
         return next((difference for difference in self.differences if difference.covers(check, names)), None)
 
-    def of_kernel(self, check: str, names: tuple[str, ...]) -> Difference | None:
+    def of_kernel(self, check: str, names: tuple[str, ...]) -> KnownDifference | None:
         """The same among those that name kernels."""
         named = (difference for difference in self.differences if difference.kernel is not None)
         return next((difference for difference in named if difference.covers(check, names)), None)
 
 
-def known(content: Mapping[str, object], file: str, checks: tuple[str, ...]) -> Known:
+def known(content: Mapping[str, object], file: str, checks: tuple[str, ...]) -> KnownDifferences:
     """From a TOML file's content; `checks` are the names that a check may have."""
     entries = content.get("difference")
     if not isinstance(entries, list) or not entries:
         raise GpuledgerError(f"{file}: no [[difference]] in it", hint=_HINT)
-    return Known(
+    return KnownDifferences(
         tuple(_difference(entry, f"{file}: difference {number}", checks) for number, entry in enumerate(entries, 1))
     )
 
 
-def _difference(entry: object, where: str, checks: tuple[str, ...]) -> Difference:
+def _difference(entry: object, where: str, checks: tuple[str, ...]) -> KnownDifference:
     if not isinstance(entry, dict):
         raise GpuledgerError(f"{where} is no table", hint=_HINT)
     if unknown := entry.keys() - {"check", "kernel", "reason"}:
@@ -86,4 +86,4 @@ def _difference(entry: object, where: str, checks: tuple[str, ...]) -> Differenc
         pattern = None if kernel is None else re.compile(kernel)
     except re.error as error:
         raise GpuledgerError(f"{where}: '{kernel}' is no regular expression: {error}") from None
-    return Difference(str(entry["reason"]).strip(), check, pattern)
+    return KnownDifference(str(entry["reason"]).strip(), check, pattern)

@@ -10,17 +10,17 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.analyse.align.known_differences import Known
+from gpuledger.analyse.align.known_differences import KnownDifferences
 from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, called
 from gpuledger.analyse.align.verdicts import (
     LATENCY,
     NOT_MEASURED,
     PASS,
     WARN,
-    Accepted,
+    AcceptedDifference,
     AlignCheck,
     Figure,
-    Item,
+    FoundDifference,
     Tier,
     sifted,
     verdict_of,
@@ -36,7 +36,7 @@ NAMED: Final = 3
 _TITLE: Final = "latency per forward"
 
 
-def latency(sides: SideBySide, tier: Tier, known: Known, critical_share: float) -> AlignCheck:
+def latency(sides: SideBySide, tier: Tier, known: KnownDifferences, critical_share: float) -> AlignCheck:
     """Compare the time of the matched kernels."""
     if not sides.matched:
         why = ("no kernel runs on both sides",)
@@ -45,9 +45,9 @@ def latency(sides: SideBySide, tier: Tier, known: Known, critical_share: float) 
     mock, e2e = _times(rows)
     factor = factor_of(mock, e2e)
     verdict = tier.verdict(factor)
-    items = [] if verdict == PASS else [Item(verdict, _whole(mock, e2e, tier))]
+    items = [] if verdict == PASS else [FoundDifference(verdict, _whole(mock, e2e, tier))]
     hidden = [row for row in rows if _is_hidden(row, e2e, critical_share)] if verdict == PASS else []
-    items += [Item(WARN, f"the sum hides {_one(row)}", row.names) for row in hidden]
+    items += [FoundDifference(WARN, f"the sum hides {_one(row)}", row.names) for row in hidden]
     counted, accepted = sifted(LATENCY, items, known)
     evidence = [item.sentence for item in counted]
     if verdict != PASS and counted:
@@ -71,7 +71,9 @@ def factor_of(mock_ns: int, e2e_ns: int) -> float:
     return 1.0 if not longer else longer / shorter if shorter else math.inf
 
 
-def _set_aside(matched: Sequence[AlignRow], tier: Tier, known: Known) -> tuple[list[AlignRow], tuple[Accepted, ...]]:
+def _set_aside(
+    matched: Sequence[AlignRow], tier: Tier, known: KnownDifferences
+) -> tuple[list[AlignRow], tuple[AcceptedDifference, ...]]:
     """The rows without those whose speed the user knows to differ."""
     rows, accepted = [], []
     for row in matched:
@@ -79,7 +81,7 @@ def _set_aside(matched: Sequence[AlignRow], tier: Tier, known: Known) -> tuple[l
         if difference is None:
             rows.append(row)
         else:
-            accepted.append(Accepted(_one(row), difference))
+            accepted.append(AcceptedDifference(_one(row), difference))
     return rows, tuple(accepted)
 
 

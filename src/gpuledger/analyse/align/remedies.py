@@ -82,7 +82,7 @@ def remedy(check: AlignCheck, sides: SideBySide, checks: tuple[AlignCheck, ...])
     """What to do about one check that does not pass."""
     match check.check:
         case "names":
-            return _OTHER_KERNEL if sides.at(NONE) or not sides.at(EXACT) else _OTHER_TILE
+            return _OTHER_KERNEL if sides.rows_at(NONE) or not sides.rows_at(EXACT) else _OTHER_TILE
         case "counts":
             return _MORE_CALLS if any(row.level == INSERTED for row in sides.rows) else _FEWER_CALLS
         case "graph":

@@ -69,7 +69,7 @@ class SideBySide:
     def matched(self) -> tuple[AlignRow, ...]:
         return tuple(row for row in self.rows if row.matched)
 
-    def at(self, level: str) -> tuple[AlignRow, ...]:
+    def rows_at(self, level: str) -> tuple[AlignRow, ...]:
         return tuple(row for row in self.rows if row.level == level)
 
 

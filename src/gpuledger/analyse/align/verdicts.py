@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.align.known_differences import Difference, Known
+from gpuledger.analyse.align.known_differences import KnownDifference, KnownDifferences
 
 PASS, KNOWN, WARN, FAIL, NOT_MEASURED = "PASS", "KNOWN", "WARN", "FAIL", "NOT MEASURED"
 """KNOWN: all that was found is accepted. NOT_MEASURED: neither passed nor failed."""
@@ -64,7 +64,7 @@ TIERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class FoundDifference:
     """One difference that a check found. `names` are the kernels that it is about."""
 
     verdict: str
@@ -74,11 +74,11 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedDifference:
     """One that the user knows of."""
 
     sentence: str
-    difference: Difference
+    difference: KnownDifference
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,13 @@ class AlignCheck:
     e2e: str
     figures: Mapping[str, Figure]
     evidence: tuple[str, ...] = ()
-    accepted: tuple[Accepted, ...] = ()
+    accepted: tuple[AcceptedDifference, ...] = ()
     remedy: str | None = None
 
 
-def sifted(check: str, items: Iterable[Item], known: Known) -> tuple[list[Item], tuple[Accepted, ...]]:
+def sifted(
+    check: str, items: Iterable[FoundDifference], known: KnownDifferences
+) -> tuple[list[FoundDifference], tuple[AcceptedDifference, ...]]:
     """What counts, the worst first, and what is accepted."""
     counted, accepted = [], []
     for item in sorted(items, key=lambda item: -_ORDER.index(item.verdict)):
@@ -105,10 +107,10 @@ def sifted(check: str, items: Iterable[Item], known: Known) -> tuple[list[Item],
         if difference is None:
             counted.append(item)
         else:
-            accepted.append(Accepted(item.sentence, difference))
+            accepted.append(AcceptedDifference(item.sentence, difference))
     return counted, tuple(accepted)
 
 
-def verdict_of(counted: Iterable[Item], accepted: tuple[Accepted, ...]) -> str:
+def verdict_of(counted: Iterable[FoundDifference], accepted: tuple[AcceptedDifference, ...]) -> str:
     """The worst of what counts."""
     return worst((KNOWN if accepted else PASS, *(item.verdict for item in counted)))

@@ -12,7 +12,7 @@ from typing import Final
 
 from gpuledger.analyse.kernels.advice import advice
 from gpuledger.analyse.kernels.device_roofs import Roofs, roofs
-from gpuledger.analyse.kernels.launch_figures import Figure, Figures, figures
+from gpuledger.analyse.kernels.launch_figures import Figure, LaunchFigures, figures
 from gpuledger.analyse.kernels.roofline_points import RooflinePoint, points
 from gpuledger.analyse.kernels.verdict import KernelVerdict, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
@@ -30,11 +30,11 @@ SEVERITIES: Final = (("high", 0.1), ("medium", 0.03), ("low", 0.005))
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedLaunch:
     """One launch and what we say of it."""
 
     launch: Profiled
-    figures: Figures
+    figures: LaunchFigures
     verdict: KernelVerdict
     advice: tuple[str, ...]
     roofs: Roofs
@@ -63,7 +63,7 @@ class JudgedKernel:
     name: str
     grid: Dim3 | None
     block: Dim3 | None
-    launches: tuple[Judged, ...]
+    launches: tuple[JudgedLaunch, ...]
 
     @property
     def label(self) -> str:
@@ -74,7 +74,7 @@ class JudgedKernel:
         return sum(launch.duration_ns for launch in self.launches)
 
     @property
-    def typical(self) -> Judged:
+    def typical(self) -> JudgedLaunch:
         """The launch that took the most time stands for all."""
         return max(self.launches, key=lambda judged: (judged.duration_ns, -judged.launch.order))
 
@@ -118,16 +118,16 @@ def _mean(weighted: Sequence[tuple[int, float]]) -> float:
     return sum(weight_ns * value for weight_ns, value in weighted) / weight
 
 
-def judged(launch: Profiled) -> Judged:
+def judged(launch: Profiled) -> JudgedLaunch:
     """One launch with its verdict."""
     numbers, over = figures(launch), roofs(launch)
     answer = verdict(launch, numbers)
-    return Judged(launch, numbers, answer, advice(launch, answer), over, points(launch, over))
+    return JudgedLaunch(launch, numbers, answer, advice(launch, answer), over, points(launch, over))
 
 
-def kernels(launches: Iterable[Judged]) -> list[JudgedKernel]:
+def kernels(launches: Iterable[JudgedLaunch]) -> list[JudgedKernel]:
     """Like launches together, those that took the most time first."""
-    alike: dict[tuple[str, Dim3 | None, Dim3 | None], list[Judged]] = {}
+    alike: dict[tuple[str, Dim3 | None, Dim3 | None], list[JudgedLaunch]] = {}
     for judged in launches:
         key = (parse(judged.launch.name).bare, judged.launch.grid, judged.launch.block)
         alike.setdefault(key, []).append(judged)
@@ -139,9 +139,9 @@ def kernels(launches: Iterable[Judged]) -> list[JudgedKernel]:
     return sorted(judged_kernels, key=lambda kernel: (-kernel.duration_ns, kernel.launches[0].launch.order))
 
 
-def _by_size(group: list[Judged]) -> list[list[Judged]]:
+def _by_size(group: list[JudgedLaunch]) -> list[list[JudgedLaunch]]:
     """Launches whose times are alike, each kept in order of launch."""
-    sizes: list[list[Judged]] = []
+    sizes: list[list[JudgedLaunch]] = []
     for judged in sorted(group, key=lambda judged: judged.duration_ns):
         if sizes and judged.duration_ns <= OTHER_SIZE * max(sizes[-1][-1].duration_ns, 1):
             sizes[-1].append(judged)

@@ -35,7 +35,7 @@ SHARES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class LaunchFigures:
     """One launch in numbers."""
 
     duration_ns: int | NotMeasured
@@ -55,7 +55,7 @@ class Figures:
         return self.shares[key]
 
 
-def figures(launch: Profiled) -> Figures:
+def figures(launch: Profiled) -> LaunchFigures:
     """The figures of one launch."""
     shares: dict[str, Figure] = {key: launch.metric(*names) for key, names in SHARES.items()}
     rate, roof = memory_rate(launch, "DRAM"), roofs(launch).memory.get("DRAM")
@@ -69,7 +69,7 @@ def figures(launch: Profiled) -> Figures:
     else:
         shares["occupancy_efficiency"] = achieved / allowed
     duration = launch.metric(*m.DURATION)
-    return Figures(
+    return LaunchFigures(
         duration_ns=duration if isinstance(duration, NotMeasured) else round(duration),
         dram_bytes_per_s=rate,
         shares=shares,

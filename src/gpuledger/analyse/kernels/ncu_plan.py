@@ -62,7 +62,7 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NcuPlan:
     """What to profile of one GPU. Times and counts are of the steady steps together."""
 
     gpu: int
@@ -91,7 +91,7 @@ class Plan:
         return sum(kernel.ns for kernel in self.covered) / possible if possible else 0.0
 
 
-def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> Plan:
+def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> NcuPlan:
     """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each."""
     _must_be_nvidia(trace, device)
     every = trace[Table.KERNELS]
@@ -107,7 +107,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
         raise _nothing(device, whole_graphs_ns)
     chosen = _chosen(kernels, coverage)
     wanted = [number for number, kernel in chosen.items() if kernel.left_out is None]
-    return Plan(
+    return NcuPlan(
         device.gpu,
         device.step_count,
         device.steady_ns,

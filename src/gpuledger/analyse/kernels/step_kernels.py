@@ -42,7 +42,7 @@ class StepKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class StepOverview:
     """All of a GPU's compute kernels in the steady steps, in the order in which each is first launched."""
 
     entries: tuple[StepKernel, ...]
@@ -57,7 +57,7 @@ class Overview:
         return sum(kernel.time_ns for kernel in self.entries) + self.other_ns
 
 
-def overview(trace: Trace, device: Device, scope: str | None = None) -> Overview:
+def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOverview:
     """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it."""
     work, kernels = device.work, trace[Table.KERNELS]
     here = work.on(device.gpu)
@@ -100,7 +100,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> Overview
     )
     # what began before the steady stretch but reaches into it is compute of no entry
     elsewhere = int(own.sum()) - int(times.sum()) if scope is None else 0
-    return Overview(entries, _usual_step(device, chosen, number), where.layers, elsewhere)
+    return StepOverview(entries, _usual_step(device, chosen, number), where.layers, elsewhere)
 
 
 def by_size(number: Positions, length: Ints, steps: int) -> Positions:

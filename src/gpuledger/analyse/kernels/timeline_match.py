@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
-from gpuledger.analyse.kernels.judgement import OTHER_SIZE, Judged, saving, severity
-from gpuledger.analyse.kernels.step_kernels import Overview, StepKernel
+from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedLaunch, saving, severity
+from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.name_likeness import normalised
 from gpuledger.trace.health import NotMeasured
@@ -47,13 +47,13 @@ Key = tuple[str, Dim3, Dim3]
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class KernelMatch:
     """A kernel of the step, and the launch that speaks for it."""
 
     entry: StepKernel
     level: str
-    launch: Judged | None
-    alike: tuple[Judged, ...]
+    launch: JudgedLaunch | None
+    alike: tuple[JudgedLaunch, ...]
     """All launches that match as well and took about as long."""
     share: float
     """Of the GPU's compute in the steady steps."""
@@ -87,9 +87,9 @@ class Match:
 class MatchedTimeline:
     """The kernels of the steady steps in the order of execution, each with its match."""
 
-    overview: Overview
-    matches: tuple[Match, ...]
-    unused: tuple[Judged, ...]
+    overview: StepOverview
+    matches: tuple[KernelMatch, ...]
+    unused: tuple[JudgedLaunch, ...]
     """Profiled launches that speak for no kernel of the steady steps."""
 
     @property
@@ -104,11 +104,11 @@ class MatchedTimeline:
         return sum(match.entry.time_ns for match in self.matches if match.level == level) / total if total else 0.0
 
 
-def joined(overview: Overview, launches: Sequence[Judged]) -> MatchedTimeline:
+def matched_timeline(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> MatchedTimeline:
     """Match every kernel of the steady steps."""
-    by_key: dict[Key, list[Judged]] = defaultdict(list)
-    by_name: dict[str, list[Judged]] = defaultdict(list)
-    by_function: dict[str, list[Judged]] = defaultdict(list)
+    by_key: dict[Key, list[JudgedLaunch]] = defaultdict(list)
+    by_name: dict[str, list[JudgedLaunch]] = defaultdict(list)
+    by_function: dict[str, list[JudgedLaunch]] = defaultdict(list)
     for judged in launches:
         name = parse(judged.launch.name)
         by_name[name.bare].append(judged)
@@ -130,23 +130,23 @@ def joined(overview: Overview, launches: Sequence[Judged]) -> MatchedTimeline:
     return MatchedTimeline(overview, tuple(matches), unused)
 
 
-def _key(judged: Judged) -> Key | None:
+def _key(judged: JudgedLaunch) -> Key | None:
     """What tells kernels apart; None where the report does not give the launch's shape."""
     grid, block = judged.launch.grid, judged.launch.block
     return None if grid is None or block is None else (parse(judged.launch.name).bare, grid, block)
 
 
-def _match(entry: StepKernel, level: str, candidates: list[Judged], share: float) -> Match:
+def _match(entry: StepKernel, level: str, candidates: list[JudgedLaunch], share: float) -> KernelMatch:
     if not candidates:
-        return Match(entry, level, None, (), share)
+        return KernelMatch(entry, level, None, (), share)
     launch = min(candidates, key=lambda judged: _distance(judged.duration_ns, entry.mean_ns))
     alike = tuple(judged for judged in candidates if _distance(judged.duration_ns, launch.duration_ns) <= OTHER_SIZE)
     if level in COVERED and _is_another_problem(entry, launch):
         level = "size"
-    return Match(entry, level, launch, alike, share)
+    return KernelMatch(entry, level, launch, alike, share)
 
 
-def _is_another_problem(entry: StepKernel, launch: Judged) -> bool:
+def _is_another_problem(entry: StepKernel, launch: JudgedLaunch) -> bool:
     """Whether a launch of the same shape took so much longer or shorter that it must have had other work.
 
     Of very short ones cold caches alone may double the time.
@@ -166,7 +166,7 @@ def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:
     return bool(place) and place[-1] == normalised(nvtx[-1]) and set(map(normalised, nvtx)) >= set(place[-2:])
 
 
-def _in_order(overview: Overview, launches: Sequence[Judged]) -> dict[int, list[Judged]]:
+def _in_order(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> dict[int, list[JudgedLaunch]]:
     """For each entry the launches that stand where it stands in the sequence of a step.
 
     The launches may begin anywhere in a step and go on into the next one, so they are laid over two of them.
@@ -177,7 +177,7 @@ def _in_order(overview: Overview, launches: Sequence[Judged]) -> dict[int, list[
         (entry.bare, entry.grid, entry.block) for index in overview.sequence * 2 for entry in (overview.entries[index],)
     ]
     profiled = [_key(judged) for judged in launches]
-    placed: dict[int, list[Judged]] = defaultdict(list)
+    placed: dict[int, list[JudgedLaunch]] = defaultdict(list)
     twice = overview.sequence * 2
     for block in SequenceMatcher(None, keys, profiled, autojunk=False).get_matching_blocks():
         if block.size >= FEWEST_IN_ORDER:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.analyse.kernels.launch_figures import Figures, figures
+from gpuledger.analyse.kernels.launch_figures import LaunchFigures, figures
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.messages import Message, say
 from gpuledger.trace.health import NotMeasured
@@ -63,7 +63,7 @@ class KernelVerdict:
         return min(max(1 - self.roof_share / REACHABLE, 0.0), 1.0)
 
 
-def verdict(launch: Profiled, measured: Figures | None = None) -> KernelVerdict:
+def verdict(launch: Profiled, measured: LaunchFigures | None = None) -> KernelVerdict:
     """What limits one launch."""
     measured = figures(launch) if measured is None else measured
     memory = _measured({"DRAM": "dram_share", "L2": "l2_share", "L1": "l1_share"}, measured)
@@ -99,7 +99,7 @@ def verdict(launch: Profiled, measured: Figures | None = None) -> KernelVerdict:
     return KernelVerdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(measured)))
 
 
-def _measured(keys: Mapping[str, str], measured: Figures) -> dict[str, float]:
+def _measured(keys: Mapping[str, str], measured: LaunchFigures) -> dict[str, float]:
     return {name: value for name, key in keys.items() if not isinstance(value := measured.share(key), NotMeasured)}
 
 
@@ -115,7 +115,7 @@ def _percent_of(name: str, share: float) -> str:
     return say("{unit} works at {share} of its peak", unit=UNITS[name], share=share_text(share))
 
 
-def _misses(measured: Figures) -> tuple[str, ...]:
+def _misses(measured: LaunchFigures) -> tuple[str, ...]:
     hit = measured.share("l2_hit_share")
     if isinstance(hit, NotMeasured) or hit > 1:
         return ()
@@ -141,7 +141,7 @@ UNITS: Final[Mapping[str, str]] = {
 """What a unit is called in a sentence."""
 
 
-def _latency(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
+def _latency(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
     """What a kernel waits for that keeps no unit busy, the weightiest reason first; never empty."""
     reasons = [*_too_few(launch, measured), *_tail(measured), *_few_warps(launch, measured), *_uneven(launch)]
     if not isinstance(measured.duration_ns, NotMeasured) and measured.duration_ns < SHORT_NS:
@@ -154,7 +154,7 @@ def _latency(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
     return reasons or [("unexplained", say("nothing that was collected says what it waits for"))]
 
 
-def _too_few(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
+def _too_few(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
     blocks = None if launch.grid is None else launch.grid[0] * launch.grid[1] * launch.grid[2]
     processors = launch.metric(*m.SM_COUNT)
     if blocks is not None and not isinstance(processors, NotMeasured) and blocks < FULL * processors:
@@ -169,7 +169,7 @@ def _too_few(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
     return []
 
 
-def _tail(measured: Figures) -> list[tuple[str, str]]:
+def _tail(measured: LaunchFigures) -> list[tuple[str, str]]:
     if isinstance(measured.waves, NotMeasured) or measured.waves <= 1:
         return []
     whole = -int(-measured.waves // 1)
@@ -185,7 +185,7 @@ def _tail(measured: Figures) -> list[tuple[str, str]]:
     return [("tail", text)]
 
 
-def _few_warps(launch: Profiled, measured: Figures) -> list[tuple[str, str]]:
+def _few_warps(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
     achieved, allowed = measured.share("occupancy_share"), measured.share("occupancy_limit_share")
     if isinstance(achieved, NotMeasured) or achieved >= LOW_OCCUPANCY:
         return []

@@ -15,7 +15,7 @@ from gpuledger.analyse.align.alignment import Isolation, alignment
 from gpuledger.analyse.align.forwards import Forwards
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
 from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
-from gpuledger.analyse.align.known_differences import Known, known
+from gpuledger.analyse.align.known_differences import KnownDifferences, known
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
 from gpuledger.cli.limits import limit_option
@@ -134,7 +134,7 @@ def align(
       gpuledger align mock.csv model.csv --forwards-mock=20 --forwards-e2e=160
     """
     isolation = _isolation(range_, pattern, auto=auto)
-    accepted = Known() if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
+    accepted = KnownDifferences() if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
     if junit is not None and junit.exists() and not output.force:
         raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
     with progress(quiet=output.quiet) as tell:

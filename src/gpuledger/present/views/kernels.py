@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.analyse.kernels.device_roofs import device_of
-from gpuledger.analyse.kernels.judgement import FigureSpread, Judged, JudgedKernel, severity
+from gpuledger.analyse.kernels.judgement import FigureSpread, JudgedKernel, JudgedLaunch, severity
 from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
@@ -167,7 +167,7 @@ def kernel_sheet(made: Sequence[JudgedKernel], total: int, *, whole_names: bool 
     return Sheet("kernels", say("Kernels"), columns, tuple(rows))
 
 
-def bound_text(found: Judged) -> str:
+def bound_text(found: JudgedLaunch) -> str:
     """What limits it, in two words."""
     return say("{bound}: {limiter}", bound=BOUNDS[found.verdict.bound], limiter=LIMITERS[found.verdict.limiter])
 
@@ -185,7 +185,7 @@ def in_depth(kernel: JudgedKernel, total: int) -> Points:
     return Points(heading, tuple(items))
 
 
-def _tried(found: Judged) -> list[str]:
+def _tried(found: JudgedLaunch) -> list[str]:
     first, *rest = found.advice
     return [say("try: {advice}", advice=first), *rest]
 

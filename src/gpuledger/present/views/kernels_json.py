@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuledger.analyse.kernels.device_roofs import Roof, device_of
-from gpuledger.analyse.kernels.judgement import Judged, JudgedKernel, severity
+from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, severity
 from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import Note, NotMeasured
@@ -32,7 +32,7 @@ def kernels_data(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequ
     }
 
 
-def launch_dict(each: Judged, total: int, severe: str) -> dict[str, Any]:
+def launch_dict(each: JudgedLaunch, total: int, severe: str) -> dict[str, Any]:
     """One launch; `total` is the time that shares are of."""
     launch, found = each.launch, each.figures
     return {
@@ -103,9 +103,9 @@ def _group(kernel: JudgedKernel, total: int) -> dict[str, Any]:
     }
 
 
-def _roofs(launches: Sequence[Judged]) -> list[dict[str, Any]]:
+def _roofs(launches: Sequence[JudgedLaunch]) -> list[dict[str, Any]]:
     """The roofs of each device, as its longest launch had them."""
-    longest: dict[tuple[int | None, str], Judged] = {}
+    longest: dict[tuple[int | None, str], JudgedLaunch] = {}
     for each in launches:
         gpu = device_of(each.launch)
         key = (each.launch.device, gpu.name if isinstance(gpu, Gpu) else "")

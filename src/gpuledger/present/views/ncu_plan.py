@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuledger.analyse.kernels.ncu_plan import LITTLE, Plan, PlannedKernel
+from gpuledger.analyse.kernels.ncu_plan import LITTLE, NcuPlan, PlannedKernel
 from gpuledger.present.document import (
     Conclusion,
     Document,
@@ -33,7 +33,7 @@ class Proposal:
     """As the user called it."""
     name: str
     headline: str
-    plan: Plan
+    plan: NcuPlan
     commands: tuple[tuple[str, ...], ...]
     reports: tuple[str, ...]
     """What each command writes."""
@@ -80,7 +80,7 @@ def plan_document(proposal: Proposal) -> Document:
     )
 
 
-def _kernel(plan: Plan, kernel: PlannedKernel) -> dict[str, object]:
+def _kernel(plan: NcuPlan, kernel: PlannedKernel) -> dict[str, object]:
     return {
         "name": kernel.name,
         "short_name": kernel.function,
@@ -132,7 +132,7 @@ def _cost(made: Proposal) -> list[str]:
     ]
 
 
-def _left_out(plan: Plan, kernels: Sequence[PlannedKernel], reason: str) -> str:
+def _left_out(plan: NcuPlan, kernels: Sequence[PlannedKernel], reason: str) -> str:
     time = sum(kernel.ns for kernel in kernels)
     share = share_text(time / plan.kernel_ns if plan.kernel_ns else 0.0)
     what = f"left out: {count_text(len(kernels))} kernel{'' if len(kernels) == 1 else 's'}, {share} of the kernel time"
@@ -140,7 +140,7 @@ def _left_out(plan: Plan, kernels: Sequence[PlannedKernel], reason: str) -> str:
     return f"{what}, none more than {most}." if reason == LITTLE and most else f"{what}: {reason}."
 
 
-def _options(plan: Plan) -> list[str]:
+def _options(plan: NcuPlan) -> list[str]:
     lines = [
         "--clock-control=none keeps the clocks of the timeline; by default ncu locks them to base, and its times "
         "cannot be compared with these.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.kernels.ncu_plan import Plan, PlannedKernel, Triple
+from gpuledger.analyse.kernels.ncu_plan import NcuPlan, PlannedKernel, Triple
 from gpuledger.catalog.kernel_names import label
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 
@@ -18,19 +18,19 @@ _COLUMNS = (
 _LEFT_OUT = Column("reason", "Left out", Unit.TEXT)
 
 
-def covered_sheet(plan: Plan) -> Sheet:
+def covered_sheet(plan: NcuPlan) -> Sheet:
     """The kernels to profile."""
     rows = tuple(_row(plan, kernel) for kernel in plan.covered)
     return Sheet("ncu_plan", f"Worth profiling, per step, GPU {plan.gpu}", _COLUMNS, rows)
 
 
-def every_kernel_sheet(plan: Plan) -> Sheet:
+def every_kernel_sheet(plan: NcuPlan) -> Sheet:
     """All kernels, with why one is left out."""
     rows = tuple((*_row(plan, kernel), kernel.left_out) for kernel in plan.kernels)
     return Sheet("ncu_plan", f"Kernels per step, GPU {plan.gpu}", (*_COLUMNS, _LEFT_OUT), rows)
 
 
-def _row(plan: Plan, kernel: PlannedKernel) -> tuple[Cell, ...]:
+def _row(plan: NcuPlan, kernel: PlannedKernel) -> tuple[Cell, ...]:
     return (
         100 * kernel.ns / plan.kernel_ns if plan.kernel_ns else None,
         100 * kernel.ns / plan.steady_ns,

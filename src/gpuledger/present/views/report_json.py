@@ -12,7 +12,7 @@ from gpuledger.ledger.step_variation import variation
 from gpuledger.trace.health import NotMeasured
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.kernels.timeline_match import Match, MatchedTimeline
+    from gpuledger.analyse.kernels.timeline_match import KernelMatch, MatchedTimeline
 
 
 def report_data(report: ProfiledRun) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _joined(found: MatchedTimeline, device: Device) -> dict[str, Any]:
     }
 
 
-def _match(each: Match, device: Device) -> dict[str, Any]:
+def _match(each: KernelMatch, device: Device) -> dict[str, Any]:
     entry, launch = each.entry, each.launch
     verdict = launch.verdict if launch is not None and each.covered else None
     roof = None if verdict is None else verdict.roof_share

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from gpuledger.analyse.kernels.judgement import JudgedKernel, kernels
-from gpuledger.analyse.kernels.timeline_match import LEVELS, Match, MatchedTimeline
+from gpuledger.analyse.kernels.timeline_match import LEVELS, KernelMatch, MatchedTimeline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined as put_together
@@ -99,7 +99,7 @@ def _coverage(found: MatchedTimeline) -> str:
     return say("{first} {then}", first=said, then=left)
 
 
-def _overview_sheet(matches: list[tuple[int, Match]], device: Device) -> Sheet:
+def _overview_sheet(matches: list[tuple[int, KernelMatch]], device: Device) -> Sheet:
     columns = (
         Column("number", "#", Unit.FIGURE),
         Column("kernel", say("Kernel"), Unit.TEXT),
@@ -131,7 +131,7 @@ def _each(calls: int, device: Device) -> str:
     return count_text(round(mean)) if mean >= 1 else f"{mean:.2g}"
 
 
-def _ranked(found: MatchedTimeline) -> list[tuple[int, Match]]:
+def _ranked(found: MatchedTimeline) -> list[tuple[int, KernelMatch]]:
     covered = [(at, each) for at, each in enumerate(found.matches, 1) if each.covered]
     return sorted(covered, key=lambda each: (-each[1].saving_ns, -each[1].share))
 

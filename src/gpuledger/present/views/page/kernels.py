@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.analyse.kernels.device_roofs import Roofs
-from gpuledger.analyse.kernels.judgement import Judged
+from gpuledger.analyse.kernels.judgement import JudgedLaunch
 from gpuledger.analyse.nvidia.kernels import KernelTimes, cuda_gpu_kern_sum
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -121,7 +121,7 @@ def roofline_picture(scene: Scene) -> Picture | None:
     return roofline(tell(say("Kernels under their roofs")), said, across, spots, roofs, legend)
 
 
-def _launches(scene: Scene) -> list[tuple[Judged, int, bool]]:
+def _launches(scene: Scene) -> list[tuple[JudgedLaunch, int, bool]]:
     """Launches that Nsight Compute profiled: each with the time it stands for, and whether that is in these steps."""
     joined = scene.report.kernels.get(scene.device.gpu)
     if joined is None:
