@@ -62,17 +62,19 @@ def aligned(
 ) -> Alignment:
     ours = of_mock(mock, "mock", Wanted(), mock_range)
     chosen = side(ours.forwards)
-    theirs = [of_model(each, f"rank{at}", Wanted(), isolation, chosen.kernels) for at, each in enumerate(models)]
-    ranks = [forwards for each in theirs for forwards in each.forwards]
-    remarks = (*ours.notes, *(note for each in theirs for note in each.notes))
+    theirs = [
+        of_model(model, f"rank{number}", Wanted(), isolation, chosen.kernels) for number, model in enumerate(models)
+    ]
+    ranks = [forwards for rank in theirs for forwards in rank.forwards]
+    remarks = (*ours.notes, *(note for rank in theirs for note in rank.notes))
     return alignment(
         chosen, side(ranks, chosen.kernels), isolation, TIERS[tier], accepted or KnownDifferences(), remarks=remarks
     )
 
 
-def verdicts(made: Alignment) -> dict[str, str]:
+def verdicts(checked: Alignment) -> dict[str, str]:
     """The checks that do not pass."""
-    return {each.check: each.verdict for each in made.checks if each.verdict != PASS}
+    return {check.check: check.verdict for check in checked.checks if check.verdict != PASS}
 
 
 # The captures.
@@ -80,35 +82,35 @@ def verdicts(made: Alignment) -> dict[str, str]:
 
 @pytest.mark.parametrize("isolation", [RANGE, PATTERN, AUTO], ids=lambda each: str(each.by))
 def test_all_ways_to_isolate_find_the_same_operation(attn: Trace, model: Trace, isolation: Isolation) -> None:
-    made = aligned(attn, model, isolation=isolation)
-    assert [parse(kernel.name).short for kernel in made.sides.e2e.kernels] == OPERATION
-    assert [parse(kernel.name).short for kernel in made.sides.mock.kernels] == OPERATION
-    assert (made.sides.mock.forwards, made.sides.e2e.forwards, made.sides.e2e.steps) == (20, 8 * 20, 20)
-    assert made.sides.e2e.gpu_ns == pytest.approx(25_900, rel=0.03)
-    assert made.sides.mock.gpu_ns == pytest.approx(22_700, rel=0.03)
-    assert verdicts(made) == {"latency": WARN}
+    checked = aligned(attn, model, isolation=isolation)
+    assert [parse(kernel.name).short for kernel in checked.sides.e2e.kernels] == OPERATION
+    assert [parse(kernel.name).short for kernel in checked.sides.mock.kernels] == OPERATION
+    assert (checked.sides.mock.forwards, checked.sides.e2e.forwards, checked.sides.e2e.steps) == (20, 8 * 20, 20)
+    assert checked.sides.e2e.gpu_ns == pytest.approx(25_900, rel=0.03)
+    assert checked.sides.mock.gpu_ns == pytest.approx(22_700, rel=0.03)
+    assert verdicts(checked) == {"latency": WARN}
 
 
 def test_what_differs_is_said(attn: Trace, model: Trace) -> None:
     """The mock makes a plan for a new length in each forward, the model in the first layer of each step."""
-    made = aligned(attn, model)
-    latency = next(each for each in made.checks if each.check == "latency")
+    checked = aligned(attn, model)
+    latency = next(check for check in checked.checks if check.check == "latency")
     assert "1.14 x faster" in latency.evidence[0]
     assert latency.evidence[1].startswith("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT (2 calls)")
     assert "cache" in (latency.remedy or "")
-    said = "\n".join(made.notes)
+    said = "\n".join(checked.notes)
     assert "8 in each of 20 steps, the first left out" in said
     assert re.search(r"the mock waits \d\d\.\d ms before cudnn_generated.* in 19 of 19 forwards", said)
     assert "in 19 of 159 forwards, each the first of its step" in said
     assert "each forward of the mock pays for a first call" in said
-    assert made.conclusion.startswith("ALIGNED WITH REMARKS: ")
+    assert checked.conclusion.startswith("ALIGNED WITH REMARKS: ")
 
 
 def test_the_model_is_its_own_mock(model: Trace) -> None:
-    made = aligned(model, model, mock_range="attention", tier="same-module")
-    assert (made.verdict, verdicts(made)) == (PASS, {})
-    assert all(row.level == "exact" and row.same_shape and row.ratio == 1.0 for row in made.sides.rows)
-    assert made.conclusion == "ALIGNED: the mock runs what the model runs, in 1.00 x its time."
+    checked = aligned(model, model, mock_range="attention", tier="same-module")
+    assert (checked.verdict, verdicts(checked)) == (PASS, {})
+    assert all(row.level == "exact" and row.same_shape and row.ratio == 1.0 for row in checked.sides.rows)
+    assert checked.conclusion == "ALIGNED: the mock runs what the model runs, in 1.00 x its time."
 
 
 def test_the_same_module_has_to_be_closer(attn: Trace, model: Trace) -> None:
@@ -122,9 +124,11 @@ def test_torch_traces_align_as_nsys_ones_do(mock: str, e2e: str, unpacked: Unpac
     ours, theirs = (aligned(*pair, isolation=AUTO) for pair in (torch, nsys))
     assert verdicts(ours) == verdicts(theirs)
     assert verdicts(ours).get("graph") == (WARN if e2e == "graph" else None)
-    for one, other in ((ours.sides.mock, theirs.sides.mock), (ours.sides.e2e, theirs.sides.e2e)):
-        assert [parse(each.name).bare for each in one.kernels] == [parse(each.name).bare for each in other.kernels]
-        assert one.gpu_ns == pytest.approx(other.gpu_ns, rel=0.03)
+    for our_side, their_side in ((ours.sides.mock, theirs.sides.mock), (ours.sides.e2e, theirs.sides.e2e)):
+        assert [parse(kernel.name).bare for kernel in our_side.kernels] == [
+            parse(kernel.name).bare for kernel in their_side.kernels
+        ]
+        assert our_side.gpu_ns == pytest.approx(their_side.gpu_ns, rel=0.03)
 
 
 # One planted difference.
@@ -148,12 +152,12 @@ def renamed(trace: Trace, which: NDArray[np.bool_], name: str) -> Trace:
 
 def more(trace: Trace, which: NDArray[np.bool_], name: str | None, length_ns: int, times: int = 1) -> Trace:
     """After each of these kernels, others launched by the same call: under a new name, or the same."""
-    for at in range(times):
+    for time in range(times):
         rows = trace[Table.KERNELS]
-        count, copied = len(rows), np.flatnonzero(which[: len(rows)] if at == 0 else which)
+        count, copied = len(rows), np.flatnonzero(which[: len(rows)] if time == 0 else which)
         rows = rows.at(np.concatenate((np.arange(count), copied)))
         added = np.arange(len(rows)) >= count
-        start = np.where(added, rows["end_ns"] + 100 + at * (length_ns + 100), rows["start_ns"])
+        start = np.where(added, rows["end_ns"] + 100 + time * (length_ns + 100), rows["start_ns"])
         rows = rows.replaced("start_ns", start)
         rows = rows.replaced("end_ns", np.where(added, start + length_ns, rows["end_ns"]))
         trace = with_kernels(trace, rows)
@@ -229,9 +233,9 @@ def first_of_two(trace: Trace) -> NDArray[np.bool_]:
 def test_a_planted_difference_fails_its_own_check_alone(name: str, model: Trace) -> None:
     """The mock is the model's own attention, which passes all checks, with one difference."""
     plant, expected = PLANTED[name]
-    made = aligned(plant(model), model, mock_range="attention")
-    assert verdicts(made) == expected
-    for check in made.checks:
+    checked = aligned(plant(model), model, mock_range="attention")
+    assert verdicts(checked) == expected
+    for check in checked.checks:
         assert (check.remedy is not None) == (check.verdict in (WARN, FAIL))
         assert bool(check.evidence) == (check.verdict != PASS)
 
@@ -240,8 +244,8 @@ def test_a_planted_difference_fails_its_own_check_alone(name: str, model: Trace)
 def test_so_it_does_between_two_captures(name: str, attn: Trace, model: Trace) -> None:
     """The mock was recorded by itself, and is 1.14 x faster than the model, whatever else is wrong with it."""
     plant, expected = PLANTED[name]
-    made = aligned(plant(attn), model, mock_range="attention")
-    assert verdicts(made) == {"latency": WARN} | expected
+    checked = aligned(plant(attn), model, mock_range="attention")
+    assert verdicts(checked) == {"latency": WARN} | expected
 
 
 @pytest.mark.parametrize("name", ["attention removed", "a kernel added", "a GEMM retiled", "another grid"])
@@ -250,9 +254,9 @@ def test_the_operation_is_found_though_the_mock_differs(
     name: str, isolation: Isolation, attn: Trace, model: Trace
 ) -> None:
     plant, expected = PLANTED[name]
-    made = aligned(plant(attn), model, isolation=isolation, mock_range="attention")
-    assert (verdicts(made), made.sides.e2e.forwards) == ({"latency": WARN} | expected, 160)
-    assert [parse(kernel.name).short for kernel in made.sides.e2e.kernels] == OPERATION
+    checked = aligned(plant(attn), model, isolation=isolation, mock_range="attention")
+    assert (verdicts(checked), checked.sides.e2e.forwards) == ({"latency": WARN} | expected, 160)
+    assert [parse(kernel.name).short for kernel in checked.sides.e2e.kernels] == OPERATION
 
 
 # Ranks.
@@ -280,24 +284,24 @@ def test_ranks_may_lie_in_a_folder(unpacked: Unpack, tmp_path: Path) -> None:
 
 def test_a_known_difference_is_a_note_with_its_reason(attn: Trace, model: Trace) -> None:
     content = {"difference": [{"check": "latency", "reason": "weights stay in L2"}]}
-    made = aligned(attn, model, accepted=known(content, "known.toml", CHECKS))
-    assert (made.verdict, verdicts(made)) == (PASS, {"latency": KNOWN})
-    assert made.notes[0].endswith("(weights stay in L2)")
+    checked = aligned(attn, model, accepted=known(content, "known.toml", CHECKS))
+    assert (checked.verdict, verdicts(checked)) == (PASS, {"latency": KNOWN})
+    assert checked.notes[0].endswith("(weights stay in L2)")
 
 
 def test_a_known_kernel_is_a_note_in_whatever_check_finds_it(model: Trace) -> None:
     plant, expected = PLANTED["a kernel added"]
     content = {"difference": [{"kernel": "debug_", "reason": "counts NaNs"}, {"kernel": "rope", "reason": "gone"}]}
-    made = aligned(plant(model), model, mock_range="attention", accepted=known(content, "known.toml", CHECKS))
-    assert verdicts(made) == dict.fromkeys(expected, KNOWN)
-    assert "known difference not found any more: kernel 'rope'" in made.notes
+    checked = aligned(plant(model), model, mock_range="attention", accepted=known(content, "known.toml", CHECKS))
+    assert verdicts(checked) == dict.fromkeys(expected, KNOWN)
+    assert "known difference not found any more: kernel 'rope'" in checked.notes
 
 
 def test_a_kernel_of_known_speed_is_left_out_of_the_sum(model: Trace) -> None:
     mock = slowed(model, matching(model, "sdpa"), 5)
     content = {"difference": [{"check": "latency", "kernel": "sdpa", "reason": "another KV length"}]}
-    made = aligned(mock, model, mock_range="attention", accepted=known(content, "known.toml", CHECKS))
-    assert verdicts(made) == {"latency": KNOWN}
+    checked = aligned(mock, model, mock_range="attention", accepted=known(content, "known.toml", CHECKS))
+    assert verdicts(checked) == {"latency": KNOWN}
 
 
 # The command.
@@ -322,9 +326,9 @@ def test_json_is_valid_against_its_schema(options: list[str], unpacked: Unpack) 
     ran = gpuledger("align", unpacked("attn.sqlite"), unpacked("decode.sqlite"), "--format=json", *options)
     content = json.loads(ran.stdout)
     Draft202012Validator(schema).validate(content)
-    assert [each["check"] for each in content["checks"]] == list(CHECKS)
+    assert [check["check"] for check in content["checks"]] == list(CHECKS)
     assert content["forwards"] == {"mock": 20, "e2e": 160}
-    assert [each["match"] for each in content["kernels"]] == ["exact"] * 7
+    assert [kernel["match"] for kernel in content["kernels"]] == ["exact"] * 7
 
 
 def test_csv_and_markdown_hold_every_kernel(unpacked: Unpack) -> None:
@@ -415,10 +419,10 @@ def test_the_published_example_passes(tmp_path: Path) -> None:
     e2e = table(tmp_path / "e2e.csv", ("flash_fwd_kernel", 1, 400_000), ("void gemm_kernel<int>", 2, 300_000))
     content = json.loads(gpuledger("align", mock, e2e, "--format=json").stdout)
     assert content["verdict"] == PASS
-    unmeasured = {each["check"] for each in content["checks"] if each["verdict"] == NOT_MEASURED}
+    unmeasured = {check["check"] for check in content["checks"] if check["verdict"] == NOT_MEASURED}
     assert unmeasured == {"graph", "shape"}
-    assert {each["verdict"] for each in content["checks"] if each["check"] not in unmeasured} == {PASS}
-    latency = next(each for each in content["checks"] if each["check"] == "latency")
+    assert {check["verdict"] for check in content["checks"] if check["check"] not in unmeasured} == {PASS}
+    latency = next(check for check in content["checks"] if check["check"] == "latency")
     assert latency["figures"]["ratio"] == pytest.approx(0.72 / 0.70)
 
 
@@ -429,13 +433,13 @@ def test_tables_of_the_captures_are_cut_into_forwards(tmp_path: Path) -> None:
         gpuledger("align", mock, e2e, "--format=json", "--pattern=nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT|sdpa").stdout
     )
     assert content["forwards"] == {"mock": 20, "e2e": 160}
-    by_check = {each["check"]: each["verdict"] for each in content["checks"]}
+    by_check = {check["check"]: check["verdict"] for check in content["checks"]}
     assert by_check["graph"] == by_check["shape"] == NOT_MEASURED
     assert (by_check["counts"], by_check["missing"], by_check["extra"]) == (PASS, PASS, FAIL)
     auto = json.loads(gpuledger("align", mock, e2e, "--format=json").stdout)
-    told = {each["check"]: each["verdict"] for each in auto["checks"]}
+    by_check_auto = {check["check"]: check["verdict"] for check in auto["checks"]}
     unknown = dict.fromkeys(("counts", "missing", "graph", "shape"), NOT_MEASURED)  # other operations norm and add too
-    assert told == {"names": PASS, "extra": PASS, "latency": WARN} | unknown
+    assert by_check_auto == {"names": PASS, "extra": PASS, "latency": WARN} | unknown
 
 
 def test_a_trace_may_be_compared_with_a_table(unpacked: Unpack) -> None:

@@ -31,27 +31,27 @@ def opened(path: Path) -> tuple[Trace, tuple[Device, ...]]:
 def test_the_entries_sum_to_compute(unpacked: Callable[[str], Path], name: str) -> None:
     trace, devices = opened(unpacked(f"{name}.sqlite"))
     for device in devices:
-        found = overview(trace, device)
-        assert found.time_ns == device.compute_ns
-        assert all(each.time_ns >= 0 and each.calls > 0 for each in found.entries)
-        assert set(found.sequence) <= set(range(len(found.entries)))
+        step_overview = overview(trace, device)
+        assert step_overview.time_ns == device.compute_ns
+        assert all(kernel.time_ns >= 0 and kernel.calls > 0 for kernel in step_overview.entries)
+        assert set(step_overview.sequence) <= set(range(len(step_overview.entries)))
 
 
 def test_layers_are_found_by_their_ranges(decode: Path) -> None:
     trace, (device,) = opened(decode)
-    found = overview(trace, device)
-    assert (found.layers, len(found.entries), len(found.sequence)) == (8, 17, 116)
-    assert [each.in_layer for each in found.entries] == [False, *[True] * 13, False, False, False]
-    norm = [each for each in found.entries if "layer_norm" in each.name]
-    assert [each.place[1:] for each in norm] == [("layer#", "attention"), ("layer#", "mlp"), ()]
-    assert [each.calls for each in norm] == [160, 160, 20]
+    step_overview = overview(trace, device)
+    assert (step_overview.layers, len(step_overview.entries), len(step_overview.sequence)) == (8, 17, 116)
+    assert [kernel.in_layer for kernel in step_overview.entries] == [False, *[True] * 13, False, False, False]
+    norm = [kernel for kernel in step_overview.entries if "layer_norm" in kernel.name]
+    assert [kernel.place[1:] for kernel in norm] == [("layer#", "attention"), ("layer#", "mlp"), ()]
+    assert [kernel.calls for kernel in norm] == [160, 160, 20]
 
 
 def test_layers_of_a_graph_are_found_by_what_repeats(unpacked: Callable[[str], Path]) -> None:
     trace, (device,) = opened(unpacked("graph.sqlite"))
-    found = overview(trace, device)
-    assert (found.layers, len(found.sequence)) == (8, 116)
-    assert sum(each.in_layer for each in found.entries) == 14
+    step_overview = overview(trace, device)
+    assert (step_overview.layers, len(step_overview.sequence)) == (8, 116)
+    assert sum(kernel.in_layer for kernel in step_overview.entries) == 14
 
 
 def test_the_longest_repetition_is_found_wherever_it_begins() -> None:
@@ -80,11 +80,11 @@ def step(*entries: StepKernel) -> StepOverview:
 
 
 def test_a_launch_of_that_name_and_shape_speaks_for_the_kernel() -> None:
-    found = matched_timeline(step(entry("a"), entry("b")), [made("a", SHAPE, SHAPE, time=12_000, dram=0.0, sm=0.45)])
-    assert [each.level for each in found.matches] == ["shape", "none"]
-    assert found.coverage == 0.5
-    assert found.matches[0].saving_ns == 5_000  # half of what can be reached
-    assert found.unused == ()
+    timeline = matched_timeline(step(entry("a"), entry("b")), [made("a", SHAPE, SHAPE, time=12_000, dram=0.0, sm=0.45)])
+    assert [match.level for match in timeline.matches] == ["shape", "none"]
+    assert timeline.coverage == 0.5
+    assert timeline.matches[0].saving_ns == 5_000  # half of what can be reached
+    assert timeline.unused == ()
 
 
 def test_another_shape_or_variant_is_shown_and_does_not_count() -> None:
@@ -92,26 +92,26 @@ def test_another_shape_or_variant_is_shown_and_does_not_count() -> None:
         made("a", (9, 1, 1), SHAPE, time=10_000, dram=0.0, sm=0.1),
         made("f<1>", SHAPE, SHAPE, time=10_000, dram=0.0, sm=0.1),
     ]
-    found = matched_timeline(step(entry("a"), entry("f<2>")), launches)
-    assert [each.level for each in found.matches] == ["name", "function"]
-    assert (found.coverage, [each.saving_ns for each in found.matches]) == (0.0, [0, 0])
-    assert len(found.unused) == 2
+    timeline = matched_timeline(step(entry("a"), entry("f<2>")), launches)
+    assert [match.level for match in timeline.matches] == ["name", "function"]
+    assert (timeline.coverage, [match.saving_ns for match in timeline.matches]) == (0.0, [0, 0])
+    assert len(timeline.unused) == 2
 
 
 def test_a_problem_of_another_size_does_not_count() -> None:
-    found = matched_timeline(step(entry("a", 10_000)), [made("a", SHAPE, SHAPE, time=90_000, dram=0.0, sm=0.1)])
-    assert found.matches[0].level == "size"
-    assert found.coverage == 0.0
+    timeline = matched_timeline(step(entry("a", 10_000)), [made("a", SHAPE, SHAPE, time=90_000, dram=0.0, sm=0.1)])
+    assert timeline.matches[0].level == "size"
+    assert timeline.coverage == 0.0
 
 
 def test_of_several_problems_of_one_shape_the_nearest_in_time_speaks() -> None:
     """A GEMM of one tile and grid may have a short or a long inner dimension."""
     launches = [
-        made("g", SHAPE, SHAPE, time=t, dram=0.0, sm=sm, order=at)
-        for at, (t, sm) in enumerate([(6_000, 0.2), (11_000, 0.4)])
+        made("g", SHAPE, SHAPE, time=t, dram=0.0, sm=sm, order=order)
+        for order, (t, sm) in enumerate([(6_000, 0.2), (11_000, 0.4)])
     ]
-    found = matched_timeline(step(entry("g", 5_500), entry("g", 12_000)), launches)
-    assert [each.launch.launch.order for each in found.matches if each.launch] == [0, 1]
+    timeline = matched_timeline(step(entry("g", 5_500), entry("g", 12_000)), launches)
+    assert [match.launch.launch.order for match in timeline.matches if match.launch] == [0, 1]
 
 
 def test_the_range_decides_where_it_is_known() -> None:
@@ -120,45 +120,49 @@ def test_the_range_decides_where_it_is_known() -> None:
         made("g", SHAPE, SHAPE, time=10_000, dram=0.0, sm=0.4, nvtx=("step", "layer3", "attention"), order=1),
     ]
     kernels = step(entry("g", place=("step", "layer#", "attention")), entry("g", place=("step", "layer#", "mlp")))
-    found = matched_timeline(kernels, launches)
-    assert [each.level for each in found.matches] == ["range", "range"]
-    assert [each.launch.launch.order for each in found.matches if each.launch] == [1, 0]
+    timeline = matched_timeline(kernels, launches)
+    assert [match.level for match in timeline.matches] == ["range", "range"]
+    assert [match.launch.launch.order for match in timeline.matches if match.launch] == [1, 0]
 
 
 def test_launches_that_follow_the_step_are_matched_by_order_wherever_they_begin() -> None:
     names = ["a", "g", "b", "g", "c"]
     kernels = step(*(entry(name) for name in names))
     launches = [
-        made(name, SHAPE, SHAPE, time=10_000, dram=0.0, sm=at / 10, order=at)
-        for at, name in enumerate(names[2:] + names)
+        made(name, SHAPE, SHAPE, time=10_000, dram=0.0, sm=order / 10, order=order)
+        for order, name in enumerate(names[2:] + names)
     ]
-    found = matched_timeline(kernels, launches)
-    assert {each.level for each in found.matches} == {"order"}
-    placed = {at: each.launch.launch.order for at, each in enumerate(found.matches) if each.launch}
+    timeline = matched_timeline(kernels, launches)
+    assert {match.level for match in timeline.matches} == {"order"}
+    placed = {position: match.launch.launch.order for position, match in enumerate(timeline.matches) if match.launch}
     assert placed == {0: 3, 1: 4, 2: 0, 3: 1, 4: 2} or placed == {0: 3, 1: 4, 2: 5, 3: 6, 4: 7}
 
 
 def test_no_kernel_becomes_shorter_than_starting_one_takes() -> None:
-    found = matched_timeline(
+    timeline = matched_timeline(
         step(entry("a", 3_000, calls=10)), [made("a", SHAPE, SHAPE, time=3_000, dram=0.0, sm=0.01)]
     )
-    assert found.matches[0].saving_ns == 10 * (3_000 - FLOOR_NS)
+    assert timeline.matches[0].saving_ns == 10 * (3_000 - FLOOR_NS)
 
 
 def test_reports_without_shapes_or_figures_save_nothing() -> None:
-    found = matched_timeline(step(entry("a")), [made("a", None, None, time=10_000), made("a", SHAPE, SHAPE)])
-    assert (found.matches[0].level, found.matches[0].saving_ns, found.matches[0].severity) == ("shape", 0, "unknown")
+    timeline = matched_timeline(step(entry("a")), [made("a", None, None, time=10_000), made("a", SHAPE, SHAPE)])
+    assert (timeline.matches[0].level, timeline.matches[0].saving_ns, timeline.matches[0].severity) == (
+        "shape",
+        0,
+        "unknown",
+    )
     assert matched_timeline(step(), []).coverage == 0.0
 
 
 def test_times_far_apart_are_classes_where_most_steps_have_them() -> None:
     number = np.array([0, 0, 0, 0, 1, 1, 1, 0])
     length = np.array([10, 30, 11, 31, 5, 5, 900, 10])
-    made = by_size(number, length, 2)
-    assert made[[0, 2, 7]].tolist() == [0, 0, 0]
-    assert len(set(made[[1, 3]].tolist())) == 1
-    assert made[1] not in (0, 1)
-    assert made[4] == made[5] == 1  # 900 is in half of two steps, so it is a class of its own
-    assert made[6] not in (0, 1, made[1])
+    classes = by_size(number, length, 2)
+    assert classes[[0, 2, 7]].tolist() == [0, 0, 0]
+    assert len(set(classes[[1, 3]].tolist())) == 1
+    assert classes[1] not in (0, 1)
+    assert classes[4] == classes[5] == 1  # 900 is in half of two steps, so it is a class of its own
+    assert classes[6] not in (0, 1, classes[1])
     assert by_size(number, length, 10).tolist() == number.tolist()
     assert by_size(np.empty(0, np.intp), np.empty(0, np.int64), 3).tolist() == []

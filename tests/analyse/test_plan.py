@@ -69,9 +69,9 @@ STEP: list[Launch] = [("a", 1, 100), ("b<1>", 1, 30), ("b<2>", 1, 20), ("a", 2, 
 
 
 def test_launches_that_are_alike_count_once_and_the_longest_come_first() -> None:
-    made = planned([*WARM_UP, *STEP * 4])
-    assert made.steps == 4
-    assert [(each.name, each.grid, each.count, each.ns) for each in made.kernels] == [
+    proposed = planned([*WARM_UP, *STEP * 4])
+    assert proposed.steps == 4
+    assert [(kernel.name, kernel.grid, kernel.count, kernel.ns) for kernel in proposed.kernels] == [
         ("a", (1, 1, 1), 4, 400),
         ("a", (2, 1, 1), 4, 160),
         ("b<1>", (1, 1, 1), 4, 120),
@@ -79,25 +79,25 @@ def test_launches_that_are_alike_count_once_and_the_longest_come_first() -> None
         ("end", (1, 1, 1), 4, 40),
     ]
     # one of the warm-up is skipped; b<1> and b<2> are one function to ncu, so two of each are taken
-    assert made.runs == (NcuRun(("a", "b", "end"), 1, 2, 8, 2 * (100 + 40 + 10) + 50),)
+    assert proposed.runs == (NcuRun(("a", "b", "end"), 1, 2, 8, 2 * (100 + 40 + 10) + 50),)
 
 
 @pytest.mark.parametrize(
     ("coverage", "names"), [(0.5, "a"), (0.51, "a a"), (0.7, "a a"), (0.71, "a a b"), (1, "a a b b end")]
 )
 def test_the_coverage_asked_for_is_reached_and_no_more_is_taken(coverage: float, names: str) -> None:
-    made = planned([*WARM_UP, *STEP * 4], coverage)
-    assert [each.function for each in made.covered] == names.split()
-    assert made.coverage_share >= coverage
-    assert {each.left_out for each in made.kernels} <= {None, LITTLE}
+    proposed = planned([*WARM_UP, *STEP * 4], coverage)
+    assert [kernel.function for kernel in proposed.covered] == names.split()
+    assert proposed.coverage_share >= coverage
+    assert {kernel.left_out for kernel in proposed.kernels} <= {None, LITTLE}
 
 
 def test_communication_is_never_replayed() -> None:
-    made = planned([*WARM_UP, *[*STEP, ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 1, 300)] * 4])
-    [left_out] = [each for each in made.kernels if each.left_out]
+    proposed = planned([*WARM_UP, *[*STEP, ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 1, 300)] * 4])
+    [left_out] = [kernel for kernel in proposed.kernels if kernel.left_out]
     assert (left_out.function, left_out.left_out) == ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", COMMUNICATION)
-    assert made.coverage_share == 1.0
-    assert "nccl" not in "".join(name for run in made.runs for name in run.functions)
+    assert proposed.coverage_share == 1.0
+    assert "nccl" not in "".join(name for run in proposed.runs for name in run.functions)
 
 
 def test_kernels_that_no_number_suits_get_runs_of_their_own() -> None:
@@ -107,21 +107,21 @@ def test_kernels_that_no_number_suits_get_runs_of_their_own() -> None:
 
 
 def test_where_names_are_not_told_apart_each_function_gets_a_run() -> None:
-    made = planned([*WARM_UP, *STEP * 4], together=False)
-    assert sorted(run.functions for run in made.runs) == [("a",), ("b",), ("end",)]
+    proposed = planned([*WARM_UP, *STEP * 4], together=False)
+    assert sorted(run.functions for run in proposed.runs) == [("a",), ("b",), ("end",)]
 
 
 def taken(launches: Sequence[Launch], run: NcuRun) -> list[int]:
     """What ncu does: of each function and configuration that match, skip some launches and take some."""
     seen: Counter[tuple[str, int]] = Counter()
-    found = []
-    for at, (name, grid, _) in enumerate(launches):
+    positions = []
+    for position, (name, grid, _) in enumerate(launches):
         function = parse(name).short
         if function in run.functions:
             if run.skip <= seen[function, grid] < run.skip + run.count:
-                found.append(at)
+                positions.append(position)
             seen[function, grid] += 1
-    return found
+    return positions
 
 
 kernels = st.tuples(st.sampled_from(["a", "b<1>", "b<2>", "c"]), st.integers(1, 2), st.integers(1, 99))
@@ -132,14 +132,14 @@ def test_the_runs_meet_every_kernel_after_the_warm_up(
     before: list[Launch], step: list[Launch], steps: int, together: bool
 ) -> None:
     launches = [*before, ("end", 1, 5000), *[*step, ("end", 1, 1)] * steps]
-    made = planned(launches, together=together)
-    steady = len(launches) - made.steps * (len(step) + 1)
-    met = [at for run in made.runs for at in taken(launches, run)]
-    assert sum(run.launches for run in made.runs) == len(met)
-    assert sum(run.ns for run in made.runs) == sum(launches[at][2] for at in met)
-    found = {(launches[at][0], launches[at][1]) for at in met if at >= steady}
-    assert found >= {(each.name, each.grid[0]) for each in made.covered}
-    assert together or all(len(run.functions) == 1 for run in made.runs)
+    proposed = planned(launches, together=together)
+    steady = len(launches) - proposed.steps * (len(step) + 1)
+    met = [position for run in proposed.runs for position in taken(launches, run)]
+    assert sum(run.launches for run in proposed.runs) == len(met)
+    assert sum(run.ns for run in proposed.runs) == sum(launches[position][2] for position in met)
+    profiled = {(launches[position][0], launches[position][1]) for position in met if position >= steady}
+    assert profiled >= {(kernel.name, kernel.grid[0]) for kernel in proposed.covered}
+    assert together or all(len(run.functions) == 1 for run in proposed.runs)
 
 
 def test_the_command_is_what_ncu_wants() -> None:
@@ -167,7 +167,9 @@ def test_the_command_is_what_ncu_wants() -> None:
 @given(st.lists(st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), min_size=1), min_size=1))
 def test_the_filter_takes_these_names_and_no_others(names: list[str]) -> None:
     [option] = [
-        each for each in ncu_command(names, 0, 1, Measure.of_set("full"), "e") if each.startswith("--kernel-name=")
+        argument
+        for argument in ncu_command(names, 0, 1, Measure.of_set("full"), "e")
+        if argument.startswith("--kernel-name=")
     ]
     pattern = re.compile(option.removeprefix("--kernel-name=regex:"))
     for name in names:
@@ -211,27 +213,27 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     profile = TORCH / name if name.endswith(".gz") else unpacked(name)
     ran = gpuledger("ncu-plan", profile, "--format=json", "--", "python", "a b.py", "--x=$1")
     assert ran.exit_code == 0, ran.stderr
-    made = json.loads(ran.stdout)
+    content = json.loads(ran.stdout)
     schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.ncu-plan-1.json").read_text())
     Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(made)
-    assert sum(each["share_of_gpu"] for each in made["kernels"]) == pytest.approx(1)
-    assert made["coverage_share"] >= 0.95
-    assert all(each["covered"] is (each["reason"] is None) for each in made["kernels"])
+    Draft202012Validator(schema).validate(content)
+    assert sum(kernel["share_of_gpu"] for kernel in content["kernels"]) == pytest.approx(1)
+    assert content["coverage_share"] >= 0.95
+    assert all(kernel["covered"] is (kernel["reason"] is None) for kernel in content["kernels"])
 
     rows = list(csv.DictReader(StringIO(gpuledger("ncu-plan", profile, "--format=csv").stdout)))
-    assert [row["Name"] for row in rows] == [each["name"] for each in made["kernels"]]
-    assert [row["Left out"] == "" for row in rows] == [each["covered"] for each in made["kernels"]]
+    assert [row["Name"] for row in rows] == [kernel["name"] for kernel in content["kernels"]]
+    assert [row["Left out"] == "" for row in rows] == [kernel["covered"] for kernel in content["kernels"]]
 
     markdown = gpuledger("ncu-plan", profile, "--format=md").stdout
     html = MarkdownIt("commonmark").enable("table").render(markdown)
-    assert html.count("<tr>") == 1 + sum(each["covered"] for each in made["kernels"])
+    assert html.count("<tr>") == 1 + sum(kernel["covered"] for kernel in content["kernels"])
     assert html.count("<pre>") == 1
 
     for width in ("60", "80", "132"):
         text = gpuledger("ncu-plan", profile, "--", "python", "a b.py", "--x=$1", COLUMNS=width).stdout
         blocks = [block for block in text.split("\n\n") if block.startswith("ncu ")]
-        assert [["ncu", *pasted(block.splitlines())] for block in blocks] == made["commands"]
+        assert [["ncu", *pasted(block.splitlines())] for block in blocks] == content["commands"]
         assert max(len(line) for block in blocks for line in block.splitlines()) <= int(width)
 
 
@@ -255,7 +257,7 @@ def test_what_is_measured_decides_the_cost(decode: Path) -> None:
         seconds: float = json.loads(gpuledger("ncu-plan", decode, "--format=json", *options).stdout)["expected_seconds"]
         return seconds
 
-    verdict, full, roofline, basic = (cost(f"--set={each}") for each in SETS)
+    verdict, full, roofline, basic = (cost(f"--set={name}") for name in SETS)
     assert roofline < verdict < full
     assert verdict == cost()
     assert full > roofline > basic > cost("--metrics=dram__bytes.sum") > 0

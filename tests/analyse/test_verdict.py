@@ -16,16 +16,16 @@ from support.profiled_launches import NAMES, launch, made
 
 
 def test_a_gemm_near_the_tensor_peak_is_compute_bound_however_low_its_bandwidth() -> None:
-    found = verdict(launch(sm=0.89, tensor=0.89, dram=0.34, l2=0.6, l1=0.7))
-    assert (found.bound, found.limiter, found.roof_share) == ("compute", "tensor", 0.89)
-    assert found.because[0] == "the tensor pipeline works at 89.0 % of its peak"
+    answer = verdict(launch(sm=0.89, tensor=0.89, dram=0.34, l2=0.6, l1=0.7))
+    assert (answer.bound, answer.limiter, answer.roof_share) == ("compute", "tensor", 0.89)
+    assert answer.because[0] == "the tensor pipeline works at 89.0 % of its peak"
 
 
 def test_a_streaming_kernel_is_memory_bound_and_its_low_hit_rate_is_no_fault() -> None:
-    found = verdict(launch(sm=0.2, dram=0.91, l2=0.5, l2_hit=0.02))
-    assert (found.bound, found.limiter) == ("memory", "DRAM")
-    assert "L2 hit rate 2.0 %: data that is read once cannot hit" in found.because
-    assert found.headroom == 0  # 91 % is as much as a kernel sustains
+    answer = verdict(launch(sm=0.2, dram=0.91, l2=0.5, l2_hit=0.02))
+    assert (answer.bound, answer.limiter) == ("memory", "DRAM")
+    assert "L2 hit rate 2.0 %: data that is read once cannot hit" in answer.because
+    assert answer.headroom == 0  # 91 % is as much as a kernel sustains
 
 
 def test_caches_that_feed_the_tensor_cores_do_not_make_it_memory_bound() -> None:
@@ -56,9 +56,9 @@ def test_caches_that_feed_the_tensor_cores_do_not_make_it_memory_bound() -> None
 def test_a_kernel_that_keeps_nothing_busy_waits_for_something(
     numbers: dict[str, object], limiter: str, said: str
 ) -> None:
-    found = verdict(launch(sm=0.1, dram=0.2, **numbers))  # type: ignore[arg-type]
-    assert (found.bound, found.limiter, found.because[0]) == ("latency", limiter, said)
-    assert "compute reaches 10.0 % and memory 20.0 % of their peaks" in found.because
+    answer = verdict(launch(sm=0.1, dram=0.2, **numbers))  # type: ignore[arg-type]
+    assert (answer.bound, answer.limiter, answer.because[0]) == ("latency", limiter, said)
+    assert "compute reaches 10.0 % and memory 20.0 % of their peaks" in answer.because
 
 
 def test_a_persistent_kernel_with_almost_one_wave_is_not_called_small() -> None:
@@ -66,17 +66,17 @@ def test_a_persistent_kernel_with_almost_one_wave_is_not_called_small() -> None:
 
 
 def test_what_was_not_collected_is_not_guessed() -> None:
-    found = verdict(launch(time=5000))
-    assert (found.bound, found.limiter) == ("unknown", "unmeasured")
-    assert isinstance(found.roof_share, NotMeasured)
-    assert isinstance(found.headroom, NotMeasured)
-    assert severity(saving(10_000, 1, found.headroom), 20_000) == "unknown"
+    answer = verdict(launch(time=5000))
+    assert (answer.bound, answer.limiter) == ("unknown", "unmeasured")
+    assert isinstance(answer.roof_share, NotMeasured)
+    assert isinstance(answer.headroom, NotMeasured)
+    assert severity(saving(10_000, 1, answer.headroom), 20_000) == "unknown"
 
 
 def test_a_share_over_the_whole_is_kept_and_named() -> None:
-    found = figures(launch(l2_hit=1.00355))
-    assert found.share("l2_hit_share") == 1.00355
-    assert found.unreliable == (
+    measured = figures(launch(l2_hit=1.00355))
+    assert measured.share("l2_hit_share") == 1.00355
+    assert measured.unreliable == (
         "L2 hit rate reads 100.4 %, over 100 %: the replay passes over so short a kernel do not add up",
     )
 
@@ -94,13 +94,13 @@ def test_no_kernel_becomes_shorter_than_starting_one_takes() -> None:
 
 
 def test_without_pipelines_none_is_named() -> None:
-    found = verdict(launch(sm=0.8, dram=0.3))
-    assert (found.bound, found.limiter) == ("compute", "sm")
+    answer = verdict(launch(sm=0.8, dram=0.3))
+    assert (answer.bound, answer.limiter) == ("compute", "sm")
 
 
 def test_launches_of_one_shape_but_other_size_are_other_kernels() -> None:
-    found = kernels([made(time=t, order=at) for at, t in enumerate((25_000, 68_000, 26_000))])
-    assert [(len(each.launches), each.duration_ns) for each in found] == [(1, 68_000), (2, 51_000)]
+    by_size = kernels([made(time=t, order=order) for order, t in enumerate((25_000, 68_000, 26_000))])
+    assert [(len(kernel.launches), kernel.duration_ns) for kernel in by_size] == [(1, 68_000), (2, 51_000)]
 
 
 def test_averages_are_weighted_by_time() -> None:
@@ -112,7 +112,7 @@ def test_averages_are_weighted_by_time() -> None:
 
 
 def test_nvidias_rules_are_passed_on_as_nvidias() -> None:
-    rules = tuple(Advice(f"rule {at}", "", "", at / 10, "global") for at in range(1, 6))
+    rules = tuple(Advice(f"rule {number}", "", "", number / 10, "global") for number in range(1, 6))
     assert judged(launch(sm=0.9, advice=rules)).advice[1:] == (
         "NVIDIA: rule 5 (estimate: 50.0 % of the kernel's time)",
         "NVIDIA: rule 4 (estimate: 40.0 % of the kernel's time)",
@@ -125,12 +125,12 @@ NUMBERS = st.dictionaries(st.sampled_from(sorted(NAMES)), st.floats(0, 3, allow_
 
 @given(NUMBERS)
 def test_any_figures_give_a_verdict_with_reasons_and_advice(numbers: dict[str, float]) -> None:
-    found = judged(launch(**numbers))  # type: ignore[arg-type]
-    assert found.verdict.bound in ("memory", "compute", "latency", "unknown")
-    assert found.verdict.because
-    assert found.advice[0] == ADVICE[found.verdict.limiter]
-    if not isinstance(found.verdict.headroom, NotMeasured):
-        assert 0 <= found.verdict.headroom <= 1
+    answer = judged(launch(**numbers))  # type: ignore[arg-type]
+    assert answer.verdict.bound in ("memory", "compute", "latency", "unknown")
+    assert answer.verdict.because
+    assert answer.advice[0] == ADVICE[answer.verdict.limiter]
+    if not isinstance(answer.verdict.headroom, NotMeasured):
+        assert 0 <= answer.verdict.headroom <= 1
 
 
 def test_every_unit_has_advice() -> None:
@@ -138,31 +138,31 @@ def test_every_unit_has_advice() -> None:
 
 
 def test_the_layers_gemms_are_not_called_low_bandwidth(layer: KernelReport) -> None:
-    gemms = [each for each in layer.launches if each.name.startswith("nvjet")]
+    gemms = [gemm for gemm in layer.launches if gemm.name.startswith("nvjet")]
     assert len(gemms) == 4
-    for each in gemms:
-        found = verdict(each)
-        assert (found.bound, found.limiter) == ("compute", "tensor")
-        rate = figures(each).dram_bytes_per_s
+    for gemm in gemms:
+        answer = verdict(gemm)
+        assert (answer.bound, answer.limiter) == ("compute", "tensor")
+        rate = figures(gemm).dram_bytes_per_s
         assert not isinstance(rate, NotMeasured)
         assert 1.5e12 < rate < 1.7e12  # TB/s, not GB/s
 
 
 def test_the_layers_small_kernels_are_bound_by_latency_with_the_reason(layer: KernelReport) -> None:
-    small = [each for each in layer.launches if each.metrics["gpu__time_duration.sum"] < 10_000]
+    small = [kernel for kernel in layer.launches if kernel.metrics["gpu__time_duration.sum"] < 10_000]
     assert len(small) == 6
-    for each in small:
-        found = verdict(each)
-        assert found.bound == "latency"
-        assert found.limiter in ("too few blocks", "tail")
+    for kernel in small:
+        answer = verdict(kernel)
+        assert answer.bound == "latency"
+        assert answer.limiter in ("too few blocks", "tail")
 
 
 def test_our_line_between_latency_and_throughput_is_nvidias(layer: KernelReport) -> None:
     """NVIDIA's rule SOLBottleneck says of each launch what kind it is; an oracle that we did not write."""
-    for each in layer.launches:
-        (title,) = {rule.title for rule in each.advice if rule.rule == "SOLBottleneck"}
+    for profiled in layer.launches:
+        (title,) = {rule.title for rule in profiled.advice if rule.rule == "SOLBottleneck"}
         slow = title in ("Small Grid", "Latency Issue")
-        assert (verdict(each).bound == "latency") == slow, (each.order, title)
+        assert (verdict(profiled).bound == "latency") == slow, (profiled.order, title)
 
 
 def test_headroom_is_measured_to_what_can_be_reached() -> None:
