@@ -36,9 +36,21 @@ def three_figures(value: float) -> str:
     return f"{value:.3g}"
 
 
+def _unit_of(value: float, scale: tuple[tuple[int, str], ...]) -> tuple[int, str]:
+    """The largest unit that the value fills, and what it counts."""
+    return next(((factor, unit) for factor, unit in scale if abs(value) >= factor), scale[-1])
+
+
 def _scaled(value: int, scale: tuple[tuple[int, str], ...]) -> str:
-    factor, unit = next((each for each in scale if abs(value) >= each[0]), scale[-1])
+    factor, unit = _unit_of(value, scale)
     return f"{three_figures(value / factor)} {unit}"
+
+
+def precise_time_text(ns: float) -> str:
+    """A duration to four figures, where it is known to a percent or better: 1234567.8 -> '1.235 ms'."""
+    factor, unit = _unit_of(ns, _TIME)
+    value = ns / factor
+    return f"{value:.{max(0, 3 - len(str(int(abs(value)))) + 1)}f} {unit}"
 
 
 def time_text(ns: int) -> str:

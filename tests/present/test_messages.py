@@ -105,7 +105,9 @@ def test_every_cause_and_line_has_words() -> None:
 
 
 def test_a_message_is_english_and_says_the_same_in_chinese() -> None:
-    told = say("the GPU waits {time} while {doing}", time=say("{time} a step", time="3 us"), doing=say("inside a graph"))
+    told = say(
+        "the GPU waits {time} while {doing}", time=say("{time} a step", time="3 us"), doing=say("inside a graph")
+    )
     assert told == "the GPU waits 3 us a step while inside a graph"
     assert chinese(told) == "graph 内部期间，GPU 空等：每步 3 us"
     assert translated(told, "en") is told

@@ -85,3 +85,10 @@ def test_a_text_is_asked_about_once_however_often_its_code_occurs() -> None:
     assert sorted(asked) == ["", "aa", "cc"]
     kinds, numbers = strings.kinds(np.array([1, 0, 2]), lambda text: str(len(text)))
     assert [kinds[at] for at in numbers.tolist()] == ["1", "2", "2"]
+
+
+def test_a_table_is_found_by_its_name_too(decode: Path) -> None:
+    opened = open_trace(decode)
+    assert len(opened["kernels"]) == len(opened[Table.KERNELS]) > 0
+    with pytest.raises(KeyError, match="no table 'kernel'; there are kernels, copies"):
+        opened["kernel"]

@@ -78,6 +78,12 @@ class Contents:
     """Share of GPU work whose launch call was recorded too."""
 
 
+def _no_os_calls(trace: Trace) -> str:
+    if trace.origin.tool == "nsys":
+        return "no OS calls were recorded (looked for OSRT_API)"
+    return f"{trace.origin.tool} records no OS calls"
+
+
 def contents(trace: Trace) -> Contents:
     """Take stock of a trace that was read whole."""
     missing = [
@@ -87,7 +93,7 @@ def contents(trace: Trace) -> Contents:
     ]
     calls = trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
-        missing.append(Missing("OS calls", "no OS calls were recorded (looked for OSRT_API)", OS_CALLS_MISSING))
+        missing.append(Missing("OS calls", _no_os_calls(trace), OS_CALLS_MISSING))
     return Contents(
         span=trace.span,
         gpus=tuple(_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)),

@@ -102,6 +102,14 @@ class Origin:
         return self.gpus[number] if 0 <= number < len(self.gpus) else None
 
 
+def _named(name: str) -> Table:
+    """The table that is called so."""
+    try:
+        return Table(name)
+    except ValueError:
+        raise KeyError(f"no table {name!r}; there are {', '.join(table.value for table in Table)}") from None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One profile: immutable tables on one clock."""
@@ -116,8 +124,10 @@ class Trace:
     stacks: Stacks = field(default_factory=Stacks)
     """The call stacks that columns called `stack` point to."""
 
-    def __getitem__(self, table: Table) -> Rows:
-        """The rows of `table`; none if the profile does not hold it. Asks only for what was read."""
+    def __getitem__(self, table: Table | str) -> Rows:
+        """The rows of a table, by its name too; none if the profile does not hold it. Asks only for what was read."""
+        if not isinstance(table, Table):
+            table = _named(table)
         if table in self.tables:
             return self.tables[table]
         if table in self.absent:

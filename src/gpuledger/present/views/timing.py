@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.units import count_text
+from gpuledger.units import count_text, precise_time_text
 
 if TYPE_CHECKING:
     from gpuledger.system.nvml import GpuReadings, SampledRange
     from gpuledger.timing.timer import Timing
-
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
 def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> Document:
@@ -91,11 +89,11 @@ def timing_sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
     spread = timing.spread
     batches = "" if timing.batch == 1 else f" in {count_text(spread.samples)} samples of {count_text(timing.batch)}"
     rows = [
-        ("median", _time(spread.median_ns)),
+        ("median", precise_time_text(spread.median_ns)),
         ("95 % interval", _interval(timing)),
-        ("p10 to p90", f"{_time(spread.p10_ns)} to {_time(spread.p90_ns)}"),
-        ("least, most", f"{_time(spread.least_ns)}, {_time(spread.most_ns)}"),
-        ("calls", f"{count_text(timing.calls)}{batches}, {_time(timing.seconds * 1e9)}"),
+        ("p10 to p90", f"{precise_time_text(spread.p10_ns)} to {precise_time_text(spread.p90_ns)}"),
+        ("least, most", f"{precise_time_text(spread.least_ns)}, {precise_time_text(spread.most_ns)}"),
+        ("calls", f"{count_text(timing.calls)}{batches}, {precise_time_text(timing.seconds * 1e9)}"),
         ("warm-up", f"{count_text(timing.warmup_calls)} calls"),
     ]
     if gpu is not None:
@@ -117,9 +115,8 @@ def remarks(timing: Timing, gpu: GpuReadings | None, unwatched: str) -> list[str
     lines = []
     spread = timing.spread
     if not timing.is_settled:
-        lines.append(
-            f"did not settle within {_time(timing.seconds * 1e9)}: {_reached(timing)}; --seconds gives it longer."
-        )
+        took = precise_time_text(timing.seconds * 1e9)
+        lines.append(f"did not settle within {took}: {_reached(timing)}; --seconds gives it longer.")
     if abs(spread.drift_share) > timing.target_share:
         slower = "slower" if spread.drift_share > 0 else "faster"
         lines.append(
@@ -149,7 +146,7 @@ def _headline(timing: Timing) -> str:
 
 
 def _verdict(timing: Timing) -> str:
-    middle = f"One call takes {_time(timing.spread.median_ns)}"
+    middle = f"One call takes {precise_time_text(timing.spread.median_ns)}"
     if timing.spread.interval_ns is None:
         return f"{middle}, with no interval: {timing.spread.samples} samples are too few."
     off = timing.spread.off_share or 0.0
@@ -161,7 +158,8 @@ def _interval(timing: Timing) -> str:
     asked = f"asked for {_percent(timing.target_share)}"
     if found is None:
         return f"none: {timing.spread.samples} samples are too few ({asked})"
-    return f"{_time(found[0])} to {_time(found[1])} ({_percent(timing.spread.off_share or 0.0)}, {asked})"
+    low, high = map(precise_time_text, found)
+    return f"{low} to {high} ({_percent(timing.spread.off_share or 0.0)}, {asked})"
 
 
 def _reached(timing: Timing) -> str:
@@ -185,13 +183,6 @@ def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "")
     least, middle, most = (f"{each / divisor:.0f}" for each in (seen.least, seen.median, seen.most))
     details = ", ".join(part for part in (f"{least} to {most}" if least != most else "", beside) if part)
     return f"{middle} {unit} ({details})" if details else f"{middle} {unit}"
-
-
-def _time(ns: float) -> str:
-    """Four figures: medians are known to a percent or better."""
-    factor, unit = next((each for each in _UNITS if abs(ns) >= each[0]), _UNITS[-1])
-    value = ns / factor
-    return f"{value:.{max(0, 3 - len(str(int(abs(value)))) + 1)}f} {unit}"
 
 
 def _percent(share: float) -> str:
