@@ -62,8 +62,8 @@ def captured(unpacked: Callable[[str], Path]) -> dict[str, RunSide]:
     return nsys | {f"torch/{path.name.removesuffix('.json.gz')}": read(path) for path in TORCH}
 
 
-def by_name(found: Diff) -> dict[str, int]:
-    return {part.name: part.ns for part in found.parts}
+def by_name(diff: Diff) -> dict[str, int]:
+    return {part.name: part.ns for part in diff.parts}
 
 
 # Parts
@@ -72,27 +72,27 @@ def by_name(found: Diff) -> dict[str, int]:
 def test_more_calls_and_longer_calls_are_told_apart() -> None:
     before = side([1_000] * 4, [kernel("k", calls=8, time_ns=800)])  # 2 calls a step of 100 ns
     after = side([1_900] * 4, [kernel("k", calls=20, time_ns=4_000)])  # 5 of 200 ns
-    found = by_name(compare(before, after))
-    assert found["calls"] == 3 * 150
-    assert found["time per call"] == 350  # 100 ns longer, 3.5 calls on average
-    assert found["idle.host_code"] == 100
-    assert sum(found.values()) == 900
+    ns = by_name(compare(before, after))
+    assert ns["calls"] == 3 * 150
+    assert ns["time per call"] == 350  # 100 ns longer, 3.5 calls on average
+    assert ns["idle.host_code"] == 100
+    assert sum(ns.values()) == 900
 
 
 def test_new_and_vanished_kernels_are_mix() -> None:
     shared = kernel("shared", 4, 4_000)
     before = side([10_000] * 4, [shared, kernel("old_gemm", 4, 2_000)])
     after = side([10_000] * 4, [shared, kernel("something_new", 4, 800)])
-    found = compare(before, after)
-    assert by_name(found)[MIX] == 200 - 500
-    assert [change.pair.level for change in found.changes] == ["place", "new", "vanished"]
+    diff = compare(before, after)
+    assert by_name(diff)[MIX] == 200 - 500
+    assert [change.pair.level for change in diff.changes] == ["place", "new", "vanished"]
 
 
 def test_few_large_kernels_for_many_small_ones_are_mix() -> None:
     small, large = kernel("gemm<1>", 1_200, 120_000), kernel("gemm<2>", 8, 80_000)
-    found = compare(side([100_000] * 4, [small]), side([90_000] * 4, [large]))
-    assert [change.pair.level for change in found.changes] == ["function"]
-    assert by_name(found) == {
+    diff = compare(side([100_000] * 4, [small]), side([90_000] * 4, [large]))
+    assert [change.pair.level for change in diff.changes] == ["function"]
+    assert by_name(diff) == {
         "calls": 0,
         "time per call": 0,
         MIX: -10_000,
@@ -102,18 +102,18 @@ def test_few_large_kernels_for_many_small_ones_are_mix() -> None:
 
 
 def test_a_few_long_steps_are_unlike_steps() -> None:
-    found = compare(side([1_000] * 9, [kernel("k", 9, 900)]), side([1_000] * 8 + [10_000], [kernel("k", 9, 900)]))
-    assert found.delta_ns == 0
-    assert by_name(found)[UNLIKE] == -1_000
-    assert by_name(found)["idle.host_code"] == 1_000
+    diff = compare(side([1_000] * 9, [kernel("k", 9, 900)]), side([1_000] * 8 + [10_000], [kernel("k", 9, 900)]))
+    assert diff.delta_ns == 0
+    assert by_name(diff)[UNLIKE] == -1_000
+    assert by_name(diff)["idle.host_code"] == 1_000
 
 
 def test_in_python_two_traces_are_enough(unpacked: Callable[[str], Path], captured: dict[str, RunSide]) -> None:
     loop, batched = (open_trace(unpacked(f"{name}.sqlite")) for name in ("moe_loop", "moe_batched_gemm"))
-    found = gpuledger_package.compare(loop, batched)
-    assert found.verdict == "faster"
-    assert found.delta_ns == compare(captured["moe_loop"], captured["moe_batched_gemm"]).delta_ns
-    assert sum(part.ns for part in found.parts) == found.delta_ns
+    diff = gpuledger_package.compare(loop, batched)
+    assert diff.verdict == "faster"
+    assert diff.delta_ns == compare(captured["moe_loop"], captured["moe_batched_gemm"]).delta_ns
+    assert sum(part.ns for part in diff.parts) == diff.delta_ns
 
 
 def test_a_host_of_another_pace_is_told_from_a_changed_program() -> None:
@@ -143,7 +143,7 @@ kernels = st.builds(
 def sides(draw: st.DrawFn) -> RunSide:
     steps = draw(st.integers(1, 12))
     lengths = draw(st.lists(st.integers(0, 10**12), min_size=steps, max_size=steps))
-    unique = {(each.bare, each.grid, each.place): each for each in draw(st.lists(kernels, max_size=8))}
+    unique = {(drawn.bare, drawn.grid, drawn.place): drawn for drawn in draw(st.lists(kernels, max_size=8))}
     lines = {
         name: draw(st.lists(st.integers(0, 10**9), min_size=steps, max_size=steps))
         for name in draw(st.sets(st.sampled_from(["comm", "copy", "idle.launch", "idle.sync"])))
@@ -153,22 +153,22 @@ def sides(draw: st.DrawFn) -> RunSide:
 
 @given(sides(), sides())
 def test_parts_sum_to_the_difference(before: RunSide, after: RunSide) -> None:
-    found = compare(before, after, anyway=True)
-    assert sum(part.ns for part in found.parts) == found.delta_ns == after.median_ns - before.median_ns
+    diff = compare(before, after, anyway=True)
+    assert sum(part.ns for part in diff.parts) == diff.delta_ns == after.median_ns - before.median_ns
 
 
 @given(sides())
 def test_against_itself_everything_is_zero(run: RunSide) -> None:
-    found = compare(run, run, anyway=True)
-    assert found.verdict == "no change"
-    assert found.delta_ns == 0
-    assert all(part.ns == 0 for part in found.parts)
-    assert all(change.delta_ns == 0 for change in found.changes)
+    diff = compare(run, run, anyway=True)
+    assert diff.verdict == "no change"
+    assert diff.delta_ns == 0
+    assert all(part.ns == 0 for part in diff.parts)
+    assert all(change.delta_ns == 0 for change in diff.changes)
 
 
 @given(sides(), sides())
 def test_the_way_back_is_the_way_there(before: RunSide, after: RunSide) -> None:
-    there, back = (by_name(compare(*each, anyway=True)) for each in ((before, after), (after, before)))
+    there, back = (by_name(compare(*pair, anyway=True)) for pair in ((before, after), (after, before)))
     assert there.keys() == back.keys()
     assert all(abs(there[name] + back[name]) <= 1 for name in there)
 
@@ -178,7 +178,7 @@ def test_rounded_numbers_sum_and_stay_near(amounts: list[float]) -> None:
     total = round(sum(amounts))
     whole = rounded(amounts, total)
     assert sum(whole) == total
-    assert all(abs(one - other) <= 1.01 for one, other in zip(whole, amounts, strict=True))
+    assert all(abs(number - amount) <= 1.01 for number, amount in zip(whole, amounts, strict=True))
 
 
 # Pairs
@@ -188,7 +188,7 @@ def test_rounded_numbers_sum_and_stay_near(amounts: list[float]) -> None:
 def test_every_kernel_is_in_exactly_one_pair(before: list[RunKernel], after: list[RunKernel]) -> None:
     pairs = paired(before, after)
     for given_kernels, held in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
-        assert sorted(map(id, given_kernels)) == sorted(id(each) for group in held for each in group)
+        assert sorted(map(id, given_kernels)) == sorted(id(member) for group in held for member in group)
     assert all(bool(pair.before) == (pair.level != "new") for pair in pairs)
     assert all(bool(pair.after) == (pair.level != "vanished") for pair in pairs)
 
@@ -217,8 +217,8 @@ def test_levels_of_pairs(before: RunKernel, after: RunKernel, level: str) -> Non
 def test_generic_kernels_pair_by_what_is_called_in_them() -> None:
     names = [f"vectorized_elementwise_kernel<4, {what}<float>, 1>" for what in ("MulFunctor", "AddFunctor")]
     longer = [name.replace("1>", "2>") for name in names]
-    found = paired([kernel(name) for name in names], [kernel(name) for name in reversed(longer)])
-    assert {(pair.before[0].name[30:40], pair.after[0].name[30:40]) for pair in found} == {
+    pairs = paired([kernel(name) for name in names], [kernel(name) for name in reversed(longer)])
+    assert {(pair.before[0].name[30:40], pair.after[0].name[30:40]) for pair in pairs} == {
         (name[30:40], name[30:40]) for name in names
     }
 
@@ -226,8 +226,8 @@ def test_generic_kernels_pair_by_what_is_called_in_them() -> None:
 def test_one_family_pairs_in_the_order_of_the_step() -> None:
     before = [kernel("cutlass_gemm_a"), kernel("softmax_a"), kernel("cutlass_gemm_b")]
     after = [kernel("nvjet_x"), kernel("softmax_b"), kernel("nvjet_y")]
-    found = {pair.before[0].name: pair.after[0].name for pair in paired(before, after) if pair.level == "family"}
-    assert found == {"cutlass_gemm_a": "nvjet_x", "softmax_a": "softmax_b", "cutlass_gemm_b": "nvjet_y"}
+    partner = {pair.before[0].name: pair.after[0].name for pair in paired(before, after) if pair.level == "family"}
+    assert partner == {"cutlass_gemm_a": "nvjet_x", "softmax_a": "softmax_b", "cutlass_gemm_b": "nvjet_y"}
 
 
 # May they be compared?
@@ -249,17 +249,17 @@ def test_unlike_runs_are_refused_with_the_reason(after: RunSide, reason: str) ->
 
 def test_a_program_whose_kernels_were_rewritten_is_known_by_its_ranges() -> None:
     def marked(name: str, *ranges: str) -> RunSide:
-        return side([100] * 4, [kernel(name, 4)], ranges=[RunRange(each, 4, 40) for each in ranges])
+        return side([100] * 4, [kernel(name, 4)], ranges=[RunRange(range_name, 4, 40) for range_name in ranges])
 
-    found = compare(marked("k", "route", "experts_loop", "combine"), marked("q", "route", "experts_grouped", "combine"))
-    assert "Few kernels are the same, but the ranges are: kernels with a partner hold 0.0 %" in found.notes[0]
+    diff = compare(marked("k", "route", "experts_loop", "combine"), marked("q", "route", "experts_grouped", "combine"))
+    assert "Few kernels are the same, but the ranges are: kernels with a partner hold 0.0 %" in diff.notes[0]
     for ranges in (("route",), ("other", "names", "route"), ("cub::Sort", "aten::add")):
         with pytest.raises(GpuledgerError, match="too few kernels in common"):
             compare(marked("k", *ranges), marked("q", "route", "combine", "cub::Sort", "aten::add"))
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "names"),
+    ("before", "after", "names"),
     [
         ("a/x.sqlite", "b/y.sqlite", ("x.sqlite", "y.sqlite")),
         ("cells/mode=loop/p.sqlite", "cells/mode=bmm/p.sqlite", ("mode=loop/p.sqlite", "mode=bmm/p.sqlite")),
@@ -268,8 +268,8 @@ def test_a_program_whose_kernels_were_rewritten_is_known_by_its_ranges() -> None
         ("p.sqlite", "p.sqlite", ("p.sqlite", "p.sqlite")),
     ],
 )
-def test_files_of_one_name_are_told_apart_by_their_folders(one: str, other: str, names: tuple[str, str]) -> None:
-    assert told_apart(one, other) == names
+def test_files_of_one_name_are_told_apart_by_their_folders(before: str, after: str, names: tuple[str, str]) -> None:
+    assert told_apart(before, after) == names
 
 
 def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, RunSide]) -> None:
@@ -283,24 +283,24 @@ def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, RunSid
 def test_parts_sum_on_all_captures_pairwise(captured: dict[str, RunSide]) -> None:
     for before, after in itertools.permutations(captured.values(), 2):
         pairs = paired(before.kernels, after.kernels, before.steps, after.steps)
-        found = parts(before, after, changes(pairs, before.steps, after.steps))
-        assert sum(part.ns for part in found) == after.median_ns - before.median_ns
+        amounts = parts(before, after, changes(pairs, before.steps, after.steps))
+        assert sum(part.ns for part in amounts) == after.median_ns - before.median_ns
 
 
 def test_books_and_kernels_of_every_capture_balance(captured: dict[str, RunSide]) -> None:
     for run in captured.values():
         assert [sum(row) for row in run.books_ns] == list(run.length_ns)
         compute = int(run.line_steps(lambda line: line.startswith("compute")).sum())
-        assert sum(each.time_ns for each in run.kernels) == compute
+        assert sum(held.time_ns for held in run.kernels) == compute
 
 
 def test_the_usual_step_is_what_the_report_says(captured: dict[str, RunSide], unpacked: Callable[[str], Path]) -> None:
     for name in ("decode", "graph", "moe_loop"):
         path = unpacked(f"{name}.sqlite")
         [device] = analysed(open_trace(path), path.name, Wanted())
-        found = variation(device)
-        assert found is not None
-        assert captured[name].median_ns == found.median_ns
+        steps = variation(device)
+        assert steps is not None
+        assert captured[name].median_ns == steps.median_ns
 
 
 def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[str, RunSide]) -> None:
@@ -311,65 +311,65 @@ def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[
         ("attn", "attention"),
     ):
         run = captured[name]
-        [found] = [each for each in run.ranges or () if each.name == wanted]
-        assert found.instances == run.steps
-        assert sum(run.range_steps[wanted]) == found.host_ns
+        [step_range] = [held for held in run.ranges or () if held.name == wanted]
+        assert step_range.instances == run.steps
+        assert sum(run.range_steps[wanted]) == step_range.host_ns
 
 
 def test_random_exports_are_compared_without_surprise(unpacked: Callable[[str], Path]) -> None:
     paths = sorted(unpacked("random.tar").glob("*.sqlite"))[:40]
     runs = [read(path) for path in paths]
     for before, after in itertools.pairwise(runs):
-        found = compare(before, after, anyway=True)
-        assert sum(part.ns for part in found.parts) == found.delta_ns
-        made = Compared(found)
-        valid(json.loads(write(diff_document(made), "json")))
-        assert max(map(len, write(diff_document(made), "text", width=80).splitlines())) <= 80
-        assert write(diff_document(made), "md")
+        diff = compare(before, after, anyway=True)
+        assert sum(part.ns for part in diff.parts) == diff.delta_ns
+        shown = Compared(diff)
+        valid(json.loads(write(diff_document(shown), "json")))
+        assert max(map(len, write(diff_document(shown), "text", width=80).splitlines())) <= 80
+        assert write(diff_document(shown), "md")
 
 
 def test_every_capture_against_itself_is_no_change(captured: dict[str, RunSide]) -> None:
     for run in captured.values():
-        found = compare(run, run)
-        assert (found.verdict, found.delta_ns) == ("no change", 0)
-        assert all(part.ns == 0 for part in found.parts)
-        assert {change.pair.level for change in found.changes} <= {"place", "name"}
-        assert all(pair.unchanged for pair in found.ranges)
+        diff = compare(run, run)
+        assert (diff.verdict, diff.delta_ns) == ("no change", 0)
+        assert all(part.ns == 0 for part in diff.parts)
+        assert {change.pair.level for change in diff.changes} <= {"place", "name"}
+        assert all(pair.unchanged for pair in diff.ranges)
 
 
 def test_a_loop_against_one_batched_gemm(captured: dict[str, RunSide]) -> None:
-    found = compare(captured["moe_loop"], captured["moe_batched_gemm"])
-    assert found.verdict == "faster"
-    assert 13 < found.before.median_ns / found.after.median_ns < 15
-    before, after = found.before.launches, found.after.launches
+    diff = compare(captured["moe_loop"], captured["moe_batched_gemm"])
+    assert diff.verdict == "faster"
+    assert 13 < diff.before.median_ns / diff.after.median_ns < 15
+    before, after = diff.before.launches, diff.after.launches
     assert before is not None
     assert after is not None
-    assert (before.calls / found.before.steps, after.calls / found.after.steps) == (488, 33)
+    assert (before.calls / diff.before.steps, after.calls / diff.after.steps) == (488, 33)
     assert before.time_ns / before.calls < after.time_ns / after.calls  # fewer, and each of them dearer
-    split = by_name(found)
+    split = by_name(diff)
     assert min(split, key=lambda name: split[name]) == "idle.dispatch"
-    assert isinstance(found.controls, Controls)
-    assert set(found.controls.names) == {"dispatch_single", "combine_single"}
-    renamed = [pair.name for pair in found.ranges if pair.level == "renamed"]
+    assert isinstance(diff.controls, Controls)
+    assert set(diff.controls.names) == {"dispatch_single", "combine_single"}
+    renamed = [pair.name for pair in diff.ranges if pair.level == "renamed"]
     assert renamed == ["compute_loop -> compute_batched_gemm"]
 
 
 def test_a_graph_launches_less(captured: dict[str, RunSide]) -> None:
     for prefix in ("", "torch/"):
-        found = compare(captured[f"{prefix}decode"], captured[f"{prefix}graph"])
-        before, after = found.before.launches, found.after.launches
+        diff = compare(captured[f"{prefix}decode"], captured[f"{prefix}graph"])
+        before, after = diff.before.launches, diff.after.launches
         assert before is not None
         assert after is not None
-        assert (before.calls / found.before.steps, after.calls / found.after.steps) == (116, 1)
-        assert found.verdict == "faster"
-        assert all(change.pair.level in ("place", "shape", "name") for change in found.changes)
+        assert (before.calls / diff.before.steps, after.calls / diff.after.steps) == (116, 1)
+        assert diff.verdict == "faster"
+        assert all(change.pair.level in ("place", "shape", "name") for change in diff.changes)
 
 
 def test_one_program_under_two_profilers_runs_the_same_kernels(captured: dict[str, RunSide]) -> None:
-    found = compare(captured["decode"], captured["torch/decode"])
-    assert found.overlap.before_share == found.overlap.after_share == 1
-    assert abs(by_name(found)[MIX]) < 0.02 * found.before.median_ns
-    assert any("different profilers" in note for note in found.notes)
+    diff = compare(captured["decode"], captured["torch/decode"])
+    assert diff.overlap.before_share == diff.overlap.after_share == 1
+    assert abs(by_name(diff)[MIX]) < 0.02 * diff.before.median_ns
+    assert any("different profilers" in note for note in diff.notes)
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="no third-party profiles beside the checkout")
@@ -380,14 +380,14 @@ def test_a_training_step_of_two_gpus_with_op_ids(tmp_path: Path) -> None:
         path = tmp_path / f"{when}.sqlite"
         path.write_bytes(lzma.decompress(packed.read_bytes()))
         runs.append(read(path, gpu=0))
-    found = compare(*runs)
-    assert sum(part.ns for part in found.parts) == found.delta_ns
-    assert {change.pair.level for change in found.changes if sum(change.ns) > 1_000} == {"place"}
-    assert all(abs(change.calls[0] - change.calls[1]) < 0.1 for change in found.changes)
-    shared = [pair for pair in found.ranges if pair.level == "name"]
+    diff = compare(*runs)
+    assert sum(part.ns for part in diff.parts) == diff.delta_ns
+    assert {change.pair.level for change in diff.changes if sum(change.ns) > 1_000} == {"place"}
+    assert all(abs(change.calls[0] - change.calls[1]) < 0.1 for change in diff.changes)
+    shared = [pair for pair in diff.ranges if pair.level == "name"]
     assert {"aten::linear", "aten::to", "FlashAttnFunc"} <= {pair.name for pair in shared}
-    assert not any("op_id" in pair.name for pair in found.ranges)
-    assert any("GPU 1, not shown" in note for note in found.notes)
+    assert not any("op_id" in pair.name for pair in diff.ranges)
+    assert any("GPU 1, not shown" in note for note in diff.notes)
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="no third-party profiles beside the checkout")
@@ -416,16 +416,16 @@ def test_ranges_that_did_not_change_correct_the_difference() -> None:
     before = side([1_000] * 4, ranges=[a_range("same", 4_000), a_range("other", 2_000)])
     after = side([1_200] * 4, ranges=[a_range("same", 6_000), a_range("other", 3_000, calls={"launch": 80})])
     pairs = paired_ranges(before.ranges or (), after.ranges or (), 4, 4)
-    found = controls(before, after, pairs, 200)
-    assert isinstance(found, Controls)
-    assert (found.names, found.ratio) == (("same",), 1.5)
-    assert found.corrected_delta_ns == -200  # 1200 ns of host code at the speed before would be 800
+    guards = controls(before, after, pairs, 200)
+    assert isinstance(guards, Controls)
+    assert (guards.names, guards.ratio) == (("same",), 1.5)
+    assert guards.corrected_delta_ns == -200  # 1200 ns of host code at the speed before would be 800
 
 
 def test_where_nothing_changed_there_is_no_control() -> None:
     same = side([1_000] * 4, ranges=[a_range("a", 4_000), a_range("b", 2_000)])
-    found = controls(same, same, paired_ranges(same.ranges or (), same.ranges or (), 4, 4), 0)
-    assert isinstance(found, NotMeasured)
+    guards = controls(same, same, paired_ranges(same.ranges or (), same.ranges or (), 4, 4), 0)
+    assert isinstance(guards, NotMeasured)
 
 
 def test_a_range_that_waits_for_the_device_is_no_control() -> None:
@@ -435,8 +435,8 @@ def test_a_range_that_waits_for_the_device_is_no_control() -> None:
 
 
 def test_ranges_numbered_through_pair_without_their_numbers() -> None:
-    old = [a_range(f"step {at}", 100, instances=1) for at in (1, 2)]
-    new = [a_range(f"step {at}", 100, instances=1) for at in (7, 8)]
+    old = [a_range(f"step {number}", 100, instances=1) for number in (1, 2)]
+    new = [a_range(f"step {number}", 100, instances=1) for number in (7, 8)]
     [pair] = paired_ranges(old, new, 2, 2)
     assert (pair.level, pair.name) == ("numbers", "step #")
     assert pair.before is not None
@@ -486,30 +486,30 @@ def tables(name: str) -> PrintedTables:
 
 def test_tables_of_nsys_stats_tell_number_and_cost_of_launches_apart() -> None:
     before, after = (side_of_tables(tables(name), name) for name in ("loop", "batched"))
-    found = compare(before, after)
-    assert (found.verdict, isinstance(found.interval, NotMeasured)) == (None, True)
+    diff = compare(before, after)
+    assert (diff.verdict, isinstance(diff.interval, NotMeasured)) == (None, True)
     assert before.launches is not None
     assert after.launches is not None
     assert after.launches.calls / before.launches.calls - 1 == pytest.approx(-0.255, abs=5e-4)
     assert after.launches.time_ns / before.launches.time_ns - 1 == pytest.approx(-0.454, abs=5e-4)
-    assert sum(part.ns for part in found.parts) == found.delta_ns
-    assert isinstance(found.controls, Controls)
-    assert set(found.controls.names) == {"combine_single", "dispatch_single"}
-    assert found.controls.ratio - 1 == pytest.approx(-0.154, abs=5e-4)
-    [pair] = [pair for pair in found.ranges if pair.level == "renamed"]
+    assert sum(part.ns for part in diff.parts) == diff.delta_ns
+    assert isinstance(diff.controls, Controls)
+    assert set(diff.controls.names) == {"combine_single", "dispatch_single"}
+    assert diff.controls.ratio - 1 == pytest.approx(-0.154, abs=5e-4)
+    [pair] = [pair for pair in diff.ranges if pair.level == "renamed"]
     assert pair.before is not None
     assert pair.after is not None
     raw = pair.after.host_ns / pair.before.host_ns
     assert raw - 1 == pytest.approx(-0.246, abs=5e-4)
-    assert raw / found.controls.ratio - 1 == pytest.approx(-0.109, abs=5e-4)
+    assert raw / diff.controls.ratio - 1 == pytest.approx(-0.109, abs=5e-4)
 
 
 def test_names_that_nsys_cut_short_are_still_told_apart() -> None:
-    names = [f"void at::native::elementwise_kernel<(int)128, (int){at}, void at::native::gpu_ker…" for at in (2, 4)]
+    names = [f"void at::native::elementwise_kernel<(int)128, (int){size}, void at::native::gpu_ker…" for size in (2, 4)]
     rows = tuple(SummaryRow(name, 1, 10) for name in names)
-    made = side_of_tables(PrintedTables("x", {"cuda_gpu_kern_sum": PrintedTable("cuda_gpu_kern_sum", rows)}), "x")
-    assert len({each.bare for each in made.kernels}) == 2
-    assert {label(each.name).partition("…")[0] for each in made.kernels} == {"elementwise_kernel"}
+    printed = side_of_tables(PrintedTables("x", {"cuda_gpu_kern_sum": PrintedTable("cuda_gpu_kern_sum", rows)}), "x")
+    assert len({held.bare for held in printed.kernels}) == 2
+    assert {label(held.name).partition("…")[0] for held in printed.kernels} == {"elementwise_kernel"}
 
 
 def test_ranges_of_tables_that_disagree_are_no_controls() -> None:
@@ -641,8 +641,8 @@ def test_a_damaged_baseline_is_refused_in_one_sentence(change: dict[str, Any], r
 def test_several_runs_of_the_same_are_pooled(moe: tuple[Path, Path], tmp_path: Path) -> None:
     for folder, profile in zip(("before", "after"), moe, strict=True):
         (tmp_path / folder).mkdir()
-        for at in range(2):
-            (tmp_path / folder / f"run{at}.sqlite").write_bytes(profile.read_bytes())
+        for number in range(2):
+            (tmp_path / folder / f"run{number}.sqlite").write_bytes(profile.read_bytes())
     for sides_given in (("before", "after"), ("before/*.sqlite", "after/run?.sqlite")):
         ran = gpuledger("diff", *sides_given, "--format=json", cwd=tmp_path)
         assert ran.exit_code == 0
@@ -653,11 +653,11 @@ def test_several_runs_of_the_same_are_pooled(moe: tuple[Path, Path], tmp_path: P
 
 
 @given(sides(), sides())
-def test_pooling_a_run_with_itself_changes_no_mean(one: RunSide, other: RunSide) -> None:
-    twice = pooled([one, one], "twice")
-    assert twice.mean_ns == one.mean_ns
-    found, expected = (compare(each, other, anyway=True) for each in (twice, one))
-    assert [change.calls for change in found.changes] == [change.calls for change in expected.changes]
+def test_pooling_a_run_with_itself_changes_no_mean(run: RunSide, after: RunSide) -> None:
+    twice = pooled([run, run], "twice")
+    assert twice.mean_ns == run.mean_ns
+    diff, expected = (compare(before, after, anyway=True) for before in (twice, run))
+    assert [change.calls for change in diff.changes] == [change.calls for change in expected.changes]
 
 
 def test_windows_without_steps_are_compared_whole(unpacked: Callable[[str], Path]) -> None:
@@ -697,18 +697,18 @@ def made_export(path: Path, lengths: list[int], name: str = "step") -> Path:
     """One kernel and one launch in each step, which takes so long."""
     rows: dict[str, list[dict[str, Any]]] = {"KERNEL": [], "RUNTIME": [], "NVTX": []}
     now = 0
-    for at, length in enumerate(lengths, 1):
+    for number, length in enumerate(lengths, 1):
         rows["NVTX"].append(push(now, now + length - 10, name))
-        rows["RUNTIME"].append(call(now + 10, now + 20, correlationId=at))
-        rows["KERNEL"].append(kernel_row(now + 30, now + length - 20, correlationId=at))
+        rows["RUNTIME"].append(call(now + 10, now + 20, correlationId=number))
+        rows["KERNEL"].append(kernel_row(now + 30, now + length - 20, correlationId=number))
         now += length
     return minimal(path, **rows)
 
 
 def test_hostile_names_are_shown_harmless(tmp_path: Path) -> None:
     nasty = "<script>|`a`\x1b[31m"
-    before = made_export(tmp_path / "a.sqlite", [1_000 + at % 3 for at in range(20)], nasty)
-    after = made_export(tmp_path / "b.sqlite", [2_000 + at % 3 for at in range(20)], nasty)
+    before = made_export(tmp_path / "a.sqlite", [1_000 + number % 3 for number in range(20)], nasty)
+    after = made_export(tmp_path / "b.sqlite", [2_000 + number % 3 for number in range(20)], nasty)
     text = gpuledger("diff", before, after).stdout
     assert "\x1b" not in text
     assert "% slower" in text
@@ -719,7 +719,7 @@ def test_hostile_names_are_shown_harmless(tmp_path: Path) -> None:
 
 def test_in_a_file_names_are_cut_where_they_are_endless() -> None:
     long = "void " + "very::deep::" * 100 + "kernel<int>(int)"
-    found = compare(side([1_000] * 4, [kernel(long, 4, 400)]), side([1_000] * 4, [kernel(long, 4, 800)]))
-    text = write(diff_document(Compared(found, ())), "text", width=None)
+    diff = compare(side([1_000] * 4, [kernel(long, 4, 400)]), side([1_000] * 4, [kernel(long, 4, 800)]))
+    text = write(diff_document(Compared(diff, ())), "text", width=None)
     assert max(map(len, text.splitlines())) < 300
-    assert "very::deep::" * 100 in write(diff_document(Compared(found, ())), "md")
+    assert "very::deep::" * 100 in write(diff_document(Compared(diff, ())), "md")

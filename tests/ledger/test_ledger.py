@@ -33,9 +33,9 @@ NO_CUTS = np.empty(0, np.int64)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_books_of_a_capture_balance(name: str, unpacked: Callable[[str], Path]) -> None:
-    found = analysed(unpacked(f"{name}.sqlite"))
-    assert found
-    for device in found:
+    devices = analysed(unpacked(f"{name}.sqlite"))
+    assert devices
+    for device in devices:
         check_balance(device)
 
 
@@ -48,8 +48,8 @@ def test_the_books_of_a_third_party_profile_balance(packed: Path, tmp_path: Path
 
 
 def test_overlapping_streams_count_once() -> None:
-    made = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
-    host, work = host_and_activities(made)
+    planted_trace = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
+    host, work = host_and_activities(planted_trace)
     books = ledger(work, host, 0, Span(0, 30), np.empty(0, np.int64))
     assert list(books.busy.idle) == [(15, 20)]
     assert {line: ns for line, ns in books.total().items() if line.is_compute} == {
@@ -59,12 +59,12 @@ def test_overlapping_streams_count_once() -> None:
 
 
 def test_the_naive_query_goes_wrong_under_overlap_and_ours_does_not() -> None:
-    made = trace("s0: 0-100 a", "s1: 10-20 b", "s0: 110-120 c")
-    kernels = made[Table.KERNELS]
+    planted_trace = trace("s0: 0-100 a", "s1: 10-20 b", "s0: 110-120 c")
+    kernels = planted_trace[Table.KERNELS]
     order = np.argsort(kernels["start_ns"])
     naive = kernels["start_ns"][order][1:] - kernels["end_ns"][order][:-1]
     assert naive.sum() == -90 + 90
-    [device] = analysed(made)
+    [device] = analysed(planted_trace)
     assert device.ledger.gaps.length_ns.tolist() == [10]
 
 
@@ -80,10 +80,10 @@ def test_communication_and_copies_count_only_where_exposed() -> None:
         name=["gemm", "ncclDevKernel_AllReduce"],
     )
     copies = table(Table.COPIES, strings, 1, start_ns=[15], end_ns=[30], stream=[2], kind=["Host-to-Device"])
-    found = activities(of_tables(strings, {Table.KERNELS: kernels, Table.COPIES: copies}))
-    work = busy(found, 0, Span(0, 40))
-    assert [work.compute_ns, *map(total, (work.comm, work.copy, work.idle))] == [10, 10, 10, 10]
-    assert (work.hidden_comm_ns, work.hidden_copy_ns) == (5, 5)
+    work = activities(of_tables(strings, {Table.KERNELS: kernels, Table.COPIES: copies}))
+    split = busy(work, 0, Span(0, 40))
+    assert [split.compute_ns, *map(total, (split.comm, split.copy, split.idle))] == [10, 10, 10, 10]
+    assert (split.hidden_comm_ns, split.hidden_copy_ns) == (5, 5)
 
 
 kernel_lines = st.lists(
@@ -95,24 +95,26 @@ kernel_lines = st.lists(
 
 @given(kernel_lines, st.lists(st.integers(0, 80), max_size=4))
 def test_books_balance_for_any_kernels_and_any_cuts(lines: list[tuple[int, int, int, str]], cuts: list[int]) -> None:
-    made = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in lines))
-    host, found = host_and_activities(made)
-    window = default_window(host, found)
+    drawn = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in lines))
+    host, work = host_and_activities(drawn)
+    window = default_window(host, work)
     assert isinstance(window, Span)
-    books = ledger(found, host, 0, window, np.array(sorted(set(cuts)), np.int64))
+    books = ledger(work, host, 0, window, np.array(sorted(set(cuts)), np.int64))
     assert sum(books.total().values()) == books.window_ns
-    whole = ledger(found, host, 0, window, NO_CUTS)
+    whole = ledger(work, host, 0, window, NO_CUTS)
     assert whole.total() == books.total()  # where one cuts changes no line
 
 
 @given(kernel_lines, st.integers(-1000, 10**12))
 def test_shifting_time_changes_no_line(lines: list[tuple[int, int, int, str]], shift: int) -> None:
     def total_of(offset: int) -> dict[Line, int]:
-        made = trace(*(f"s{s}: {start + offset}-{start + offset + length} {name}" for s, start, length, name in lines))
-        host, found = host_and_activities(made)
-        window = default_window(host, found)
+        shifted = trace(
+            *(f"s{s}: {start + offset}-{start + offset + length} {name}" for s, start, length, name in lines)
+        )
+        host, work = host_and_activities(shifted)
+        window = default_window(host, work)
         assert isinstance(window, Span)
-        return ledger(found, host, 0, window, NO_CUTS).total()
+        return ledger(work, host, 0, window, NO_CUTS).total()
 
     assert total_of(0) == total_of(shift)
 
@@ -199,11 +201,11 @@ def test_a_planted_cause_is_booked_to_its_line(
     calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int, int]], expected: dict[str, int], trigger: str
 ) -> None:
     gaps = planted(calls, kernels).ledger.gaps
-    at = int(np.flatnonzero(gaps.start_ns == kernels[0][1] * US)[0])
-    booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([at])).items()}
+    gap = int(np.flatnonzero(gaps.start_ns == kernels[0][1] * US)[0])
+    booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([gap])).items()}
     assert booked == expected
-    assert TRIGGERS[gaps.trigger[at]] == trigger
-    assert gaps.draining[gaps.drained_by[at]] == ("cudaStreamSynchronize" if trigger == "drained" else "")
+    assert TRIGGERS[gaps.trigger[gap]] == trigger
+    assert gaps.draining[gaps.drained_by[gap]] == ("cudaStreamSynchronize" if trigger == "drained" else "")
 
 
 @pytest.mark.parametrize(
@@ -274,12 +276,12 @@ def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callabl
     from gpuledger.findings.rules import findings
 
     loop = open_trace(unpacked("moe_loop.sqlite"))
-    found = findings(loop, analysed(loop))
-    assert found[0].code == "LAUNCH-BOUND"
-    assert "488 launches a step" in found[0].claim
+    ranked = findings(loop, analysed(loop))
+    assert ranked[0].code == "LAUNCH-BOUND"
+    assert "488 launches a step" in ranked[0].claim
     [slow], [fast] = analysed(loop), analysed(unpacked("moe_batched_gemm.sqlite"))
     saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
-    assert found[0].saving_ns_per_step == pytest.approx(saved, rel=0.2)
+    assert ranked[0].saving_ns_per_step == pytest.approx(saved, rel=0.2)
 
 
 def test_two_processes_on_one_gpu_pay_for_switching(unpacked: Callable[[str], Path]) -> None:
@@ -307,11 +309,11 @@ def test_what_if_uses_the_same_books(decode: Path) -> None:
 
     opened = open_trace(decode)
     [device] = analysed(opened)
-    each = device.steady_ns // device.step_count
+    step_ns = device.steady_ns // device.step_count
     assert speed_up(device, "gemm", 2).saving_ns == round(device.line_ns[Line("compute.gemm")] / 2) // device.step_count
     assert remove(device, "sync").saving_ns == device.line_ns[Line("idle.sync")] // device.step_count
-    assert hide(device, "copy").new_step_ns == each - device.line_ns[Line("copy")] // device.step_count
-    assert 0 < graph(opened, device, "decode").saving_ns < each
+    assert hide(device, "copy").new_step_ns == step_ns - device.line_ns[Line("copy")] // device.step_count
+    assert 0 < graph(opened, device, "decode").saving_ns < step_ns
     ran = gpuledger("whatif", decode, "--speedup=gemm=2", "--graph=decode", "--format=csv")
     assert ran.exit_code == 0
     assert len(ran.stdout.splitlines()) == 3
@@ -410,12 +412,12 @@ def test_a_gpu_that_copies_is_not_idle(tmp_path: Path) -> None:
     from gpuledger.findings.rules import findings
 
     opened = open_trace(corpus("h100_2gpu_1s", tmp_path))
-    found = analysed(opened)
-    for device in found:
+    devices = analysed(opened)
+    for device in devices:
         assert device.ledger.total()[Line("copy")] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
         assert total(device.ledger.busy.idle) / device.ledger.window_ns < 0.01
         assert "idle.unattributed" not in device.ledger.total()  # launched before the capture, not lost
-    assert findings(opened, found)[0].code == "COPY-EXPOSED"
+    assert findings(opened, devices)[0].code == "COPY-EXPOSED"
 
 
 def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> None:
@@ -424,7 +426,7 @@ def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> N
     opened = open_trace(corpus("result_2_7B", tmp_path))
     [device] = analysed(opened)
     assert device.ledger.total()[Line("compute.graph")] == pytest.approx(7.8e9, rel=0.01)
-    assert [found.code for found in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]
+    assert [finding.code for finding in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]
 
 
 def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
@@ -458,25 +460,25 @@ def test_large_copies_are_not_called_small(tmp_path: Path) -> None:
     from gpuledger.findings.rules import findings
 
     opened = open_trace(corpus("Mordred", tmp_path))
-    told = [found.code for found in findings(opened, analysed(opened))]
-    assert "HOST-COPY" not in told
-    assert "COPY-PAGEABLE" in told
+    codes = [finding.code for finding in findings(opened, analysed(opened))]
+    assert "HOST-COPY" not in codes
+    assert "COPY-PAGEABLE" in codes
 
 
 def test_steps_that_become_slower_would_save_what_they_take_more_than_early_ones(tmp_path: Path) -> None:
     """Twelve steps, each 1 us longer than the one before, all of it in one kernel."""
-    kernels, calls, ranges, at = [], [], [], 0
+    kernels, calls, ranges, now = [], [], [], 0
     for step in range(12):
         length = 10_000 + 1_000 * step
-        ranges.append(push(at, at + length, "step"))
-        calls.append(call(at + 100, at + 200, correlationId=step + 1))
-        kernels.append(kernel(at + 1_000, at + length - 500, correlationId=step + 1))
-        at += length
+        ranges.append(push(now, now + length, "step"))
+        calls.append(call(now + 100, now + 200, correlationId=step + 1))
+        kernels.append(kernel(now + 1_000, now + length - 500, correlationId=step + 1))
+        now += length
     from gpuledger.findings.rules import findings
 
     opened = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=ranges))
     devices = analysed(opened)
-    [drift] = [each for each in findings(opened, devices) if each.code == "STEP-DRIFT"]
+    [drift] = [finding for finding in findings(opened, devices) if finding.code == "STEP-DRIFT"]
     steps = devices[0].steps
     assert steps is not None
     early = int(np.median(steps.steady_ns[: len(steps.steady_ns) // 3]))
