@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 from gpuledger.read.registry import READERS, reader_of
 from gpuledger.read.source import Source, look_at
+from support.command import ROOT
 
 
 def test_every_reader_is_there_under_a_name_of_its_own() -> None:
     names = [registered.load().name for registered in READERS]
     assert len(set(names)) == len(names)
     assert not any(registered.load().recognises(Source(Path("x"), 3, b"abc")) for registered in READERS)
+
+
+def test_every_reader_knows_its_own(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
+    report, archive = tmp_path / "run", tmp_path / "traces"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report 36398880.")
+    trace = ROOT / "captures" / "torch" / "decode.json.gz"
+    with tarfile.open(archive, "w") as packed:
+        packed.add(trace, "rank0.json.gz")
+    known = {
+        unpacked("decode.sqlite"): "nsys sqlite",
+        unpacked("decode.parquetdir.tar"): "nsys parquetdir and arrowdir",
+        unpacked("decode.arrowdir.tar"): "nsys parquetdir and arrowdir",
+        report: "nsys report",
+        archive: "archive",
+        trace: "torch json",
+    }
+    assert {path: reader.name for path in known if (reader := reader_of(look_at(path))) is not None} == known
+    assert set(known.values()) == {registered.load().name for registered in READERS}
 
 
 def test_the_content_decides(decode: Path, tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""Which findings a profile has: all of those of captures from real programs, in order, and what no capture has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuledger import NothingRecorded, Trace, build_report, open_trace
+from gpuledger.findings.finding import Finding
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
+from support.nsys_exports import minimal, push
+from support.trace_notation import of_tables, table
+
+TOLD = {
+    "attn": ("HOST-LOAD", "HOST-CODE"),
+    "decode": ("HOST-LOAD", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-CODE", "HOST-SYNC"),
+    "graph": (),
+    "host_read_stacks": ("HOST-SYNC", "HOST-ALLOC", "COPY-EXPOSED", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
+    "moe_loop": (
+        *("LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "COPY-EXPOSED"),
+    ),
+    "two_gloo": (
+        *("GPU-SHARED", "HOST-THREAD", "DEVICE-WAIT", "HOST-CODE", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC"),
+    ),
+    "zoo_graph": (
+        *("HOST-CODE", "COPY-PAGEABLE", "STEP-OUTLIERS", "DEVICE-WAIT", "HOST-SYNC", "COPY-EXPOSED"),
+        *("CAPTURE-GRAPHS-OPAQUE", "CAPTURE-OVERHEAD"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_capture_has_these_findings_in_this_order(name: str, unpacked: Callable[[str], Path]) -> None:
+    found = build_report(open_trace(unpacked(f"{name}.sqlite"))).findings
+    assert tuple(finding.code for finding in found) == TOLD[name]
+
+
+US = 1_000
+STEP_US = 100
+
+
+def _program(call_names: tuple[str, ...], *, recorded: bool = True) -> Trace:
+    """Eight steps of 100 us, each a range with one kernel of 80 us; these calls come before its launch.
+
+    Where a launch is not `recorded`, its kernel has an id that no call has.
+    """
+    names = (*call_names, "cudaLaunchKernel")
+    steps = range(8)
+    strings = Strings(dict.fromkeys(("k", "step", "push_pop", "runtime", "", *names)))
+    begins = [step * STEP_US * US for step in steps]
+    calls = table(
+        Table.CALLS,
+        strings,
+        len(names) * len(steps),
+        start_ns=[begin + 2 * US * number for begin in begins for number in range(len(names))],
+        end_ns=[begin + 2 * US * number + US for begin in begins for number in range(len(names))],
+        correlation=[1 + step * len(names) + number for step in steps for number in range(len(names))],
+        name=list(names) * len(steps),
+        layer=["runtime"] * len(names) * len(steps),
+        stack=[-1] * len(names) * len(steps),
+    )
+    launch_ids = [(1 + step) * len(names) for step in steps]
+    kernels = table(
+        Table.KERNELS,
+        strings,
+        len(steps),
+        start_ns=[begin + 15 * US for begin in begins],
+        end_ns=[begin + 95 * US for begin in begins],
+        correlation=launch_ids if recorded else [number + 1_000 for number in launch_ids],
+        name=["k"] * len(steps),
+        graph_node=[-1] * len(steps),
+    )
+    ranges = table(
+        Table.RANGES,
+        strings,
+        len(steps),
+        start_ns=begins,
+        end_ns=[begin + STEP_US * US for begin in begins],
+        name=["step"] * len(steps),
+        kind=["push_pop"] * len(steps),
+        domain=[""] * len(steps),
+    )
+    return of_tables(strings, {Table.CALLS: calls, Table.KERNELS: kernels, Table.RANGES: ranges})
+
+
+def _told(trace: Trace, code: str) -> list[Finding]:
+    return [finding for finding in build_report(trace).findings if finding.code == code]
+
+
+def test_memory_allocated_in_every_step_is_churned() -> None:
+    """The window begins with the first launch, so the first step's calls lie before it: 21 calls of 1 us are left."""
+    [churn] = _told(_program(("cudaMalloc", "cudaMalloc", "cudaFree")), "ALLOC-CHURN")
+    assert churn.claim == "3 calls a step allocate or free memory, 2.62 us a step of the host"
+    assert churn.evidence == ("cudaMalloc 2 x, cudaFree 0.88 x",)
+    assert churn.saving_ns == 0
+    assert _told(_program(("cudaMalloc",)), "ALLOC-CHURN") == []
+
+
+def test_kernels_without_a_launch_are_lost_launches() -> None:
+    """Seven gaps of 20 us in a window of 780 us, which begins with the first kernel: its launch is not known either."""
+    [loss] = _told(_program((), recorded=False), "CAPTURE-LOSS")
+    assert loss.claim == "17.9 % of the time cannot be told: launches are missing from the profile"
+    assert _told(_program(()), "CAPTURE-LOSS") == []
+
+
+def test_a_profile_without_gpu_work_is_refused_with_the_page_to_read(tmp_path: Path) -> None:
+    empty = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")])
+    with pytest.raises(NothingRecorded) as refused:
+        build_report(open_trace(empty))
+    assert "gpuledger explain CAPTURE-EMPTY" in refused.value.hint

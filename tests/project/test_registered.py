@@ -1,0 +1,147 @@
+"""What is registered is whole: a rule has its page and its test, a verb its module, page and test, and so on.
+
+Each test names what is lacking, and where it belongs; CONTRIBUTING.md says how to add each kind of thing. Beside these,
+tests/present/test_messages.py wants Chinese for every sentence, tests/project/test_docs.py fresh pages of verbs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuledger.cli.main import VERBS, verb_named
+from gpuledger.findings.rules import RULES, codes
+from gpuledger.ledger.causes import CAUSES, QueueTrigger
+from gpuledger.messages import translated
+from gpuledger.read.registry import READERS
+from support.command import ROOT, gpuledger
+from support.package_source import MODULES, PACKAGE, nodes
+
+TESTS, DOCS = ROOT / "tests", ROOT / "docs"
+PAGES = PACKAGE / "findings" / "explain"
+
+
+def _strings(folder: Path) -> set[str]:
+    """Every string that is written out in the tests of a folder."""
+    return {
+        node.value
+        for path in folder.rglob("*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_every_code_has_its_page_and_every_page_its_code() -> None:
+    assert {path.stem for path in PAGES.glob("*.md")} == set(codes())
+
+
+@pytest.mark.parametrize("code", codes())
+def test_a_page_has_all_its_sections(code: str) -> None:
+    ran = gpuledger("explain", code.lower())
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith(f"# {code}: ")
+    sections = [line for line in ran.stdout.splitlines() if line.startswith("## ")]
+    assert sections == ["## Symptom", "## How it was recognised", "## Usual causes", "## Fix", "## How to verify"]
+
+
+def test_every_code_that_is_told_is_registered() -> None:
+    """A code is written twice, in its rule and in what that finds."""
+    told = {
+        node.value
+        for path in (PACKAGE / "findings").glob("*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and re.fullmatch(r"[A-Z]+(-[A-Z]+)+", str(node.value))
+    }
+    assert told - set(codes()) == set()
+
+
+def test_every_rule_has_its_test() -> None:
+    """A test of findings, or of the analysis they come from, that names the code."""
+    tested = _strings(TESTS / "findings") | _strings(TESTS / "analyse")
+    planted = {
+        node.value for node in nodes(TESTS / "support" / "planted_findings.py") if isinstance(node, ast.Constant)
+    }
+    assert {rule.code for rule in RULES} - tested - planted == set()
+
+
+def test_every_verb_has_its_module_and_every_module_its_verb() -> None:
+    modules = {path.stem.replace("_", "-") for path in (PACKAGE / "cli" / "verbs").glob("[a-z]*.py")}
+    assert modules == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_says_what_the_list_of_verbs_says(verb: str) -> None:
+    assert (verb_named(verb).help or "").splitlines()[0] == VERBS[verb]
+
+
+def test_every_verb_has_its_page_and_its_link() -> None:
+    index = (DOCS / "README.md").read_text()
+    pages = {verb for verb in VERBS if (DOCS / "reference" / f"{verb}.md").exists()}
+    linked = {verb for verb in VERBS if f"[{verb}](reference/{verb}.md)" in index}
+    assert set(VERBS) - pages == set(), "run `make docs`"
+    assert set(VERBS) - linked == set(), "docs/README.md, under Reference"
+
+
+def _called_verbs() -> Iterator[str]:
+    """The first argument of every call of the command, and the verbs that a test is repeated for."""
+    for path in TESTS.rglob("*.py"):
+        for node in nodes(path):
+            if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
+                continue
+            name, first = ast.unparse(node.func).rpartition(".")[2], node.args[0].value
+            if name in ("gpuledger", "gpuledger_process"):
+                yield str(first)
+            elif name == "parametrize" and first == "verb" and isinstance(node.args[1], ast.List):
+                yield from (value.value for value in node.args[1].elts if isinstance(value, ast.Constant))
+
+
+def test_every_verb_has_a_test_that_calls_it() -> None:
+    assert set(VERBS) - set(_called_verbs()) == set()
+
+
+def test_every_reader_has_its_test_and_its_line() -> None:
+    """A test under tests/read, and a line of the table of formats, that name the reader as it names itself."""
+    names = {registered.load().name for registered in READERS}
+    formats = (DOCS / "reference" / "formats.md").read_text()
+    read_by = set(re.findall(r"^\|.*\| ([\w ]+) \|$", formats, re.MULTILINE)) - {"reader"}
+    assert names - _strings(TESTS / "read") == set(), "tests/read/test_registry.py"
+    assert read_by == names, "docs/reference/formats.md"
+
+
+def test_every_cause_has_its_words_and_its_rule() -> None:
+    """What people call it, in both languages, and how it is recognised. (Sentences: tests/present/test_messages.py.)"""
+    page = (DOCS / "concepts" / "ledger.md").read_text()
+    assert [cause for cause in (*CAUSES, *QueueTrigger) if translated(cause.label, "zh") == cause.label] == []
+    assert [cause for cause in (*CAUSES, *QueueTrigger) if f"`{cause}`" not in page] == []
+
+
+def _documents() -> set[str]:
+    """The names of the JSON documents that the package writes or reads."""
+    return {
+        match[1]
+        for path in MODULES
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for match in [re.fullmatch(r"(gpuledger\.[\w-]+)/1", node.value)]
+        if match
+    }
+
+
+OF_QUESTIONS = "gpuledger.tables"
+"""The schema of the verbs that ask one question: their documents are called gpuledger.VERB/1."""
+
+WITHOUT_SCHEMA = {
+    "gpuledger.runbook-state": "what `gpuledger run` keeps for itself, to go on later",
+    "gpuledger.runbooks": "the list of runbooks that come with us",
+}
+
+
+def test_every_document_has_its_schema_and_every_schema_its_document() -> None:
+    schemas = {path.stem.removesuffix("-1") for path in (DOCS / "schemas").glob("*.json")}
+    assert schemas - {OF_QUESTIONS} == _documents() - WITHOUT_SCHEMA.keys()
+    index = (DOCS / "README.md").read_text()
+    assert [name for name in sorted(schemas) if f"(schemas/{name}-1.json)" not in index] == []
