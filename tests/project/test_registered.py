@@ -96,7 +96,7 @@ def _called_verbs() -> Iterator[str]:
             if name in ("gpuledger", "gpuledger_process"):
                 yield str(first)
             elif name == "parametrize" and first == "verb" and isinstance(node.args[1], ast.List):
-                yield from (value.value for value in node.args[1].elts if isinstance(value, ast.Constant))
+                yield from (str(value.value) for value in node.args[1].elts if isinstance(value, ast.Constant))
 
 
 def test_every_verb_has_a_test_that_calls_it() -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from gpuledger.read import no_progress
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.units import count_text
 
 _FIRST_AFTER_S = 1.0

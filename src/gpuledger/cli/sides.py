@@ -14,7 +14,7 @@ from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read import open_trace
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.units import bytes_text

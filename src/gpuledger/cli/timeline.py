@@ -18,7 +18,7 @@ from gpuledger.fleet.run import Fleet, fleet
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read import open_trace
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.trace.health import Note, Severity
 from gpuledger.units import count_text
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
-from gpuledger.read.nsys.container import Progress, Wanted
 from gpuledger.read.registry import reader_of
+from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import SEPARATOR, look_at, unrecognised
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
@@ -63,7 +63,7 @@ def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     return [str(path)]
 
 
-def wanted_columns(only: Collection[Table] | Mapping[Table, Collection[str]]) -> Wanted:
+def wanted_columns(only: Collection[Table] | Mapping[Table, Collection[str]]) -> WantedColumns:
     """Which columns of which tables; times always, and a column's name must be one of the table's."""
     chosen = only if isinstance(only, Mapping) else {table: (c.name for c in table.schema.columns) for table in only}
     wanted = {table: frozenset(names) | {"start_ns", "end_ns"} for table, names in chosen.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import Progress, Wanted
+from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import SEPARATOR, Source
 from gpuledger.read.stream import is_archive, members, unpacked
 from gpuledger.read.torch.reader import looks_like_json, read_torch
@@ -25,7 +25,7 @@ def traces_in(source: Source, limits: Limits) -> list[str]:
     return sorted(names)
 
 
-def read_member(source: Source, member: str, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+def read_member(source: Source, member: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
     """Read one trace of an archive."""
     for name, read in members(source, limits):
         if name == member:
@@ -44,7 +44,7 @@ class ArchiveReader:
     def recognises(self, source: Source) -> bool:
         return bool(source.head) and is_archive(source)
 
-    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         names = traces_in(source, limits)
         if not names:
             raise UnreadableProfile(f"{source.name}: an archive without a torch.profiler trace in it")

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Final, Protocol, cast
 
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import Progress, Wanted
+from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.trace.model import Trace
 
@@ -23,7 +23,7 @@ class Reader(Protocol):
     def recognises(self, source: Source) -> bool:
         """Whether this looks like the format, from its first bytes or its file names."""
 
-    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         """Read the columns in `wanted`."""
 
 

@@ -28,7 +28,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.read import open_trace
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.trace.health import Note

@@ -21,7 +21,7 @@ from gpuledger.limits import Limits
 from gpuledger.present.views.fleet import Map, Merged, fleet_document
 from gpuledger.present.views.lateness import lateness_sheet, lateness_words, straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import count_text, time_text
 

@@ -24,7 +24,7 @@ from gpuledger.present.views.report import report_document
 from gpuledger.read import open_trace
 
 if TYPE_CHECKING:
-    from gpuledger.read.nsys.container import Progress
+    from gpuledger.read.request import Progress
     from gpuledger.trace.kernel_report import KernelReport
 
 

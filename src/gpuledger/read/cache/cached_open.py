@@ -23,7 +23,7 @@ from gpuledger.read.cache.fingerprint import fingerprint, now_ns
 from gpuledger.read.cache.trace_file import FORMAT, pack_trace, unpack_trace
 from gpuledger.read.cache.trace_folder import TraceFolder
 from gpuledger.read.nsys import btree
-from gpuledger.read.nsys.container import Wanted
+from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.system.cache_folder import cache_folder
 from gpuledger.trace.model import Trace
@@ -37,7 +37,7 @@ _LAST_PIECE_S: Final = 1.0  # a file that is given up ends with the piece that t
 _CODE: Final = (".py", ".so", ".pyd")
 
 
-def cached_open(source: Source, member: str, wanted: Wanted, limits: Limits, read: Callable[[], Trace]) -> Trace:
+def cached_open(source: Source, member: str, wanted: WantedColumns, limits: Limits, read: Callable[[], Trace]) -> Trace:
     """What `read` gives, from the cache where it holds this very request for this very state of the profile."""
     folder, looked_ns, always = TraceFolder(cache_folder() / "traces"), now_ns(), policy.keeps_everything()
     profile = fingerprint(source, member) if folder.path.is_absolute() else None
@@ -95,7 +95,7 @@ class _TraceWriter(threading.Thread):
             self.ended.set()
 
 
-def _from_folder(folder: TraceFolder, name: str, key: str, wanted: Wanted) -> Trace | None:
+def _from_folder(folder: TraceFolder, name: str, key: str, wanted: WantedColumns) -> Trace | None:
     """The trace that was kept. A file that is not what it should be is removed."""
     try:
         mapped = folder.mapped(name)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from gpuledger.messages import Message
-from gpuledger.read.nsys.container import Wanted
+from gpuledger.read.request import WantedColumns
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Origin, Trace
 from gpuledger.trace.stacks import Stacks
@@ -139,7 +139,7 @@ def pack_trace(trace: Trace, key: str) -> PackedTrace:
     return PackedTrace(packed, tuple(body.arrays), before + len(_padding(before)) + body.total_bytes)
 
 
-def unpack_trace(file: mmap.mmap | bytes, key: str, wanted: Wanted) -> Trace:
+def unpack_trace(file: mmap.mmap | bytes, key: str, wanted: WantedColumns) -> Trace:
     """The trace in a mapped file, its columns read-only views of it. ValueError: the file is not whole, or another."""
     header, base = _header(file)
     if header.key != key or base + header.body_bytes != len(file):

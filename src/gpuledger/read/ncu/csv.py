@@ -32,7 +32,7 @@ from gpuledger.read.ncu.launch import (
 from gpuledger.read.ncu.numbers import NumberStyle, style_of
 from gpuledger.read.ncu.rows import CsvRow, CsvRows
 from gpuledger.read.ncu.units import UnknownUnit, scale, scaled
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.read.source import Source
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.kernel_report import Advice, Dim3, Profiled

@@ -15,7 +15,7 @@ from gpuledger.read.ncu.csv import not_of_ncu, read_csv
 from gpuledger.read.ncu.launch import NcuLaunches
 from gpuledger.read.ncu.rep_file import read_report
 from gpuledger.read.ncu.rows import UTF16
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.read.source import Source, foreign, look_at
 from gpuledger.trace.kernel_report import KernelReport
 

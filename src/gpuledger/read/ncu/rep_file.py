@@ -24,7 +24,7 @@ from gpuledger.messages import say
 from gpuledger.read.ncu.blocks import ReportContainer, copy_whole, walk
 from gpuledger.read.ncu.launch import LaunchIdentity, NcuLaunches, profiled, unit_notes, unit_refused
 from gpuledger.read.ncu.library import PACKAGE, ChildReply
-from gpuledger.read.nsys.container import Progress
+from gpuledger.read.request import Progress
 from gpuledger.read.source import Source, look_at, opened
 from gpuledger.system.processes import Ran, run
 from gpuledger.trace.health import Note, Severity

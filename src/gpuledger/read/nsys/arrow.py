@@ -14,8 +14,9 @@ import numpy as np
 
 from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import NULL, IntegerColumns, Progress, TextColumn, Wanted, too_many_rows
+from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
+from gpuledger.read.request import Progress, WantedColumns, too_many_rows
 from gpuledger.read.source import Source
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -156,7 +157,7 @@ class ArrowReader:
     def recognises(self, source: Source) -> bool:
         return _suffix(source) is not None
 
-    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         suffix = _suffix(source)
         if suffix is None:
             raise ValueError(f"{source.path} is no export")

@@ -22,7 +22,8 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, Progress, TextColumn
+from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
+from gpuledger.read.request import Progress
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import same
 from gpuledger.trace.spans import Ints

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
 
-from gpuledger.errors import UnreadableProfile
 from gpuledger.trace.model import Decoding
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.tables import Table
 
 NULL: Final = -(2**63)
 """Stands for SQL's NULL in an integer column."""
-
-Progress = Callable[[str, int], None]
-"""Told now and then: which table is being read, how many of its rows so far."""
-
-Wanted = Mapping[Table, frozenset[str]]
-"""What to read: columns of ours, by table. Times are always among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +44,6 @@ class IntegerColumns:
     def summary(self, column: str) -> ColumnRange:
         """What the decoder found on the way, or what a look finds."""
         return self.summaries[column] if column in self.summaries else ColumnRange.of(self.columns[column])
-
-
-def too_many_gpus(name: str, count: int, limit: int) -> UnreadableProfile:
-    """The refusal of a profile that names more GPUs than there can be."""
-    return UnreadableProfile(
-        f"{name}: names {count:,} GPUs, more than {limit:,}", hint=f"if there are so many: --limit=gpus={count}"
-    )
-
-
-def too_many_rows(name: str, table: str, limit: int) -> UnreadableProfile:
-    """The refusal of a table that is larger than memory should hold."""
-    return UnreadableProfile(
-        f"{name}: table {table} has more than {limit:,} rows",
-        hint=f"look at a shorter stretch of time, or raise the limit: --limit=rows-per-table={4 * limit}",
-    )
 
 
 @dataclass(frozen=True, slots=True)

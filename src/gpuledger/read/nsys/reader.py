@@ -15,13 +15,14 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
 from gpuledger.read.nsys import schema as schema
-from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport, Wanted, too_many_gpus
+from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.devices import NsysDevices
 from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
 from gpuledger.read.plausible_times import LARGEST, refuse_endless, within_bounds
+from gpuledger.read.request import WantedColumns, too_many_gpus
 from gpuledger.trace.columns import by_row, one_after_another, same, take
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import PID_BITS, Trace
@@ -30,7 +31,7 @@ from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
 
-def read_export(export: NsysExport, name: str, wanted: Wanted, limits: Limits) -> Trace:
+def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     """Read the columns in `wanted` of one export; `name` is what messages call it."""
     if not schema.is_export(export.tables):
         listed = ", ".join(sorted(export.tables)[:5]) or "none"

@@ -6,9 +6,9 @@ from typing import Final
 
 from gpuledger.capture.nsys.command import exported
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import Progress, Wanted
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.nsys.sqlite import open_sqlite
+from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import Source, look_at
 from gpuledger.trace.model import Trace
 
@@ -23,7 +23,7 @@ class NsysRepReader:
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(MAGIC)
 
-    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         progress("the report, with nsys export", 0)
         export = look_at(exported(source.path, seconds=limits.export_seconds))
         with open_sqlite(export, limits, progress) as tables:

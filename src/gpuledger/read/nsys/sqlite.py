@@ -23,7 +23,8 @@ import numpy as np
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.nsys import btree
-from gpuledger.read.nsys.container import NULL, IntegerColumns, Progress, TextColumn, too_many_rows
+from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
+from gpuledger.read.request import Progress, too_many_rows
 from gpuledger.read.source import Source, opened, too_slow
 from gpuledger.trace.model import Decoding
 from gpuledger.trace.spans import Ints

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import Progress, Wanted
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.nsys.sqlite import MAGIC, open_sqlite
+from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.trace.model import Trace
 
@@ -18,6 +18,6 @@ class SqliteReader:
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(MAGIC)
 
-    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         with open_sqlite(source, limits, progress) as export:
             return read_export(export, source.name, wanted, limits)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import Progress, Wanted, too_many_rows
+from gpuledger.read.request import Progress, WantedColumns, too_many_rows
 from gpuledger.read.stream import ByteStream
 from gpuledger.read.torch.columns import CATEGORIES, ON_THREAD, Columns, Shaper, TextCodes, narrowed, together
 from gpuledger.read.torch.event_types import LEFT_ALONE, are_usual, by_category
@@ -40,7 +40,7 @@ class GatheredEvents:
     """Threads that have no number got one that means nothing in another part."""
 
 
-def gather(stream: ByteStream, name: str, wanted: Wanted, limits: Limits, progress: Progress) -> GatheredEvents:
+def gather(stream: ByteStream, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> GatheredEvents:
     """Read what `wanted` names of one stream."""
     events = EventStream(stream, name, limits)
     gathering = _Gathering(name, wanted, limits)
@@ -62,7 +62,7 @@ def _args(events: list[Any]) -> list[Any]:
 class _Gathering:
     """Collects the columns of all batches."""
 
-    def __init__(self, name: str, wanted: Wanted, limits: Limits) -> None:
+    def __init__(self, name: str, wanted: WantedColumns, limits: Limits) -> None:
         self._name, self._limits = name, limits
         self._wanted = wanted
         self.codes = TextCodes(limits.text_bytes)

@@ -21,7 +21,7 @@ from typing import Final
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import Progress, Wanted
+from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import Source, opened
 from gpuledger.read.stream import GZIP, ByteStream, Gunzipped, PlainFile, RejoinedStream, read_ahead, unpacked_size
 from gpuledger.read.torch.events import BETWEEN
@@ -44,7 +44,7 @@ _Span = tuple[int, int | None]
 """Where a part begins and ends: at the first end of an event from there on. None is the text's end."""
 
 
-def gather_in_parts(source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> GatheredEvents | None:
+def gather_in_parts(source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> GatheredEvents | None:
     """The whole file; None where it has to be read in one piece."""
     is_packed = source.head.startswith(GZIP)
     if not _may_fork():
@@ -175,7 +175,9 @@ def _text_from(source: Source, start: int, limits: Limits) -> Iterator[ByteStrea
             yield stream
 
 
-def _part(source: Source, span: _Span, wanted: Wanted, limits: Limits, progress: Progress) -> GatheredEvents | None:
+def _part(
+    source: Source, span: _Span, wanted: WantedColumns, limits: Limits, progress: Progress
+) -> GatheredEvents | None:
     """One part; None if it cannot be read by itself."""
     try:
         with _text_from(source, span[0], limits) as text:
@@ -184,6 +186,6 @@ def _part(source: Source, span: _Span, wanted: Wanted, limits: Limits, progress:
         return None
 
 
-def _send(sending: Connection, source: Source, span: _Span, wanted: Wanted, limits: Limits) -> None:
+def _send(sending: Connection, source: Source, span: _Span, wanted: WantedColumns, limits: Limits) -> None:
     send(sending, _part(source, span, wanted, limits, lambda _table, _rows: None))
     sending.close()

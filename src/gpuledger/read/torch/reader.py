@@ -18,8 +18,8 @@ import numpy as np
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.nsys.container import Progress, Wanted, too_many_gpus
 from gpuledger.read.plausible_times import refuse_endless
+from gpuledger.read.request import Progress, WantedColumns, too_many_gpus
 from gpuledger.read.source import Source, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
 from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
@@ -53,7 +53,7 @@ class TorchReader:
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(GZIP) or looks_like_json(source.head)
 
-    def read(self, source: Source, wanted: Wanted, limits: Limits, progress: Progress) -> Trace:
+    def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         with opened(source) as file:
             head, stream = unpacked(PlainFile(file), source.name, limits)
             is_packed = source.head.startswith(GZIP)
@@ -68,7 +68,7 @@ class TorchReader:
 
 
 def read_torch(
-    stream: ByteStream, name: str, container: str, wanted: Wanted, limits: Limits, progress: Progress
+    stream: ByteStream, name: str, container: str, wanted: WantedColumns, limits: Limits, progress: Progress
 ) -> Trace:
     """Read what `wanted` names of one stream; what is packed is unpacked while it is parsed."""
     with nesting(limits.event_depth), nullcontext(stream) if container == "json" else read_ahead(stream) as text:
@@ -89,7 +89,7 @@ def nesting(levels: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def as_trace(whole: GatheredEvents, name: str, container: str, wanted: Wanted, limits: Limits) -> Trace:
+def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedColumns, limits: Limits) -> Trace:
     """Raw columns as tables: what Kineto does not say is worked out, text is coded."""
     if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
