@@ -28,7 +28,7 @@ from gpuledger.analyse.diff.kernel_pairs import paired
 from gpuledger.analyse.diff.range_pairs import paired_ranges
 from gpuledger.analyse.diff.run_side import RunKernel, RunRange, RunSide, pooled
 from gpuledger.catalog.kernel_names import label
-from gpuledger.cli.sides import told_apart
+from gpuledger.cli.diff_sides import told_apart
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.step_variation import variation

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from gpuledger.capture.environment import WITHHELD, Commit, commit_of, environment, looks_secret, without_secrets
 from gpuledger.capture.manifest import INTERRUPTED, Manifest, RecordedCheck, RecordedFile, utc, written
 from gpuledger.errors import OutputRefused
-from gpuledger.system.leftovers import MARK, marked, members
 from gpuledger.system.machine import InstalledGpu, Machine
+from gpuledger.system.surviving_processes import MARK, marked, members
 from support.command import ROOT
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))

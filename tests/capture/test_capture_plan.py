@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuledger.capture.launchers import launched
 from gpuledger.capture.nsys.plan import LEAST_FREE_BYTES, Wishes, completed, doubts, flags_for, nsys_command
 from gpuledger.capture.nsys.presets import BASE, PRESETS, changed, joined, traced, value_of
-from gpuledger.capture.outputs import place_for
+from gpuledger.capture.output_files import place_for
 from gpuledger.cli.main import cli
 from gpuledger.errors import GpuledgerError, OutputRefused
 

@@ -99,7 +99,7 @@ OPENERS = {
     "findings/pages.py": "pages, which are part of the package",
     "system/atomic_files.py": "whole files, put in their places",
     "system/host_resources.py": "/proc and /sys",
-    "system/leftovers.py": "/proc",
+    "system/surviving_processes.py": "/proc",
     "doctor/probe.py": "/proc and /sys",
     "export/perfetto_server.py": "the files of the Perfetto UI, and a timeline",
     "runbook/files.py": "runbooks and their logs",

@@ -21,7 +21,7 @@ from gpuledger.capture.empty_report import NOT_STARTED, Attempt, why_nothing
 from gpuledger.capture.environment import commit_of, environment
 from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, RecordedFile, utc
 from gpuledger.capture.nsys.command import Start, export_beside
-from gpuledger.capture.outputs import EXPORT, CapturePlace, prepared
+from gpuledger.capture.output_files import EXPORT, CapturePlace, prepared
 from gpuledger.capture.remote import Remote
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption

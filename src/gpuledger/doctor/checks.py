@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.doctor.check import DoctorCheck, DoctorOutcome, DoctorVerdict, ExaminedMachine, not_checked
+from gpuledger.doctor.environment import container, disk, packages, python, torch
 from gpuledger.doctor.gpu import clocks, environment, gpu, other_profilers, sharing
 from gpuledger.doctor.ncu import counters, ncu
 from gpuledger.doctor.nsys import export, nsys, profile, sampling
-from gpuledger.doctor.place import container, disk, packages, python, torch
 from gpuledger.doctor.trial import trial
 from gpuledger.errors import GpuledgerError
 from gpuledger.system.machine import Machine

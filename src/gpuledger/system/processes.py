@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from gpuledger.errors import ToolFailed
-from gpuledger.system import leftovers
+from gpuledger.system import surviving_processes as survivors
 from gpuledger.system.atomic_files import Abandoned, whole_file
 from gpuledger.system.interruption import Interruption, interruptible_children
 
@@ -111,7 +111,7 @@ def attended(
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     began = time.monotonic()
     with _Guard() as guard:
-        process = _started(argv, (dict(os.environ) | dict(environment or {})) | {leftovers.MARK: mark}, quiet=quiet)
+        process = _started(argv, (dict(os.environ) | dict(environment or {})) | {survivors.MARK: mark}, quiet=quiet)
         guard.watch(process.pid)
         kept = _Kept(process.stdout if quiet else process.stderr, pass_on=not quiet)
         try:
@@ -119,11 +119,11 @@ def attended(
                 process, interruption, patience, lambda which: _send(process.pid, mark, which, signaller), on_stage
             )
         except BaseException:
-            leftovers.send(process.pid, mark, signal.SIGKILL)  # whatever went wrong with us, it must not run on
+            survivors.send(process.pid, mark, signal.SIGKILL)  # whatever went wrong with us, it must not run on
             process.wait()
             kept.text(patience.made)
             raise
-        orphans = leftovers.ended(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
+        orphans = survivors.ended(process.pid, mark, patience_s=1.0 if interrupted else min(patience.told, 5.0))
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
     return AttendedRun(
         exit_code=128 - code if code < 0 else code,
@@ -212,7 +212,7 @@ def _send(group: int, mark: str, which: signal.Signals, signaller: Signaller | N
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, which)  # as a terminal does; whoever made a session of its own is told by its parent
     else:
-        leftovers.send(group, mark, which)
+        survivors.send(group, mark, which)
 
 
 class _Kept:
@@ -278,7 +278,7 @@ def logged(
     began = time.monotonic()
     told: list[str] = []
     with _Guard() as guard:
-        variables = dict(os.environ) | dict(environment) | {leftovers.MARK: mark}
+        variables = dict(os.environ) | dict(environment) | {survivors.MARK: mark}
         process = _started(argv, variables, quiet=False, output=log, joined=True)
         guard.watch(process.pid)
         try:
@@ -291,7 +291,7 @@ def logged(
                 until=float("inf") if seconds is None else began + seconds,
             )
         finally:
-            leftovers.ended(process.pid, mark, patience_s=min(patience.told, 5.0))
+            survivors.ended(process.pid, mark, patience_s=min(patience.told, 5.0))
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
     return LoggedRun(
         exit_code=128 - code if code < 0 else code,

@@ -8,7 +8,7 @@ import click
 
 from gpuledger.capture.ncu.command import ENDING, SETS, Choice, Measure, ncu_flags
 from gpuledger.capture.ncu.metric_names import checked
-from gpuledger.capture.outputs import place_for
+from gpuledger.capture.output_files import place_for
 from gpuledger.capture.record import Recording, recorded
 from gpuledger.capture.remote import remote
 from gpuledger.capture.window import opens_window

@@ -12,7 +12,7 @@ from gpuledger.capture.nsys.command import export_command
 from gpuledger.capture.nsys.plan import Wishes, completed, doubts, flags_for, nsys_command
 from gpuledger.capture.nsys.presets import PRESETS, Flag, value_of
 from gpuledger.capture.nsys.session import launch_command, session_name
-from gpuledger.capture.outputs import EXPORT, CapturePlace, place_for
+from gpuledger.capture.output_files import EXPORT, CapturePlace, place_for
 from gpuledger.capture.record import INTERRUPTED_CODE, Recording, recorded
 from gpuledger.capture.remote import Remote, remote
 from gpuledger.cli.capture.options import (

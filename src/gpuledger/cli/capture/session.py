@@ -11,7 +11,7 @@ import click
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture.manifest import FAILED, Manifest
 from gpuledger.capture.nsys.session import forget, remember, remembered, session_name, start_command, stop_command
-from gpuledger.capture.outputs import REPORTS, CapturePlace, place_for, prepared
+from gpuledger.capture.output_files import REPORTS, CapturePlace, place_for, prepared
 from gpuledger.capture.record import CaptureOutcome, Recording, closed, first_manifest
 from gpuledger.cli.capture.options import called_as, needed, tell
 from gpuledger.errors import ToolFailed

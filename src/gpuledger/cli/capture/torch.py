@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuledger.capture.outputs import place_for
+from gpuledger.capture.output_files import place_for
 from gpuledger.capture.record import Recording, recorded
 from gpuledger.capture.torch.command import Schedule, torch_command, torch_flags
 from gpuledger.cli.capture.options import (

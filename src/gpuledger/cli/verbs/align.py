@@ -18,10 +18,10 @@ from gpuledger.analyse.align.from_tables import mock_from_table, model_from_tabl
 from gpuledger.analyse.align.known_differences import KnownDifferences, known
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
+from gpuledger.cli.diff_sides import told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, cache_option, page_options
 from gpuledger.cli.progress import progress
-from gpuledger.cli.sides import told_apart
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.profiles import Profile, job_profiles
 from gpuledger.ledger.steps import Wanted

@@ -13,10 +13,10 @@ import click
 from gpuledger.analyse.diff.baseline import to_document
 from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
+from gpuledger.cli.diff_sides import Sides, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
 from gpuledger.cli.progress import progress
-from gpuledger.cli.sides import Sides, told_apart
 from gpuledger.errors import OutputRefused
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuledger.cli.question import question
+from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.memory import memory_sheets

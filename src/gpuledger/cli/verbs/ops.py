@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuledger.analyse.operators.operator_costs import operator_costs
-from gpuledger.cli.question import question
+from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.operators import ops_sheets

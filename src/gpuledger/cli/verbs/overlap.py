@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuledger.analyse.overlap import overlap as overlap_of
-from gpuledger.cli.question import question
+from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.overlap import overlap_sheet
