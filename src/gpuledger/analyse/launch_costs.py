@@ -15,7 +15,7 @@ from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, pairs_inside
-from gpuledger.trace.statistics import summarise
+from gpuledger.trace.statistics import median, summarise
 
 TINY_NS: Final = 5_000
 """An activity shorter than this costs less than its launch."""
@@ -106,7 +106,7 @@ def _queue(device: Device) -> LaunchQueue:
 
 def _delays(delay: Ints) -> QueueDelays:
     return QueueDelays(
-        median_ns=float(np.median(delay)),
+        median_ns=median(delay),
         p10_ns=float(np.percentile(delay, 10)),
         p90_ns=float(np.percentile(delay, 90)),
         ahead_share=float((delay > AHEAD_NS).mean()),

@@ -19,6 +19,7 @@ from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, t
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, parents
+from gpuledger.trace.statistics import median
 
 FEWEST_LAYERS: Final = 3
 """A stretch that repeats less often is no layer."""
@@ -105,7 +106,7 @@ def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> La
         return without
     step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[chosen], side="right") - 1
     counts = np.bincount(step[step >= 0])
-    usual = int(np.median(counts[counts > 0])) if counts.any() else 0
+    usual = int(median(counts[counts > 0])) if counts.any() else 0
     first = {int(number): int(position) for number, position in zip(*np.unique(step, return_index=True), strict=True)}
     model_step = next((number for number, count in enumerate(counts.tolist()) if count == usual), None)
     if model_step is None or usual < FEWEST_LAYERS:

@@ -14,6 +14,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import Variation
+from gpuledger.trace.statistics import nearest_percentiles
 
 
 class PhasePlace(Enum):
@@ -73,7 +74,7 @@ def phase_times(device: Device, variation: Variation) -> tuple[PhaseTime, ...]:
         times.append(PhaseTime(PHASES[device.phases.before], PhasePlace.BEFORE, before_ns))
     for number in np.unique(phase).tolist():
         lengths = variation.steps.length_ns[phase == number]
-        middle = int(np.percentile(lengths, 50, method="nearest"))
+        [middle] = nearest_percentiles(lengths, 50)
         times.append(PhaseTime(PHASES[number], PhasePlace.STEPS, int(lengths.sum()), len(lengths), middle))
     if device.phases.after:
         after_ns = window.end_ns - int(edges[-1])

@@ -13,6 +13,7 @@ from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Rule
 from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import NOT_RECORDED
 from gpuledger.units import count_text, share_text, time_text
 
@@ -115,7 +116,7 @@ def _exposed(job: Job) -> Sequence[Finding]:
 
 def _middle(times: list[int]) -> int:
     """The median; of two ranks the mean, as both may wait in turn."""
-    return int(np.median(times)) if times else 0
+    return int(median(np.array(times, np.int64))) if times else 0
 
 
 def _steady_ns(job: Job) -> int:

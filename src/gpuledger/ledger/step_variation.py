@@ -11,7 +11,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Steps
 from gpuledger.trace.columns import distinct
-from gpuledger.trace.statistics import median
+from gpuledger.trace.statistics import median, nearest_percentiles
 
 OUTLIER_RATIO: Final = 1.2
 """A step is an outlier at this many times its phase's median, and three times the usual deviation away from it."""
@@ -72,7 +72,7 @@ def variation(device: Device) -> Variation | None:
     if device.steps is None:
         return None
     steady = device.steps.steady_ns
-    low, middle, high = (int(value) for value in np.percentile(steady, (10, 50, 90), method="nearest"))
+    low, middle, high = nearest_percentiles(steady, 10, 50, 90)
     return Variation(device.steps, middle, low, high, _outliers(device, device.steps), _drift(device, device.steps))
 
 

@@ -2,6 +2,10 @@
 
 The standard deviation is the sample's (n - 1), 0 for a single value. The median of an even number of values is the
 mean of the middle two. Totals are exact; the others are doubles.
+
+Three medians are needed, and this is where each is defined: `median` of a distribution; `nearest_percentiles` where
+the answer must be one of the values, as a step that a reader can look at; `lower_median` of instants, which must be
+exact.
 """
 
 from __future__ import annotations
@@ -37,6 +41,11 @@ def median(values: NDArray[Any]) -> float:
         return float(np.partition(values, middle)[middle])
     parted = np.partition(values, (middle - 1, middle))
     return float((parted[middle - 1] + parted[middle]) / 2)
+
+
+def nearest_percentiles(values: Ints, *percents: int) -> list[int]:
+    """Values that occur, each the nearest to a percentile: the median step is a step that was recorded."""
+    return [int(value) for value in np.percentile(values, percents, method="nearest")]
 
 
 def lower_median(values: Ints) -> int:

@@ -17,6 +17,7 @@ from gpuledger.analyse.align.forwards import ForwardKernel, Forwards
 from gpuledger.analyse.align.sequence_alignment import similarity
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import median
 
 LONG_GAP_NS: Final = 1_000_000
 """A gap inside a forward that is longer is no mere path to the next launch: a plan is made, a module loaded."""
@@ -170,21 +171,21 @@ def side(ranks: Sequence[Forwards], mock: Sequence[ForwardKernel] | None = None)
         chosen = max(
             usual, key=lambda variant: similarity(mock, among.entry(variant[0]).kernels)
         )  # the first of equal ones
-    median = among.median(chosen)
+    typical = among.median(chosen)
     times = np.array([among.entry(index).gpu_ns for index in chosen], np.int64)
     low, high = np.percentile(times, (10, 90)).astype(np.int64).tolist()
     whole = ranks[0] if len(ranks) == 1 else max(ranks, key=len)
     return OperationSide(
-        profile=median.forwards.profile,
-        gpu_name=median.forwards.gpu_name,
-        kernels=median.kernels,
+        profile=typical.forwards.profile,
+        gpu_name=typical.forwards.gpu_name,
+        kernels=typical.kernels,
         forwards=len(whole),
         steps=len(np.unique(whole.step)) if whole.found_by else 0,
         found_by=whole.found_by,
         compared=len(among),
         alike=len(chosen) if usual else 1,
         ranks=len(ranks),
-        elapsed_ns=int(np.median([among.entry(index).elapsed_ns for index in chosen])),
+        elapsed_ns=int(median(np.array([among.entry(index).elapsed_ns for index in chosen]))),
         spread_ns=(low, high),
         drift_share=_drift(among, chosen, times),
         wait=_wait(among, chosen) if usual else None,
@@ -198,7 +199,7 @@ def _drift(among: Candidates, chosen: Sequence[int], times: Ints) -> float | Non
     quarter = len(distinct) // QUARTER
     if quarter < 2:
         return None
-    early, late = (float(np.median(times[np.isin(step, which)])) for which in (distinct[:quarter], distinct[-quarter:]))
+    early, late = (median(times[np.isin(step, which)]) for which in (distinct[:quarter], distinct[-quarter:]))
     return late / early - 1 if early else None
 
 
@@ -214,7 +215,7 @@ def _wait(among: Candidates, chosen: Sequence[int]) -> Wait | None:
     first = entries[0]
     return Wait(
         kernel=first.kernels[where].name,
-        gap_ns=int(np.median(gaps[waiting, where])),
+        gap_ns=int(median(gaps[waiting, where])),
         forwards=len(waiting),
         opens_step=all(not entry.place for entry in entries) and any(among.entry(index).place for index in chosen),
     )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import median
 
 RESAMPLES: Final = 10_000
 SEED: Final = 20_251_114
@@ -122,8 +123,8 @@ def verdict(before_ns: int, delta_ns: int, interval: Interval | NotMeasured) -> 
 def followed(length_ns: NDArray[np.float64]) -> float:
     """How much each step follows the one before: the autocorrelation, outliers clipped; 0 where it may be chance."""
     count = len(length_ns)
-    away = length_ns - np.median(length_ns)
-    usual = 3 * 1.4826 * float(np.median(np.abs(away)))
+    away = length_ns - median(length_ns)
+    usual = 3 * 1.4826 * median(np.abs(away))
     away = np.clip(away, -usual, usual)
     away = away - away.mean()
     squares = float((away**2).sum())
@@ -150,14 +151,14 @@ def student(freedom: float) -> float:
 
 def _resampled(runs: Sequence[Ints], random: np.random.Generator) -> _Resampled:
     steps = np.sort(np.concatenate(runs)).astype(np.float64)
-    centre = float(np.median(steps))
+    centre = median(steps)
     follows = max(followed(run.astype(np.float64)) for run in runs)
     medians = _medians(steps, random)
     if follows:  # however steps wander, where they usually are lies between the shortest and the longest
         medians = np.clip(centre + (medians - centre) * math.sqrt(_inflation(follows)), steps[0], steps[-1])
     between = -1.0
     if len(runs) > 1:
-        own = np.array([np.median(run) for run in runs])
+        own = np.array([median(run) for run in runs])
         between = max(0.0, float(own.var(ddof=1)) - len(runs) * float(medians.var()))
     return _Resampled(centre, medians, follows, between, len(runs), len(steps))
 

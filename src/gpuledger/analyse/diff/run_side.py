@@ -19,6 +19,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.lines import Line
 from gpuledger.trace.kernel_report import Dim3
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import nearest_percentiles
 
 STEP, WINDOW, KERNEL_TIME = WHOLES = ("step", "window", "kernel time")
 """What the difference is a difference of."""
@@ -171,7 +172,7 @@ class RunSide:
 
 def median_of(length_ns: Ints) -> int:
     """The usual length."""
-    return int(np.percentile(length_ns, 50, method="nearest"))
+    return nearest_percentiles(length_ns, 50)[0]
 
 
 def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
