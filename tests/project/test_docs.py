@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import lzma
 import re
@@ -14,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from support.command import ROOT, gpuledger
+from support.package_source import MODULES, PACKAGE, part
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -101,6 +103,32 @@ def test_the_python_page_runs(decode: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "reference" / "python.md").read_text(), re.DOTALL)
     exec(compile(code, "python.md", "exec"), {})
+
+
+def test_the_walk_of_a_kernel_is_true(decode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "decode.sqlite").write_bytes(decode.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "architecture.md"
+    shown = "".join(re.findall(r"```pycon\n(.*?)```", page.read_text(), re.DOTALL))
+    walk = doctest.DocTestParser().get_doctest(shown, {}, page.name, str(page), 0)
+    told: list[str] = []
+    results = doctest.DocTestRunner().run(walk, out=told.append)
+    assert results.attempted > 30
+    assert results.failed == 0, "".join(told)
+
+
+def test_the_rooms_of_the_house_are_those_there_are() -> None:
+    """Every part of the package is in the table, and every module that is named is there."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = "".join(line for line in page.splitlines(keepends=True) if line.startswith("| `"))
+    parts = {part(path) for path in MODULES} - {"__main__"}
+    assert {name for name in parts if f"`{name}" not in rooms} == set()
+    named = set(re.findall(r"`([\w/]+\.(?:py|c))`", page + (ROOT / "CONTRIBUTING.md").read_text()))
+    homes = (ROOT, PACKAGE, PACKAGE / "read", ROOT / "tests" / "project", PACKAGE / "trace" / "native")
+    stand_ins = re.compile(r"[A-Z]{3}")  # src/gpuledger/read/FORMAT/reader.py
+    assert {
+        name for name in named if not stand_ins.search(name) and not any((home / name).exists() for home in homes)
+    } == set()
 
 
 def test_every_question_names_a_command_that_exists() -> None:
