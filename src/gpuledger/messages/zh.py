@@ -8,7 +8,7 @@ from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
 
 _REPORT: Final[dict[str, str]] = {
-    # analyse/contents, phases, sites, steps
+    # ledger/steps, phases; analyse/inventory, call_sites
     "host time blocked in the operating system cannot be told from host code": (
         "无法区分主机阻塞在操作系统里的时间和主机代码自身的时间"
     ),
@@ -88,7 +88,7 @@ _REPORT: Final[dict[str, str]] = {
     "{share} of the {what} in {name}": "{what}中有 {share} 在 {name}",
     "by cause: {causes}": "按原因：{causes}",
     ", ": "、",
-    # findings/work
+    # findings/kernels, memory, steps
     "{size} are copied from or to pageable memory: {time}": "与可分页（pageable）内存之间拷贝 {size}：{time}",
     "at {rate}/s; from pinned memory the link takes about {peak}/s": (
         "速率 {rate}/s；改用锁页（pinned）内存，链路约可达 {peak}/s"
@@ -118,7 +118,7 @@ _REPORT: Final[dict[str, str]] = {
     ),
     "from {early} to {late}, most of it {line}": "从 {early} 到 {late}，大部分来自 {line}",
     "all steps take as long as the early ones": "所有步都与早期的步一样快",
-    # read/events, stream, torch
+    # read/stream; read/torch/events, reader
     "{reason}: the trace is not whole, its end is missing": "{reason}：trace 不完整，缺少结尾",
     "the gzip stream breaks off": "gzip 流中途断开",
     "the archive is damaged": "归档文件已损坏",
@@ -141,7 +141,7 @@ _REPORT: Final[dict[str, str]] = {
     ),
     "{count} {table} end before they begin": "{table} 中有 {count} 行的结束早于开始",
     "GPU, name not recorded": "GPU（名称未记录）",
-    # read/nsys, nsys_devices, nsys_strings
+    # read/nsys/devices, reader, strings
     "table {table} has no column {column}": "表 {table} 没有列 {column}",
     "{reason}; it was left out": "{reason}，已略去",
     "{count} values in {table} are no usable numbers and count as not recorded": (
@@ -176,7 +176,7 @@ _REPORT: Final[dict[str, str]] = {
         "{count} 个名称不是 UTF-8；无法解码的字节显示为 \\xNN"
     ),
     "{count} names longer than {longest} bytes were cut": "{count} 个名称超过 {longest} 字节，已截断",
-    # render/info
+    # present/views/info
     "{tool}, version not recorded": "{tool}（版本未记录）",
     "read by the native decoder": "由原生解码器读取",
     "read by the native decoder, and by SQLite: {tables}": "由原生解码器读取，其中由 SQLite 读取：{tables}",
@@ -190,7 +190,7 @@ _REPORT: Final[dict[str, str]] = {
     "{count} processes": "{count} 个进程",
     "{count} kernels": "{count} 个 kernel",
     "no GPU work recorded": "没有记录到 GPU 工作",
-    # render/report
+    # ledger/causes; present/views/report
     "synchronising": "同步等待",
     "host code": "主机代码",
     "launch calls": "启动调用",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 HTML: Final[dict[str, str]] = {
-    # render/report
+    # ledger/lines
     "compute: {family}": "计算：{family}",
-    # render/html/page
+    # present/writers/html/page
     "Skip to the content": "跳到正文",
     "Sections": "章节",
     "Light or dark": "浅色/深色",
@@ -21,18 +21,18 @@ HTML: Final[dict[str, str]] = {
     "made by gpuledger {version}; nothing in this page is loaded from elsewhere": (
         "由 gpuledger {version} 生成；本页不加载任何外部内容"
     ),
-    # render/html/report
+    # present/views/page/report_page
     "GPU at work": "GPU 工作时间",
     "of {time}": "共 {time}",
     "{low} to {high} in eight of ten": "八成的步在 {low} 到 {high} 之间",
     "Median step": "单步中位数",
     "{count} unusual": "{count} 步异常",
     "Most to gain": "最大收益",
-    # render/html/ledger
+    # present/views/page/time_breakdown
     "GPU {gpu}": "{gpu} 号 GPU",
     "The {share} at work, over the whole width": "工作的 {share}，放大到整个宽度",
     "Lines of the books, GPU {gpu}": "各项账目，GPU {gpu}",
-    # render/html/findings
+    # present/views/page/what_to_do
     "Nothing stands out that would make it faster; look at the kernels themselves.": (
         "没有发现明显的提速空间；请从 kernel 本身入手。"
     ),
@@ -40,7 +40,7 @@ HTML: Final[dict[str, str]] = {
     "confidence": "可信度",
     "on": "位于",
     "if": "前提",
-    # render/html/steps
+    # present/views/page/steps; present/views/steps
     "Steps": "步",
     "Step": "步号",
     "Steps, GPU {gpu}": "各步概况，GPU {gpu}",
@@ -68,7 +68,7 @@ HTML: Final[dict[str, str]] = {
     "warm-up": "预热",
     "against the median step": "（与中位数相比）",
     "Against the median": "与中位数相比",
-    # render/html/over_time
+    # present/views/page/over_time
     "during the call": "调用期间",
     "over 1 ms": "1 ms 以上",
     "under 1 us": "1 us 以下",
@@ -97,7 +97,7 @@ HTML: Final[dict[str, str]] = {
     "Device memory": "设备内存",
     "Nothing was copied.": "没有拷贝。",
     "Memory and copies": "内存与拷贝",
-    # render/html/gaps
+    # present/views/page/gaps
     "Gaps by length: share of their number and of their time": "按长度统计的间隙：数量占比与时间占比",
     "Why the GPU was idle": "GPU 为何空闲",
     "The GPU was never idle in this window.": "在此窗口内 GPU 从未空闲。",
@@ -110,7 +110,7 @@ HTML: Final[dict[str, str]] = {
     "Idle time by cause": "按成因统计的空闲时间",
     "Idle time by trigger, steady steps": "按触发原因统计的空闲时间（稳定的步）",
     "Idle time": "空闲时间",
-    # render/html/kernels
+    # present/views/page/kernels
     "no kernel was recorded": "没有记录到 kernel",
     "The whole profile, all GPUs and processes together, as `gpuledger stats` prints it. Times overlap where kernels "
     "do.": ("整个 profile，所有 GPU 和进程合计，与 `gpuledger stats` 的输出一致。kernel 重叠时，时间也重叠。"),
@@ -130,7 +130,7 @@ HTML: Final[dict[str, str]] = {
     "of kernels that are in no steady step here.": (
         "每个圆点是一次被分析的启动，面积为其时间占比；离屋顶线越远，可提速越多。空心的点不属于这里的稳定步。"
     ),
-    # render/html/ranges
+    # present/views/page/ranges
     "Ranges": "区间",
     "no range was recorded": "没有记录到区间",
     "no launch call is in the profile": "profile 中没有启动调用",
@@ -144,7 +144,7 @@ HTML: Final[dict[str, str]] = {
         "整个窗口的区间，GPU {gpu}（共 {count} 个，显示 GPU 时间最多的 {shown} 个）"
     ),
     "(in no range)": "（不在任何区间内）",
-    # render/html/closing
+    # present/views/page/provenance
     "Overlap over the whole window, GPU {gpu}": "整个窗口的重叠情况，GPU {gpu}",
     "No communication ran on a GPU here.": "这里没有在 GPU 上运行的通信。",
     "One profile cannot say which rank the others wait for: `gpuledger fleet DIR -o job.html` puts the profiles of all "
@@ -164,10 +164,10 @@ HTML: Final[dict[str, str]] = {
     "driver {driver}, CUDA {cuda}": "驱动 {driver}，CUDA {cuda}",
     "read by: gpuledger {version}": "读取工具：gpuledger {version}",
     "{share} of the GPU work has its launch call in the profile": "{share} 的 GPU 工作在 profile 中有对应的启动调用",
-    # render/html/tables
+    # present/writers/html/tables
     "{title} (the first {shown} of {count} rows)": "{title}（共 {count} 行，显示前 {shown} 行）",
     "… (cut here: {count} letters in all)": "…（此处截断，共 {count} 个字符）",
-    # render/html/words
+    # present/views: headings and cells of tables
     "Cause": "成因",
     "Trigger": "触发原因",
     "Call": "调用",

@@ -11,7 +11,7 @@ KERNELS: Final[dict[str, str]] = {
     "collect the section ComputeWorkloadAnalysis: it says which pipeline is busy": (
         "请采集 ComputeWorkloadAnalysis 分节，以确定是哪条流水线繁忙"
     ),
-    # analyse/advice
+    # analyse/kernels/advice
     "only fewer bytes make it faster: fuse it with its neighbours, use a smaller type, read nothing twice": (
         "只有减少访存量才能更快：与相邻 kernel 融合，改用更小的数据类型，避免重复读取"
     ),
@@ -65,7 +65,7 @@ KERNELS: Final[dict[str, str]] = {
     "collect the section SpeedOfLight": "采集 SpeedOfLight 这个 section",
     "NVIDIA: {title} (estimate: {share} of the kernel's time)": "NVIDIA：{title}（预计可省该 kernel 时间的 {share}）",
     "NVIDIA: {title} (estimate: {share} of the part it is about)": "NVIDIA：{title}（预计可省相关部分的 {share}）",
-    # analyse/figures
+    # analyse/kernels/launch_figures
     "{figure} reads {value}, over 100 %: the replay passes over so short a kernel do not add up": (
         "{figure}的读数为 {value}，超过 100 %：kernel 太短，多遍重放的计数互相对不上"
     ),
@@ -81,7 +81,7 @@ KERNELS: Final[dict[str, str]] = {
     "possible occupancy": "理论占用率",
     "occupancy efficiency": "占用率达成率",
     "DRAM bandwidth": "显存带宽",
-    # analyse/verdict
+    # analyse/kernels/verdict
     "neither compute nor memory throughput was collected": "计算和访存的吞吐量都未采集",
     "memory": "访存",
     "compute reaches {compute} and memory {memory} of their peaks": (
@@ -140,12 +140,12 @@ KERNELS: Final[dict[str, str]] = {
     "for constants": "等待常量缓存",
     "asleep": "线程处于休眠",
     "for the tensor cores": "等待张量核心",
-    # findings/headroom
+    # findings/kernels
     "{kernel} takes {time} and reaches {share} of its nearest roof": (
         "{kernel}（{time}）只达到离它最近的屋顶线的 {share}"
     ),
     "it reaches 90 % of that roof, and the host keeps up": "它达到该屋顶线的 90 %，且主机跟得上",
-    # read/ncu_blocks, ncu_csv, ncu_launch, ncu_rep
+    # read/ncu/blocks, csv, rep_file
     "cut off": "被截断",
     "damaged": "已损坏",
     "{file}: the file ends in the middle of a row; what would come after it is lost": (
@@ -168,11 +168,11 @@ KERNELS: Final[dict[str, str]] = {
         "{file}：报告{trouble}，只能读出 {count} 次启动，其余已丢失（{size} 中有 {whole} 完好）"
     ),
     "{file}: {lost} of {count} launches cannot be read": "{file}：{count} 次启动中有 {lost} 次无法读取",
-    # render/blocks
+    # present/writers/text
     "(no room for {columns}: widen, or use another --format)": (
         "（宽度不足，未显示的列：{columns}；请加宽终端，或改用其他 --format）"
     ),
-    # render/integrated
+    # present/views/step_kernels
     "order": "顺序",
     "range": "区间",
     "shape": "形状",
@@ -228,7 +228,7 @@ KERNELS: Final[dict[str, str]] = {
     "Saves a step": "每步可省",
     "Of the step": "占整步",
     "Profiled, but not in these steps": "已采集、但不在这些步中的 kernel",
-    # render/kernels
+    # present/views/kernels
     "latency": "延迟",
     "not known": "未知",
     "L2": "L2 缓存",
