@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
-from gpuledger.present.safe_text import columns
+from gpuledger.present.safe_text import display_width
 from support.command import ROOT, gpuledger
 
 pytestmark = pytest.mark.usefixtures("ncu_asked_once")
@@ -123,7 +123,7 @@ def check(shown: str, expected: Path) -> None:
         expected.write_text(shown)
     assert shown == expected.read_text()
     if expected.suffix == ".txt":
-        names = [line for line in shown.splitlines() if columns(line) > 80]
+        names = [line for line in shown.splitlines() if display_width(line) > 80]
         assert all(" " not in line.strip() for line in names)  # a name that cannot be broken
     else:
         html = MarkdownIt("commonmark").enable("table").render(shown)

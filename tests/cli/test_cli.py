@@ -102,7 +102,7 @@ NO_TABLE_OF_A_PROFILE = {
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in NO_TABLE_OF_A_PROFILE])
 @pytest.mark.parametrize("width", [60, 80, 132])
 def test_no_line_is_wider_than_the_terminal(verb: str, width: int, decode: Path, layer_report: Path) -> None:
-    from rich.cells import cell_len
+    from gpuledger.present.safe_text import display_width as cell_len
 
     profile = layer_report if verb == "kernels" else decode
     ran = gpuledger(verb, profile.name, cwd=profile.parent, COLUMNS=str(width))

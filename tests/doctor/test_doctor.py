@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from rich.cells import cell_len
 
 from gpuledger.doctor import check as checking
 from gpuledger.doctor import probe as probing
@@ -26,6 +25,7 @@ from gpuledger.doctor.check import DoctorOutcome, DoctorVerdict, ExaminedMachine
 from gpuledger.doctor.checks import CHECKS, Diagnosis, diagnosed
 from gpuledger.doctor.probe import Probe
 from gpuledger.errors import ToolFailed, UnreadableProfile
+from gpuledger.present.safe_text import display_width as cell_len
 from gpuledger.present.views.doctor import doctor_document
 from gpuledger.present.writers import write
 from gpuledger.system import machine, tools

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from gpuledger.present.safe_text import columns
+from gpuledger.present.safe_text import display_width
 from support.command import NAMES, gpuledger
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -38,7 +38,7 @@ def test_the_chinese_report_reads_as_it_did(name: str, style: str, unpacked: Cal
         expected.write_text(shown)
     assert shown == expected.read_text()
     if style == "txt":
-        assert max(map(columns, shown.splitlines())) <= 80
+        assert max(map(display_width, shown.splitlines())) <= 80
     else:
         html = MarkdownIt("commonmark").enable("table").render(shown)
         assert html.count("<strong>") == 1 + html.count("<li><strong>") + html.count("<li>\n<p><strong>") > 1

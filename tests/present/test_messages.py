@@ -22,7 +22,7 @@ from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message, capitalised, joined, say, translated
 from gpuledger.messages.zh import TEMPLATES
-from gpuledger.present.safe_text import columns, padded, visible, wrapped
+from gpuledger.present.safe_text import display_width, padded, visible, wrapped
 from gpuledger.read import open_trace
 from support.command import NAMES, ROOT, gpuledger
 from support.package_source import MODULES, imported, nodes, relative
@@ -181,7 +181,7 @@ def test_a_chinese_report_is_chinese_throughout_and_fits(name: str, unpacked: Ca
         assert foreign(made.to_text(language="zh")) == set(), path.name
         assert foreign(made.to_markdown(language="zh")) == set(), path.name
         assert len(foreign(made.to_text())) > 10  # the check sees English where it is
-        assert max(map(columns, made.to_text(width=80, language="zh").splitlines())) <= 80
+        assert max(map(display_width, made.to_text(width=80, language="zh").splitlines())) <= 80
         for found in made.findings:
             assert all(map(CJK.search, map(chinese, (found.claim, found.confidence, found.assumption or "。"))))
 
@@ -212,7 +212,7 @@ def test_chinese_wraps_between_characters_but_not_before_a_comma() -> None:
     assert wrapped("主机（host）等", 6, 1) == "主机\n （host）\n 等"
     assert wrapped("  损失 16.5 ms，每步 9.0 %", 11, 2) == "  损失\n  16.5 ms，\n  每步\n  9.0 %"
     assert wrapped("等a_very_long_name等", 4) == "等\na_very_long_name\n等"
-    assert (columns("空闲: x"), padded("空闲", 6), padded("空闲", 3)) == (7, "空闲  ", "空闲")
+    assert (display_width("空闲: x"), padded("空闲", 6), padded("空闲", 3)) == (7, "空闲  ", "空闲")
 
 
 PHRASES = ("主机", "空闲，", "（每步）", "“同步”", "GPU ", " kernel ", " 5 us。", "time，", "a > b ", "每步、")
@@ -223,6 +223,6 @@ def test_wrapped_chinese_keeps_its_letters_and_its_width(phrases: list[str], wid
     text = f"等{''.join(phrases)}"
     first, *rest = wrapped(text, width, indent).splitlines()
     assert "".join((first, *rest)).replace(" ", "") == text.replace(" ", "")
-    assert all(columns(line) <= width and line == line.rstrip() for line in (first, *rest))
+    assert all(display_width(line) <= width and line == line.rstrip() for line in (first, *rest))
     assert all(re.match(rf" {{{indent}}}[^ ，。、；：）”]", line) for line in rest)
     assert all("us" not in line or "5 us" in line for line in (first, *rest))

@@ -15,6 +15,9 @@ _OPENING: Final = "（“‘《【「"
 _CLOSING: Final = "，。；：、！？）”’》】」"
 """Chinese punctuation that no line ends with, and that none begins with."""
 
+_NO_WIDTH: Final = ("Mn", "Me", "Cf")
+"""Categories of characters that a terminal draws over the one before, or not at all."""
+
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=%|[mun]?s\b|[kMGT]?B\b|[个次步条])")
 """The space between a number and its unit: no line ends there, in Chinese text."""
 
@@ -43,7 +46,7 @@ def wrapped(line: str, width: int | None, indent: int = 0) -> str:
         return textwrap.fill(line, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
     lines = [""]
     for piece in _pieces(line):
-        if lines[-1].strip() and columns(lines[-1]) + columns(piece.rstrip()) > width:
+        if lines[-1].strip() and display_width(lines[-1]) + display_width(piece.rstrip()) > width:
             lines.append(" " * indent)
             piece = piece.lstrip()
         lines[-1] += piece
@@ -65,14 +68,32 @@ def _pieces(line: str) -> list[str]:
     return pieces
 
 
-def columns(text: str) -> int:
-    """How many columns of a terminal `text` takes: a Chinese character takes two."""
-    return sum(2 if _is_wide(letter) else 1 for letter in text)
+def display_width(text: str) -> int:
+    """How many columns of a terminal `text` takes: a Chinese character takes two, an accent on a letter none."""
+    return len(text) if text.isascii() else sum(map(_letter_columns, text))
+
+
+def _letter_columns(letter: str) -> int:
+    if _is_wide(letter):
+        return 2
+    return 0 if unicodedata.category(letter) in _NO_WIDTH else 1
+
+
+def _first_columns(text: str, width: int) -> str:
+    """The beginning of a text, in at most so many columns."""
+    if text.isascii():
+        return text[:width]
+    used = 0
+    for position, letter in enumerate(text):
+        used += _letter_columns(letter)
+        if used > width:
+            return text[:position]
+    return text
 
 
 def padded(text: str, width: int) -> str:
     """`text` with spaces behind it, in `width` columns."""
-    return text + " " * (width - columns(text))
+    return text + " " * (width - display_width(text))
 
 
 def _is_wide(letter: str) -> bool:
@@ -81,24 +102,20 @@ def _is_wide(letter: str) -> bool:
 
 def cut_in_the_middle(text: str, width: int) -> str:
     """`text` in at most `width` columns: the beginning and the end of a kernel's name both tell kernels apart."""
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(text) <= width:
+    if display_width(text) <= width:
         return text
     if width <= 1:
         return "…"[:width]
     tail = (width - 1) // 2
     ending = text[-tail:] if tail else ""
-    while cell_len(ending) > tail:
+    while display_width(ending) > tail:
         ending = ending[1:]
-    return set_cell_size(text, width - 1 - tail).rstrip() + "…" + ending
+    return _first_columns(text, width - 1 - tail).rstrip() + "…" + ending
 
 
 def cut_apart(texts: Sequence[str], width: int, shorten: Callable[[str], str] | None = None) -> list[str]:
     """Texts in at most `width` columns each; of those that would look the same when cut, what differs is shown."""
-    from rich.cells import cell_len
-
-    short = {text: shorten(text) if shorten is not None and cell_len(text) > width else text for text in texts}
+    short = {text: shorten(text) if shorten is not None and display_width(text) > width else text for text in texts}
     cut: dict[str, str] = {}
     alike: dict[str, list[str]] = {}
     for text in dict.fromkeys(short.values()):
@@ -125,6 +142,4 @@ def _word_start(text: str, at: int) -> int:
 
 
 def _cut_at_the_end(text: str, width: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+    return text if display_width(text) <= width else _first_columns(text, width - 1).rstrip() + "…"

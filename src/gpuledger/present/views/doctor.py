@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.present.document import Document, Drawn
-from gpuledger.present.safe_text import columns, visible
+from gpuledger.present.safe_text import display_width, visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.writers.markdown import escaped, table_markdown
 
@@ -96,7 +96,7 @@ def _lines(text: str, width: int | None, first: str = "", then: str | None = Non
     room = max(width - max(len(first), len(margin)), _LEAST_ROOM)
     lines = [""]
     for piece in (piece for word in visible(text).split() for piece in _pieces(word, room)):
-        if columns(lines[-1]) + 1 + columns(piece) <= room:
+        if display_width(lines[-1]) + 1 + display_width(piece) <= room:
             lines[-1] = f"{lines[-1]} {piece}".strip()
         else:
             lines.append(piece)
@@ -107,7 +107,7 @@ def _pieces(word: str, room: int) -> list[str]:
     """A word, in as many pieces as it takes."""
     pieces = [""]
     for letter in word:
-        if columns(pieces[-1] + letter) > room:
+        if display_width(pieces[-1] + letter) > room:
             pieces.append("")
         pieces[-1] += letter
     return pieces

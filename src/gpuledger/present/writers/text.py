@@ -30,7 +30,7 @@ from gpuledger.present.document import (
 from gpuledger.present.safe_text import visible, wrapped
 from gpuledger.present.sheet import translated_sheet
 from gpuledger.present.shell import shell_lines
-from gpuledger.present.writers.terminal import sheet_lines
+from gpuledger.present.writers.text_table import sheet_lines
 
 LONGEST_NAME: Final = 100
 """Where text goes into a file, tables are as wide as they need, but for names of kernels: some have a thousand letters.
