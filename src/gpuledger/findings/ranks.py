@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gpuledger.analyse.ranks.collectives import worst_place
-from gpuledger.analyse.ranks.job import Job
-from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Rule
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import NOT_RECORDED
 from gpuledger.units import count_text, share_text, time_text
+
+if TYPE_CHECKING:  # the rules of one profile are asked without a job
+    from gpuledger.analyse.ranks.collectives import WorstPlace
+    from gpuledger.analyse.ranks.job import Job
 
 PROMPT_NS: Final = 50_000
 """A kernel that begins this soon after its launch call was not held up by work before it: the host was late."""
@@ -48,7 +49,7 @@ def _skew(job: Job) -> Sequence[Finding]:
         f"{job.ranks[late].label} is the last at {count_text(part.late)} of {count_text(part.counted)} collectives",
         _most_and_least(job),
     ]
-    where = worst_place(job)
+    where = _worst_place(job)
     if not isinstance(where, NotMeasured):
         each = where.wait_ns // (len(job.ranks) * job.steps)
         text = f"most of it at {where.kind} no. {where.ordinal} of the step (group {where.group})"
@@ -61,6 +62,18 @@ def _skew(job: Job) -> Sequence[Finding]:
         "all ranks arrive together, as early as those that wait do now; the low end: the same work, spread evenly"
     )
     return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], saving, low, assumption)]
+
+
+def _worst_place(job: Job) -> WorstPlace | NotMeasured:
+    from gpuledger.analyse.ranks.collectives import worst_place
+
+    return worst_place(job)
+
+
+def _slowest_step_ns(job: Job) -> int | NotMeasured:
+    from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
+
+    return slowest_step_ns(job)
 
 
 def _why(job: Job, late: int) -> str:
@@ -92,7 +105,7 @@ def _most_and_least(job: Job) -> str:
     most, least = int(np.argmax(waits)), int(np.argmin(waits))
     other = f"{job.ranks[least].label} {time_text(waits[least] // job.steps)}"
     text = f"{job.ranks[most].label} waits {_per_step(job, waits[most])}, {other}"
-    step = slowest_step_ns(job)
+    step = _slowest_step_ns(job)
     return text if isinstance(step, NotMeasured) else f"{text}; the slowest rank's step takes {time_text(step)}"
 
 
