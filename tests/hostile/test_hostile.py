@@ -16,8 +16,9 @@ from hostile.catalogue import CASES, Case, Read, Refused, Same
 from hostile.files import Make
 from hostile.forked import CPU_SECONDS, Outcome, server
 
-LOADED = 2
-"""A core that is shared counts more CPU time for the same work."""
+LOADED = 12
+"""A machine that others work on counts their time as ours: 12 s of processor time were seen for what takes 3. What this
+is to find, work that grows with what a file claims, has no bound at all."""
 
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 
