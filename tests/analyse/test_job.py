@@ -250,7 +250,7 @@ def test_the_late_rank_is_named_with_the_reason() -> None:
     assert told.saving_low_ns_per_step == 2 * 850 * US // 3  # the same work spread evenly
     assert (exposed.code, exposed.saving_ns) == ("COMM-EXPOSED", 50 * US)
     assert exposed.claim.startswith("50.0 us a step of communication that is no waiting")
-    assert "91.9 % is waiting" in exposed.evidence[0]
+    assert "91.9 % is waiting" in exposed.sentences[0]
 
 
 @pytest.mark.parametrize(("launched_us", "reason"), [(5, "its host launches late"), (400, "earlier work on its GPU")])
@@ -728,7 +728,7 @@ def test_eight_real_ranks_have_a_late_one(dlrm: list[Path]) -> None:
     by_code = {each.code: each for each in job_findings(found)}
     skew = by_code["COMM-SKEW"]
     assert "75.9 % of it for rank 7: it computes no longer than the others, its host launches late" in skew.claim
-    assert "rank 7 is the last at 5 of 8 collectives" in skew.evidence
+    assert "rank 7 is the last at 5 of 8 collectives" in skew.sentences
     first = worst_place(found)
     assert not isinstance(first, NotMeasured)
     assert (first.kind, first.ordinal, first.wait_ns) == ("all_to_all", 1, sum(naive(dlrm)[0][1]))

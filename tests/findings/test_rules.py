@@ -94,7 +94,7 @@ def test_memory_allocated_in_every_step_is_churned() -> None:
     """The window begins with the first launch, so the first step's calls lie before it: 21 calls of 1 us are left."""
     [churn] = _told(_program(("cudaMalloc", "cudaMalloc", "cudaFree")), "ALLOC-CHURN")
     assert churn.claim == "3 calls a step allocate or free memory, 2.62 us a step of the host"
-    assert churn.evidence == ("cudaMalloc 2 x, cudaFree 0.88 x",)
+    assert churn.sentences == ("cudaMalloc 2 x, cudaFree 0.88 x",)
     assert churn.saving_ns == 0
     assert _told(_program(("cudaMalloc",)), "ALLOC-CHURN") == []
 

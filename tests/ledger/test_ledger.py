@@ -483,4 +483,4 @@ def test_steps_that_become_slower_would_save_what_they_take_more_than_early_ones
     assert steps is not None
     early = int(np.median(steps.steady_ns[: len(steps.steady_ns) // 3]))
     assert drift.saving_ns == pytest.approx(steps.steady_ns.sum() - early * len(steps.steady_ns), rel=0.2)
-    assert "most of it compute" in drift.evidence[0]
+    assert "most of it compute" in drift.sentences[0]

@@ -22,7 +22,7 @@ STEP = Wanted(range_pattern="^step$")
 
 
 def evidence(path: Path) -> tuple[str, ...]:
-    return build_report(open_trace(path), path.name, STEP).findings[0].evidence
+    return build_report(open_trace(path), path.name, STEP).findings[0].sentences
 
 
 def test_a_host_read_names_the_operator_and_the_line(unpacked: Callable[[str], Path]) -> None:

@@ -38,7 +38,7 @@ def finding_mark(finding: Finding, device: Device) -> Mark:
     words = {
         "claim": str(finding.claim),
         "saving": _saving(finding),
-        "evidence": "\n".join(finding.evidence),
+        "evidence": "\n".join(finding.sentences),
         "assumption": str(finding.assumption),
         "confidence": str(finding.confidence),
         "next": finding.next,

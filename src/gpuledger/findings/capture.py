@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Capture, Rule
 from gpuledger.ledger.causes import Cause
@@ -57,7 +58,7 @@ def _largest_share(subject: Capture, cause: Cause) -> float:
 
 
 def _finding(code: str, claim: str, advice: str = "") -> Finding:
-    evidence = (advice,) if advice else ()
+    evidence = (Evidence(advice),) if advice else ()
     return Finding(code, claim, evidence, 0, None, None, "", say("high"), -1, explain_command(code))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gpuledger.findings.evidence import Evidence
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.units import count_text, time_text
@@ -27,7 +28,7 @@ class Finding:
     code: str
     claim: str
     """One sentence without a full stop."""
-    evidence: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
     saving_ns: int
     """Over the whole window, for the run as profiled; 0 where the finding is about the capture."""
     saving_ns_per_step: int | None
@@ -42,12 +43,17 @@ class Finding:
     explains_ns: int = 0
     """Time that is lost to this and to nothing else: of findings that save about the same, the largest comes first."""
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The evidence in words."""
+        return tuple(piece.sentence for piece in self.evidence)
+
 
 def finding(
     device: Device,
     code: str,
     claim: str,
-    evidence: tuple[str, ...],
+    evidence: tuple[Evidence, ...],
     saving: int,
     assumption: str,
     *,

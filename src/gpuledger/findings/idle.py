@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuledger.analyse.call_sites import costliest_call, sites
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, less_tracing, per_step, times_each, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State
@@ -157,7 +158,7 @@ def _host_is_blocked(device: Device) -> bool:
     return device.steady_ns - device.host_floor_ns > BLOCKED_SHARE * device.steady_ns
 
 
-def _evidence(subject: OneGpu, trigger: Trigger) -> tuple[str, ...]:
+def _evidence(subject: OneGpu, trigger: Trigger) -> tuple[Evidence, ...]:
     """Where the gaps of one trigger lie: the ranges, the call, the kernel that comes after, and what the host did."""
     trace, device = subject.trace, subject.device
     gaps, chosen = device.ledger.gaps, device.gaps_of(trigger)
@@ -181,7 +182,7 @@ def _evidence(subject: OneGpu, trigger: Trigger) -> tuple[str, ...]:
     total = int(length.sum())
     most = [(cause.label, share_text(amount / total)) for cause, amount in causes if amount * 20 > total]
     shown = joined(say(", "), (joined(" ", entry) for entry in most))
-    return (*lines, say("by cause: {causes}", causes=shown))
+    return tuple(map(Evidence, (*lines, say("by cause: {causes}", causes=shown))))
 
 
 def _costliest(names: Sequence[str], which: Positions, length: Ints) -> tuple[str, float]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.findings.steady_rows import are_steady, steady_rows
@@ -54,7 +55,11 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
         time=per_step(device, time),
     )
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
-    return [finding(device, "CAST", claim, (names,), time, say("the type is kept, or changed inside another kernel"))]
+    return [
+        finding(
+            device, "CAST", claim, (Evidence(names),), time, say("the type is kept, or changed inside another kernel")
+        )
+    ]
 
 
 def _tiny(subject: OneGpu) -> Sequence[Finding]:
@@ -78,7 +83,7 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     )
     advice = say("fuse them, batch them, or capture the step in a CUDA graph")
     assumption = say("the gaps close; do not add it to LAUNCH-BOUND")
-    return [finding(device, "TINY-KERNELS", claim, (advice,), time, assumption)]
+    return [finding(device, "TINY-KERNELS", claim, (Evidence(advice),), time, assumption)]
 
 
 def _headroom(subject: OneGpu) -> Sequence[Finding]:
@@ -108,7 +113,7 @@ def _far_from_its_roof(device: Device, match: KernelMatch) -> Finding | None:
     floor = max(device.host_floor_ns, device.device_floor_ns - saving)
     low = max(min(saving, device.steady_ns - floor), 0)
     assumption = say("it reaches 90 % of that roof, and the host keeps up")
-    evidence = (judged.verdict.because[0], judged.advice[0])
+    evidence = (Evidence(judged.verdict.because[0]), Evidence(judged.advice[0]))
     return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, low=low)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.host_links import link_bytes_per_s
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, times_each, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.findings.steady_rows import steady_rows
@@ -62,7 +63,7 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
         peak=bytes_text(_link_bytes_per_s(trace, device)),
     )
     assumption = say("pinned memory reaches the link's usual rate")
-    return [finding(device, "COPY-PAGEABLE", claim, (rates,), saving, assumption)]
+    return [finding(device, "COPY-PAGEABLE", claim, (Evidence(rates),), saving, assumption)]
 
 
 def _churn(subject: OneGpu) -> Sequence[Finding]:
@@ -82,7 +83,7 @@ def _churn(subject: OneGpu) -> Sequence[Finding]:
         time=per_step(device, time),
     )
     assumption = say("the host hides it today; it will not in a faster step")
-    return [finding(device, "ALLOC-CHURN", claim, (joined(say(", "), often),), 0, assumption)]
+    return [finding(device, "ALLOC-CHURN", claim, (Evidence(joined(say(", "), often)),), 0, assumption)]
 
 
 RULES: Final = (Rule("COPY-PAGEABLE", _pageable), Rule("ALLOC-CHURN", _churn))

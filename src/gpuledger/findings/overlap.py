@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from gpuledger.analyse.whatif import hide
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.memory import pageable_loss_ns
 from gpuledger.findings.rule import OneGpu, Rule
@@ -25,8 +26,9 @@ def _exposed(kind: LineKind, code: str, what: Message, subject: OneGpu) -> Seque
     if not worth_telling(device, hidden.saved_ns):
         return ()
     claim = say("{time} of {what} with nothing computing beside it", time=per_step(device, exposed), what=what)
-    share = say("{share} of the time", share=share_text(exposed / device.steady_ns))
-    return [finding(device, code, claim, (share,), hidden.saved_ns, hidden.assumption)]
+    share = exposed / device.steady_ns
+    told = Evidence(say("{share} of the time", share=share_text(share)), share=share, of=say("the time"))
+    return [finding(device, code, claim, (told,), hidden.saved_ns, hidden.assumption)]
 
 
 def _exposed_rule(code: str, kind: LineKind, what: Message) -> Rule[OneGpu]:

@@ -51,6 +51,11 @@ class ProfiledRun:
     """What was lost on reading those reports."""
 
     @property
+    def zero_ns(self) -> int:
+        """The instant that times are told from."""
+        return self.devices[0].zero_ns
+
+    @property
     def main_device(self) -> Device:
         """The one to show first: where the most would be saved, else the busiest."""
         gpus = [found.gpu for found in self.findings if found.gpu >= 0]

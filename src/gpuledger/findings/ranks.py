@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Rule
 from gpuledger.trace.health import NotMeasured
@@ -161,7 +162,7 @@ def _finding(job: Job, code: str, claim: str, evidence: list[str], saving: int, 
     return Finding(
         code=code,
         claim=claim,
-        evidence=tuple(evidence),
+        evidence=tuple(map(Evidence, evidence)),
         saving_ns=saving,
         saving_ns_per_step=saving // steps if stepped else None,
         saving_low_ns_per_step=low // steps if stepped else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.step_variation import variation
@@ -33,7 +34,11 @@ def _outliers(subject: OneGpu) -> Sequence[Finding]:
         usual=time_text(worst.usual_ns),
         line=worst.line.label,
     )
-    return [finding(device, "STEP-OUTLIERS", claim, (evidence,), saving, say("they take as long as the median step"))]
+    return [
+        finding(
+            device, "STEP-OUTLIERS", claim, (Evidence(evidence),), saving, say("they take as long as the median step")
+        )
+    ]
 
 
 def _drift(subject: OneGpu) -> Sequence[Finding]:
@@ -56,7 +61,11 @@ def _drift(subject: OneGpu) -> Sequence[Finding]:
         late=time_text(drift.late_ns),
         line=drift.line.label,
     )
-    return [finding(device, "STEP-DRIFT", claim, (evidence,), saving, say("all steps take as long as the early ones"))]
+    return [
+        finding(
+            device, "STEP-DRIFT", claim, (Evidence(evidence),), saving, say("all steps take as long as the early ones")
+        )
+    ]
 
 
 RULES: Final = (

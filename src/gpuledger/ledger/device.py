@@ -46,6 +46,12 @@ class Device:
         return self.ledger.gpu
 
     @cached_property
+    def zero_ns(self) -> int:
+        """The instant that times are told from and `--time` counts from: where the profile's whole window begins."""
+        whole = default_window(self.host, self.work)
+        return self.ledger.window.start_ns if isinstance(whole, NotMeasured) else whole.start_ns
+
+    @cached_property
     def steady(self) -> Span:
         """The stretch that counts: the steps without warm-up, or the whole window."""
         if self.steps is None:

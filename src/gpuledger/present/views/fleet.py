@@ -99,7 +99,7 @@ def fleet_document(merged: Merged, late: Sheet | None) -> Document:
                 "steps": list(shades.steps),
                 "late_ns": shades.ns.tolist(),
             },
-            "findings": [finding_dict(found) for found in merged.findings],
+            "findings": [finding_dict(found, None) for found in merged.findings],
             "health": health_json(merged.notes),
         },
         sheets=lambda: (*merged.tables, *([late] if late else [])),
@@ -130,7 +130,7 @@ def _findings_markdown(findings: Sequence[Finding]) -> str:
     lines = ["## What to do", ""] if findings else []
     for number, found in enumerate(findings, 1):
         lines.append(f"{number}. **{found.code}**: {escaped(found.claim)}. Saves {_saving(found)}.")
-        lines += [f"   - {escaped(evidence)}" for evidence in found.evidence]
+        lines += [f"   - {escaped(evidence)}" for evidence in found.sentences]
     return "\n".join(lines)
 
 
@@ -214,7 +214,7 @@ def _finding_lines(findings: Sequence[Finding], width: int | None) -> list[str]:
     for at, found in enumerate(findings, 1):
         lines.append(f"  {at}  {found.code:<14}  saves {_saving(found)}")
         lines.append(wrapped(f"     {visible(found.claim)}", width, 5))
-        lines += [wrapped(f"     {visible(each)}", width, 7) for each in found.evidence]
+        lines += [wrapped(f"     {visible(each)}", width, 7) for each in found.sentences]
     return lines
 
 

@@ -90,7 +90,7 @@ def _findings_markdown(report: ProfiledRun, tell: Tell) -> str:
         if found.saving_ns:
             what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving_words(found)))
         lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
-        lines += [f"   - {escaped(tell(evidence))}" for evidence in found.evidence]
+        lines += [f"   - {escaped(tell(evidence))}" for evidence in found.sentences]
     return "\n".join(lines)
 
 
@@ -205,7 +205,7 @@ def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[s
         saves = say("{saving} ({share})", saving=saving_words(found), share=share_text(found.saving_ns / whole))
         lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns else ""))
         lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
-        lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.evidence]
+        lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.sentences]
     if rest := report.findings[3:]:
         codes = joined(say(", "), (found.code for found in rest))
         more = say("and {count} more: {codes}", count=count_text(len(rest)), codes=codes)

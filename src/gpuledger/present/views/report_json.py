@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
@@ -34,7 +35,7 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         "window_ns": report.window.end_ns - report.window.start_ns,
         "devices": [_device(device) for device in report.devices],
         "steps": _steps(report.main_device),
-        "findings": [finding_dict(found) for found in report.findings],
+        "findings": [finding_dict(found, report.zero_ns) for found in report.findings],
         **_kernels(report),
     }
 
@@ -87,8 +88,11 @@ def _steps(device: Device) -> dict[str, Any] | None:
     }
 
 
-def finding_dict(found: Finding) -> dict[str, Any]:
-    """A finding as every JSON document holds it; `device` is null where it is about no single one."""
+def finding_dict(found: Finding, zero_ns: int | None) -> dict[str, Any]:
+    """A finding as every JSON document holds it; `device` is null where it is about no single one.
+
+    Instants are told from `zero_ns`; None where the trace has no one clock, and there are none.
+    """
     return {
         "code": found.code,
         "claim": found.claim,
@@ -98,8 +102,26 @@ def finding_dict(found: Finding) -> dict[str, Any]:
         "assumption": found.assumption,
         "confidence": found.confidence,
         "device": None if found.gpu < 0 else found.gpu,
-        "evidence": list(found.evidence),
+        "evidence": list(found.sentences),
+        "evidence_data": [_evidence(piece, zero_ns) for piece in found.evidence],
         "next": found.next,
+    }
+
+
+def _evidence(piece: Evidence, zero_ns: int | None) -> dict[str, Any]:
+    span = None if piece.span is None or zero_ns is None else piece.span
+    return {
+        "t0_ns": None if span is None else span.start_ns - (zero_ns or 0),
+        "t1_ns": None if span is None else span.end_ns - (zero_ns or 0),
+        "process": piece.pid,
+        "thread": piece.tid,
+        "ranges": list(piece.ranges),
+        "call": piece.call or None,
+        "kernel": piece.kernel or None,
+        "correlations": list(piece.correlations),
+        "count": piece.count,
+        "share": piece.share,
+        "of": piece.of or None,
     }
 
 

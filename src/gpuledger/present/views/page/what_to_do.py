@@ -64,7 +64,7 @@ def _card(found: Finding, tell: Tell, room: Room, share: float | None, told: str
         saving=tell(capitalised(saving_words(found))) if found.saving_ns else "",
         share="" if share is None else share_text(share),
         facts=tuple(facts),
-        evidence=tuple(cut(tell(each), room.letters, tell) for each in found.evidence),
+        evidence=tuple(cut(tell(each), room.letters, tell) for each in found.sentences),
         command=found.next,
         saving_ns=found.saving_ns,
         saving_ns_per_step=found.saving_ns_per_step,
