@@ -20,7 +20,8 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.phases import Phases, phases
-from gpuledger.ledger.steps import Steps, Wanted, narrowed, steps
+from gpuledger.ledger.steps import Steps, Wanted, steps
+from gpuledger.ledger.window import narrowed
 from gpuledger.trace.columns import distinct, equal
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group

@@ -19,16 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.name_likeness import normalised
-from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.ranges import spans_of_time
+from gpuledger.ledger.launched_in import by_range, launched_in, main_process, nothing_matches, range_names
 from gpuledger.messages import Message, say
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, equal, take
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, furthest
+from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import Codes
 from gpuledger.trace.tables import Rows, Table
@@ -96,20 +95,20 @@ def steps(trace: Trace, work: Activities, host: Host, gpu: int, wanted: Wanted) 
     """The steps of one GPU, from the first source that gives any; None if nothing repeats."""
     own = work.of(gpu)
     if wanted.range_pattern is not None:
-        member = _by_range(trace, own, host, re.compile(wanted.range_pattern))
+        member = by_range(trace, own, host, re.compile(wanted.range_pattern))
         if member is None:
-            raise _nothing_matches(wanted.range_pattern, "range", _range_names(trace))
+            raise nothing_matches(wanted.range_pattern, "range", range_names(trace))
         source = say("ranges matching '{pattern}'", pattern=wanted.range_pattern)
         return _tiled(own, host, gpu, source, member)
     if wanted.kernel_pattern is not None:
         member = _by_kernel(trace, own, re.compile(wanted.kernel_pattern))
         if member is None:
             names = {trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
-            raise _nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
+            raise nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
         source = say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
         return _tiled(own, host, gpu, source, member)
     sources: tuple[tuple[Message, Callable[[], NDArray[np.intp] | None]], ...] = (
-        (_PROFILER, lambda: _by_range(trace, own, host, PROFILER_STEP)),
+        (_PROFILER, lambda: by_range(trace, own, host, PROFILER_STEP)),
         (say("a repeated range"), lambda: _by_repeated_range(trace, own, host)),
         (say("graph launches"), lambda: _by_graph(own)),
         (say("the period of the kernel sequence"), lambda: _by_period(own)),
@@ -120,31 +119,6 @@ def steps(trace: Trace, work: Activities, host: Host, gpu: int, wanted: Wanted) 
         if member is not None and _covers(own, member) and member.max() + 1 >= fewest:
             return _tiled(own, host, gpu, source, member)
     return None
-
-
-def narrowed(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wanted) -> Span:
-    """The part of the window that the user asks for."""
-    start, end = window
-    if wanted.scope_pattern is not None:
-        pattern = re.compile(wanted.scope_pattern)
-        member = _by_range(trace, work, host, pattern, every_process=True)
-        if member is None:
-            raise _nothing_matches(wanted.scope_pattern, "range", _range_names(trace))
-        inside = np.flatnonzero(member >= 0)
-        call = work.launch[inside]
-        start = min(int(work.start_ns[inside].min()), int(host.calls["start_ns"][call[call >= 0]].min()))
-        end = int(work.end_ns[inside].max())
-    if wanted.time_ns is not None:
-        first, last = wanted.time_ns
-        start, end = (
-            max(start, window.start_ns + (first or 0)),
-            min(end, window.end_ns if last is None else window.start_ns + last),
-        )
-    if end <= start:
-        raise NothingRecorded(
-            "nothing lies in that stretch of time", found=f"the window is {window.end_ns - window.start_ns} ns long"
-        )
-    return Span(max(start, window.start_ns), min(end, window.end_ns))
 
 
 def _tiled(work: Activities, host: Host, gpu: int, source: str, member: NDArray[np.intp]) -> Steps | None:
@@ -170,83 +144,11 @@ def _warm_up(lengths: Ints) -> int:
     return count
 
 
-def _range_names(trace: Trace) -> list[str]:
-    names = spans_of_time(trace).codes("name")
-    return sorted({trace.strings.text(code) or "" for code in distinct(names).tolist()})
-
-
-def _nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRecorded:
-    shown = ", ".join(candidates[:12]) or f"there are no {what}s"
-    more = f" and {len(candidates) - 12} more" if len(candidates) > 12 else ""
-    return NothingRecorded(f"no {what} matches '{pattern}'", found=f"{what}s in the profile: {shown}{more}")
-
-
-def _by_range(
-    trace: Trace,
-    work: Activities,
-    host: Host,
-    pattern: re.Pattern[str],
-    *,
-    every_process: bool = False,
-) -> NDArray[np.intp] | None:
-    """Step i holds what was launched in the i-th range whose bare name matches."""
-    ranges = spans_of_time(trace)
-    texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
-    matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
-    chosen = ranges.where(matching[ranges.codes("name")])
-    return _launched_in(work, host, chosen, every_process=every_process) if len(chosen) else None
-
-
-def _launched_in(work: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
-    """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
-    if not len(host.calls):
-        return None
-    if not every_process:
-        ranges = ranges.where(ranges["pid"] == _main_process(work))
-    ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = work.launch
-    member = _outermost(ranges, host.calls)[call]
-    if call.min(initial=0) < 0:
-        member[call < 0] = -1
-    used = distinct(member)
-    used = used[used >= 0]
-    if not len(used):
-        return None
-    if len(used) == used[-1] + 1:
-        return member
-    number = np.full(len(ranges) + 1, -1)  # -1 stays -1: it is the last
-    number[used] = np.arange(len(used))
-    numbered: Positions = number[member]
-    return numbered
-
-
-def _outermost(ranges: Rows, calls: Rows) -> Positions:
-    """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start."""
-    processes = distinct(ranges["pid"]).tolist()
-    if len(processes) == 1 and equal(calls["pid"], processes[0]).all():
-        return sweep.enclosing((ranges["start_ns"], ranges["end_ns"]), calls["start_ns"], calls["end_ns"])
-    outermost = np.full(len(calls), -1)
-    for process in processes:
-        rows, own = np.flatnonzero(ranges["pid"] == process), equal(calls["pid"], process)
-        start, end = take(calls["start_ns"], own), take(calls["end_ns"], own)
-        first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
-        outermost[own] = np.append(rows, -1)[first]
-    return outermost
-
-
 def _covers(work: Activities, member: NDArray[np.intp]) -> bool:
     """Whether the steps hold most of what the main process ran on this GPU."""
-    main = equal(work.pid, _main_process(work))
+    main = equal(work.pid, main_process(work))
     inside, all_of_it = take(member, main) >= 0, np.count_nonzero(main)
     return bool(np.count_nonzero(inside) >= COVERAGE * all_of_it)
-
-
-def _main_process(work: Activities) -> int:
-    """The process that launched the most on this GPU."""
-    processes: list[int] = distinct(work.pid).tolist()
-    if len(processes) == 1:
-        return processes[0]
-    return max(processes, key=lambda process: np.count_nonzero(work.pid == process))
 
 
 def _by_repeated_range(trace: Trace, work: Activities, host: Host) -> NDArray[np.intp] | None:
@@ -266,7 +168,7 @@ def _most_launching(trace: Trace, work: Activities, host: Host, ranges: Rows) ->
     counts = np.bincount(kind)
     best: NDArray[np.intp] | None = None
     for number in np.flatnonzero(counts >= FEWEST)[:MOST_KINDS].tolist():
-        member = _launched_in(work, host, ranges.where(kind == number))
+        member = launched_in(work, host, ranges.where(kind == number))
         if member is not None and (best is None or (member >= 0).sum() > (best >= 0).sum()):
             best = member
     return best

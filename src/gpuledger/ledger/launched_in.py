@@ -1,0 +1,96 @@
+"""Work by the range that it was launched in: ranges in, for each activity the instance that holds its launch out.
+
+A range counts what any thread of its process launches while it is open: autograd launches from threads of its own.
+Where several processes share a GPU, it is the ranges of the one that launched the most, unless all are asked for.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.ranges import spans_of_time
+from gpuledger.trace import sweep
+from gpuledger.trace.columns import distinct, equal, take
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Rows
+
+
+def range_names(trace: Trace) -> list[str]:
+    """What ranges are called in the profile, sorted."""
+    names = spans_of_time(trace).codes("name")
+    return sorted({trace.strings.text(code) or "" for code in distinct(names).tolist()})
+
+
+def nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRecorded:
+    """The refusal where no range or kernel matches, with what could have been matched."""
+    shown = ", ".join(candidates[:12]) or f"there are no {what}s"
+    more = f" and {len(candidates) - 12} more" if len(candidates) > 12 else ""
+    return NothingRecorded(f"no {what} matches '{pattern}'", found=f"{what}s in the profile: {shown}{more}")
+
+
+def by_range(
+    trace: Trace,
+    work: Activities,
+    host: Host,
+    pattern: re.Pattern[str],
+    *,
+    every_process: bool = False,
+) -> NDArray[np.intp] | None:
+    """Step i holds what was launched in the i-th range whose bare name matches."""
+    ranges = spans_of_time(trace)
+    texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
+    matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
+    chosen = ranges.where(matching[ranges.codes("name")])
+    return launched_in(work, host, chosen, every_process=every_process) if len(chosen) else None
+
+
+def launched_in(work: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
+    """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
+    if not len(host.calls):
+        return None
+    if not every_process:
+        ranges = ranges.where(ranges["pid"] == main_process(work))
+    ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
+    call = work.launch
+    member = _outermost(ranges, host.calls)[call]
+    if call.min(initial=0) < 0:
+        member[call < 0] = -1
+    used = distinct(member)
+    used = used[used >= 0]
+    if not len(used):
+        return None
+    if len(used) == used[-1] + 1:
+        return member
+    number = np.full(len(ranges) + 1, -1)  # -1 stays -1: it is the last
+    number[used] = np.arange(len(used))
+    numbered: Positions = number[member]
+    return numbered
+
+
+def _outermost(ranges: Rows, calls: Rows) -> Positions:
+    """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start."""
+    processes = distinct(ranges["pid"]).tolist()
+    if len(processes) == 1 and equal(calls["pid"], processes[0]).all():
+        return sweep.enclosing((ranges["start_ns"], ranges["end_ns"]), calls["start_ns"], calls["end_ns"])
+    outermost = np.full(len(calls), -1)
+    for process in processes:
+        rows, own = np.flatnonzero(ranges["pid"] == process), equal(calls["pid"], process)
+        start, end = take(calls["start_ns"], own), take(calls["end_ns"], own)
+        first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
+        outermost[own] = np.append(rows, -1)[first]
+    return outermost
+
+
+def main_process(work: Activities) -> int:
+    """The process that launched the most on this GPU."""
+    processes: list[int] = distinct(work.pid).tolist()
+    if len(processes) == 1:
+        return processes[0]
+    return max(processes, key=lambda process: np.count_nonzero(work.pid == process))
