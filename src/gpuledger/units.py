@@ -13,13 +13,21 @@ _TIME: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"
 _BYTES: Final = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
 
 
-def parse_time(text: str) -> int:
-    """A duration in nanoseconds, exactly: '1.5ms' -> 1500000; a bare number is in seconds."""
+def parse_instant(text: str) -> int:
+    """An instant in nanoseconds, as it is printed: '1.5ms' or '1.500 ms' -> 1500000; a bare whole number is in ns."""
     match = re.fullmatch(r"\s*(-?[0-9]*\.?[0-9]+)\s*(ns|us|ms|s)?\s*", text)
     if match is None:
         raise ValueError(f"'{text}' is no time; write 250ms, 1.5s or 800us")
-    factor = next(factor for factor, unit in _TIME if unit == (match[2] or "s"))
+    if match[2] is None and "." in match[1]:
+        raise ValueError(f"'{text}' has no unit; write {match[1]}s or {match[1]}ms (a whole number alone is in ns)")
+    factor = next(factor for factor, unit in _TIME if unit == (match[2] or "ns"))
     return int(Decimal(match[1]) * factor)
+
+
+def instant_text(ns: int) -> str:
+    """An instant for people, exactly, so that it can be given back: 156012345678 -> '156.012345678 s'."""
+    seconds, rest = divmod(abs(ns), _TIME[0][0])
+    return f"{'-' if ns < 0 else ''}{seconds}.{rest:09d} s"
 
 
 def three_figures(value: float) -> str:

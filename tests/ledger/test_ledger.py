@@ -448,6 +448,7 @@ def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
     for options, complaint in (
         (["--device=7"], "nothing ran on GPU 7"),
         (["--time=5s:6s"], "nothing lies in that stretch"),
+        (["--time=5s:6s"], "between 0 and 1."),
         (["--range=zzz"], "no range matches 'zzz'"),
     ):
         ran = gpuledger("report", decode, *options)

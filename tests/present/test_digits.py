@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuledger.present.digits import cell_text, tenths
 from gpuledger.present.sheet import Digits
 from gpuledger.trace.statistics import summarise
-from gpuledger.units import bytes_text, count_text, parse_time, share_text, three_figures, time_text
+from gpuledger.units import bytes_text, count_text, instant_text, parse_instant, share_text, three_figures, time_text
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,30 @@ def test_numbers_for_people() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ns"), [("1.5ms", 1_500_000), ("0.1", 100_000_000), ("3 us", 3000), ("7ns", 7), (".25s", 250_000_000)]
+    ("text", "ns"),
+    [
+        ("1.5ms", 1_500_000),
+        ("156.012345678 s", 156_012_345_678),
+        ("3 us", 3000),
+        ("7ns", 7),
+        (".25s", 250_000_000),
+        ("1234567", 1_234_567),
+        ("-12", -12),
+    ],
 )
-def test_times_are_parsed_exactly(text: str, ns: int) -> None:
-    assert parse_time(text) == ns
+def test_instants_are_parsed_exactly(text: str, ns: int) -> None:
+    assert parse_instant(text) == ns
 
 
-def test_what_is_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="is no time"):
-        parse_time("soon")
+@given(st.integers(-(10**18), 10**18))
+def test_an_instant_that_was_printed_can_be_given_back(ns: int) -> None:
+    assert parse_instant(instant_text(ns)) == parse_instant(str(ns)) == ns
+
+
+@pytest.mark.parametrize(("text", "complaint"), [("soon", "is no time"), ("0.5", "has no unit"), ("1e9", "is no time")])
+def test_what_is_no_instant_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        parse_instant(text)
 
 
 @given(st.floats(1e-6, 1e6))

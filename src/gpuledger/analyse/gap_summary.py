@@ -54,6 +54,7 @@ class LongGap:
     """One gap, and what was around it."""
 
     start_ns: int
+    """From the run's zero, as `--time` takes it."""
     length_ns: int
     trigger: Trigger
     drained_by: str
@@ -68,6 +69,10 @@ class LongGap:
     """Around the call that launched the latter, outermost first."""
     tid: int | None
     """The thread that made that call."""
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.length_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ def _longest(trace: Trace, device: Device) -> tuple[LongGap, ...]:
         cause, call = CAUSES[largest[gap]], int(gaps.call[gap])
         longest.append(
             LongGap(
-                start_ns=int(gaps.start_ns[gap]),
+                start_ns=int(gaps.start_ns[gap]) - device.zero_ns,
                 length_ns=int(gaps.length_ns[gap]),
                 trigger=TRIGGERS[gaps.trigger[gap]],
                 drained_by=gaps.draining[gaps.drained_by[gap]],

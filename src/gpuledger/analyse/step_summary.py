@@ -52,6 +52,8 @@ class StepBooks:
 
     step: int
     start_ns: int
+    """From the run's zero, as `--time` takes it."""
+    end_ns: int
     busy_ns: int
     idle_ns: int
     largest_line: Line
@@ -87,16 +89,17 @@ def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
     lines = device.ledger.lines
     idle = np.array([line.is_idle for line in lines])
     unusual = {outlier.step for outlier in variation.outliers}
-    starts = variation.steps.edges_ns[:-1]
+    starts, ends = variation.steps.edges_ns[:-1], variation.steps.edges_ns[1:]
     tiles = np.searchsorted(device.ledger.tiles_ns, starts)
     steps = []
-    for step, (start, tile) in enumerate(zip(starts.tolist(), tiles.tolist(), strict=True)):
+    for step, (start, end, tile) in enumerate(zip(starts.tolist(), ends.tolist(), tiles.tolist(), strict=True)):
         books = device.ledger.books[tile]
         note = StepNote.UNUSUAL if step in unusual else StepNote.USUAL
         steps.append(
             StepBooks(
                 step=step,
-                start_ns=start,
+                start_ns=start - device.zero_ns,
+                end_ns=end - device.zero_ns,
                 busy_ns=int(books[~idle].sum()),
                 idle_ns=int(books[idle].sum()),
                 largest_line=lines[int(books.argmax())],

@@ -228,7 +228,11 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         click.option("--step-range", metavar="REGEX", help="Steps are the NVTX ranges that match. Default: found."),
         click.option("--step-kernel", metavar="REGEX", help="A step ends with each kernel whose name matches."),
         click.option(
-            "--time", metavar="A:B", callback=_stretch, help="Only from A to B, e.g. 0.5s:1.5s, from the start."
+            "--time",
+            metavar="A:B",
+            callback=_stretch,
+            help="Only from A to B, as times are printed: 0.5s:1.5s, '12.3 ms:', or whole ns. 0 is where the "
+            "profile's GPU work begins.",
         ),
         click.option("--range", "scope", metavar="REGEX", help="Only what lies around the work of matching ranges."),
         click.option("--device", type=int, metavar="N", help="Only GPU N."),
@@ -244,13 +248,13 @@ def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     """A:B in nanoseconds; either side may be left out."""
     if value is None:
         return None
-    from gpuledger.units import parse_time
+    from gpuledger.units import parse_instant
 
     first, colon, last = value.partition(":")
     try:
         if not colon:
             raise ValueError("expected A:B, e.g. 0.5s:1.5s")
-        return (parse_time(first) if first else None, parse_time(last) if last else None)
+        return (parse_instant(first) if first.strip() else None, parse_instant(last) if last.strip() else None)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -29,6 +29,6 @@ def question(answer: Callable[[Trace, Device], list[Sheet]]) -> click.Command:
             trace = open_trace(profile, limits=limits, progress=tell)
         devices = analysed(trace, profile.name, wanted)
         sheets = [sheet for device in devices for sheet in answer(trace, device)]
-        output.show(tables_document(answer.__name__, profile.name, sheets, trace.health))
+        output.show(tables_document(answer.__name__, profile.name, sheets, trace.health, devices[0].zero_ns))
 
     return click.command(answer.__name__)(profile_argument(step_options(limit_option(output_options(verb)))))

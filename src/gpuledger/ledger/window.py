@@ -13,6 +13,7 @@ from gpuledger.ledger.launched_in import by_range, nothing_matches, range_names
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
+from gpuledger.units import instant_text
 
 
 def narrowed(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wanted) -> Span:
@@ -35,6 +36,7 @@ def narrowed(trace: Trace, work: Activities, host: Host, window: Span, wanted: W
         )
     if end <= start:
         raise NothingRecorded(
-            "nothing lies in that stretch of time", found=f"the window is {window.end_ns - window.start_ns} ns long"
+            "nothing lies in that stretch of time",
+            found=f"the profile's GPU work lies between 0 and {instant_text(window.end_ns - window.start_ns)}",
         )
     return Span(max(start, window.start_ns), min(end, window.end_ns))

@@ -174,6 +174,7 @@ HTML: Final[dict[str, str]] = {
     "Gaps": "间隙",
     "Length": "长度",
     "Start": "开始",
+    "End": "结束",
     "Largest cause": "最大成因",
     "Before": "之前",
     "After": "之后",

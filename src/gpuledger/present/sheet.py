@@ -37,7 +37,7 @@ class Unit(Enum):
     TRIPLE = ("a launch shape", Digits.TRIPLE, "")
     NS = ("a length of time", Digits.WHOLE, " (ns)")
     MEAN_NS = ("an average length of time", Digits.TENTH, " (ns)")
-    INSTANT_NS = ("a moment of the capture", Digits.WHOLE, " (ns)")
+    INSTANT_NS = ("a moment, from the instant that `--time` counts from", Digits.WHOLE, " (ns)")
     SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
     CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
     BYTES = ("bytes", Digits.WHOLE, "")

@@ -79,4 +79,4 @@ def whatif(
         *(graph(trace, device, pattern) for pattern in captured),
     ]
     made = [whatif_sheet(device, changes)]
-    output.show(tables_document("whatif", profile.name, made, trace.health))
+    output.show(tables_document("whatif", profile.name, made, trace.health, device.zero_ns))

@@ -26,6 +26,7 @@ _LENGTHS: Final = (Column("length", say("Length"), Unit.TEXT), _GAPS, _TIME, _SH
 _LONGEST: Final = (
     Column("length_ns", say("Length"), Unit.NS),
     Column("start_ns", say("Start"), Unit.INSTANT_NS, detail=2),
+    Column("end_ns", say("End"), Unit.INSTANT_NS, detail=2),
     Column("trigger", say("Trigger"), Unit.TEXT),
     Column("cause", say("Largest cause"), Unit.TEXT),
     Column("cause_ns", say("Cause"), Unit.NS, detail=1),
@@ -101,6 +102,7 @@ def longest_sheet(summary: GapSummary) -> Sheet:
             (
                 gap.length_ns,
                 gap.start_ns,
+                gap.end_ns,
                 trigger_term(gap.trigger, gap.drained_by),
                 cause_term(gap.largest_cause),
                 gap.largest_cause_ns,

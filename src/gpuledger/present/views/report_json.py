@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import variation
 from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.spans import Span
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import KernelMatch, MatchedTimeline
@@ -32,7 +35,8 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
             {"severity": n.severity.value, "code": n.code, "count": n.count, "sentence": n.sentence}
             for n in (*report.trace.health, *report.kernel_health)
         ],
-        "window_ns": report.window.end_ns - report.window.start_ns,
+        "zero_ns": report.zero_ns,
+        "window_ns": report.devices[0].ledger.window_ns,
         "devices": [_device(device) for device in report.devices],
         "steps": _steps(report.main_device),
         "findings": [finding_dict(found, report.zero_ns) for found in report.findings],
@@ -48,14 +52,17 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
 
 
 def _device(device: Device) -> dict[str, Any]:
-    window_ns = device.ledger.window_ns
     return {
         "device": device.gpu,
-        "window_ns": window_ns,
-        "ledger": [
-            {"line": line, "ns": amount, "share": amount / window_ns if window_ns else 0.0}
-            for line, amount in device.ledger.total().items()
-        ],
+        "window_ns": device.ledger.window_ns,
+        **_ends(device.ledger.window, device.zero_ns),
+        "ledger": _ledger(device.ledger.total(), device.ledger.window_ns),
+        "steady": {
+            "steady_ns": device.steady_ns,
+            **_ends(device.steady, device.zero_ns),
+            "steps": device.step_count,
+            "ledger": _ledger(device.line_ns, device.steady_ns),
+        },
         "hidden_comm_ns": device.ledger.busy.hidden_comm_ns,
         "hidden_copy_ns": device.ledger.busy.hidden_copy_ns,
         "triggers": [
@@ -63,6 +70,18 @@ def _device(device: Device) -> dict[str, Any]:
             for (trigger, call), (time, count) in device.triggers.items()
         ],
     }
+
+
+def _ends(span: Span, zero_ns: int) -> dict[str, int]:
+    """Where a stretch begins and ends, as `--time` takes it."""
+    return {"start_ns": span.start_ns - zero_ns, "end_ns": span.end_ns - zero_ns}
+
+
+def _ledger(lines: Mapping[Line, int], whole_ns: int) -> list[dict[str, Any]]:
+    """Lines that sum to the whole."""
+    return [
+        {"line": line, "ns": amount, "share": amount / whole_ns if whole_ns else 0.0} for line, amount in lines.items()
+    ]
 
 
 def _steps(device: Device) -> dict[str, Any] | None:

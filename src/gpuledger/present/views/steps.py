@@ -36,6 +36,7 @@ _OUTLIERS: Final = (
 _EVERY_STEP: Final = (
     Column("step", say("Step"), Unit.ID),
     Column("start_ns", say("Start"), Unit.INSTANT_NS, detail=1),
+    Column("end_ns", say("End"), Unit.INSTANT_NS, detail=1),
     Column("length_ns", say("Length"), Unit.NS),
     Column("busy_ns", "Busy", Unit.NS),
     Column("idle_ns", "Idle", Unit.NS),
@@ -102,6 +103,7 @@ def every_step_sheet(device: Device, steps: Variation) -> Sheet:
         (
             step.step,
             step.start_ns,
+            step.end_ns,
             step.length_ns,
             step.busy_ns,
             step.idle_ns,

@@ -10,13 +10,14 @@ from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note
 
 
-def tables_document(verb: str, profile: str, sheets: Sequence[Sheet], notes: Iterable[Note]) -> Document:
-    """Tables for every format; JSON is the document gpuledger.VERB/1."""
+def tables_document(verb: str, profile: str, sheets: Sequence[Sheet], notes: Iterable[Note], zero_ns: int) -> Document:
+    """Tables for every format; JSON is the document gpuledger.VERB/1. Instants in it are told from `zero_ns`."""
     return Document(
         blocks=lambda: tuple(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
         data=lambda: {
             "schema": f"gpuledger.{verb}/1",
             "profile": profile,
+            "zero_ns": zero_ns,
             "tables": tables_json(sheets),
             "health": health_json(notes),
         },

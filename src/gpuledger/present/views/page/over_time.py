@@ -25,7 +25,7 @@ from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import os_pid
 from gpuledger.trace.tables import Table as Recorded
-from gpuledger.units import bytes_text, share_text, time_text
+from gpuledger.units import bytes_text, instant_text, share_text, time_text
 
 
 def use_picture(scene: Scene) -> tuple[Picture, StreamsOverTime]:
@@ -45,7 +45,13 @@ def use_picture(scene: Scene) -> tuple[Picture, StreamsOverTime]:
     widths = (use.edges_ns[1:] - use.edges_ns[:-1]).tolist()
     said = "; ".join(f"{row.name}: {row.said}" for row in rows)
     title = tell(say("How busy each stream was"))
-    return heat_map(title, said, rows, widths, ("0", time_text(length)), tell(say("busy"))), use
+    return heat_map(title, said, rows, widths, window_ends(scene), tell(say("busy"))), use
+
+
+def window_ends(scene: Scene) -> tuple[str, str]:
+    """Where the window begins and ends, as `--time` takes it."""
+    window, zero = scene.report.window, scene.report.zero_ns
+    return "0" if window.start_ns == zero else instant_text(window.start_ns - zero), instant_text(window.end_ns - zero)
 
 
 def use_section(scene: Scene) -> Section:
@@ -114,10 +120,9 @@ def memory_section(scene: Scene) -> Section:
     if isinstance(use, NotMeasured):
         parts.append(scene.unknown(use))
     else:
-        length = time_text(scene.report.window.end_ns - scene.report.window.start_ns)
         peak = bytes_text(int(use.most_bytes.max()))
         said = tell(say("At most {size} in use", size=peak))
-        picture = memory_area(tell(say("Device memory in use")), said, use.most_bytes, ("0", length))
+        picture = memory_area(tell(say("Device memory in use")), said, use.most_bytes, window_ends(scene))
         parts += [Text(said, "lead"), Chart(picture, name="memory-chart")]
     sheets = memory_sheets(trace, device)
     parts += _tables(

@@ -16,7 +16,7 @@ from gpuledger.present.safe_text import cut_apart, visible
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.html.parts import Cell, Head, Room, Table, Tell
-from gpuledger.units import bytes_text, count_text, time_text
+from gpuledger.units import bytes_text, count_text, instant_text, time_text
 
 LONGEST_TEXT: Final = 72
 """Letters of a text before the rest of it is folded away."""
@@ -26,8 +26,6 @@ LONGEST_NAME: Final = 34
 
 _ENOUGH: Final = 1_000
 """Letters of a name that are looked at for what tells it apart from others."""
-
-_SECOND: Final = 1_000_000_000
 
 
 def table(
@@ -118,7 +116,7 @@ def _number_text(value: float, unit: Unit) -> str:
         case Unit.SHARE_PERCENT | Unit.CHANGE_PERCENT:
             return f"{tenths(value)} %"
         case Unit.INSTANT_NS:
-            return f"{round(value) / _SECOND:.6f} s"
+            return instant_text(round(value))
         case Unit.NS | Unit.MEAN_NS:
             return time_text(round(value))
         case Unit.BYTES | Unit.MB:

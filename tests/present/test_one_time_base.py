@@ -1,0 +1,168 @@
+"""One time base: what a table, a document or a page says of when something happened can be given to `--time`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuledger import open_trace
+from gpuledger.analyse.gap_summary import gap_summary
+from gpuledger.errors import NothingRecorded
+from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
+from gpuledger.ledger.busy import default_window
+from gpuledger.ledger.device import Device, devices
+from gpuledger.ledger.lines import Line
+from gpuledger.ledger.steps import Wanted
+from gpuledger.present.digits import cell_text
+from gpuledger.present.sheet import Sheet, Unit
+from gpuledger.present.views.gaps import longest_sheet
+from gpuledger.present.views.report import report_document
+from gpuledger.present.views.report_json import report_data
+from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.writers import write
+from gpuledger.present.writers.html.parts import Room
+from gpuledger.present.writers.html.tables import cell
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Span
+from gpuledger.units import parse_instant, time_text
+from support.command import NAMES, ROOT, gpuledger
+from support.corpus import FILES
+
+TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
+
+
+def profiles() -> list[Path | str]:
+    return [*NAMES, *TORCH, *FILES]
+
+
+@pytest.fixture(scope="module", params=profiles(), ids=lambda given: getattr(given, "name", given).split("__")[-1])
+def report(
+    request: pytest.FixtureRequest, unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> ProfiledRun:
+    path = unpacked(f"{request.param}.sqlite") if isinstance(request.param, str) else request.param
+    if path.suffix == ".xz":
+        packed, path = path, tmp_path_factory.mktemp("corpus") / "profile.sqlite"
+        path.write_bytes(lzma.decompress(packed.read_bytes()))
+    try:
+        return diagnosed(open_trace(path), path.name, Wanted())
+    except NothingRecorded:
+        pytest.skip("no GPU work in this one")
+
+
+def pasted(trace: Trace, device: Device, first: str, last: str) -> Device:
+    """What `--time=first:last --device=N` looks at."""
+    window = default_window(device.host, device.work)
+    assert isinstance(window, Span)
+    wanted = Wanted(device=device.gpu, time_ns=(parse_instant(first), parse_instant(last)))
+    [narrowed] = devices(trace, device.work, device.host, window, wanted)
+    return narrowed
+
+
+def printed_ends(sheet: Sheet) -> Iterator[tuple[str, str]]:
+    """Start and end of every row, as text and CSV have them; pages print the same instants in seconds."""
+    keys = [column.key for column in sheet.columns]
+    ends = [sheet.columns[keys.index(key)] for key in ("start_ns", "end_ns")]
+    for row in sheet.rows:
+        values = [row[keys.index(column.key)] for column in ends]
+        texts = [cell_text(value, column.digits) for value, column in zip(values, ends, strict=True)]
+        on_page = [cell(value, column, str, Room(1, 100)).text for value, column in zip(values, ends, strict=True)]
+        assert [column.unit for column in ends] == [Unit.INSTANT_NS, Unit.INSTANT_NS]
+        assert list(map(parse_instant, on_page)) == list(map(parse_instant, texts))
+        yield texts[0], texts[1]
+
+
+def test_a_gap_or_step_that_is_printed_is_found_where_it_is_said_to_be(report: ProfiledRun) -> None:
+    for device in report.devices:
+        summary = gap_summary(report.trace, device)
+        gaps = list(zip(summary.longest, printed_ends(longest_sheet(summary)), strict=True))
+        for gap, ends in (*gaps[:2], *gaps[-1:]):
+            narrowed = pasted(report.trace, device, *ends)
+            assert narrowed.ledger.window_ns == gap.length_ns
+            assert gap_summary(report.trace, narrowed).longest == (gap,)
+        if device.steps is not None:
+            steps = list(printed_ends(step_sheets(device)[-1]))
+            step = len(steps) // 2
+            narrowed = pasted(report.trace, device, *steps[step])
+            assert narrowed.steps is not None
+            assert narrowed.steps.length_ns.tolist() == [int(device.steps.length_ns[step])]
+
+
+def test_the_evidence_is_found_where_it_is_said_to_be(report: ProfiledRun) -> None:
+    document = report_data(report)
+    by_gpu = {device.gpu: device for device in report.devices}
+    for finding in document["findings"]:
+        for piece in finding["evidence_data"]:
+            if piece["t0_ns"] is None:
+                continue
+            device = by_gpu.get(finding["device"], report.main_device)
+            narrowed = pasted(report.trace, device, str(piece["t0_ns"]), str(piece["t1_ns"]))
+            assert narrowed.ledger.window_ns <= piece["t1_ns"] - piece["t0_ns"]
+            assert narrowed.zero_ns == document["zero_ns"]
+            spans = (gap for gap in every_gap(device) if gap == (piece["t0_ns"], piece["t1_ns"]))
+            assert list(every_gap(narrowed)) == list(spans) or next(spans, None) is None
+
+
+def every_gap(device: Device) -> Iterator[tuple[int, int]]:
+    gaps = device.ledger.gaps
+    yield from zip((gaps.start_ns - device.zero_ns).tolist(), (gaps.end_ns - device.zero_ns).tolist(), strict=True)
+
+
+def test_text_says_per_step_what_json_says_of_the_steady_steps(report: ProfiledRun) -> None:
+    document = report_data(report)
+    for told, device in zip(document["devices"], report.devices, strict=True):
+        steady = told["steady"]
+        assert sum(line["ns"] for line in steady["ledger"]) == steady["steady_ns"]
+        assert sum(line["ns"] for line in told["ledger"]) == told["window_ns"]
+        assert steady["steps"] == device.step_count
+        if told["device"] == report.main_device.gpu:
+            text = write(report_document(report), "text").splitlines()
+            amounts = {Line(line["line"]).label: line["ns"] for line in steady["ledger"] if "idle." in line["line"]}
+            for words, ns in (amounts | {"total": steady["steady_ns"]}).items():
+                row = re.compile(rf"  {re.escape(words)}[ ▏▎▍▌▋▊▉█]*[0-9.]+ % +(.+)")
+                assert [match[1] for match in map(row.fullmatch, text) if match] == [time_text(ns // steady["steps"])]
+
+
+def test_gaps_are_found_again_from_csv_json_and_text(decode: Path) -> None:
+    def longest(*options: str) -> dict[str, str]:
+        ran = gpuledger("gaps", decode, "--format=csv", *options)
+        assert ran.exit_code == 0, ran.stderr
+        table = ran.stdout[ran.stdout.index("Length (ns)") :]
+        return next(csv.DictReader(io.StringIO(table)))
+
+    gap = longest()
+    for first, last in (
+        (gap["Start (ns)"], gap["End (ns)"]),
+        (f"{gap['Start (ns)']} ns", f"{gap['End (ns)']}ns"),
+        (f"{int(gap['Start (ns)']) / 1e3:.3f}us", f"{int(gap['End (ns)']) / 1e3:.3f} us"),
+        (f"{int(gap['Start (ns)']) / 1e9:.9f} s", f"{int(gap['End (ns)']) / 1e9:.9f} s"),
+    ):
+        assert longest(f"--time={first}:{last}") == gap
+    content = json.loads(gpuledger("gaps", decode, "--format=json").stdout)
+    [table] = [table for table in content["tables"] if table["table"] == "gaps_longest_gpu0"]
+    assert table["rows"][0]["start_ns"] == int(gap["Start (ns)"])
+    assert content["zero_ns"] == 11_830_820
+
+
+def test_zero_is_the_same_whatever_is_looked_at(decode: Path) -> None:
+    zeros = [
+        json.loads(gpuledger(verb, decode, "--format=json", *options).stdout)["zero_ns"]
+        for verb in ("report", "steps")
+        for options in ((), ("--device=0",), ("--time=0.1s:0.2s",), ("--range=layer1",))
+    ]
+    assert set(zeros) == {11_830_820}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"), [("0.5:1s", "has no unit"), ("3s", "expected A:B"), ("a:b", "no time")]
+)
+def test_a_time_that_was_never_printed_is_refused(decode: Path, given: str, complaint: str) -> None:
+    ran = gpuledger("gaps", decode, f"--time={given}")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert complaint in ran.stderr
