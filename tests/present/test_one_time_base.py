@@ -42,7 +42,7 @@ def profiles() -> list[Path | str]:
     return [*NAMES, *TORCH, *FILES]
 
 
-@pytest.fixture(scope="module", params=profiles(), ids=lambda given: getattr(given, "name", given).split("__")[-1])
+@pytest.fixture(scope="module", params=profiles(), ids=lambda given: Path(given).name.split("__")[-1])
 def report(
     request: pytest.FixtureRequest, unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> ProfiledRun:
