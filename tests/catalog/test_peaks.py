@@ -10,6 +10,7 @@ import pytest
 
 from gpuledger.catalog import gpu_peaks as table
 from gpuledger.catalog.gpu_peaks import PEAKS, PLAIN_TYPES, TYPES, Peaks, peak_bytes_per_s, peak_flops, peaks_of
+from gpuledger.catalog.host_links import PEER_LINKS, link_bytes_per_s, peer_bytes_per_s
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Gpu
 
@@ -195,3 +196,9 @@ def test_every_row_has_its_source() -> None:
         source = " ".join(line.strip("# ") for line in lines[above : row.lineno - 1])
         assert re.match(r"(NVIDIA|AMD) .*\b(data sheets?|whitepaper|page)\b.*\(20\d\d\b", source), lines[row.lineno - 1]
         assert re.search(r"\b(Seen|[Rr]ecalled): ", source), source
+
+
+def test_peers_are_as_fast_as_their_nvlink_and_unknown_without() -> None:
+    assert peer_bytes_per_s("NVIDIA H100 80GB HBM3") == 380_000_000_000
+    assert peer_bytes_per_s("NVIDIA H100 PCIe") is None
+    assert all(rate > link_bytes_per_s("NVIDIA B200") for _, rate in PEER_LINKS)

@@ -31,6 +31,10 @@ class Evidence:
     """The ranges around it, outermost first."""
     call: str = ""
     kernel: str = ""
+    copy: str = ""
+    """The direction of copies, in NVIDIA's words."""
+    moved_bytes: int | None = None
+    """What they moved in the steady stretch."""
     correlations: tuple[int, ...] = ()
     """Of up to MOST_EXAMPLES launches or calls, the costliest first."""
     count: int | None = None

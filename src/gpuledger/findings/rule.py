@@ -50,4 +50,4 @@ class Rule(Generic[Subject]):
     exposed: LineKind | None = None
     """The exposed work it is about, likewise."""
     is_symptom: bool = False
-    """Whether it says when time is lost, not why: a cause that explains it comes first."""
+    """Whether it says when or to what time is lost, not why: a cause that explains it comes first."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.findings import capture, idle, kernels, memory, overlap, ranks, steps
+from gpuledger.findings import capture, copies, idle, kernels, memory, overlap, ranks, steps
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import Capture, OneGpu, Rule
 from gpuledger.ledger.device import Device
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *idle.RULES,
+    *copies.RULES,
     *overlap.RULES,
     *memory.RULES,
     *kernels.RULES,
@@ -73,7 +74,7 @@ def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
 def _ranked(found: list[Finding]) -> list[Finding]:
     """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first.
 
-    A symptom comes after the causes that explain half of it.
+    A symptom comes after the causes that explain half of it, and before what explains less.
     """
     found = sorted(found, key=lambda finding: (-finding.saving_ns, finding.code))
     ranked = [finding for finding in found if not RULE_OF[finding.code].is_symptom]
@@ -82,5 +83,5 @@ def _ranked(found: list[Finding]) -> list[Finding]:
         if alike and first.explains_ns < min(second.explains_ns, first.saving_ns / 2):
             ranked[position], ranked[position + 1] = ranked[position + 1], ranked[position]
     for symptom in (finding for finding in found if RULE_OF[finding.code].is_symptom):
-        ranked.insert(sum(2 * cause.saving_ns >= symptom.saving_ns for cause in ranked), symptom)
+        ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked

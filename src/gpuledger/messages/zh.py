@@ -88,12 +88,76 @@ _REPORT: Final[dict[str, str]] = {
     "{share} of the {what} in {name}": "{what}中有 {share} 在 {name}",
     "by cause: {causes}": "按原因：{causes}",
     ", ": "、",
-    # findings/kernels, memory, steps
+    # findings/copies
+    "host to device": "主机到设备",
+    "device to host": "设备到主机",
+    "within the device": "设备内部",
+    "between devices": "设备之间",
+    "unified memory, host to device": "统一内存，主机到设备",
+    "unified memory, device to host": "统一内存，设备到主机",
+    "unified memory, between devices": "统一内存，设备之间",
+    "setting memory": "内存置值（memset）",
+    "direction not recorded": "方向未记录",
+    "pageable memory": "可分页（pageable）内存",
+    "pinned memory": "锁页（pinned）内存",
+    "managed memory": "托管（managed）内存",
+    "{way}, {memory}": "{way}，{memory}",
+    "{size} a step": "每步 {size}",
+    "one copy of {size}": "1 次拷贝，{size}",
+    "{count} copies of {size} on average": "{count} 次拷贝，平均 {size}",
+    "their time": "其时间",
+    "the copies' time": "拷贝时间",
+    "the time": "总时间",
     "{size} are copied from or to pageable memory: {time}": "与可分页（pageable）内存之间拷贝 {size}：{time}",
-    "at {rate}/s; from pinned memory the link takes about {peak}/s": (
-        "速率 {rate}/s；改用锁页（pinned）内存，链路约可达 {peak}/s"
-    ),
     "pinned memory reaches the link's usual rate": "锁页内存能达到链路的通常速率",
+    "copies alone take {share} of the time: {size}, {way}, at {rate}/s": (
+        "仅拷贝就占总时间的 {share}：{way}，{size}，速率 {rate}/s"
+    ),
+    "copies alone take {share} of the time, most of it {way}": "仅拷贝就占总时间的 {share}，其中大部分为{way}",
+    "copies reach the rate that their way allows, and compute covers as much of them as it can": (
+        "拷贝达到其通路允许的速率，并尽可能由计算掩盖"
+    ),
+    "compute covers as much of the copies as it can; for more than that only fewer bytes help": (
+        "计算尽可能掩盖拷贝；若要再快，只能减少拷贝的字节数"
+    ),
+    "the copies are as fast as they get: only fewer bytes help": "拷贝已达到可能的最高速率：只能减少字节数",
+    "{share} of {of} {way}: copies whose bytes were not recorded, {count} of them": (
+        "{of}的 {share} 为{way}：{count} 次拷贝，未记录字节数"
+    ),
+    "{share} of {of} {way}: {copies}, at {rate}/s; {limit}": (
+        "{of}的 {share} 为{way}：{copies}，速率 {rate}/s；{limit}"
+    ),
+    "what its way allows is not known": "其通路允许的速率未知",
+    "with pinned memory this run's own copies reach {rate}/s": "本次运行中锁页内存的拷贝可达 {rate}/s",
+    "the largest of them reach {rate}/s, more is not known of this GPU": (
+        "其中最大的拷贝可达 {rate}/s，关于此 GPU 没有更多信息"
+    ),
+    "the device's memory takes {rate}/s": "设备内存可达 {rate}/s",
+    "the device's memory allows {rate}/s, as a copy reads and writes": "拷贝既读又写，设备内存允许 {rate}/s",
+    "with pinned memory the link takes about {rate}/s": "使用锁页内存时链路约可达 {rate}/s",
+    "the link takes about {rate}/s": "链路约可达 {rate}/s",
+    "prefetch with cudaMemPrefetchAsync, or copy explicitly from pinned memory": (
+        "用 cudaMemPrefetchAsync 预取，或从锁页内存显式拷贝"
+    ),
+    "pin the host memory (COPY-PAGEABLE); then copy in chunks, each while the one before is computed on": (
+        "锁定主机内存（见 COPY-PAGEABLE）；再分块拷贝，每拷贝一块时对前一块做计算"
+    ),
+    "the copies are too small for the link: pack them into few large ones": ("拷贝太小，用不满链路：请打包成少数大块"),
+    "large copies below the rate of their way: look for other traffic on it, host memory of the wrong NUMA "
+    "node, or a narrower slot": (
+        "拷贝较大但低于通路速率：检查通路上的其他流量、主机内存是否在错误的 NUMA 节点、插槽带宽是否偏窄"
+    ),
+    "set only what is read before it is written, or once and not in every step": (
+        "只对会先读后写的内存置值，或只做一次而不是每步都做"
+    ),
+    "at the memory's rate only fewer bytes help: write results in place, or where they are used": (
+        "已达到内存速率，只能减少字节数：结果原地写入，或直接写到使用处"
+    ),
+    "at the link's rate only fewer bytes help: keep data where it is used, copy a smaller type or compressed; "
+    "what remains, in chunks while something computes": (
+        "已达到链路速率，只能减少字节数：数据留在使用处，改用更小的数据类型或压缩后拷贝；其余部分分块拷贝，与计算重叠"
+    ),
+    # findings/kernels, memory, steps
     "{count} kernels a step only change a tensor's type: {time}": (
         "每步有 {count} 个 kernel 只转换张量的数据类型：{time}"
     ),

@@ -33,7 +33,7 @@ _BESIDE_THE_BAR = 53
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LITTLE = 0.02
-"""A finding that saves less than this share of the time is no verdict."""
+"""A finding that neither saves nor explains this share of the time is no verdict."""
 
 _SMALL_FAMILY = 0.02
 """Families with less than this share of the step are shown together."""
@@ -107,7 +107,7 @@ def verdict(report: ProfiledRun) -> Message:
     if len(report.devices) > 1:
         first = _at_work(device)
     top = report.findings[0] if report.findings else None
-    if top is not None and top.saving_ns >= _LITTLE * device.steady_ns:
+    if top is not None and max(top.saving_ns, top.explains_ns) >= _LITTLE * device.steady_ns:
         return say("{first} {claim}.", first=first, claim=capitalised(top.claim))
     if top is not None and top.saving_ns:
         return say(

@@ -137,6 +137,8 @@ def _evidence(piece: Evidence, zero_ns: int | None) -> dict[str, Any]:
         "ranges": list(piece.ranges),
         "call": piece.call or None,
         "kernel": piece.kernel or None,
+        "copy": piece.copy or None,
+        "bytes": piece.moved_bytes,
         "correlations": list(piece.correlations),
         "count": piece.count,
         "share": piece.share,

@@ -1,0 +1,187 @@
+"""The copies of one GPU's steady stretch by direction and host memory: bytes, rate, and the rate that their way allows.
+
+The way of a copy is the link to the host, the link to a peer, or the GPU's own memory, which a copy within the device
+reads and writes. Copies side by side share it: the rate is their bytes over the time in which any of them ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.gpu_peaks import peak_bytes_per_s
+from gpuledger.catalog.host_links import link_bytes_per_s, peer_bytes_per_s
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import LineKind
+from gpuledger.trace.columns import equal
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Gpu, Trace
+from gpuledger.trace.spans import Span, covered, total, union
+from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.tables import Rows, Table
+
+AT_RATE: Final = 0.8
+"""From this share of what its way allows on, a copy is as fast as it gets."""
+
+BRIEF_NS: Final = 10_000
+"""A copy that its way could carry in less than this is mostly latency: too small."""
+
+MOST_COPIES: Final = 20
+"""So many copies are named, the longest first."""
+
+NS_PER_S: Final = 1_000_000_000
+
+TO_DEVICE: Final = ("Host-to-Device", "Host-to-Array")
+TO_HOST: Final = ("Device-to-Host", "Array-to-Host")
+WITHIN_DEVICE: Final = ("Device-to-Device", "Array-to-Array", "Array-to-Device", "Device-to-Array")
+UNIFIED: Final = ("Unified Host-to-Device", "Unified Device-to-Host")
+PEER: Final = ("Peer-to-Peer", "Unified Device-to-Device")
+MEMSET: Final = "Memset"
+"""NVIDIA's labels, by the way that a copy takes."""
+
+PAGEABLE: Final = "Pageable"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFlow:
+    """Copies of one direction between the same kinds of memory. Times and counts are of the steady stretch."""
+
+    kind: str
+    """NVIDIA's label of the direction, or Memset; empty where it was not recorded."""
+    memory: str
+    """The kind of the host's memory, in NVIDIA's word; empty where the host has no part in it or it is not known."""
+    count: int
+    total_bytes: int
+    """0: not recorded."""
+    running_ns: int
+    """How long any of them ran."""
+    exposed_ns: int
+    """How much of the ledger's line of copies is theirs."""
+    way_bytes_per_s: int | None
+    """What their way usually allows; None where that is not known."""
+    is_own_rate: bool
+    """Whether that is only what the largest of this run's own copies reach."""
+    longest: Span
+    pid: int
+    correlations: tuple[int, ...]
+
+    @property
+    def bytes_per_s(self) -> int | None:
+        """What they reach; None where the bytes were not recorded."""
+        return self.total_bytes * NS_PER_S // self.running_ns if self.total_bytes and self.running_ns else None
+
+    @property
+    def is_at_rate(self) -> bool:
+        """Whether they reach what their way allows, as far as that is known."""
+        if self.bytes_per_s is None or self.way_bytes_per_s is None:
+            return True
+        return self.bytes_per_s >= AT_RATE * self.way_bytes_per_s
+
+    @property
+    def is_pageable(self) -> bool:
+        return self.memory == PAGEABLE
+
+    @property
+    def are_small(self) -> bool:
+        """Whether one of them is too small for its way's rate to matter."""
+        if self.way_bytes_per_s is None or not self.total_bytes:
+            return False
+        return self.total_bytes * NS_PER_S < self.count * self.way_bytes_per_s * BRIEF_NS
+
+    @property
+    def slow_ns(self) -> int:
+        """The exposed time that goes where they reach what their way allows; of pinned memory only if they are far."""
+        if not self.total_bytes or self.way_bytes_per_s is None or (self.is_at_rate and not self.is_pageable):
+            return 0
+        least = self.total_bytes * NS_PER_S // self.way_bytes_per_s
+        return max(self.running_ns - least, 0) * self.exposed_ns // max(self.running_ns, 1)
+
+
+def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
+    """By direction and memory of the host, the most exposed time first; the exposed times sum to the ledger's line."""
+    every = trace[Table.COPIES]
+    lasts = every["end_ns"] > every["start_ns"]
+    copies = every.where(lasts & device.begins_steady(every["start_ns"]) & equal(every["gpu"], device.gpu))
+    if not len(copies):
+        return ()
+    kinds, memory = copies.codes("kind"), _host_memory(copies)
+    first, number = group(kinds, memory)
+    exposed = _exposed_ns(copies, device, number, len(first))
+    strings = trace.strings
+    flows = []
+    for at, row in enumerate(first.tolist()):
+        kind, host = strings.text(int(kinds[row])) or "", strings.text(int(memory[row])) or ""
+        own = copies.where(number == at)
+        way, is_own = _way(trace, device, copies.where(kinds == kinds[row]), kind)
+        longest_first = np.argsort(-own.duration_ns, kind="stable")[:MOST_COPIES]
+        longest = int(longest_first[0])
+        flows.append(
+            CopyFlow(
+                kind=kind,
+                memory=host,
+                count=len(own),
+                total_bytes=_sum_of_bytes(own),
+                running_ns=total(union(own["start_ns"], own["end_ns"])),
+                exposed_ns=exposed[at],
+                way_bytes_per_s=way,
+                is_own_rate=is_own,
+                longest=Span(int(own["start_ns"][longest]), int(own["end_ns"][longest])),
+                pid=int(own["pid"][longest]),
+                correlations=tuple(int(of) for of in own["correlation"][longest_first].tolist() if of > 0),
+            )
+        )
+    return tuple(sorted(flows, key=lambda flow: (-flow.exposed_ns, -flow.running_ns, flow.kind, flow.memory)))
+
+
+def _sum_of_bytes(copies: Rows) -> int:
+    return int(np.maximum(copies["bytes"], 0).sum())
+
+
+def _host_memory(copies: Rows) -> NDArray[np.int32]:
+    """For each copy the code of the host's kind of memory; -1 where the host has no part in it."""
+    to_device, to_host = (_are(copies, "kind", *labels) for labels in (TO_DEVICE, TO_HOST))
+    return np.select([to_device, to_host], [copies.codes("src_kind"), copies.codes("dst_kind")], np.int32(NO_TEXT))
+
+
+def _are(copies: Rows, column: str, *labels: str) -> NDArray[np.bool_]:
+    """Which copies have one of these labels; a label that nothing in the trace has is not the same as none."""
+    codes = [code for label in labels if (code := copies.strings.code(label)) != NO_TEXT]
+    return np.isin(copies.codes(column), codes)
+
+
+def _exposed_ns(copies: Rows, device: Device, number: NDArray[np.intp], count: int) -> list[int]:
+    """The ledger's line of copies, shared out among the groups by the exposed time of their copies."""
+    line = device.exposed_ns(LineKind.COPY)
+    alone = covered(device.ledger.busy.copy, copies["start_ns"], np.minimum(copies["end_ns"], device.steady.end_ns))
+    by_group = np.bincount(number, weights=alone, minlength=count)
+    whole = float(by_group.sum())
+    edges = np.round(np.append(0.0, np.cumsum(by_group)) * (line / whole)) if whole else np.zeros(count + 1)
+    return [int(share) for share in np.diff(edges)]
+
+
+def _way(trace: Trace, device: Device, alike: Rows, kind: str) -> tuple[int | None, bool]:
+    """What the way of copies of one kind allows, and whether only they themselves tell."""
+    gpu = trace.origin.gpu(device.gpu) or Gpu("")
+    if kind in (*TO_DEVICE, *TO_HOST, *UNIFIED):
+        return _faster(link_bytes_per_s(gpu.name), alike)
+    if kind in PEER:
+        return _faster(peer_bytes_per_s(gpu.name) or 0, alike)
+    if kind in WITHIN_DEVICE or kind == MEMSET:
+        known = peak_bytes_per_s(gpu)
+        memory = gpu.bandwidth_bytes_per_s if isinstance(known, NotMeasured) else int(known)
+        return _faster(0, alike) if not memory else (memory if kind == MEMSET else memory // 2, False)
+    return None, False
+
+
+def _faster(usual: int, alike: Rows) -> tuple[int | None, bool]:
+    """What is usual, or what the largest of these copies reach together where that is more."""
+    direct = alike.where(~_are(alike, "src_kind", PAGEABLE) & ~_are(alike, "dst_kind", PAGEABLE))
+    if not len(direct) or not _sum_of_bytes(direct):
+        return usual or None, False
+    large = direct.where(2 * direct["bytes"] >= direct["bytes"].max())
+    reached = _sum_of_bytes(large) * NS_PER_S // max(total(union(large["start_ns"], large["end_ns"])), 1)
+    return (reached, True) if reached > usual else (usual, False)

@@ -1,0 +1,234 @@
+"""Findings about copies: from pageable memory, exposed where compute could hide them, or most of what the GPU does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from gpuledger.analyse.memory.copy_flows import (
+    MEMSET,
+    PAGEABLE,
+    TO_DEVICE,
+    TO_HOST,
+    UNIFIED,
+    WITHIN_DEVICE,
+    CopyFlow,
+    copy_flows,
+)
+from gpuledger.analyse.whatif import hide
+from gpuledger.findings.evidence import LEAST_SHARE, Evidence
+from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
+from gpuledger.findings.rule import OneGpu, Rule
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import COMM, LineKind
+from gpuledger.messages import say
+from gpuledger.units import bytes_text, count_text, share_text
+
+WAYS: Final[Mapping[str, str]] = {
+    "Host-to-Device": say("host to device"),
+    "Host-to-Array": say("host to device"),
+    "Device-to-Host": say("device to host"),
+    "Array-to-Host": say("device to host"),
+    "Device-to-Device": say("within the device"),
+    "Array-to-Array": say("within the device"),
+    "Array-to-Device": say("within the device"),
+    "Device-to-Array": say("within the device"),
+    "Peer-to-Peer": say("between devices"),
+    "Unified Host-to-Device": say("unified memory, host to device"),
+    "Unified Device-to-Host": say("unified memory, device to host"),
+    "Unified Device-to-Device": say("unified memory, between devices"),
+    MEMSET: say("setting memory"),
+}
+"""What a direction is called, by NVIDIA's label."""
+
+MEMORIES: Final[Mapping[str, str]] = {
+    PAGEABLE: say("pageable memory"),
+    "Pinned": say("pinned memory"),
+    "Managed": say("managed memory"),
+}
+"""What the host's memory is called, by NVIDIA's label."""
+
+
+def _pageable(subject: OneGpu) -> Sequence[Finding]:
+    """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
+    device = subject.device
+    flows = [flow for flow in copy_flows(subject.trace, device) if flow.is_pageable and flow.bytes_per_s]
+    saving = sum(flow.slow_ns for flow in flows)
+    if not flows or not worth_telling(device, saving):
+        return ()
+    time, size = sum(flow.running_ns for flow in flows), sum(flow.total_bytes for flow in flows)
+    claim = say(
+        "{size} are copied from or to pageable memory: {time}",
+        size=bytes_text(size // device.step_count),
+        time=per_step(device, time),
+    )
+    evidence = tuple(_rates(flow, flow.running_ns / time, say("their time")) for flow in flows)
+    assumption = say("pinned memory reaches the link's usual rate")
+    return [finding(device, "COPY-PAGEABLE", claim, _weighty(evidence), saving, assumption)]
+
+
+def _exposed(subject: OneGpu) -> Sequence[Finding]:
+    """Copies that compute could hide. Where copies are most of the time it cannot: that is COPY-BOUND."""
+    device = subject.device
+    exposed = device.exposed_ns(LineKind.COPY)
+    if not exposed:
+        return ()
+    flows = copy_flows(subject.trace, device)
+    if _is_bound(device, flows):
+        return ()
+    # copies of pageable memory cannot overlap at all; what pinning them saves is another finding's
+    hidden = hide(device, LineKind.COPY, but_ns=_pageable_loss_ns(flows))
+    if not worth_telling(device, hidden.saved_ns):
+        return ()
+    time = per_step(device, exposed)
+    claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("copies"))
+    evidence = (_share_of_time(device, exposed), *_flows(device, flows))
+    return [finding(device, "COPY-EXPOSED", claim, evidence, hidden.saved_ns, hidden.assumption)]
+
+
+def _bound(subject: OneGpu) -> Sequence[Finding]:
+    """Copies are most of what the GPU does: what counts is their rate and their bytes, not what runs beside them."""
+    device = subject.device
+    exposed = device.exposed_ns(LineKind.COPY)
+    flows = copy_flows(subject.trace, device) if exposed else ()
+    if not _is_bound(device, flows):
+        return ()
+    pageable = _pageable_loss_ns(flows)
+    slow = sum(flow.slow_ns for flow in flows if not flow.is_pageable)
+    hidden = min(exposed - pageable - slow, device.compute_ns)
+    most, share = flows[0], share_text(exposed / device.steady_ns)
+    size, rate = bytes_text(most.total_bytes // device.step_count), most.bytes_per_s
+    if rate is None:
+        claim = say("copies alone take {share} of the time, most of it {way}", share=share, way=_way(most))
+    else:
+        claim = say(
+            "copies alone take {share} of the time: {size}, {way}, at {rate}/s",
+            share=share,
+            size=size if device.steps is None else say("{size} a step", size=size),
+            way=_way(most),
+            rate=bytes_text(rate),
+        )
+    evidence = (*_flows(device, flows), Evidence(_what_helps(most)))
+    return [finding(device, "COPY-BOUND", claim, evidence, slow + hidden, _assumption(slow, hidden), explains=exposed)]
+
+
+def _is_bound(device: Device, flows: Sequence[CopyFlow]) -> bool:
+    """Whether exposed copies are the largest part of the stretch, even once they come from pinned memory."""
+    left = device.exposed_ns(LineKind.COPY) - _pageable_loss_ns(flows)
+    others = [device.compute_ns, *(ns for line, ns in device.line_ns.items() if line.is_idle or line == COMM)]
+    return bool(flows) and left > max(others)
+
+
+def _pageable_loss_ns(flows: Sequence[CopyFlow]) -> int:
+    """The exposed time that goes when pageable memory is pinned."""
+    return sum(flow.slow_ns for flow in flows if flow.is_pageable)
+
+
+def _assumption(slow: int, hidden: int) -> str:
+    if slow > hidden:
+        return say("copies reach the rate that their way allows, and compute covers as much of them as it can")
+    if hidden:
+        return say("compute covers as much of the copies as it can; for more than that only fewer bytes help")
+    return say("the copies are as fast as they get: only fewer bytes help")
+
+
+def _share_of_time(device: Device, exposed: int) -> Evidence:
+    share = exposed / device.steady_ns
+    return Evidence(say("{share} of the time", share=share_text(share)), share=share, of=say("the time"))
+
+
+def _flows(device: Device, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
+    """The flows that hold a notable part of the exposed copies."""
+    whole = max(device.exposed_ns(LineKind.COPY), 1)
+    return _weighty(tuple(_rates(flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows))
+
+
+def _weighty(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """Those that hold enough of their whole to be told; never none."""
+    return tuple(piece for piece in evidence if (piece.share or 0) >= LEAST_SHARE) or evidence[:1]
+
+
+def _rates(flow: CopyFlow, share: float, of: str) -> Evidence:
+    """One flow: how much of the whole, how many, how many bytes, how fast, and how fast it could be."""
+    count, size = count_text(flow.count), bytes_text(flow.total_bytes // flow.count)
+    what = {"share": share_text(share), "of": of, "way": _way(flow)}
+    if flow.bytes_per_s is None:
+        sentence = say(
+            "{share} of {of} {way}: copies whose bytes were not recorded, {count} of them", **what, count=count
+        )
+    else:
+        one, many = (
+            say("one copy of {size}", size=size),
+            say("{count} copies of {size} on average", count=count, size=size),
+        )
+        sentence = say(
+            "{share} of {of} {way}: {copies}, at {rate}/s; {limit}",
+            **what,
+            copies=one if flow.count == 1 else many,
+            rate=bytes_text(flow.bytes_per_s),
+            limit=_limit(flow),
+        )
+    return Evidence(
+        sentence,
+        span=flow.longest,
+        pid=flow.pid,
+        copy=flow.kind,
+        correlations=flow.correlations,
+        count=flow.count,
+        moved_bytes=flow.total_bytes if flow.bytes_per_s else None,
+        share=min(share, 1.0),
+        of=of,
+    )
+
+
+def _way(flow: CopyFlow) -> str:
+    way = WAYS.get(flow.kind, flow.kind) or say("direction not recorded")
+    return way if flow.memory not in MEMORIES else say("{way}, {memory}", way=way, memory=MEMORIES[flow.memory])
+
+
+def _limit(flow: CopyFlow) -> str:
+    """What the way of a flow allows, in words."""
+    if flow.way_bytes_per_s is None:
+        return say("what its way allows is not known")
+    rate = bytes_text(flow.way_bytes_per_s)
+    if flow.is_own_rate and flow.is_pageable:
+        return say("with pinned memory this run's own copies reach {rate}/s", rate=rate)
+    if flow.is_own_rate:
+        return say("the largest of them reach {rate}/s, more is not known of this GPU", rate=rate)
+    if flow.kind == MEMSET:
+        return say("the device's memory takes {rate}/s", rate=rate)
+    if flow.kind in WITHIN_DEVICE:
+        return say("the device's memory allows {rate}/s, as a copy reads and writes", rate=rate)
+    if flow.kind in (*TO_DEVICE, *TO_HOST, *UNIFIED):
+        return say("with pinned memory the link takes about {rate}/s", rate=rate)
+    return say("the link takes about {rate}/s", rate=rate)
+
+
+def _what_helps(flow: CopyFlow) -> str:
+    """What to try for the flow with the most time."""
+    if flow.kind in UNIFIED:
+        return say("prefetch with cudaMemPrefetchAsync, or copy explicitly from pinned memory")
+    if flow.is_pageable:
+        return say("pin the host memory (COPY-PAGEABLE); then copy in chunks, each while the one before is computed on")
+    if not flow.is_at_rate and flow.are_small:
+        return say("the copies are too small for the link: pack them into few large ones")
+    if not flow.is_at_rate:
+        return say(
+            "large copies below the rate of their way: look for other traffic on it, host memory of the wrong NUMA "
+            "node, or a narrower slot"
+        )
+    if flow.kind == MEMSET:
+        return say("set only what is read before it is written, or once and not in every step")
+    if flow.kind in WITHIN_DEVICE:
+        return say("at the memory's rate only fewer bytes help: write results in place, or where they are used")
+    return say(
+        "at the link's rate only fewer bytes help: keep data where it is used, copy a smaller type or compressed; "
+        "what remains, in chunks while something computes"
+    )
+
+
+RULES: Final = (
+    Rule("COPY-BOUND", _bound, exposed=LineKind.COPY, is_symptom=True),
+    Rule("COPY-EXPOSED", _exposed, exposed=LineKind.COPY),
+    Rule("COPY-PAGEABLE", _pageable),
+)

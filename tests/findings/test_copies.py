@@ -1,0 +1,209 @@
+"""Copies that are most of the time: direction, bytes, rate against what their way allows, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger import Trace, build_report
+from gpuledger.analyse.memory.copy_flows import TO_DEVICE, copy_flows
+from gpuledger.findings.finding import Finding
+from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.lines import LineKind
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.spans import Span
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
+from support.trace_notation import of_tables, table
+
+MS, MB = 1_000_000, 1_000_000
+H200 = "NVIDIA H200"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy; times in ms."""
+
+    start: float
+    end: float
+    size: int
+    kind: str | None = "Host-to-Device"
+    host: str | None = "Pinned"
+
+
+def _program(copies: Sequence[Copy], kernels: Sequence[tuple[float, float]] = (), gpu: str = H200) -> Trace:
+    words = {word for copy in copies for word in (copy.kind, copy.host) if word is not None}
+    strings = Strings(dict.fromkeys(("k", "Device", *sorted(words))))
+
+    def code(word: str | None) -> int:
+        return -1 if word is None else strings.code(word)
+
+    into = [copy.kind in TO_DEVICE for copy in copies]
+    device = strings.code("Device")
+    rows = table(
+        Table.COPIES,
+        strings,
+        len(copies),
+        start_ns=[round(copy.start * MS) for copy in copies],
+        end_ns=[round(copy.end * MS) for copy in copies],
+        stream=[1] * len(copies),
+        correlation=list(range(101, 101 + len(copies))),
+        kind=[code(copy.kind) for copy in copies],
+        bytes=[copy.size for copy in copies],
+        src_kind=[code(copy.host) if inward else device for copy, inward in zip(copies, into, strict=True)],
+        dst_kind=[device if inward else code(copy.host) for copy, inward in zip(copies, into, strict=True)],
+        graph_node=[-1] * len(copies),
+    )
+    ran = table(
+        Table.KERNELS,
+        strings,
+        len(kernels),
+        start_ns=[round(start * MS) for start, _ in kernels],
+        end_ns=[round(end * MS) for _, end in kernels],
+        stream=[2] * len(kernels),
+        name=["k"] * len(kernels),
+        graph_node=[-1] * len(kernels),
+    )
+    return of_tables(strings, {Table.COPIES: rows, Table.KERNELS: ran}, gpu)
+
+
+def _device(trace: Trace) -> Device:
+    [device] = analysed(trace, "test", Wanted())
+    return device
+
+
+def _about_copies(trace: Trace) -> list[Finding]:
+    return [found for found in build_report(trace).findings if found.code.startswith("COPY-")]
+
+
+def test_copies_at_the_links_rate_save_only_what_compute_can_cover() -> None:
+    """400 MB in 9 of 10 ms are 44 of the H200's 50 GB/s; 1 ms of compute can hide 1 ms of it."""
+    [bound] = _about_copies(_program([Copy(0, 9, 400 * MB)], [(9, 10)]))
+    assert bound.code == "COPY-BOUND"
+    assert bound.claim == ("copies alone take 90.0 % of the time: 400 MB, host to device, pinned memory, at 44.4 GB/s")
+    assert (bound.saving_ns, bound.explains_ns) == (1 * MS, 9 * MS)
+    assert bound.assumption.endswith("only fewer bytes help")
+    flow, advice = bound.evidence
+    assert flow.sentence == (
+        "100.0 % of the copies' time host to device, pinned memory: one copy of 400 MB, at 44.4 GB/s; "
+        "with pinned memory the link takes about 50.0 GB/s"
+    )
+    assert (flow.span, flow.copy, flow.moved_bytes) == (Span(0, 9 * MS), "Host-to-Device", 400 * MB)
+    assert (flow.correlations, flow.count, flow.share) == ((101,), 1, 1.0)
+    assert advice.sentence.startswith("at the link's rate only fewer bytes help")
+
+
+def test_copies_below_the_rate_also_save_what_reaching_it_would() -> None:
+    """100 MB need 2 of the 9 ms: 7 ms go, and 1 ms of compute hides one of the other two."""
+    [bound] = _about_copies(_program([Copy(0, 9, 100 * MB)], [(9, 10)]))
+    assert bound.saving_ns == 8 * MS
+    assert bound.evidence[-1].sentence.startswith("large copies below the rate of their way")
+
+
+def test_copies_that_nothing_makes_faster_still_come_first() -> None:
+    [bound] = build_report(_program([Copy(0, 9, 440 * MB), Copy(9, 10, 44 * MB)])).findings
+    assert (bound.code, bound.saving_ns, bound.explains_ns) == ("COPY-BOUND", 0, 10 * MS)
+    assert bound.assumption == "the copies are as fast as they get: only fewer bytes help"
+
+
+@pytest.mark.parametrize("compute_ms", [0.02, 0.5])
+def test_the_headline_is_about_the_copies_though_little_is_saved(compute_ms: float) -> None:
+    text = build_report(_program([Copy(0, 10, 480 * MB)], [(10, 10 + compute_ms)])).to_text()
+    assert "The GPU works 100.0 % of the time. Copies alone take 9" in text
+    assert "faster kernels" not in text
+
+
+def test_small_copies_are_to_be_packed() -> None:
+    copies = [Copy(at / 100, at / 100 + 0.009, 4_000) for at in range(100)]
+    [bound] = _about_copies(_program(copies))
+    assert bound.evidence[-1].sentence.endswith("pack them into few large ones")
+    assert bound.evidence[0].count == 100
+    assert len(bound.evidence[0].correlations) == 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "host", "size", "limit", "advice"),
+    [
+        ("Device-to-Host", "Pinned", 440, "with pinned memory the link takes about 50.0 GB/s", "at the link's rate"),
+        # 4.8 TB/s of memory: 2.4 for copies, which read and write
+        ("Device-to-Device", None, 20_000, "memory allows 2.40 TB/s, as a copy reads and writes", "at the memory's"),
+        ("Memset", None, 40_000, "the device's memory takes 4.80 TB/s", "set only what is read"),
+        ("Peer-to-Peer", None, 3_600, "the largest of them reach 400 GB/s", "at the link's rate"),
+        ("Unified Host-to-Device", None, 100, "the link takes about 50.0 GB/s", "prefetch with cudaMemPrefetchAsync"),
+        ("Host-to-Host", None, 100, "what its way allows is not known", "at the link's rate"),
+    ],
+)
+def test_each_way_has_its_limit_and_its_advice(kind: str, host: str | None, size: int, limit: str, advice: str) -> None:
+    [bound] = _about_copies(_program([Copy(0, 9, size * MB, kind, host)], [(9, 10)]))
+    flow, last = bound.sentences
+    assert limit in flow
+    assert last.startswith(advice)
+    assert (bound.evidence[0].copy, bound.evidence[0].moved_bytes) == (kind, size * MB)
+
+
+def test_a_gpu_that_is_not_known_is_measured_by_its_own_largest_copies() -> None:
+    """27.7 GB/s are more than the PCIe 3.0 that is assumed for such a GPU: nothing is to be had from a higher rate."""
+    copies = [Copy(at, at + 0.9, 25 * MB) for at in range(9)]
+    [bound] = _about_copies(_program(copies, [(9, 10)], gpu="unknown GPU"))
+    assert bound.saving_ns == 1 * MS
+    assert "the largest of them reach 27.8 GB/s, more is not known of this GPU" in bound.sentences[0]
+
+
+def test_pageable_memory_is_named_first_where_pinning_saves_the_most() -> None:
+    """40 MB in 8 ms; from pinned memory they take 0.8 ms, less than the compute."""
+    first, rest = _about_copies(_program([Copy(0, 8, 40 * MB, host="Pageable")], [(8, 10)]))
+    assert (first.code, first.saving_ns) == ("COPY-PAGEABLE", 7_200_000)
+    assert (rest.code, rest.saving_ns) == ("COPY-EXPOSED", 800_000)
+    [told] = first.evidence
+    assert told.sentence == (
+        "100.0 % of their time host to device, pageable memory: one copy of 40.0 MB, at 5.00 GB/s; "
+        "with pinned memory the link takes about 50.0 GB/s"
+    )
+    assert (told.span, told.moved_bytes, told.correlations) == (Span(0, 8 * MS), 40 * MB, (101,))
+
+
+def test_copies_that_are_most_of_the_time_come_before_a_part_of_them_that_could_be_pinned() -> None:
+    copies = [Copy(0, 8, 400 * MB), Copy(8, 9, 5 * MB, host="Pageable")]
+    first, second = _about_copies(_program(copies, [(9, 10)]))
+    assert [first.code, second.code] == ["COPY-BOUND", "COPY-PAGEABLE"]
+    assert (first.saving_ns, second.saving_ns) == (1 * MS, 900_000)
+
+
+def test_copies_that_compute_can_cover_are_exposed_not_bound() -> None:
+    [exposed] = _about_copies(_program([Copy(0, 4, 200 * MB)], [(4, 10)]))
+    assert (exposed.code, exposed.saving_ns) == ("COPY-EXPOSED", 4 * MS)
+    assert exposed.sentences[0] == "40.0 % of the time"
+    assert exposed.evidence[1].copy == "Host-to-Device"
+
+
+COPIES = st.builds(
+    lambda start, length, *rest: Copy(start / 10, (start + length) / 10, *rest),
+    st.integers(0, 90),
+    st.integers(1, 30),
+    st.sampled_from([-1, 0, 1_000, 5 * MB, 400 * MB]),
+    st.sampled_from(["Host-to-Device", "Device-to-Host", "Device-to-Device", "Peer-to-Peer", "Memset", "odd", None]),
+    st.sampled_from(["Pageable", "Pinned", "Unknown", None]),
+)
+SPANS = st.builds(lambda start, length: (start / 10, (start + length) / 10), st.integers(0, 90), st.integers(1, 30))
+
+
+@given(st.lists(COPIES, min_size=1, max_size=6), st.lists(SPANS, max_size=3), st.sampled_from([H200, "unknown GPU"]))
+def test_no_saving_is_more_than_the_exposed_copies(
+    copies: list[Copy], kernels: list[tuple[float, float]], gpu: str
+) -> None:
+    """Whatever is recorded of them: kinds, memories and bytes may be missing."""
+    trace = _program(copies, kernels, gpu)
+    device, about = _device(trace), _about_copies(trace)
+    exposed = device.exposed_ns(LineKind.COPY)
+    assert sum(flow.exposed_ns for flow in copy_flows(trace, device)) == exposed
+    assert all(0 <= found.saving_ns <= exposed for found in about)
+    by_code = {found.code: found.saving_ns for found in about}
+    assert by_code.get("COPY-BOUND", 0) + by_code.get("COPY-PAGEABLE", 0) <= exposed
+    assert not {"COPY-BOUND", "COPY-EXPOSED"} <= set(by_code)
+    if exposed > device.steady_ns / 2:
+        assert about[0].code in ("COPY-BOUND", "COPY-PAGEABLE")
+        assert build_report(trace).findings[0] in about
