@@ -6,7 +6,6 @@ import contextlib
 import json
 import lzma
 import pickle
-import re
 import sqlite3
 import tarfile
 from collections.abc import Sequence
@@ -25,88 +24,17 @@ from gpuledger.analyse.ranks.collectives import bus_bytes, bus_bytes_per_s, wors
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.matching import shift
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
-from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Collectives, Group, dtype_of, kind_of
+from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, dtype_of, kind_of
 from gpuledger.analyse.ranks.rank_steps import slowest_step_ns, step_lengths
 from gpuledger.findings.ranks import job_findings
-from gpuledger.ledger.lines import Line
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.ranks import job_sheets
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Span, Spans, union
+from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
 from support.command import ROOT
+from support.rank_notation import US, moved, rank, ranks
 from support.trace_notation import of_tables, table, trace
-
-US = 1_000
-_LINE = re.compile(r"(?P<start>\d+)-(?P<end>\d+) (?P<kind>\w+)(?: (?P<bytes>\d+) B)?(?: in (?P<group>\w+))?")
-
-
-def rank(
-    number: int | None,
-    *lines: str,
-    world: int | None = None,
-    compute_us: int = 0,
-    launched_us: int = 5,
-    edges_us: Sequence[int] = (),
-    groups: tuple[Group, ...] = (),
-    profile: str | None = None,
-) -> RankSummary:
-    """A rank by hand, in microseconds: `rank(0, "10-50 all_reduce 1024 B in tp")`."""
-    found = [_matched(line) for line in lines]
-    start, end = (np.array([int(match[side]) for match in found], np.int64) * US for side in ("start", "end"))
-    names = [each.name for each in groups]
-    collectives = Collectives(
-        start_ns=start,
-        end_ns=end,
-        launched_ns=start - launched_us * US,
-        stream=np.zeros(len(found), np.int64),
-        kind=np.array([KINDS.index(match["kind"]) for match in found], np.int64),
-        dtype=np.full(len(found), -1),
-        group=np.array([names.index(match["group"]) if match["group"] else -1 for match in found], np.int64),
-        bytes=np.array([int(match["bytes"] or -1) for match in found], np.int64),
-        groups=groups,
-    )
-    edges = np.array(edges_us, np.int64) * US
-    window = Span(0, int(end.max(initial=US)))
-    exposed = union(start, end)
-    comm = int((exposed.end_ns - exposed.start_ns).sum())
-    lines_ns = (("compute.gemm", compute_us * US), ("comm", comm))
-    return RankSummary(
-        profile=profile or f"profile {number}",
-        rank=number,
-        world_size=world,
-        gpu_name="test GPU",
-        window=window,
-        steady=window if not len(edges) else Span(int(edges[0]), int(edges[-1])),
-        lines=tuple((Line(name), ns) for name, ns in lines_ns if ns),
-        hidden_comm_ns=0,
-        exposed=exposed,
-        edges_ns=edges,
-        warm_up=0,
-        steps_source="by hand" if len(edges) else None,
-        collectives=collectives,
-        losses=(),
-    )
-
-
-def _matched(line: str) -> re.Match[str]:
-    match = _LINE.fullmatch(line)
-    assert match, line
-    return match
-
-
-def moved(given: RankSummary, by: int) -> RankSummary:
-    """The same rank with another clock."""
-    c = given.collectives
-    collectives = replace(c, start_ns=c.start_ns + by, end_ns=c.end_ns + by, launched_ns=c.launched_ns + by)
-    return replace(
-        given,
-        window=Span(*(each + by for each in given.window)),
-        steady=Span(*(each + by for each in given.steady)),
-        exposed=Spans(given.exposed.start_ns + by, given.exposed.end_ns + by),
-        edges_ns=given.edges_ns + by,
-        collectives=collectives,
-    )
 
 
 def waits(found: Job) -> list[Any]:
@@ -245,7 +173,7 @@ def test_the_late_rank_is_named_with_the_reason() -> None:
     busy = rank(2, "850-900 all_reduce", edges_us=(0, 1000), compute_us=800, world=3)
     [told, exposed] = job_findings(job([*early, busy]))
     assert told.code == "COMM-SKEW"
-    assert "100.0 % of it for rank 2: it computes 800 us a step, the others 50.0 us" in told.claim
+    assert "fixing rank 2 alone buys 850 us of it; rank 2 computes 800 us a step, the others 50.0 us" in told.claim
     assert told.saving_ns_per_step == 850 * US
     assert told.saving_low_ns_per_step == 2 * 850 * US // 3  # the same work spread evenly
     assert (exposed.code, exposed.saving_ns) == ("COMM-EXPOSED", 50 * US)
@@ -285,22 +213,6 @@ def test_an_exchange_is_one_collective_whatever_each_rank_gives() -> None:
 
 
 # Laws
-
-
-@st.composite
-def ranks(draw: st.DrawFn, *, jitter_us: int = 0) -> list[RankSummary]:
-    """Ranks that do the same collectives, arrive when they like and end together."""
-    count, times = draw(st.integers(2, 5)), draw(st.integers(1, 7))
-    kinds = draw(st.lists(st.sampled_from(KINDS[:5]), min_size=times, max_size=times))
-    sizes = draw(st.lists(st.integers(1, 1000), min_size=times, max_size=times))
-    made = []
-    for number in range(count):
-        starts = draw(st.lists(st.integers(0, 300), min_size=times, max_size=times))
-        ends = draw(st.lists(st.integers(350, 350 + jitter_us), min_size=times, max_size=times))
-        slots = zip(range(0, 400 * times, 400), kinds, sizes, starts, ends, strict=True)
-        lines = [f"{at + start}-{at + end} {kind} {size} B" for at, kind, size, start, end in slots]
-        made.append(rank(number, *lines, world=count, compute_us=draw(st.integers(0, 300))))
-    return made
 
 
 FAR = st.integers(10**10, 10**18).flatmap(lambda by: st.sampled_from((by, -by)))
@@ -727,8 +639,10 @@ def test_eight_real_ranks_have_a_late_one(dlrm: list[Path]) -> None:
     found = job([rank_summary(open_trace(path), path.name, Wanted()) for path in dlrm])
     by_code = {each.code: each for each in job_findings(found)}
     skew = by_code["COMM-SKEW"]
-    assert "75.9 % of it for rank 7: it computes no longer than the others, its host launches late" in skew.claim
-    assert "rank 7 is the last at 5 of 8 collectives" in skew.sentences
+    assert "fixing rank 7 alone buys 1.13 ms of it, ranks 7, 6, 2 and 0 together 3.73 ms" in skew.claim
+    assert skew.claim.endswith("rank 7 computes no longer than the others, its host launches late")
+    assert "rank 7 is the last at 5 of 8 collectives, where ranks wait 75.9 % of all they wait" in skew.sentences
+    assert (skew.saving_low_ns_per_step, skew.saving_ns_per_step) == (1_134_374, 5_674_500)
     first = worst_place(found)
     assert not isinstance(first, NotMeasured)
     assert (first.kind, first.ordinal, first.wait_ns) == ("all_to_all", 1, sum(naive(dlrm)[0][1]))

@@ -90,8 +90,10 @@ def test_the_late_rank_is_the_one_that_was_made_late(ranks: Path) -> None:
     assert straggler.label == f"rank {LATE}"
     assert straggler.caused_ns == straggler.all_caused_ns
     assert straggler.compute_ratio == pytest.approx(1.15, abs=0.02)  # it was made to compute 15 % longer
-    [row] = straggler_sheet([straggler]).rows
-    assert row[3] == 100.0
+    assert straggler.buys_share > 0.9  # the others arrive at nearly the same time
+    sheet = straggler_sheet([straggler])
+    shown = dict(zip([column.key for column in sheet.columns], sheet.rows[0], strict=True))
+    assert (shown["caused_percent"], shown["buys_percent"]) == (100.0, 100 * straggler.buys_share)
 
 
 def test_json_is_what_the_schema_says(serial: str) -> None:
@@ -99,7 +101,12 @@ def test_json_is_what_the_schema_says(serial: str) -> None:
     document = json.loads(serial)
     jsonschema.validate(document, schema)
     assert (document["profiles"], document["ranks"], document["world_size"]) == (RANKS, RANKS, RANKS)
-    assert {table["table"] for table in document["tables"]} >= {"fleet_stragglers", "job_ranks", "job_collectives"}
+    tables = {table["table"]: table["rows"] for table in document["tables"]}
+    assert tables.keys() >= {"fleet_stragglers", "job_fixing", "job_ranks", "job_collectives"}
+    assert [row["buys_ns"] > 0 for row in tables["job_ranks"]] == [rank == LATE for rank in range(RANKS)]
+    assert tables["job_fixing"][0]["alone_ns"] == tables["job_ranks"][LATE]["buys_ns"]
+    [skew] = [finding for finding in document["findings"] if finding["code"] == "COMM-SKEW"]
+    assert skew["evidence_data"][0]["count"] == tables["fleet_stragglers"][0]["late"]
     assert np.shape(document["late"]["late_ns"]) == (RANKS, STEPS)
 
 
@@ -107,10 +114,12 @@ def test_markdown_and_csv_hold_the_tables(ranks: Path, tmp_path: Path) -> None:
     document = printed(ranks, "--workers=0", "--format=md")
     assert document.startswith("# ranks\n")
     assert "## Stragglers" in document
+    assert "## What fixing ranks buys" in document
     assert "█" in document
     out = tmp_path / "job.csv"
     printed(ranks, "--workers=0", "-o", out)
-    assert out.read_text().count("\nrank 2,") >= 2
+    assert out.read_text().count("\nrank 2,") >= 3
+    assert "Rank,Alone (ns),With those above (ns)," in out.read_text()
     assert "Rank,Step 0 (ns),Step 1 (ns)," in out.read_text()
 
 
@@ -129,6 +138,8 @@ def test_the_dlrm_job_from_its_archive() -> None:
     tables = {table["table"]: table["rows"] for table in document["tables"]}
     assert [row["matched"] for row in tables["job_ranks"]] == [row["seen"] for row in tables["job_ranks"]] == [8] * 8
     assert tables["fleet_stragglers"][0]["rank"] == "rank 7"
+    assert [row["rank"] for row in tables["job_fixing"][:4]] == ["rank 7", "rank 6", "rank 2", "rank 0"]
+    assert tables["job_fixing"][-1]["together_percent"] == 100
 
 
 # What may befall a profile or a worker

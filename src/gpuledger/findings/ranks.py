@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gpuledger.findings.evidence import Evidence
+from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Rule
 from gpuledger.trace.health import NotMeasured
@@ -17,12 +17,16 @@ from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:  # the rules of one profile are asked without a job
     from gpuledger.analyse.ranks.collectives import WorstPlace
+    from gpuledger.analyse.ranks.fixing import FixedToo
     from gpuledger.analyse.ranks.job import Job
 
 PROMPT_NS: Final = 50_000
 """A kernel that begins this soon after its launch call was not held up by work before it: the host was late."""
 
 _MOSTLY: Final = 0.5
+_WAITING: Final = "the waiting of all ranks"
+_MOST_NAMED: Final = 4
+"""So many ranks are named one by one."""
 
 
 def job_findings(job: Job) -> tuple[Finding, ...]:
@@ -35,34 +39,100 @@ def job_findings(job: Job) -> tuple[Finding, ...]:
 
 def _skew(job: Job) -> Sequence[Finding]:
     """Ranks that arrive early wait for the last one. What waiting runs under compute costs nothing."""
-    waits = [part.exposed_wait_ns for part in job.parts]
-    saving = _middle([wait for wait in waits if wait])
+    saving = job.waited_ns
     if saving < max(WORTH_TELLING * _steady_ns(job), 1):
         return ()
-    late = max(range(len(job.parts)), key=lambda at: job.parts[at].caused_ns)
-    part, caused = job.parts[late], sum(each.caused_ns for each in job.parts)
-    share = share_text(part.caused_ns / caused)
-    claim = (
-        f"ranks wait {_per_step(job, saving)} for others to arrive at collectives, {share} of it for"
-        f" {job.ranks[late].label}: {_why(job, late)}"
-    )
-    evidence = [
-        f"{job.ranks[late].label} is the last at {count_text(part.late)} of {count_text(part.counted)} collectives",
-        _most_and_least(job),
-    ]
-    where = _worst_place(job)
-    if not isinstance(where, NotMeasured):
-        each = where.wait_ns // (len(job.ranks) * job.steps)
-        text = f"most of it at {where.kind} no. {where.ordinal} of the step (group {where.group})"
-        evidence.append(f"{text}: {time_text(each)} per rank, last {job.ranks[where.late].label}")
-    if job.steps == 1:
-        evidence.append("one step was recorded: its first collective also shows how far apart the captures began")
+    late = job.fixing.together[0].rank
+    best = int(np.argmax(job.fixing.alone_ns))
+    alone = job.buys_ns(job.fixing.alone_ns[best])
+    waits = [part.exposed_wait_ns for part in job.parts]
     # if the work is only spread more evenly, the late rank's share is taken on by the others
-    low = min(sum(waits) // len(waits), saving)
-    assumption = (
-        "all ranks arrive together, as early as those that wait do now; the low end: the same work, spread evenly"
+    even = min(sum(waits) // len(waits), saving)
+    low, at_least = min(
+        (even, "the same work, spread evenly"),
+        (alone, f"only {job.ranks[best].label} does, the one that buys the most"),
     )
+    assumption = f"all ranks arrive together, as early as those that wait do now; the low end: {at_least}"
+    label = job.ranks[late].label
+    claim = (
+        f"ranks wait {_per_step(job, saving)} for others to arrive at collectives; {_bought(job)};"
+        f" {label} {_why(job, late)}"
+    )
+    evidence = [_last_at(job, late), _best_alone(job, best), *_waited_at(job, late), _most_and_least(job)]
+    if job.steps == 1:
+        evidence.append(Evidence("one step was recorded: its first collective also shows how far apart captures began"))
     return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], saving, low, assumption)]
+
+
+def _bought(job: Job) -> str:
+    """What fixing the rank most waited for buys, and how many more it takes until most of the waiting is gone."""
+    first, *others = job.fixing.together
+    alone = job.fixing.alone_ns[first.rank]
+    said = (
+        f"fixing {job.ranks[first.rank].label} alone buys {f'{_bought_time(job, alone)} of it' if alone else 'nothing'}"
+    )
+    count = next((n for n, more in enumerate(others, 2) if _is_most(job, more)), 1 + len(others))
+    if _is_most(job, first) or count == 1:
+        return said
+    ranks = _named(job, [fixed.rank for fixed in job.fixing.together[:count]])
+    return f"{said}, {ranks} together {_bought_time(job, job.fixing.together[count - 1].together_ns)}"
+
+
+def _is_most(job: Job, fixed: FixedToo) -> bool:
+    return fixed.together_ns > _MOSTLY * job.fixing.waited_ns
+
+
+def _bought_time(job: Job, freed: int) -> str:
+    return time_text(job.buys_ns(freed) // job.steps)
+
+
+def _named(job: Job, ranks: Sequence[int]) -> str:
+    """Ranks in words: their numbers where they have some, and of many only how many they are."""
+    if len(ranks) > _MOST_NAMED:
+        return f"the {count_text(len(ranks))} ranks most waited for"
+    labels = [job.ranks[rank].label for rank in ranks]
+    if all(job.ranks[rank].rank is not None for rank in ranks):
+        labels = [f"ranks {job.ranks[ranks[0]].rank}", *(str(job.ranks[rank].rank) for rank in ranks[1:])]
+    return f"{', '.join(labels[:-1])} and {labels[-1]}"
+
+
+def _last_at(job: Job, late: int) -> Evidence:
+    """How often a rank is the last, and what is waited at those collectives: which is not what fixing it buys."""
+    part, waited = job.parts[late], sum(part.caused_ns for part in job.parts)
+    said = f"{job.ranks[late].label} is the last at {count_text(part.late)} of {count_text(part.counted)} collectives"
+    share = part.caused_ns / waited
+    if share < LEAST_SHARE:
+        return Evidence(said, count=part.late)
+    said = f"{said}, where ranks wait {share_text(share)} of all they wait"
+    return Evidence(said, count=part.late, share=share, of=_WAITING)
+
+
+def _best_alone(job: Job, best: int) -> Evidence:
+    """How much of the waiting goes by fixing one rank."""
+    share = job.fixing.alone_ns[best] / job.fixing.waited_ns
+    if share < LEAST_SHARE:
+        return Evidence(f"no rank alone buys as much as {share_text(LEAST_SHARE)} of the exposed waiting")
+    said = f"of single ranks {job.ranks[best].label} buys the most, {share_text(share)} of the exposed waiting"
+    return Evidence(said, share=share, of="the exposed waiting of all ranks")
+
+
+def _waited_at(job: Job, late: int) -> list[Evidence]:
+    """The place in the step at which ranks wait the longest, if that says where to look."""
+    place, waited = _worst_place(job), sum(part.wait_ns for part in job.parts)
+    if isinstance(place, NotMeasured) or place.wait_ns < LEAST_SHARE * waited:
+        return []
+    per_rank, share = place.wait_ns // (len(job.ranks) * job.steps), place.wait_ns / waited
+    last = "" if place.late == late else f", last {job.ranks[place.late].label}"
+    text = f"{share_text(share)} of the waiting at {place.kind} no. {place.ordinal} of the step (group {place.group})"
+    return [
+        Evidence(
+            f"{text}: {time_text(per_rank)} per rank{last}",
+            kernel=place.kind,
+            count=place.times,
+            share=share,
+            of=_WAITING,
+        )
+    ]
 
 
 def _worst_place(job: Job) -> WorstPlace | NotMeasured:
@@ -84,7 +154,7 @@ def _why(job: Job, late: int) -> str:
     # what others wait while nothing computes: what they wait under compute costs no time, so it explains nothing
     behind = _middle([part.exposed_wait_ns // job.steps for at, part in enumerate(job.parts) if at != late])
     if compute[late] - others > _MOSTLY * behind:
-        return f"it computes {time_text(compute[late])} a step, the others {time_text(others)}"
+        return f"computes {time_text(compute[late])} a step, the others {time_text(others)}"
     prompt = told = 0
     for lane in (lane for lane in job.lanes if late in lane.members):
         mine = lane.steady & (lane.late == late)
@@ -94,20 +164,23 @@ def _why(job: Job, late: int) -> str:
         told += int(weight[known].sum())
         prompt += int(weight[known & (start - launched < PROMPT_NS)].sum())
     if not told:
-        return "it computes no longer than the others, and starts late"
+        return "computes no longer than the others, and starts late"
     if prompt > _MOSTLY * told:
-        return "it computes no longer than the others, its host launches late"
-    return "it computes no longer than the others, earlier work on its GPU holds it up"
+        return "computes no longer than the others, its host launches late"
+    return "computes no longer than the others, earlier work on its GPU holds it up"
 
 
-def _most_and_least(job: Job) -> str:
+def _most_and_least(job: Job) -> Evidence:
     """The two ends of the waiting: the longest waiting rank is the fastest one."""
     waits = [part.wait_ns for part in job.parts]
     most, least = int(np.argmax(waits)), int(np.argmin(waits))
     other = f"{job.ranks[least].label} {time_text(waits[least] // job.steps)}"
     text = f"{job.ranks[most].label} waits {_per_step(job, waits[most])}, {other}"
     step = _slowest_step_ns(job)
-    return text if isinstance(step, NotMeasured) else f"{text}; the slowest rank's step takes {time_text(step)}"
+    return Evidence(
+        text if isinstance(step, NotMeasured) else f"{text}; the slowest rank's step takes {time_text(step)}",
+        count=job.parts[most].counted,
+    )
 
 
 def _exposed(job: Job) -> Sequence[Finding]:
@@ -119,11 +192,20 @@ def _exposed(job: Job) -> Sequence[Finding]:
         return ()
     claim = f"{_per_step(job, exposed)} of communication that is no waiting runs with nothing computing beside it"
     whole = sum(rank.exposed_comm_ns for rank in job.ranks)
-    waits = share_text(sum(part.exposed_wait_ns for part in job.parts) / whole)
-    evidence = [f"of the exposed communication of all ranks {waits} is waiting for other ranks, which is COMM-SKEW"]
+    waiting = sum(part.exposed_wait_ns for part in job.parts) / whole
+    share, what = (1 - waiting, "no waiting") if waiting < _MOSTLY else (waiting, "waiting for other ranks")
+    evidence = [
+        Evidence(
+            f"of the exposed communication of all ranks {share_text(share)} is {what}; what is waiting is COMM-SKEW",
+            count=sum(part.counted for part in job.parts),
+            share=share,
+            of="the exposed communication of all ranks",
+        )
+    ]
     unmatched = sum(part.seen - part.matched for part in job.parts)
     if unmatched:
-        evidence.append(f"{count_text(unmatched)} collectives were not matched: their waits are in it")
+        said = f"{count_text(unmatched)} collectives were not matched: their waits are in it"
+        evidence.append(Evidence(said, count=unmatched))
     assumption = "compute of the same step covers it, without slowing down"
     return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], saving, saving, assumption)]
 
@@ -145,15 +227,18 @@ def _has_steps(job: Job) -> bool:
     return all(len(rank.edges_ns) for rank in job.ranks)
 
 
-def _doubts(job: Job) -> list[str]:
+def _doubts(job: Job) -> list[Evidence]:
     """How far the figures hold: what was matched, and how well the clocks are known."""
-    residuals = [each.residual_ns for each in job.clocks if not isinstance(each.residual_ns, NotMeasured)]
-    coverage = job.coverage
-    share = "none" if isinstance(coverage, NotMeasured) else share_text(coverage)
-    return [f"{share} of the collectives matched across ranks; clocks agree to {time_text(max(residuals, default=0))}"]
+    residuals = [clock.residual_ns for clock in job.clocks if not isinstance(clock.residual_ns, NotMeasured)]
+    matched, seen = sum(part.matched for part in job.parts), sum(part.seen for part in job.parts)
+    said = f"{share_text(matched / seen)} of the collectives matched across ranks"
+    text = f"{said}; clocks agree to {time_text(max(residuals, default=0))}"
+    return [Evidence(text, count=matched, share=matched / seen, of="the collectives of all ranks")]
 
 
-def _finding(job: Job, code: str, claim: str, evidence: list[str], saving: int, low: int, assumption: str) -> Finding:
+def _finding(
+    job: Job, code: str, claim: str, evidence: list[Evidence], saving: int, low: int, assumption: str
+) -> Finding:
     coverage, steps, stepped = job.coverage, job.steps, _has_steps(job)
     whole = not isinstance(coverage, NotMeasured) and coverage > 0.9
     # a missing rank may be the one that all wait for
@@ -162,7 +247,7 @@ def _finding(job: Job, code: str, claim: str, evidence: list[str], saving: int, 
     return Finding(
         code=code,
         claim=claim,
-        evidence=tuple(map(Evidence, evidence)),
+        evidence=tuple(evidence),
         saving_ns=saving,
         saving_ns_per_step=saving // steps if stepped else None,
         saving_low_ns_per_step=low // steps if stepped else None,

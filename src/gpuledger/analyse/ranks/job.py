@@ -10,10 +10,12 @@ from itertools import islice
 import numpy as np
 
 from gpuledger.analyse.ranks.clocks import RankClock, on_one_clock, overlapping, rank_clocks
+from gpuledger.analyse.ranks.fixing import Fixing, fixing
 from gpuledger.analyse.ranks.matching import Lane, matched_lanes
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.spans import clip, intersection, total, union
+from gpuledger.trace.statistics import median
 from gpuledger.units import count_text
 
 
@@ -34,7 +36,7 @@ class RankPart:
     late: int
     """How often this rank was the last to arrive, by more than the clocks leave open."""
     caused_ns: int
-    """What the others waited for it, added up."""
+    """What the others waited until it came as the last, added up. Without it most of that may be waited for others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +50,17 @@ class Job:
     clocks: tuple[RankClock, ...]
     lanes: tuple[Lane, ...]
     parts: tuple[RankPart, ...]
+    fixing: Fixing
+
+    @property
+    def waited_ns(self) -> int:
+        """What the middle rank waits with nothing computing, of those that do wait; of two of them the mean."""
+        waits = [part.exposed_wait_ns for part in self.parts if part.exposed_wait_ns]
+        return int(median(np.array(waits, np.int64))) if waits else 0
+
+    def buys_ns(self, freed_ns: int) -> int:
+        """What it is worth for the middle rank if so much of the exposed waiting of all ranks goes."""
+        return self.waited_ns * freed_ns // self.fixing.waited_ns if self.fixing.waited_ns else 0
 
     @property
     def steps(self) -> int:
@@ -80,7 +93,7 @@ def job(ranks: Sequence[RankSummary]) -> Job:
     whole = tuple(lane for lane in kept if len(lane))
     parts = tuple(_part(rank, number, whole, clocks) for number, rank in enumerate(members))
     notes += _doubts(members, parts, clocks, apart)
-    return Job(members, world, tuple(notes), clocks, whole, parts)
+    return Job(members, world, tuple(notes), clocks, whole, parts, fixing(members, clocks, whole))
 
 
 def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int | NotMeasured, list[Note]]:

@@ -61,6 +61,8 @@ class Straggler:
     """What the others waited for it, added up."""
     all_caused_ns: int
     """The same for all ranks."""
+    buys_share: float
+    """How much of the exposed waiting of all ranks goes if only this one is fixed."""
     compute_ratio: float | None
     """Its compute per step over the median rank's."""
     worst: WorstStep | None
@@ -103,6 +105,7 @@ def stragglers(job: Job, late: Lateness | NotMeasured) -> tuple[Straggler, ...]:
             counted=job.parts[rank].counted,
             caused_ns=caused[rank],
             all_caused_ns=sum(caused),
+            buys_share=job.fixing.alone_ns[rank] / max(job.fixing.waited_ns, 1),
             compute_ratio=compute[rank] / usual if usual else None,
             worst=None if isinstance(late, NotMeasured) else _worst_step(late, rank),
         )

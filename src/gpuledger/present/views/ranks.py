@@ -23,11 +23,19 @@ _RANK: Final = (
     Column("wait_ns", "Waits", Unit.NS),
     Column("transfer_ns", "Transfers", Unit.NS, detail=1),
     Column("late", "Late", Unit.COUNT, detail=1),
-    Column("caused_ns", "Others wait for it", Unit.NS, detail=1),
+    Column("caused_ns", "Others wait for it", Unit.NS, detail=2),
+    Column("buys_ns", "Fixing it buys", Unit.NS, detail=1),
     Column("matched", "Matched", Unit.COUNT, detail=2),
     Column("seen", "of", Unit.COUNT, detail=2),
     Column("clock_ahead_ns", "Clock ahead", Unit.NS, detail=3),
     Column("clock_residual_ns", "give or take", Unit.NS, detail=3),
+)
+_FIXED: Final = (
+    Column("rank", "Rank", Unit.TEXT),
+    Column("alone_ns", "Alone", Unit.NS),
+    Column("together_ns", "With those above", Unit.NS),
+    Column("together_percent", "of the waiting", Unit.SHARE_PERCENT, detail=1),
+    Column("profile", "Profile", Unit.TEXT, detail=2),
 )
 _COLLECTIVE: Final = (
     Column("kind", "Collective", Unit.TEXT),
@@ -73,6 +81,7 @@ _FAMILY: Final = (
 def job_sheets(job: Job) -> list[Sheet]:
     """All tables about a job."""
     return [
+        _fixing_sheet(job),
         Sheet("job_ranks", "Ranks, per step", _RANK, tuple(map(_rank, rank_times(job)))),
         Sheet(
             "job_collectives",
@@ -84,6 +93,22 @@ def job_sheets(job: Job) -> list[Sheet]:
         _balance_sheet(job),
         _steps_sheet(job),
     ]
+
+
+def _fixing_sheet(job: Job) -> Sheet:
+    """The ranks most waited for, and what of the waiting goes if they come no later than the others do."""
+    waited = job.fixing.waited_ns
+    rows = tuple(
+        (
+            job.ranks[fixed.rank].label,
+            job.buys_ns(job.fixing.alone_ns[fixed.rank]) // job.steps,
+            job.buys_ns(fixed.together_ns) // job.steps,
+            100 * fixed.together_ns / waited,
+            job.ranks[fixed.rank].profile,
+        )
+        for fixed in job.fixing.together
+    )
+    return Sheet("job_fixing", "What fixing ranks buys, per step", _FIXED, rows)
 
 
 def _rank(rank: RankTimes) -> tuple[Cell, ...]:
@@ -101,6 +126,7 @@ def _rank(rank: RankTimes) -> tuple[Cell, ...]:
         waiting.transfer_ns if waiting else None,
         waiting.late if waiting else None,
         waiting.caused_ns if waiting else None,
+        waiting.buys_ns if waiting else None,
         rank.matched,
         rank.seen,
         rank.clock_ahead_ns,
