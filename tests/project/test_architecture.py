@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workloads": {"capture"},
     "runbook": {"errors", "units", "system", "capture"},
     "read": {"errors", "limits", "units", "messages", "trace", "system", "catalog", "capture"},
-    "ledger": {"errors", "messages", "trace", "catalog"},
+    "ledger": {"errors", "units", "messages", "trace", "catalog"},
     "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger"},
     "findings": {"units", "messages", "trace", "catalog", "ledger", "analyse"},
     "fleet": {"errors", "limits", "units", "trace", "system", "read", "ledger", "analyse"},
