@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuledger.cli.regex import regex_option
 from gpuledger.errors import MissingPackage
 from gpuledger.present.formats import FORMATS, PAGE
 from gpuledger.system.atomic_files import refuse_existing, replacing
@@ -215,18 +215,13 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         from gpuledger.config import user_families
         from gpuledger.ledger.steps import Wanted
 
-        for option, pattern in (("--step-range", step_range), ("--step-kernel", step_kernel), ("--range", scope)):
-            try:
-                re.compile(pattern or "")
-            except re.error as error:
-                raise click.BadParameter(f"{pattern!r} is no regular expression: {error}", param_hint=option) from None
         wanted = Wanted(step_range, step_kernel, user_families(families), device, time, scope)
         verb(*arguments, wanted=wanted, **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
-        click.option("--step-range", metavar="REGEX", help="Steps are the NVTX ranges that match. Default: found."),
-        click.option("--step-kernel", metavar="REGEX", help="A step ends with each kernel whose name matches."),
+        regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: found."),
+        regex_option("--step-kernel", said="A step ends with each kernel whose name matches."),
         click.option(
             "--time",
             metavar="A:B",
@@ -234,7 +229,7 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
             help="Only from A to B, as times are printed: 0.5s:1.5s, '12.3 ms:', or whole ns. 0 is where the "
             "profile's GPU work begins.",
         ),
-        click.option("--range", "scope", metavar="REGEX", help="Only what lies around the work of matching ranges."),
+        regex_option("--range", "scope", said="Only what lies around the work of matching ranges."),
         click.option("--device", type=int, metavar="N", help="Only GPU N."),
         click.option("--families", type=file, help="TOML with kernel families of your own; default ./pyproject.toml."),
         cache_option,

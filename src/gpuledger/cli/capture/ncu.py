@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from gpuledger.capture.ncu.command import ENDING, SETS, Choice, Measure, ncu_flags
@@ -24,19 +22,12 @@ from gpuledger.cli.capture.options import (
     warn,
     word_for,
 )
+from gpuledger.cli.regex import regex_option
 from gpuledger.system.tools import find_ncu
 
 
-def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    try:
-        re.compile(value or "")
-    except re.error as error:
-        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
-    return value
-
-
 @click.command(context_settings=COMMAND_FIRST)
-@click.option("--kernel", metavar="REGEX", callback=_regex, help="Only kernels whose function's name matches.")
+@regex_option("--kernel", said="Only kernels whose function's name matches.")
 @click.option("--launch-skip", type=click.IntRange(0), metavar="N", help="Let so many matching launches pass first.")
 @click.option("--launch-count", type=click.IntRange(1), metavar="N", help="Profile so many launches.")
 @click.option(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from gpuledger.cli.diff_sides import told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, cache_option, page_options
 from gpuledger.cli.progress import progress
+from gpuledger.cli.regex import regex_option
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.profiles import Profile, job_profiles
 from gpuledger.ledger.steps import Wanted
@@ -62,28 +62,15 @@ class _Reading:
         return open_trace(path, limits=self.limits, progress=self.tell)
 
 
-def _pattern_option(name: str, variable: str, *, said: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option that takes a regular expression."""
-    return click.option(name, variable, metavar="REGEX", callback=_expression, help=said)
-
-
-def _expression(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    try:
-        re.compile(value or "")
-    except re.error as error:
-        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
-    return value
-
-
 @click.command()
 @click.argument("mock")
 @click.argument("e2e", nargs=-1, required=True)
-@_pattern_option("--range", "range_", said="The operation is what ranges that match launch.")
-@_pattern_option("--pattern", "pattern", said="The operation is the kernels whose names match.")
+@regex_option("--range", "range_", said="The operation is what ranges that match launch.")
+@regex_option("--pattern", said="The operation is the kernels whose names match.")
 @click.option("--auto", is_flag=True, help="Look for the mock's sequence of kernels. The default.")
-@_pattern_option("--mock-range", "mock_range", said="A forward of the mock is a range that matches. Default: a step.")
-@_pattern_option("--step-range", "step_range", said="Steps of the model are ranges that match. Default: found.")
-@_pattern_option("--step-kernel", "step_kernel", said="A step of the model ends with each kernel that matches.")
+@regex_option("--mock-range", said="A forward of the mock is a range that matches. Default: a step.")
+@regex_option("--step-range", said="Steps of the model are ranges that match. Default: found.")
+@regex_option("--step-kernel", said="A step of the model ends with each kernel that matches.")
 @click.option(
     "--tier",
     type=click.Choice(list(TIERS)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from gpuledger.cli.diff_sides import Sides, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.cli.regex import regex_option
 from gpuledger.errors import OutputRefused
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -42,14 +42,6 @@ def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
         raise click.BadParameter(f"{error}\n\n{GRAMMAR}") from None
 
 
-def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    try:
-        re.compile(value or "")
-    except re.error as error:
-        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
-    return value
-
-
 @click.command()
 @click.argument("before")
 @click.argument("after", required=False)
@@ -66,12 +58,7 @@ def _regex(_: click.Context, __: click.Parameter, value: str | None) -> str | No
 @click.option(
     "--save-baseline", "baseline", type=_FILE, metavar="FILE", help="Save BEFORE alone, to compare with later."
 )
-@click.option(
-    "--control",
-    metavar="REGEX",
-    callback=_regex,
-    help="Ranges whose code did not change. Default: found by their calls.",
-)
+@regex_option("--control", said="Ranges whose code did not change. Default: found by their calls.")
 @click.option(
     "--anyway", is_flag=True, help="Compare even if the two are unlike: another GPU, other kernels, no steps."
 )

@@ -1,0 +1,24 @@
+"""Options that take a regular expression: one that is none is refused before anything is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import click
+
+Verb = Callable[..., None]
+
+
+def regex_option(name: str, variable: str | None = None, *, said: str) -> Callable[[Verb], Verb]:
+    """`name` with a REGEX, handed to the verb as `variable`; None where it was not given."""
+    names = (name,) if variable is None else (name, variable)
+    return click.option(*names, metavar="REGEX", callback=_checked, help=said)
+
+
+def _checked(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
+    return pattern
