@@ -73,6 +73,14 @@ def test_the_decode_capture_has_prefill_before_its_steps(unpacked: Callable[[str
         ("extend", "prefill"),
         ("extended_model", ""),
         ("forward", ""),
+        ("## decoder fp8 ##", ""),
+        ("TransformerDecoderLayer", ""),
+        ("decoded", ""),
+        ("decode[bs=8]", "decode"),
+        ("step[DECODE bs=32]", "decode"),
+        ("decoding", "decode"),
+        ("step[EXTEND bs=1]", "prefill"),
+        ("prefilled_cache", ""),
     ],
 )
 def test_a_range_says_what_it_is(name: str, phase: str) -> None:
@@ -90,3 +98,17 @@ def test_kernels_tell_where_both_kinds_occur() -> None:
 
 def test_training_is_not_called_prefill() -> None:
     assert not told(trace(f"s0: 0-10 {PREFILL}", "s0: 20-30 gemm"), 0, 20, 40).known
+
+
+@pytest.mark.parametrize(
+    "training", ["backward", "Optimizer.step#AdamW.step", "autograd::engine::evaluate_function: MulBackward0"]
+)
+def test_a_program_that_trains_has_no_phases(training: str) -> None:
+    assert words(told(launched_in("decode"), 0, 100)) == ["decode"]
+    assert not told(launched_in("decode", training), 0, 100, 200).known
+
+
+def test_kernels_of_gradients_are_training_too() -> None:
+    both = (f"s0: 0-10 {PREFILL}", f"s0: 20-30 {DECODE}")
+    assert told(trace(*both), 0, 20, 40).known
+    assert not told(trace(*both, "s0: 30-40 void flash_bwd_kernel_backward<128>()"), 0, 20, 50).known

@@ -2,7 +2,8 @@
 
 A step's phase is what most of its work says: the ranges that the work was launched in, where any is called prefill or
 decode (or context and generation, as vLLM and TensorRT-LLM do), else the attention kernels, where both kinds occur.
-Kernels for long queries alone prove nothing: training and encoders use them too.
+Kernels for long queries alone prove nothing: training and encoders use them too. A program that trains has no phases,
+whatever its ranges are called.
 """
 
 from __future__ import annotations
@@ -32,14 +33,19 @@ _PREFILL, _DECODE, _MIXED = 1, 2, 3
 MIXED_SHARE: Final = 0.1
 """A step is mixed when the lesser phase has this share of the work that says anything."""
 
+_ALONE, _ENDED = r"(?<![a-z])", r"(?![a-z])"
+"""Around a word that stands alone: `decode_step`, `bench:decode[3]`, but neither `decoder` nor `extended`."""
+
 _RANGES: Final = (
-    re.compile(r"prefill|context_[1-9]|\bextend\b"),
-    re.compile(r"decod|generation_[1-9]"),
+    re.compile(rf"{_ALONE}(prefill(ing)?|extend){_ENDED}|context_[1-9]"),
+    re.compile(rf"{_ALONE}decod(e|ing){_ENDED}|generation_[1-9]"),
 )
 _KERNELS: Final = (
     re.compile(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash"),
     re.compile(r"splitkv|paged_attention|decode|masked_multihead|mmha|xqa|fwd_(grouped_)?kernel_stage"),
 )
+_TRAINING_RANGE: Final = re.compile(rf"{_ALONE}backward{_ENDED}|autograd::engine|optimizer\.step")
+_TRAINING_KERNEL: Final = re.compile(r"backward|_bwd_|multi_tensor_apply|fused_?adam")
 """All of them are looked for in lower case, which is far quicker than leaving case to the expression."""
 
 
@@ -62,6 +68,8 @@ def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints)
     votes = _by_range(trace, work, host, here)
     if not votes.any():
         votes = _by_kernel(trace, work.name[here])
+    if votes.any() and _trains(trace, work.name[here]):
+        votes = np.zeros(len(here), np.int8)
     amounts = np.zeros((len(edges_ns) + 1) * len(PHASES), np.int64)
     if votes.any():
         own = work.of(gpu)
@@ -108,6 +116,15 @@ def _by_range(trace: Trace, work: Activities, host: Host, here: Positions) -> ND
     outermost_first = np.argsort(ranges["start_ns"][outer], kind="stable")
     votes[launched[inner[outermost_first]]] = says[outer[outermost_first]]  # the innermost, written last, stands
     return votes
+
+
+def _trains(trace: Trace, names: Codes) -> bool:
+    """Whether gradients are computed: then attention over long queries is a forward pass, and no prompt is read."""
+    strings = trace.strings
+    for codes, pattern in ((spans_of_time(trace).codes("name"), _TRAINING_RANGE), (names, _TRAINING_KERNEL)):
+        if any(pattern.search((strings.text(code) or "").lower()) for code in strings.distinct(codes)):
+            return True
+    return False
 
 
 def _by_kernel(trace: Trace, names: Codes) -> NDArray[np.int8]:
