@@ -316,6 +316,61 @@ def test_two_processes_on_one_gpu_are_on_one_gpu(tmp_path: Path) -> None:
     assert open_trace(path)[Table.KERNELS]["gpu"].tolist() == [1, 1]
 
 
+def described(path: Path, *rows: str, mapping: tuple[str, ...] = ()) -> Path:
+    """The GPUs of a machine as an export lists them: id, name, cuDevice, uuid; and (gpuId, cudaId, pid, uuid)."""
+    altered(
+        path,
+        "CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, cuDevice INTEGER, uuid TEXT)",
+        *(f"INSERT INTO TARGET_INFO_GPU VALUES ({row})" for row in rows),
+        "CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER, uuid TEXT)",
+        *(f"INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES ({row})" for row in mapping),
+    )
+    return path
+
+
+@pytest.mark.parametrize("ordinal", [0, 1, 7])
+@pytest.mark.parametrize("noted", ["NULL", "0"])
+def test_the_only_gpu_of_an_export_is_the_one_that_worked(noted: str, ordinal: int, tmp_path: Path) -> None:
+    """Work is not put on an unknown GPU beside an idle one with a name."""
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2, deviceId=ordinal)])
+    trace = open_trace(described(path, f"3, 'one', {noted}, ''"))
+    assert trace[Table.KERNELS]["gpu"].tolist() == [0]
+    assert [gpu.name for gpu in trace.origin.gpus] == ["one"]
+    assert trace.health == ()
+
+
+def test_a_gpu_that_has_another_number_is_known_by_its_uuid(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2), kernel(1, 2, deviceId=1)])
+    mapping = ("90, 0, 100, 'GPU-BB'", "91, 1, 100, 'GPU-AA'")
+    trace = open_trace(described(path, "0, 'a', NULL, 'aa'", "1, 'b', NULL, 'bb'", mapping=mapping))
+    assert trace[Table.KERNELS]["gpu"].tolist() == [1, 0]
+    assert trace.health == ()
+
+
+@pytest.mark.parametrize("noted", ["NULL", "0"])
+def test_gpus_that_are_alike_are_taken_in_their_order(noted: str, tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2, deviceId=1), kernel(3, 4)])
+    trace = open_trace(described(path, f"0, 'a', {noted}, ''", f"1, 'a', {noted}, ''"))
+    assert trace[Table.KERNELS]["gpu"].tolist() == [1, 0]
+    assert len(trace.origin.gpus) == 2
+    assert codes(trace) == {"gpus-by-place": 1 + 1}
+
+
+def test_what_cannot_be_known_is_said(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2, deviceId=1), kernel(3, 4)])
+    trace = open_trace(described(path, "0, 'a', NULL, ''", "1, 'b', NULL, ''"))
+    assert [gpu.name for gpu in trace.origin.gpus] == ["a", "b", "unknown GPU", "unknown GPU"]
+    assert set(trace[Table.KERNELS]["gpu"].tolist()) == {2, 3}
+    assert codes(trace) == {"gpus-unknown": 2}
+
+
+def test_two_gpus_at_work_are_not_merged_into_the_one_described(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2, deviceId=1), kernel(3, 4)])
+    trace = open_trace(described(path, "0, 'a', 0, ''"))
+    assert trace[Table.KERNELS]["gpu"].tolist() == [1, 0]
+    assert codes(trace) == {"gpus-unknown": 1}
+
+
 def test_device_numbers_taken_at_their_word_are_said_to_be(tmp_path: Path) -> None:
     path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2), kernel(1, 2, globalPid=PID + (1 << 24), deviceId=3)])
     trace = open_trace(path)

@@ -49,6 +49,32 @@ def test_a_small_trace(tmp_path: Path) -> None:
     assert not trace.health
 
 
+def on_device(number: int) -> list[dict[str, Any]]:
+    """The small trace with its kernel on another device."""
+    return [OP, CALL, KERNEL | {"args": KERNEL_ARGS | {"device": number}}]
+
+
+def test_a_device_keeps_its_number(tmp_path: Path) -> None:
+    properties = [{"id": number, "name": f"gpu {number}"} for number in range(8)]
+    path = saved(tmp_path / "a.json", on_device(7), deviceProperties=properties)
+    trace = open_trace(path)
+    assert trace[Table.KERNELS]["gpu"].tolist() == [7]
+    assert trace.origin.gpus[7].name == "gpu 7"
+    assert [device.gpu for device in analysed(trace)] == [7]
+    assert gpuledger("report", path, "--device=7").exit_code == 0
+    assert "GPUs in use: 7" in gpuledger("report", path, "--device=0").stderr
+    about = gpuledger("info", path).stdout
+    assert "gpu 7" in about.splitlines()[0]
+    assert not any(name in about for name in ("gpu 0", "gpu 6"))
+
+
+@pytest.mark.parametrize("number", [2**40, 1000, -5])
+def test_a_device_number_that_no_machine_has_is_a_name(number: int, tmp_path: Path) -> None:
+    trace = open_trace(saved(tmp_path / "a.json", on_device(number)))
+    assert trace[Table.KERNELS]["gpu"].tolist() == [0]
+    assert len(trace.origin.gpus) == 1
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
 def test_kernels_are_those_of_an_independent_count(path: Path) -> None:
     with gzip.open(path) as file:

@@ -11,7 +11,7 @@ from gpuledger.ledger.launches import launches
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
-from gpuledger.trace.model import Gpu, Process, Trace
+from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Process, Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
 
@@ -42,6 +42,10 @@ class GpuUse:
     graphs: int
     streams: int
     processes: int
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +95,13 @@ def contents(trace: Trace) -> Contents:
         for table, means in MEANING.items()
         if table in trace.absent
     ]
+    uses = [_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)]
     calls = trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
         missing.append(Missing("OS calls", _no_os_calls(trace), OS_CALLS_MISSING))
     return Contents(
         span=trace.span,
-        gpus=tuple(_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)),
+        gpus=tuple(use for use in uses if use.is_used or use.gpu.name != NOT_DESCRIBED),
         processes=tuple(_process_use(trace, process) for process in trace.origin.processes),
         rows=tuple((table.value, len(rows)) for table, rows in trace.tables.items()),
         missing=tuple(missing),

@@ -28,6 +28,10 @@ def thread_number(pid: Ints, tid: Ints) -> Ints:
 _NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS)
 
 
+NOT_DESCRIBED = ""
+"""The name of a GPU that only stands between others: nothing ran on it, and the profile says nothing about it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One physical GPU, as far as the profile describes it. None: not recorded."""

@@ -124,7 +124,8 @@ def headline(trace: Trace, found: Contents) -> str:
         if origin.tool_version
         else say("{tool}, version not recorded", tool=origin.tool)
     ]
-    names = Counter(visible(use.gpu.name) for use in found.gpus)
+    in_use = [use for use in found.gpus if use.is_used] or found.gpus
+    names = Counter(visible(use.gpu.name) for use in in_use)
     parts += [name if count == 1 else joined(" x ", (str(count), name)) for name, count in sorted(names.items())]
     count = count_text(len(found.processes))
     parts.append(say("{count} process", count=count) if count == "1" else say("{count} processes", count=count))

@@ -1,8 +1,11 @@
 """Which physical GPU a process means by "device 0".
 
 Two ranks that both see device 0 usually run on two GPUs, and two processes on one GPU share it. nsys knows:
-TARGET_INFO_CUDA_DEVICE maps (process, CUDA ordinal) to a GPU. Where it is missing the ordinals are taken at their word,
-and the trace's health says so if more than one process ran.
+TARGET_INFO_CUDA_DEVICE maps (process, CUDA ordinal) to a GPU, by its number or its UUID. Where that is missing, first
+match: where all work has one ordinal, the only GPU that the table gives the process, or the only one that the export
+describes; the ordinal that TARGET_INFO_GPU notes of its GPUs, if each has one of its own; of GPUs that are all alike,
+the one with the ordinal's place.
+What none of these tells is an unknown GPU, and the trace's health says what was assumed.
 """
 
 from __future__ import annotations
@@ -36,21 +39,18 @@ _FIGURES = {
 class NsysDevices:
     """Resolves (process, ordinal) to an index into `gpus`, adding GPUs that the export does not list."""
 
-    def __init__(self, export: NsysExport) -> None:
-        self._gpus: list[Gpu] = []
-        self._by_ordinal: dict[int, int] = {}
-        self._by_process: dict[tuple[int, int], int] = {}
+    def __init__(self, export: NsysExport, used: Ints) -> None:
+        """`used` are the ordinals that anything ran on, in any process."""
+        rows = sorted(_listed(export), key=lambda row: row["id"])
+        self._gpus: list[Gpu] = [_gpu(row) for row in rows]
+        is_one = len(used) == 1
+        self._by_ordinal = dict.fromkeys(used.tolist(), 0) if is_one and len(rows) == 1 else _ordinals(rows)
+        self._by_process = _by_process(export, rows)
+        self._only_of: dict[int, set[int]] = {}
+        for (process, _), gpu in self._by_process.items() if is_one else ():
+            self._only_of.setdefault(process, set()).add(gpu)
         self._guessed: set[tuple[int, int]] = set()
-        by_id: dict[int, int] = {}
-        for row in sorted(_listed(export), key=lambda row: row["id"]):
-            by_id.setdefault(row["id"], len(self._gpus))
-            if row["cuDevice"] is not None:
-                self._by_ordinal.setdefault(row["cuDevice"], len(self._gpus))
-            self._gpus.append(_gpu(row))
-        mapping = ("gpuId", "cudaId", "pid")
-        for row in text_rows(export, "TARGET_INFO_CUDA_DEVICE", (), integers=mapping):
-            if row["gpuId"] in by_id:
-                self._by_process[row["pid"], row["cudaId"]] = by_id[row["gpuId"]]
+        self._by_place: set[int] = set()
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -68,32 +68,77 @@ class NsysDevices:
             return NOT_RECORDED
         if (os_pid, ordinal) in self._by_process:
             return self._by_process[os_pid, ordinal]
+        if len(own := self._only_of.get(os_pid, set())) == 1:
+            return next(iter(own))
         self._guessed.add((os_pid, ordinal))
         if ordinal not in self._by_ordinal:
-            self._by_ordinal[ordinal] = len(self._gpus)
-            self._gpus.append(Gpu(UNKNOWN))
+            self._by_ordinal[ordinal] = self._described(ordinal)
         return self._by_ordinal[ordinal]
 
+    def _described(self, ordinal: int) -> int:
+        """A GPU that the export describes without an ordinal, where there is no doubt which; else an unknown one."""
+        free = [gpu for gpu in range(len(self._gpus)) if gpu not in self._by_ordinal.values()]
+        if ordinal in free and len({self._gpus[gpu].name for gpu in free}) == 1:
+            self._by_place.add(ordinal)
+            return ordinal
+        self._gpus.append(Gpu(UNKNOWN))
+        return len(self._gpus) - 1
+
     def notes(self) -> tuple[Note, ...]:
-        processes = {os_pid for os_pid, _ in self._guessed}
-        if len(processes) < 2:
-            return ()
-        sentence = say(
-            "the export does not say which GPU each of {count} processes used; "
-            "device numbers are taken to mean the same GPU in all of them",
-            count=len(processes),
-        )
-        return (Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)),)
+        notes = []
+        if len(processes := {os_pid for os_pid, _ in self._guessed}) > 1:
+            sentence = say(
+                "the export does not say which GPU each of {count} processes used; "
+                "device numbers are taken to mean the same GPU in all of them",
+                count=len(processes),
+            )
+            notes.append(Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)))
+        if self._by_place:
+            sentence = say(
+                "the export does not number its GPUs as CUDA does; they are all alike, and are taken in their order"
+            )
+            notes.append(Note(Severity.INFO, "gpus-by-place", sentence, len(self._by_place)))
+        described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
+        if described and (unknown := len(self._gpus) - len(described)):
+            sentence = say(
+                "work ran on {count} GPUs of which the export does not say which of those it describes they are",
+                count=unknown,
+            )
+            notes.append(Note(Severity.WARNING, "gpus-unknown", sentence, unknown))
+        return tuple(notes)
+
+
+def _ordinals(rows: list[dict[str, Any]]) -> dict[int, int]:
+    """CUDA's number of each GPU, where they differ: an export that calls all of them 0 does not know."""
+    known = [(row["cuDevice"], gpu) for gpu, row in enumerate(rows) if row["cuDevice"] is not None]
+    by_ordinal = dict(known)
+    return by_ordinal if len(by_ordinal) == len(known) else {}
+
+
+def _by_process(export: NsysExport, rows: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
+    """The GPU of each (process, ordinal) that TARGET_INFO_CUDA_DEVICE lists."""
+    by_id = {row["id"]: gpu for gpu, row in reversed(list(enumerate(rows)))}
+    by_uuid = {_uuid(row["uuid"]): gpu for gpu, row in enumerate(rows) if _uuid(row["uuid"])}
+    table, numbers = "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid")
+    texts = ("uuid",) if by_uuid and "uuid" in export.tables.get(table, frozenset()) else ()
+    listed = text_rows(export, table, texts, integers=numbers)
+    gpus = [by_id.get(row["gpuId"], by_uuid.get(_uuid(row.get("uuid")))) for row in listed]
+    return {(row["pid"], row["cudaId"]): gpu for row, gpu in zip(listed, gpus, strict=True) if gpu is not None}
+
+
+def _uuid(text: str | None) -> str:
+    """A UUID as both tables have it: some versions write GPU- in front."""
+    return (text or "").lower().removeprefix("gpu-")
 
 
 def _listed(export: NsysExport) -> list[dict[str, Any]]:
     have = export.tables.get("TARGET_INFO_GPU", frozenset())
     if not have >= {"id", "name"}:
         return []
-    texts = [name for name in ("name", "busLocation") if name in have]
+    texts = [name for name in ("name", "busLocation", "uuid") if name in have]
     numbers = ["id", "cuDevice", "computeMajor", "computeMinor", *_FIGURES.values()]
     rows = text_rows(export, "TARGET_INFO_GPU", texts, integers=[name for name in numbers if name in have])
-    return [dict.fromkeys(numbers) | row for row in rows if row["id"] is not None]
+    return [dict.fromkeys((*numbers, "uuid")) | row for row in rows if row["id"] is not None]
 
 
 def _gpu(row: dict[str, Any]) -> Gpu:

@@ -81,6 +81,14 @@ def hosts(raw: Mapping[Table, Raw]) -> Ints:
     return distinct(np.concatenate(seen))
 
 
+def ordinals(raw: Mapping[Table, Raw]) -> Ints:
+    """CUDA's numbers of the devices that anything ran on."""
+    tables = [raw[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS) if table in raw]
+    seen = [distinct(columns["device"]) for columns in tables if len(columns.get("device", ()))]
+    numbers: Ints = distinct(np.concatenate([np.empty(0, np.int64), *seen]))
+    return numbers[numbers != NULL]
+
+
 def _thread(global_id: Ints) -> Ints:
     def one_by_one(ids: Ints) -> Ints:
         threads = ids & (1 << PID_BITS) - 1

@@ -17,7 +17,7 @@ from gpuledger.messages import joined, say
 from gpuledger.read.nsys import schema as schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.devices import NsysDevices
-from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts
+from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts, ordinals
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
@@ -49,7 +49,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     asked = [(table, wanted[table]) for table in Table if table in wanted]
     raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
-    finish = TableFinisher(coding, hosts(raw), NsysDevices(export))
+    finish = TableFinisher(coding, hosts(raw), NsysDevices(export, ordinals(raw)))
     tables = {table: finish.rows(table, wanted[table], raw.pop(table)) for table in list(raw)}
     refuse_endless(name, tables)
     if len(finish.devices.gpus) > limits.gpus:

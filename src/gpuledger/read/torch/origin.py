@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.messages import say
-from gpuledger.trace.model import Gpu, Origin, Process
+from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Origin, Process
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
@@ -18,22 +18,32 @@ _YEAR_2100_NS: Final = 4_102_444_800 * 1_000_000_000
 
 
 class TorchDevices:
-    """The GPUs that a trace uses, numbered from 0 in the order of torch's own numbers."""
+    """The GPUs that a trace uses, by torch's own numbers: device 7 is GPU 7 here, and what was not used has no name.
 
-    def __init__(self, metadata: Mapping[str, Any], used: Sequence[Ints]) -> None:
+    Numbers that no machine has are taken for names, and their GPUs are numbered from 0 in their order.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any], used: Sequence[Ints], most: int) -> None:
         numbers = np.unique(np.concatenate([np.empty(0, np.int64), *used]))
-        self._numbers = numbers[numbers != NOT_RECORDED]
+        self._numbers = numbers = numbers[numbers != NOT_RECORDED]
+        self._is_plain = bool(len(numbers)) and numbers[0] >= 0 and numbers[-1] < most
         listed = metadata.get("deviceProperties")
         known = [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
         by_id = {_int(gpu.get("id")): gpu for gpu in known}
         # AMD numbers agents, not devices: where the number says nothing, equal GPUs still say what they are
         same = known[0] if known and all(gpu.get("name") == known[0].get("name") for gpu in known) else {}
-        self.gpus = tuple(_gpu(by_id.get(number, same)) for number in self._numbers.tolist())
+        described = {number: _gpu(by_id.get(number, same)) for number in numbers.tolist()}
+        if self._is_plain:
+            self.gpus = tuple(described.get(number, Gpu(NOT_DESCRIBED)) for number in range(int(numbers[-1]) + 1))
+        else:
+            self.gpus = tuple(described.values())
 
     def resolve(self, device: Ints) -> Ints:
-        """Index of the GPU; NOT_RECORDED where the event names none."""
+        """Number of the GPU; NOT_RECORDED where the event names none."""
         if not len(self._numbers):
             return np.full(len(device), NOT_RECORDED)
+        if self._is_plain:
+            return device
         index = np.minimum(np.searchsorted(self._numbers, device), len(self._numbers) - 1)
         return np.where(self._numbers[index] == device, index, NOT_RECORDED)
 

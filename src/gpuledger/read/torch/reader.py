@@ -95,7 +95,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
     raw, texts = by_table(whole)
     codes = TextCodes.of(texts)
-    devices = TorchDevices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw])
+    devices = TorchDevices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw], limits.gpus)
     if len(devices.gpus) > limits.gpus:
         raise too_many_gpus(name, len(devices.gpus), limits.gpus)
     pid = _main_process(raw, whole.process_names)
