@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
-from gpuledger.catalog.call_kinds import call_kind
 from gpuledger.ledger.activity import State, activities
 from gpuledger.ledger.books import ledger
 from gpuledger.ledger.busy import busy, default_window
@@ -122,8 +121,16 @@ def test_shifting_time_changes_no_line(lines: list[tuple[int, int, int, str]], s
 US = 1000
 
 
-def planted(calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int, int]]) -> Device:
-    """One thread's CUDA calls (name, start us, end us, correlation) and kernels (start us, end us, correlation)."""
+def planted(
+    calls: list[tuple[str, int, int, int]],
+    kernels: list[tuple[int, int, int]],
+    of_process: Mapping[int, int] | None = None,
+) -> Device:
+    """One thread's CUDA calls (name, start us, end us, correlation) and kernels (start us, end us, correlation).
+
+    `of_process` says by the correlation what belongs to another process.
+    """
+    process = of_process or {}
     strings = Strings(["runtime", "k", *dict.fromkeys(name for name, *_ in calls)])
     call_rows = table(
         Table.CALLS,
@@ -134,6 +141,7 @@ def planted(calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int
         correlation=[correlation for *_, correlation in calls],
         name=[name for name, *_ in calls],
         layer=["runtime"] * len(calls),
+        pid=[process.get(correlation, 0) for *_, correlation in calls],
     )
     kernel_rows = table(
         Table.KERNELS,
@@ -144,6 +152,7 @@ def planted(calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int
         correlation=[correlation for *_, correlation in kernels],
         name=["k"] * len(kernels),
         graph_node=[-1] * len(kernels),
+        pid=[process.get(correlation, 0) for *_, correlation in kernels],
     )
     [device] = analysed(of_tables(strings, {Table.CALLS: call_rows, Table.KERNELS: kernel_rows}))
     return device
@@ -208,30 +217,35 @@ def test_a_planted_cause_is_booked_to_its_line(
     assert gaps.draining[gaps.drained_by[gap]] == ("cudaStreamSynchronize" if trigger == "drained" else "")
 
 
+def test_a_process_that_begins_creates_its_context() -> None:
+    """`cudaFree(0)` is no allocation: it is the first call, takes 200 ms, and the GPU works for another process."""
+    calls = [
+        (LAUNCH, 0, 2, 1),
+        ("cudaFree", 100, 200_100, 2),
+        ("cudaMalloc", 200_110, 230_110, 3),
+        (LAUNCH, 230_120, 230_125, 4),
+    ]
+    device = planted(calls, [(4, 10, 1), (230_130, 230_140, 4)], dict.fromkeys((2, 3, 4), 8))
+    booked = {str(cause): ns // US for cause, ns in device.ledger.gaps.by_cause.sums(np.array([1])).items()}
+    assert (booked["context"], booked["alloc"]) == (200_000, 30_000)
+    assert TRIGGERS[device.ledger.gaps.trigger[1]] == "context"
+
+
 @pytest.mark.parametrize(
-    ("function", "kind"),
-    [
-        ("cudaLaunchKernel", "launch"),
-        ("cuLaunchKernelEx", "launch"),
-        ("cudaGraphLaunch_v10000", "launch"),
-        ("cudaLaunchHostFunc", "call"),
-        ("cudaMemcpyAsync", "copy_call"),
-        ("cuMemsetD8Async", "copy_call"),
-        ("cudaMalloc", "alloc"),
-        ("cudaFree", "alloc"),
-        ("cuMemAllocAsync", "alloc"),
-        ("cudaStreamSynchronize", "sync"),
-        ("cuCtxSynchronize", "sync"),
-        ("cudaStreamWaitEvent", "call"),
-        ("cuKernelSetAttribute", "load"),
-        ("cuLibraryLoadData", "load"),
-        ("cudaGraphInstantiate", "load"),
-        ("hipLaunchKernel", "launch"),
-        ("cudaEventRecord", "call"),
-    ],
+    ("name", "before_us"),
+    [("cudaMallocHost", 3), ("cudaStreamSynchronize", 3), ("cudaMalloc", 20)],
+    ids=["pinning takes long by itself", "a wait is a wait", "the context is there when something has run"],
 )
-def test_calls_are_of_a_kind(function: str, kind: str) -> None:
-    assert call_kind(function) == kind
+def test_not_every_long_call_creates_a_context(name: str, before_us: int) -> None:
+    calls = [(LAUNCH, 0, 2, 1), (name, before_us, before_us + 50_000, 2), (LAUNCH, 60_000, 60_002, 3)]
+    device = planted(calls, [(4, 10, 1), (60_004, 60_010, 3)])
+    assert "context" not in device.ledger.gaps.by_cause.sums(np.arange(len(device.ledger.gaps)))
+
+
+def test_a_slow_first_launch_loads_code_even_if_there_are_few_to_compare_it_with() -> None:
+    gaps = planted([(LAUNCH, 0, 8_690, 1)], [(8_695, 8_700, 1)]).ledger.gaps
+    booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([0])).items()}
+    assert booked == {"load": 8_690, "launch_latency": 5}
 
 
 def test_decode_loses_its_time_to_loading_code(decode: Path) -> None:

@@ -1,4 +1,8 @@
-"""What kind of call a CUDA function is, and which calls of the operating system wait for another thread."""
+"""What kind of call a CUDA or HIP function is, and which calls of the operating system wait for another thread.
+
+AMD's names are NVIDIA's with `hip` in front, but for a few (`hipHostMalloc`, `hipExtModuleLaunchKernel`), so that both
+are told by the same words. What a name ends with (`_v3020`, `_v2`, `_ptsz`, `_spt`) says nothing about its kind.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ class CallKind(StrEnum):
     ALLOC = "alloc"
     COPY_CALL = "copy_call"
     LOAD = "load"
+    CONTEXT = "context"
     CALL = "call"
 
     @property
@@ -26,19 +31,26 @@ class CallKind(StrEnum):
 CALL_KINDS: Final = tuple(CallKind)
 
 _PATTERNS: Final = (
-    (CallKind.SYNC, r"(Device|Stream|Event|Ctx|Context)Synchronize"),
-    (CallKind.LAUNCH, r"Launch(?!HostFunc)"),
+    (CallKind.CALL, r"Graph(Exec)?(Add|Kernel|Mem|Host|Event|ExternalSem|Child)|LaunchHostFunc|GetLoadingMode"),
+    (CallKind.SYNC, r"(Device|Thread|Stream|Event|Ctx|Context)Synchronize"),
+    (CallKind.LAUNCH, r"Launch"),
     (
         CallKind.ALLOC,
-        r"(Malloc|MemAlloc|MemFree|MemPool|HostAlloc|HostRegister|HostUnregister|FreeHost|FreeAsync|MemCreate|MemMap)|^cudaFree",
+        r"Malloc|MemAlloc|MemFree|MemPool|HostAlloc|HostRegister|HostUnregister|FreeHost|HostFree|FreeAsync"
+        r"|Array(3D)?(Create|Destroy)|^(cuda|hip)Free"
+        r"|Mem(Create|Release|Map|Unmap|SetAccess|RetainAllocation|Address(Reserve|Free))",
     ),
-    (CallKind.COPY_CALL, r"Mem(cpy|set)"),
+    (CallKind.COPY_CALL, r"Mem(cpy|set|Prefetch)"),
     (
         CallKind.LOAD,
-        r"Module|Library|Link(Create|Add|Complete)|GraphInstantiate|GraphExecUpdate|SetAttribute|FuncGetAttributes",
+        r"Module|Library|Link(Create|Add|Complete|Destroy)|RegisterFatBinary|rtcCompile"
+        r"|GraphInstantiate|GraphExecUpdate|GraphUpload"
+        r"|(Func|Kernel)Set(Attribute|CacheConfig|SharedMemConfig)|FuncGetAttributes|FuncLoad"
+        r"|GetFuncBySymbol|KernelGetFunction|GetSymbol(Address|Size)",
     ),
+    (CallKind.CONTEXT, r"^(cu|hip)Init$|InitDevice|CtxCreate|PrimaryCtxRetain|PrimaryCtxReset|DeviceReset"),
 )
-"""By the function's name, first match wins; what matches nothing is a plain call."""
+"""By the function's name, first match wins; what matches nothing is a plain call. Building a graph runs nothing."""
 
 _COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
 
@@ -49,5 +61,5 @@ WAITS_FOR_THREAD: Final = re.compile(
 
 
 def call_kind(function: str) -> CallKind:
-    """What kind of CUDA call a function is, by its name without a version suffix."""
+    """What kind of CUDA or HIP call a function is, by its name."""
     return next((kind for kind, pattern in _COMPILED if pattern.search(function)), CallKind.CALL)

@@ -19,6 +19,7 @@ from gpuledger.analyse.whatif import hide
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
+from gpuledger.findings.unified_memory import migrations
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import COMM, LineKind
 from gpuledger.messages import say
@@ -70,14 +71,13 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
 def _exposed(subject: OneGpu) -> Sequence[Finding]:
     """Copies that compute could hide. Where copies are most of the time it cannot: that is COPY-BOUND."""
     device = subject.device
-    exposed = device.exposed_ns(LineKind.COPY)
-    if not exposed:
+    flows = copy_flows(subject.trace, device) if device.exposed_ns(LineKind.COPY) else ()
+    pages = sum(flow.exposed_ns for flow in migrations(flows))
+    exposed = device.exposed_ns(LineKind.COPY) - pages
+    if exposed <= 0 or _is_bound(device, flows):
         return ()
-    flows = copy_flows(subject.trace, device)
-    if _is_bound(device, flows):
-        return ()
-    # copies of pageable memory cannot overlap at all; what pinning them saves is another finding's
-    hidden = hide(device, LineKind.COPY, but_ns=_pageable_loss_ns(flows))
+    # copies of pageable memory cannot overlap at all, and nobody launches migrations; both are other findings'
+    hidden = hide(device, LineKind.COPY, but_ns=_pageable_loss_ns(flows) + pages)
     if not worth_telling(device, hidden.saved_ns):
         return ()
     time = per_step(device, exposed)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.findings import capture, copies, idle, kernels, memory, overlap, ranks, steps
+from gpuledger.findings import capture, copies, idle, kernels, memory, overlap, ranks, steps, unified_memory
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import Capture, OneGpu, Rule
 from gpuledger.ledger.device import Device
@@ -24,6 +24,7 @@ OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *copies.RULES,
     *overlap.RULES,
     *memory.RULES,
+    *unified_memory.RULES,
     *kernels.RULES,
     *steps.RULES,
 )

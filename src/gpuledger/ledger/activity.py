@@ -28,6 +28,10 @@ GRAPH_FAMILY = "graph"
 """The family of graphs traced whole: which kernels ran inside is not known."""
 
 
+UNIFIED: Final = "Unified "
+"""How NVIDIA's labels of copies begin where pages of unified memory migrate. No call launches those."""
+
+
 class State(IntEnum):
     """What a device is doing, the first match wins."""
 
@@ -104,6 +108,14 @@ class Activities:
     def row(self) -> Ints:
         """Position in the table that it came from."""
         return take(np.concatenate([np.arange(len(rows)) for rows in self._tables]), self._times.order)
+
+    @cached_property
+    def migrates(self) -> NDArray[np.bool_]:
+        """Which are pages of unified memory that move because somebody touched them, or asked for them beforehand."""
+        kernels, copies, graphs = self._tables
+        moved = copies.strings.each(copies.codes("kind"), lambda kind: kind.startswith(UNIFIED), np.bool_)
+        nothing = (same(0, len(rows), np.bool_) for rows in (kernels, graphs))
+        return take(one_after_another([next(nothing), moved, next(nothing)]), self._times.order)
 
     def on(self, gpu: int) -> Positions:
         """Positions of the activities of one GPU."""

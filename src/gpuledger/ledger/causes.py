@@ -36,6 +36,7 @@ class Cause(StrEnum):
     LAUNCH = "launch", say("launch calls"), "#a9622b", "#bd8a5c", True
     LAUNCH_LATENCY = "launch_latency", say("launch latency"), "#9a7114", "#b99847", True
     LOAD = "load", say("loading code"), "#9c1f48", "#ce6d89", True
+    CONTEXT = "context", say("creating the context"), "#8a2f63", "#bd7fa2", True
     ALLOC = "alloc", say("allocation"), "#c2415b", "#d38490", True
     COPY_CALL = "copy_call", say("copy calls"), "#8f4a16", "#b07e55", True
     CALL = "call", say("other CUDA calls"), "#b06a4d", "#c3917b", True
@@ -44,6 +45,7 @@ class Cause(StrEnum):
     PROFILER = "profiler", say("the profiler"), "#7a726b", "#928a84"
     TURNAROUND = "turnaround", say("between kernels"), "#8a7a63", "#a4947c"
     DEVICE_WAIT = "device_wait", say("waiting on the device"), "#a04a63", "#be7e90"
+    PAGE_MIGRATION = "page_migration", say("migrating pages"), "#8a5a7a", "#b08aa3"
     CONTEXT_SWITCH = "context_switch", say("another process"), "#8f5b3a", "#af8a70"
     GRAPH = "graph", say("inside a graph"), "#85735a", "#9f8f75"
     UNATTRIBUTED = "unattributed", say("unattributed"), "#6d737b", "#868c95"

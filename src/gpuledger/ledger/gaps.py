@@ -4,8 +4,8 @@ A gap is a stretch of the window in which nothing ran on the device. Its time is
 and they sum to it. Time says where the host was; the trigger says what to fix.
 
 Let A be the activity that ends the gap and L its launch call. If L had returned when the gap began, the device itself
-is the reason (`graph`, `context_switch`, `turnaround`, `device_wait`). If not, the host was late: after L
-`launch_latency`, inside it `launch` or `load`, before it whatever L's thread was doing (see `host`).
+is the reason (`graph`, `context_switch`, `turnaround`, `page_migration`, `device_wait`). If not, the host was late:
+after L `launch_latency`, inside it `launch` or `load`, before it whatever L's thread was doing (see `host`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.busy import Busy
@@ -36,6 +37,16 @@ LAUNCH_LATENCY_NS: Final = 10_000
 SLOW_FIRST_LAUNCH: Final = 20
 """A kernel's first launch that takes this many times the median of its API loads code: lazy loading shows only so."""
 
+FEW_LAUNCHES: Final = 10
+SLOW_LAUNCH_NS: Final = 1_000_000
+"""Where an API was called fewer times than this, its median says little, and a first launch this slow loads code."""
+
+FAULT_NS: Final = 100_000
+"""Up to here the pause before a migration is a page fault's; in a longer one the host did something else."""
+
+PAGE_WALK_NS: Final = 1_000_000
+"""Up to here the pause between two migrations is part of a walk over pages that are fetched one after the other."""
+
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
 
@@ -43,7 +54,17 @@ _AT: Final = {cause: position for position, cause in enumerate(CAUSES)}
 _BEHIND_AT: Final = TRIGGERS.index(QueueTrigger.BEHIND)
 _DRAINED_AT: Final = TRIGGERS.index(QueueTrigger.DRAINED)
 
-_LARGEST_WINS: Final = (Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER)
+_LARGEST_WINS: Final = (
+    Cause.CONTEXT,
+    Cause.ALLOC,
+    Cause.OS,
+    Cause.WAIT_THREAD,
+    Cause.PROFILER,
+    Cause.PAGE_MIGRATION,
+)
+_WAITS_FOR_PAGES: Final = (Cause.SYNC, Cause.COPY_CALL)
+"""A host that waits, or asks for pages, while nothing but a migration comes next, waits for that migration."""
+
 _HOST_BEHIND: Final = (Cause.DISPATCH, Cause.LAUNCH, Cause.CALL, Cause.LAUNCH_LATENCY)
 
 
@@ -60,7 +81,7 @@ class Gaps:
     after: Ints
     """Position of the activity that ends the gap."""
     call: Ints
-    """Position of its launch call among the CUDA calls."""
+    """Position of its launch call among the CUDA calls; before a migration, of the host's next one."""
     trigger: Positions
     """What set each gap off, as a position in TRIGGERS."""
     drained_by: Positions
@@ -140,6 +161,8 @@ class _Booking:
     ) -> None:
         self.work, self.host = work, host
         self.start, self.end, self.before, self.after, self.call = start, end, before, after, call
+        self._follows_pages = self._moves_pages(before)
+        self._ends_in_pages = self._moves_pages(after)
         self.whole = np.full(len(start), -1, np.intp)
         self._decide()
 
@@ -147,16 +170,48 @@ class _Booking:
         """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
         has_call = self.call >= 0
         self._to(self.after < 0, Cause.TAIL)
-        early = ~has_call & (self.whole < 0)
+        if self._ends_in_pages.any():
+            self._decide_migrations()
+        early = ~has_call & (self.whole < 0) & ~self._ends_in_pages
         if early.any():
             early &= self._launched_before_capture()
-        self._to(~has_call & ~early, Cause.UNATTRIBUTED)
+        self._to((self.call < 0) & ~early, Cause.UNATTRIBUTED)
         self._to(self._inside_graph(), Cause.GRAPH)
         returned = np.where(has_call, _at_or_0(self.host.calls["end_ns"], self.call), 0)
         ahead = early | (has_call & (returned <= self.start))
         self._to(ahead & self._other_process(), Cause.CONTEXT_SWITCH)
         self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND)
+        self._to(ahead & self._follows_pages, Cause.PAGE_MIGRATION)
         self._to(ahead, Cause.DEVICE_WAIT)
+
+    def _moves_pages(self, activity: Ints) -> NDArray[np.bool_]:
+        """Which of these activities are migrations of unified memory."""
+        if not self.work.migrates.any():
+            return np.zeros(len(activity), np.bool_)
+        return np.append(self.work.migrates, False)[activity]
+
+    def _decide_migrations(self) -> None:
+        """Gaps that a migration ends: the pause of a page fault, or of a walk over pages; else whatever the host did.
+
+        No call launches a migration. Its host is taken to be the process's thread that calls CUDA most, and stands
+        before its next call.
+        """
+        length = self.end - self.start
+        pause = (length <= FAULT_NS) | (self._follows_pages & (length <= PAGE_WALK_NS))
+        self._to(self._ends_in_pages & pause, Cause.PAGE_MIGRATION)
+        calls = self.host.calls
+        longer = np.flatnonzero(self._ends_in_pages & (self.whole < 0))
+        owner = self._of_next(self.work.pid)[longer]
+        for process in distinct(owner).tolist():
+            made = np.flatnonzero(equal(calls["pid"], process))
+            if len(made):
+                threads = self.host.thread_of_call[made]
+                made = made[threads == np.bincount(threads).argmax()]
+                made = made[np.argsort(calls["start_ns"][made], kind="stable")]
+                gap = longer[owner == process]
+                following = sweep.search(calls["start_ns"][made], self.end[gap])
+                self.whole[gap[following == len(made)]] = _AT[Cause.HOST_CODE]
+                self.call[gap] = made[np.minimum(following, len(made) - 1)]
 
     def _to(self, mask: NDArray[np.bool_], cause: Cause) -> None:
         self.whole[mask & (self.whole < 0)] = _AT[cause]
@@ -218,7 +273,8 @@ class _Booking:
         after_ns = end - np.clip(launch_end, start, end)
         inside_ns = np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
         for cause, mask, amount in (
-            (Cause.DEVICE_WAIT, waits, after_ns),
+            (Cause.DEVICE_WAIT, waits & ~self._follows_pages[gap], after_ns),
+            (Cause.PAGE_MIGRATION, waits & self._follows_pages[gap], after_ns),
             (Cause.LAUNCH_LATENCY, ~waits, after_ns),
             (Cause.LOAD, loads := self._loads_code(gap), inside_ns),
             (Cause.LAUNCH, ~loads, inside_ns),
@@ -229,14 +285,26 @@ class _Booking:
             of_thread = threads == number
             before = np.clip(launch_start[of_thread], start[of_thread], end[of_thread])
             rows = late[of_thread]
+            pages = self._ends_in_pages[gap[of_thread]]
             for label, amount in self.host.thread(number).split(start[of_thread], before).items():
-                books.add(label, rows, amount)
+                if label in _WAITS_FOR_PAGES and pages.any():
+                    books.add(Cause.PAGE_MIGRATION, rows[pages], amount[pages])
+                    books.add(label, rows[~pages], amount[~pages])
+                else:
+                    books.add(label, rows, amount)
 
     def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
-        """Whether L is its kernel's first launch in the process, and far slower than that API's usual call."""
+        """Whether L is its kernel's first launch in the process, and far slower than that API's usual call.
+
+        Or slower than any launch is, where there are too few to say what is usual.
+        """
         calls, call = self.host.calls, self.call[gap]
         took = calls["end_ns"][call] - calls["start_ns"][call]
         loads: NDArray[np.bool_] = took > SLOW_FIRST_LAUNCH * _usual_ns(calls, call)
+        slow_launch = (took >= SLOW_LAUNCH_NS) & (self.host.kinds[call] == CallKind.LAUNCH.number)
+        if slow_launch.any():
+            loads |= slow_launch & (_how_many(calls, call) < FEW_LAUNCHES)
+        loads &= ~self._ends_in_pages[gap]
         slow = self.after[gap[loads]]
         loads[loads] = self.work.start_ns[slow] == self._first_start(slow)
         return loads
@@ -307,6 +375,12 @@ def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
         is_usual = 2 * short < np.count_nonzero(alike)
         medians[code] = np.inf if is_usual else median(took[alike])
     return medians[names[wanted]]
+
+
+def _how_many(calls: Rows, wanted: Positions) -> Ints:
+    """For each wanted call the number of calls of its name."""
+    names = calls.codes("name")
+    return np.bincount(names + 1)[names[wanted] + 1]  # NO_TEXT is -1
 
 
 BUCKETS: Final = (

@@ -6,6 +6,7 @@ is the program's own code: `dispatch` where the stretch between two CUDA calls i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
@@ -40,6 +41,12 @@ from gpuledger.trace.tables import Rows, Table
 
 DISPATCH_NS: Final = 100_000
 """Up to here a stretch between two CUDA calls is the framework's path to the next call; beyond, it is host code."""
+
+CONTEXT_NS: Final = 20_000_000
+"""Creating a context takes 50 to 500 ms, and what else comes before the first work of a process under a few."""
+
+_PINS: Final = re.compile(r"Host|Register|Managed", re.IGNORECASE)
+"""Calls that pin or page memory on the host, page by page."""
 
 _BUSY_THREADS: Final = 4
 """Most programs call CUDA from no more threads than this; what those did is found out beforehand."""
@@ -194,10 +201,42 @@ def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np
     blocking = call[calls["end_ns"][call] >= copies["end_ns"][copy]]
     # a graph launch may hold a copy that ends before the launch returns: it still does not wait
     waiting = blocking[kinds[blocking] == CallKind.COPY_CALL.number]
-    if len(waiting):
+    creating = _creates_context(trace, calls, kinds)
+    if len(waiting) or creating:
         kinds = kinds.copy()  # all calls may share one kind
         kinds[waiting] = CallKind.SYNC.number
+        kinds[creating] = CallKind.CONTEXT.number
     return kinds
+
+
+def _creates_context(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> list[int]:
+    """Of each process the first long call, if nothing ran before it: whatever it is for, it creates the context.
+
+    `cudaFree(0)` and the first `cudaMalloc` are the usual ones. Pinned memory takes long by itself, and is left out.
+    """
+    long = np.flatnonzero(calls.duration_ns >= CONTEXT_NS)
+    long = long[np.argsort(calls["start_ns"][long], kind="stable")]
+    first: dict[int, int] = {}
+    for row in long.tolist():
+        first.setdefault(int(calls["pid"][row]), row)
+    may_create = (CallKind.ALLOC.number, CallKind.CALL.number)
+    return [
+        row
+        for pid, row in first.items()
+        if kinds[row] in may_create
+        and not _PINS.search(calls.strings.text(int(calls.codes("name")[row])) or "")
+        and calls["start_ns"][row] < _first_work(trace, pid)
+    ]
+
+
+def _first_work(trace: Trace, pid: int) -> int:
+    """When a process's first work on any GPU began; if none is recorded, never."""
+    starts = [
+        int(start.min())
+        for rows in (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
+        if len(start := rows["start_ns"][rows["pid"] == pid])
+    ]
+    return min(starts, default=np.iinfo(np.int64).max)
 
 
 def _numbered(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:

@@ -157,6 +157,26 @@ _REPORT: Final[dict[str, str]] = {
     "what remains, in chunks while something computes": (
         "已达到链路速率，只能减少字节数：数据留在使用处，改用更小的数据类型或压缩后拷贝；其余部分分块拷贝，与计算重叠"
     ),
+    # findings/unified_memory
+    "pages of unified memory migrate between host and device: {count} migrations, {size}, {time} in all": (
+        "统一内存的页面在主机与设备之间迁移：共 {count} 次，{size}，{time}"
+    ),
+    "pages of unified memory migrate between host and device: {count} migrations, {size}, {time} a step": (
+        "统一内存的页面在主机与设备之间迁移：每步 {count} 次，{size}，{time}"
+    ),
+    "pages are where they are used, or come beforehand at the link's rate": (
+        "页面就在使用它的一侧，或提前以链路速率迁移到位"
+    ),
+    "{time} of migrations with no kernel running": "迁移期间没有 kernel 运行：{time}",
+    "{time} of pauses before the next migration, with nothing running": "下一次迁移之前的停顿，设备空闲：{time}",
+    "{time} under kernels, which stall until their pages are there": "kernel 运行期间停顿等待页面：{time}",
+    "the time lost to pages": "损失在页面上的时间",
+    "the bytes that migrate": "迁移的字节",
+    "{share} of the bytes go to the device": "{share} 的字节迁往设备",
+    "{share} of the bytes go to the host": "{share} 的字节迁往主机",
+    "in the whole profile: {host} page faults of the host, {gpu} groups of page faults of the GPU": (
+        "整个剖析文件中：主机缺页 {host} 次，GPU 缺页 {gpu} 组"
+    ),
     # findings/kernels, memory, steps
     "{count} kernels a step only change a tensor's type: {time}": (
         "每步有 {count} 个 kernel 只转换张量的数据类型：{time}"
@@ -229,6 +249,12 @@ _REPORT: Final[dict[str, str]] = {
     ),
     "unknown GPU": "未知 GPU",
     "unnamed GPU": "未命名的 GPU",
+    "the export does not number its GPUs as CUDA does; they are all alike, and are taken in their order": (
+        "导出文件没有按 CUDA 的编号列出 GPU；它们型号相同，按列出的顺序对应"
+    ),
+    "work ran on {count} GPUs of which the export does not say which of those it describes they are": (
+        "有 {count} 块 GPU 上有工作，但导出文件没有说明是它描述的哪几块"
+    ),
     "the export does not say which GPU each of {count} processes used; "
     "device numbers are taken to mean the same GPU in all of them": (
         "导出文件没有说明 {count} 个进程各自用的是哪块 GPU；视同一设备编号在所有进程里指同一块 GPU"
@@ -260,6 +286,8 @@ _REPORT: Final[dict[str, str]] = {
     "launch calls": "启动调用",
     "launch latency": "启动延迟",
     "loading code": "加载代码",
+    "creating the context": "创建上下文",
+    "migrating pages": "迁移页面",
     "allocation": "内存分配",
     "copy calls": "拷贝调用",
     "other CUDA calls": "其他 CUDA 调用",
