@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.kernels.advice import ADVICE
+from gpuledger.analyse.kernels.advice import ADVICE, COALESCE
 from gpuledger.analyse.kernels.judgement import FLOOR_NS, judged, kernels, saving, severity
 from gpuledger.analyse.kernels.launch_figures import figures
 from gpuledger.analyse.kernels.verdict import REACHABLE, UNITS, verdict
@@ -128,7 +128,7 @@ def test_any_figures_give_a_verdict_with_reasons_and_advice(numbers: dict[str, f
     answer = judged(launch(**numbers))  # type: ignore[arg-type]
     assert answer.verdict.bound in ("memory", "compute", "latency", "unknown")
     assert answer.verdict.because
-    assert answer.advice[0] == ADVICE[answer.verdict.limiter]
+    assert answer.advice[0] == (ADVICE[answer.verdict.limiter] if answer.verdict.wasted is None else COALESCE)
     if not isinstance(answer.verdict.headroom, NotMeasured):
         assert 0 <= answer.verdict.headroom <= 1
 

@@ -40,6 +40,16 @@ L1_PEAK_PER_CYCLE: Final = ("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.pe
 L1_CLOCK: Final = ("l1tex__cycles_elapsed.avg.per_second",)
 L1_HIT: Final = ("l1tex__t_sector_hit_rate.pct",)
 
+SECTOR_BYTES: Final = 32
+GLOBAL_SECTORS: Final = ("memory_l2_theoretical_sectors_global",)
+EXCESSIVE_SECTORS: Final = ("derived__memory_l2_theoretical_sectors_global_excessive",)
+"""Of them, those that coalesced accesses would not need."""
+USED_OF_SECTOR: Final = (
+    ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",),
+    ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",),
+)
+"""Bytes that threads use of each sector that they load, and store."""
+
 MEMORY_SHARE: Final = ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",)
 SM_SHARE: Final = ("sm__throughput.avg.pct_of_peak_sustained_elapsed",)
 SM_BUSY: Final = (
@@ -122,6 +132,7 @@ _NAMES: Final = frozenset(
         *(DRAM_SHARE, DRAM_PEAK_PER_CYCLE, DRAM_CLOCK, L2_SHARE, L2_RATE, L2_PEAK_PER_CYCLE, L2_CLOCK, L2_HIT),
         *(L1_SHARE, L1_SHARE_OF_ACTIVE, L1_RATE, L1_PEAK_PER_CYCLE, L1_CLOCK, L1_HIT, MEMORY_SHARE),
         *(SM_SHARE, SM_BUSY, OCCUPANCY, OCCUPANCY_LIMIT, WAVES, SM_COUNT, REGISTERS, SHARED_BYTES, SM_ACTIVE),
+        *(GLOBAL_SECTORS, EXCESSIVE_SECTORS, *USED_OF_SECTOR),
         *(SM_ACTIVE_MOST, SM_ELAPSED, SM_CLOCK, ISSUE_ACTIVE, ELIGIBLE, tuple(BLOCK_LIMITS.values())),
     )
     for name in names

@@ -112,8 +112,11 @@ def _far_from_its_roof(device: Device, match: KernelMatch) -> Finding | None:
     # a host that is behind hides what faster kernels save: the step takes what the longer of the two needs
     floor = max(device.host_floor_ns, device.device_floor_ns - saving)
     low = max(min(saving, device.steady_ns - floor), 0)
-    assumption = say("it reaches 90 % of that roof, and the host keeps up")
-    evidence = (Evidence(judged.verdict.because[0]), Evidence(judged.advice[0]))
+    reasons, assumption = [judged.verdict.because[0]], say("it reaches 90 % of that roof, and the host keeps up")
+    if judged.verdict.wasted is not None and judged.verdict.is_by_waste:
+        reasons.append(judged.verdict.wasted.sentence)
+        assumption = say("its accesses are coalesced, and the host keeps up")
+    evidence = tuple(map(Evidence, (*reasons, judged.advice[0])))
     return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, low=low)
 
 

@@ -15,6 +15,16 @@ KERNELS: Final[dict[str, str]] = {
     "only fewer bytes make it faster: fuse it with its neighbours, use a smaller type, read nothing twice": (
         "只有减少访存量才能更快：与相邻 kernel 融合，改用更小的数据类型，避免重复读取"
     ),
+    "coalesce its accesses: let neighbouring threads touch neighbouring addresses, change the layout, or go through "
+    "shared memory": "合并访存：让相邻线程访问相邻地址，改变数据布局，或经由共享内存",
+    "{share} of the sectors that its global accesses move are excessive (uncoalesced): NVIDIA estimates "
+    "that {saving} of the kernel's time would go": (
+        "全局访存搬运的扇区（sector）中有 {share} 是多余的（未合并访问）：NVIDIA 估计可省下该 kernel {saving} 的时间"
+    ),
+    "{share} of the sectors that its global accesses move are excessive (uncoalesced): up to {saving} of the "
+    "kernel's time would go": (
+        "全局访存搬运的扇区（sector）中有 {share} 是多余的（未合并访问）：至多可省下该 kernel {saving} 的时间"
+    ),
     "let less go through L2: larger tiles, blocks ordered so that neighbours share data, TMA multicast": (
         "减少经过 L2 的数据量：加大分块（tile），调整线程块次序让相邻线程块共享数据，使用 TMA 多播"
     ),
@@ -144,6 +154,7 @@ KERNELS: Final[dict[str, str]] = {
     "{kernel} takes {time} and reaches {share} of its nearest roof": (
         "{kernel}（{time}）只达到离它最近的屋顶线的 {share}"
     ),
+    "its accesses are coalesced, and the host keeps up": "其访存已合并，且主机跟得上",
     "it reaches 90 % of that roof, and the host keeps up": "它达到该屋顶线的 90 %，且主机跟得上",
     # read/ncu/blocks, csv, rep_file
     "cut off": "被截断",
@@ -217,6 +228,9 @@ KERNELS: Final[dict[str, str]] = {
         "这里的 kernel 都没有用 Nsight Compute 采集；`gpuledger ncu-plan PROFILE` 会列出值得采集的 kernel。"
     ),
     "{number}. {kernel}: {bound}, severity {severity}": "{number}. {kernel}，瓶颈：{bound}，严重程度：{severity}",
+    "{time} a step in {calls}; with coalesced accesses it would save {saving}": (
+        "每步调用 {calls}，共 {time}；若合并访存，可省 {saving}"
+    ),
     "{time} a step in {calls}; at its nearest roof it would save {saving}": (
         "每步调用 {calls}，共 {time}；若达到离它最近的屋顶线，可省 {saving}"
     ),
@@ -267,6 +281,11 @@ KERNELS: Final[dict[str, str]] = {
     ),
     "All these kernels are at their roofs; only less work would make them faster.": (
         "这些 kernel 都已达到各自的屋顶线；只有减少工作量才能更快。"
+    ),
+    "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and {wasted} of the sectors "
+    "it moves are excessive; with coalesced accesses it would save {gain} of the time.": (
+        "提升空间最大的是 {kernel}：占总时间的 {share}，{bound}受限（{limiter}），所搬运的扇区中有 {wasted} 是多余的；"
+        "若合并访存，可省下总时间的 {gain}。"
     ),
     "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its nearest roof it would "
     "save {gain} of the time.": (

@@ -39,12 +39,19 @@ ADVICE: Final[Mapping[str, str]] = {
 }
 """By `KernelVerdict.limiter`."""
 
+COALESCE: Final = say(
+    "coalesce its accesses: let neighbouring threads touch neighbouring addresses, change the layout, or go through "
+    "shared memory"
+)
+"""For a kernel whose memory is busy with bytes that nobody uses."""
+
 
 def advice(launch: Profiled, verdict: KernelVerdict) -> tuple[str, ...]:
     """What to try: ours first, then what NVIDIA's rules say, marked as theirs."""
     promising = (rule for rule in launch.advice if rule.speedup_share)
     rules = sorted(promising, key=lambda rule: (rule.scope != "global", -(rule.speedup_share or 0.0), rule.rule))
-    return (ADVICE[verdict.limiter], *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
+    ours = ADVICE[verdict.limiter] if verdict.wasted is None else COALESCE
+    return (ours, *(_of_nvidia(rule) for rule in rules[:MOST_RULES]))
 
 
 def _of_nvidia(rule: Advice) -> str:

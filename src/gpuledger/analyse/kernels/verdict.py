@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.analyse.kernels.launch_figures import LaunchFigures, figures
+from gpuledger.analyse.kernels.wasted_traffic import WastedTraffic, wasted_traffic
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.messages import Message, say
 from gpuledger.trace.health import NotMeasured
@@ -54,13 +55,29 @@ class KernelVerdict:
     roof_share: float | NotMeasured
     """How much of the nearest roof is used."""
     because: tuple[str, ...]
+    wasted: WastedTraffic | None = None
+    """What of its traffic is not used, where memory limits it and that is much."""
 
     @property
     def headroom(self) -> float | NotMeasured:
-        """What share of the time would go if the kernel reached as much of its nearest roof as can be reached."""
+        """What share of the time would go if the kernel reached as much of its nearest roof as can be reached.
+
+        A kernel can be at the roof with traffic that it does not need: then what going without that would save.
+        """
         if isinstance(self.roof_share, NotMeasured):
             return self.roof_share
+        return max(self._below_the_roof, 0.0 if self.wasted is None else self.wasted.saving_share)
+
+    @property
+    def _below_the_roof(self) -> float:
+        if isinstance(self.roof_share, NotMeasured):
+            return 0.0
         return min(max(1 - self.roof_share / REACHABLE, 0.0), 1.0)
+
+    @property
+    def is_by_waste(self) -> bool:
+        """Whether wasted traffic, not the distance to the roof, is what could go."""
+        return self.wasted is not None and self.wasted.saving_share >= self._below_the_roof
 
 
 def verdict(launch: Profiled, measured: LaunchFigures | None = None) -> KernelVerdict:
@@ -96,7 +113,10 @@ def verdict(launch: Profiled, measured: LaunchFigures | None = None) -> KernelVe
     if pipe and of_compute >= of_memory - ALIKE:
         beside = (_percent_of(level, memory[level]),) if level and memory[level] >= BUSY else ()
         return KernelVerdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
-    return KernelVerdict("memory", level, nearest, (_percent_of(level, memory[level]), *_misses(measured)))
+    wasted = wasted_traffic(launch, measured.share("l2_hit_share"), level)
+    unused = () if wasted is None else (wasted.sentence,)
+    because = (_percent_of(level, memory[level]), *unused, *_misses(measured))
+    return KernelVerdict("memory", level, nearest, because, wasted)
 
 
 def _measured(keys: Mapping[str, str], measured: LaunchFigures) -> dict[str, float]:

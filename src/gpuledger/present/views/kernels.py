@@ -119,6 +119,18 @@ def _verdict(made: Sequence[JudgedKernel], total: int) -> str:
         return say("How far these kernels are from the device's roofs was not collected.")
     if not _gain(best):
         return say("All these kernels are at their roofs; only less work would make them faster.")
+    typical = best.typical.verdict
+    if typical.wasted is not None and typical.is_by_waste:
+        return say(
+            "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and {wasted} of the sectors "
+            "it moves are excessive; with coalesced accesses it would save {gain} of the time.",
+            kernel=best.label,
+            share=share_text(best.duration_ns / total),
+            bound=BOUNDS[typical.bound],
+            limiter=LIMITERS[typical.limiter],
+            wasted=share_text(typical.wasted.share),
+            gain=share_text(_gain(best) / total),
+        )
     return say(
         "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its nearest roof it would "
         "save {gain} of the time.",

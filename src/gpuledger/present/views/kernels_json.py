@@ -55,6 +55,7 @@ def launch_dict(each: JudgedLaunch, total: int, severe: str) -> dict[str, Any]:
         "limiter": each.verdict.limiter,
         "roof_share": known(each.verdict.roof_share),
         "headroom": known(each.verdict.headroom),
+        "wasted_share": None if each.verdict.wasted is None else each.verdict.wasted.share,
         "because": list(each.verdict.because),
         "severity": severe,
         "unreliable": list(found.unreliable),

@@ -154,12 +154,14 @@ def _in_depth(found: MatchedTimeline, device: Device) -> Iterator[Block]:
             severity=SEVERITY_WORDS[each.severity],
         )
         calls = _each(each.entry.calls, device)
-        saves = say(
-            "{time} a step in {calls}; at its nearest roof it would save {saving}",
-            time=time_text(each.entry.time_ns // device.step_count),
-            calls=say("one call") if calls == "1" else say("{count} calls", count=calls),
-            saving=time_text(each.saving_ns // device.step_count),
-        )
+        amounts = {
+            "time": time_text(each.entry.time_ns // device.step_count),
+            "calls": say("one call") if calls == "1" else say("{count} calls", count=calls),
+            "saving": time_text(each.saving_ns // device.step_count),
+        }
+        saves = say("{time} a step in {calls}; at its nearest roof it would save {saving}", **amounts)
+        if judged.verdict.is_by_waste:
+            saves = say("{time} a step in {calls}; with coalesced accesses it would save {saving}", **amounts)
         first, *rest = judged.advice
         items = (
             saves,
