@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
-from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, LITTLE, NAMELESS, NcuPlan, plan
+from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, HARDLY, LITTLE, NAMELESS, WORTHWHILE, NcuPlan, plan
 from gpuledger.analyse.kernels.ncu_runs import NcuRun
 from gpuledger.capture.ncu.command import PLACEHOLDER, SETS, Measure, ncu_command
 from gpuledger.capture.ncu.metric_names import checked, complaint, is_metric
@@ -211,7 +211,7 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     name: str, unpacked: Callable[[str], Path]
 ) -> None:
     profile = TORCH / name if name.endswith(".gz") else unpacked(name)
-    ran = gpuledger("ncu-plan", profile, "--format=json", "--", "python", "a b.py", "--x=$1")
+    ran = gpuledger("ncu-plan", profile, "--anyway", "--format=json", "--", "python", "a b.py", "--x=$1")
     assert ran.exit_code == 0, ran.stderr
     content = json.loads(ran.stdout)
     schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.ncu-plan-1.json").read_text())
@@ -219,32 +219,69 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     Draft202012Validator(schema).validate(content)
     assert sum(kernel["share_of_gpu"] for kernel in content["kernels"]) == pytest.approx(1)
     assert content["coverage_share"] >= 0.95
+    assert content["worthwhile"] is (content["kernel_share_of_step"] >= WORTHWHILE)
     assert all(kernel["covered"] is (kernel["reason"] is None) for kernel in content["kernels"])
 
-    rows = list(csv.DictReader(StringIO(gpuledger("ncu-plan", profile, "--format=csv").stdout)))
+    rows = list(csv.DictReader(StringIO(gpuledger("ncu-plan", profile, "--anyway", "--format=csv").stdout)))
     assert [row["Name"] for row in rows] == [kernel["name"] for kernel in content["kernels"]]
     assert [row["Left out"] == "" for row in rows] == [kernel["covered"] for kernel in content["kernels"]]
 
-    markdown = gpuledger("ncu-plan", profile, "--format=md").stdout
+    markdown = gpuledger("ncu-plan", profile, "--anyway", "--format=md").stdout
     html = MarkdownIt("commonmark").enable("table").render(markdown)
     assert html.count("<tr>") == 1 + sum(kernel["covered"] for kernel in content["kernels"])
     assert html.count("<pre>") == 1
 
     for width in ("60", "80", "132"):
-        text = gpuledger("ncu-plan", profile, "--", "python", "a b.py", "--x=$1", COLUMNS=width).stdout
+        text = gpuledger("ncu-plan", profile, "--anyway", "--", "python", "a b.py", "--x=$1", COLUMNS=width).stdout
         blocks = [block for block in text.split("\n\n") if block.startswith("ncu ")]
         assert [["ncu", *pasted(block.splitlines())] for block in blocks] == content["commands"]
         assert max(len(line) for block in blocks for line in block.splitlines()) <= int(width)
 
 
 def test_decode_says_what_to_profile_why_and_what_next(decode: Path) -> None:
-    text = " ".join(gpuledger("ncu-plan", decode.name, cwd=decode.parent).stdout.split())
+    text = " ".join(gpuledger("ncu-plan", decode.name, "--anyway", cwd=decode.parent).stdout.split())
     assert "13 of 17 kernels hold 95.5 % of the kernel time; one run of ncu will do." in text
     assert "expected cost: 28 launches, " in text
     assert "left out: 4 kernels, 4.5 % of the kernel time, none more than 1.8 %." in text
     assert "--clock-control=none keeps the clocks of the timeline" in text
     assert PLACEHOLDER in text
     assert text.endswith("next: gpuledger report decode.sqlite --ncu=ncu-decode.ncu-rep")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "md", "csv"])
+def test_kernels_that_are_hardly_any_of_the_step_are_not_worth_it(form: str, decode: Path) -> None:
+    """The steps of this capture load code for 42 of 47 ms: no kernel could make them shorter."""
+    ran = gpuledger("ncu-plan", decode, f"--format={form}")
+    assert ran.exit_code == 0
+    assert "ncu --" not in ran.stdout
+    if form == "json":
+        content = json.loads(ran.stdout)
+        assert (content["worthwhile"], content["commands"], content["launches"]) == (False, [], 0)
+        assert {kernel["reason"] for kernel in content["kernels"]} == {HARDLY}
+        assert content["kernel_share_of_step"] == pytest.approx(
+            sum(kernel["share_of_step"] for kernel in content["kernels"])
+        )
+    elif form == "csv":
+        assert {row["Left out"] for row in csv.DictReader(StringIO(ran.stdout))} == {HARDLY}
+    else:
+        text = " ".join(ran.stdout.split())
+        assert "Profiling kernels is not worth it here: all 17 kernels are " in text
+        assert "the largest 0." in text
+        assert "--anyway" in text
+
+
+@given(st.integers(1, 400), st.booleans())
+def test_none_is_planned_where_all_are_next_to_nothing(busy_ns: int, anyway: bool) -> None:
+    """A kernel in a window of 2,000 ns that a copy fills."""
+    strings = Strings(dict.fromkeys(("k", "Host-to-Device")))
+    node = {"graph_node": [-1]}
+    copies = table(Table.COPIES, strings, 1, end_ns=[2000], stream=[1], kind=["Host-to-Device"], **node)
+    kernels = table(Table.KERNELS, strings, 1, end_ns=[busy_ns], name=["k"], grid=[(1, 1, 1)], **node)
+    trace = of_tables(strings, {Table.COPIES: copies, Table.KERNELS: kernels})
+    [device] = analysed(trace, "a", Wanted())
+    proposed = plan(trace, device, 1.0, anyway=anyway)
+    assert proposed.is_worthwhile is (busy_ns >= 100)
+    assert bool(proposed.covered) is bool(proposed.runs) is (anyway or proposed.is_worthwhile)
 
 
 def test_the_recorded_command_is_not_told(unpacked: Callable[[str], Path]) -> None:
@@ -254,7 +291,9 @@ def test_the_recorded_command_is_not_told(unpacked: Callable[[str], Path]) -> No
 
 def test_what_is_measured_decides_the_cost(decode: Path) -> None:
     def cost(*options: str) -> float:
-        seconds: float = json.loads(gpuledger("ncu-plan", decode, "--format=json", *options).stdout)["expected_seconds"]
+        seconds: float = json.loads(gpuledger("ncu-plan", decode, "--anyway", "--format=json", *options).stdout)[
+            "expected_seconds"
+        ]
         return seconds
 
     verdict, full, roofline, basic = (cost(f"--set={name}") for name in SETS)

@@ -2,7 +2,7 @@
 
 Launches of one kernel with the same grid and block, from the same place in the program and of about the same length,
 are alike, and one stands for all. Those with the most time are taken until they hold the share of kernel time that was
-asked for. Communication is never taken: ncu runs a launch
+asked for; none where all of them are next to nothing of the step. Communication is never taken: ncu runs a launch
 again and again, and the other ranks take part once, so that it would wait for ever.
 """
 
@@ -32,6 +32,10 @@ from gpuledger.trace.tables import Rows, Table
 COMMUNICATION: Final = "communication: replayed alone, it would wait for the other ranks for ever"
 NAMELESS: Final = "its name cannot be typed, so ncu cannot be told to take it"
 LITTLE: Final = "little time: the share that was asked for is reached without it"
+HARDLY: Final = "kernels are too small a part of the step: faster ones would hardly make it shorter"
+
+WORTHWHILE: Final = 0.05
+"""Kernels that are together less than this share of the step are not worth it: no kernel takes less than no time."""
 
 LONGEST_NAME: Final = 2000
 """Longer than any compiler's; an operating system takes no argument of any length."""
@@ -85,14 +89,32 @@ class NcuPlan:
         return sum(kernel.ns for kernel in self.kernels)
 
     @property
+    def replayable(self) -> tuple[PlannedKernel, ...]:
+        """Those that ncu could profile, longest first."""
+        return tuple(kernel for kernel in self.kernels if kernel.left_out in (None, LITTLE, HARDLY))
+
+    @property
     def coverage_share(self) -> float:
         """How much of the time of kernels that can be replayed is in those to profile."""
-        possible = sum(kernel.ns for kernel in self.kernels if kernel.left_out in (None, LITTLE))
+        possible = sum(kernel.ns for kernel in self.replayable)
         return sum(kernel.ns for kernel in self.covered) / possible if possible else 0.0
 
+    @property
+    def replayable_share(self) -> float:
+        """How much of the step those kernels are; above 1 where they overlap for long."""
+        return sum(kernel.ns for kernel in self.replayable) / self.steady_ns
 
-def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> NcuPlan:
-    """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each."""
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether they are enough of the step for faster ones to matter."""
+        return self.replayable_share >= WORTHWHILE
+
+
+def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True, anyway: bool = False) -> NcuPlan:
+    """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each.
+
+    Where kernels are hardly any of the step there is none, unless they are wanted `anyway`.
+    """
     _must_be_nvidia(trace, device)
     every = trace[Table.KERNELS]
     here = np.flatnonzero(every["gpu"] == device.gpu)
@@ -105,7 +127,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
     whole_graphs_ns = device.line_ns.get(WHOLE_GRAPHS, 0)
     if not kernels:
         raise _nothing(device, whole_graphs_ns)
-    chosen = _chosen(kernels, coverage)
+    chosen = _chosen(kernels, coverage, 0 if anyway else round(WORTHWHILE * device.steady_ns))
     wanted = [number for number, kernel in chosen.items() if kernel.left_out is None]
     return NcuPlan(
         device.gpu,
@@ -181,9 +203,12 @@ def _triple(rows: Rows, column: str, row: int) -> Triple:
     return x, y, z
 
 
-def _chosen(kernels: dict[int, PlannedKernel], coverage: float) -> dict[int, PlannedKernel]:
-    """The same kernels; those past the coverage are left out."""
-    needed = coverage * sum(kernel.ns for kernel in kernels.values() if kernel.left_out is None)
+def _chosen(kernels: dict[int, PlannedKernel], coverage: float, worthwhile_ns: int) -> dict[int, PlannedKernel]:
+    """The same kernels; those past the coverage are left out, or all where they take less than is worthwhile."""
+    possible = sum(kernel.ns for kernel in kernels.values() if kernel.left_out is None)
+    if possible < worthwhile_ns:
+        return {number: replace(kernel, left_out=kernel.left_out or HARDLY) for number, kernel in kernels.items()}
+    needed = coverage * possible
     held, chosen = 0, {}
     for number, kernel in kernels.items():
         if kernel.left_out is None and held >= needed:

@@ -40,6 +40,7 @@ from gpuledger.read import open_trace
     metavar="SHARE",
     help="How much of the kernel time to profile, 0 to 1. Default: 0.95.",
 )
+@click.option("--anyway", is_flag=True, help="Plan even where kernels are hardly any of the step's time.")
 @step_options
 @limit_option
 @output_options
@@ -49,6 +50,7 @@ def ncu_plan(
     set_: str,
     metrics: str | None,
     coverage: float,
+    anyway: bool,
     wanted: Wanted,
     limits: Limits,
     output: Output,
@@ -57,8 +59,8 @@ def ncu_plan(
 
     Launches of one kernel with the same grid and block from the same place in the program are alike: one of each is
     profiled, from the steady steps of the GPU that the report shows first, the kernels with the most time first.
-    Communication is left out. Nothing is run: the commands are for you to paste. Without COMMAND a placeholder stands
-    for it.
+    Communication is left out. Where all kernels together are under 5 % of the step none is worth it, and that is said.
+    Nothing is run: the commands are for you to paste. Without COMMAND a placeholder stands for it.
 
     \b
     Examples:
@@ -69,7 +71,7 @@ def ncu_plan(
     measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
-    found = plan(trace, diagnosed(trace, profile.name, wanted).main_device, coverage)
+    found = plan(trace, diagnosed(trace, profile.name, wanted).main_device, coverage, anyway=anyway)
     exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.runs) + 1)]
     made = Proposal(
         profile=str(profile),

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuledger.analyse.kernels.ncu_plan import LITTLE, NcuPlan, PlannedKernel
+from gpuledger.analyse.kernels.ncu_plan import HARDLY, LITTLE, NcuPlan, PlannedKernel
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.present.document import (
     Conclusion,
     Document,
@@ -69,6 +70,8 @@ def plan_document(proposal: Proposal) -> Document:
             "step_ns": plan.steady_ns // plan.steps,
             "kernels": [_kernel(plan, kernel) for kernel in plan.kernels],
             "coverage_share": plan.coverage_share,
+            "kernel_share_of_step": plan.replayable_share,
+            "worthwhile": plan.is_worthwhile,
             "commands": [list(command) for command in proposal.commands],
             "reports": list(proposal.reports),
             "launches": proposal.launches,
@@ -99,19 +102,37 @@ def _kernel(plan: NcuPlan, kernel: PlannedKernel) -> dict[str, object]:
 def verdict(made: Proposal) -> str:
     """One sentence."""
     plan = made.plan
-    if not plan.covered:
+    if not plan.replayable:
         return "No kernel here can be profiled by replay."
+    if not plan.covered:
+        return _not_worth_it(plan)
     share, many = share_text(plan.coverage_share), count_text(len(plan.kernels))
     runs = "one run of ncu" if len(plan.runs) == 1 else f"{len(plan.runs)} runs of ncu"
     hold = "holds" if len(plan.covered) == 1 else "hold"
     return f"{len(plan.covered)} of {many} kernels {hold} {share} of the kernel time; {runs} will do."
 
 
+def _not_worth_it(plan: NcuPlan) -> str:
+    """Kernels are hardly any of the step: how much, and the largest."""
+    total, largest = sum(kernel.ns for kernel in plan.replayable), plan.replayable[0]
+    share, step = share_text(plan.replayable_share), time_text(plan.steady_ns // plan.steps)
+    each = time_text(total // plan.steps)
+    if len(plan.replayable) == 1:
+        what = f"the one kernel, {visible(cut_label(label(largest.name)))}, is {share} of the step ({each} of {step})"
+    else:
+        name, most = visible(cut_label(label(largest.name))), share_text(largest.ns / plan.steady_ns)
+        many = count_text(len(plan.replayable))
+        what = f"all {many} kernels are {share} of the step ({each} of {step}), the largest {most}: {name}"
+    return f"Profiling kernels is not worth it here: {what}. The report says where the rest goes."
+
+
 def _remarks(made: Proposal) -> list[str]:
     """Cost, what is left out, why the options are what they are, and what is not known."""
     plan = made.plan
     lines = _cost(made) if plan.covered else []
-    for reason in dict.fromkeys(kernel.left_out for kernel in plan.kernels if kernel.left_out):
+    if not plan.covered and plan.replayable:
+        lines.append("--anyway plans for them all the same.")
+    for reason in dict.fromkeys(kernel.left_out for kernel in plan.kernels if kernel.left_out not in (None, HARDLY)):
         lines.append(_left_out(plan, [kernel for kernel in plan.kernels if kernel.left_out == reason], reason))
     if plan.whole_graphs_ns:
         share = share_text(plan.whole_graphs_ns / plan.steady_ns)
