@@ -228,7 +228,7 @@ def test_a_process_that_begins_creates_its_context() -> None:
     device = planted(calls, [(4, 10, 1), (230_130, 230_140, 4)], dict.fromkeys((2, 3, 4), 8))
     booked = {str(cause): ns // US for cause, ns in device.ledger.gaps.by_cause.sums(np.array([1])).items()}
     assert (booked["context"], booked["alloc"]) == (200_000, 30_000)
-    assert TRIGGERS[device.ledger.gaps.trigger[1]] == "context"
+    assert TRIGGERS[device.ledger.gaps.trigger[1]] == "cold"
 
 
 @pytest.mark.parametrize(

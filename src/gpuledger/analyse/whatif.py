@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import calls_in_ranges, spans_of_time
 from gpuledger.messages import say
 from gpuledger.trace.model import Trace
+
+CLOSED_BY_A_GRAPH: Final = (QueueTrigger.BEHIND, QueueTrigger.DRAINED)
+"""Gaps that close where one launch stands for many, and nothing in between waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
     calls = device.host.calls.at(gaps.call[mine])
     _, inner = calls_in_ranges(chosen, calls)
     launched = mine[np.unique(inner)]
-    closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(trigger) for trigger in QueueTrigger])
+    closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(trigger) for trigger in CLOSED_BY_A_GRAPH])
     time = int(gaps.length_ns[launched][closes].sum())
     said = say("shapes are static and nothing in the range needs the host; one launch for the graph is not counted")
     return _what_if(device, f"range '{pattern}' in a graph", time, time, said)

@@ -29,6 +29,9 @@ BLOCKED_SHARE: Final = 0.1
 FEW_WAITS: Final = 0.25
 """Up to this share of the gaps in which the host is behind, gaps after a wait are taken for part of the same."""
 
+LEAST_LAUNCHES: Final = 10
+"""Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
+
 SMALL_COPY_NS: Final = 20_000
 """A copy this short costs the host more than the device: it is worth packing with others."""
 
@@ -134,7 +137,7 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
     """Gaps in which the host was behind; those after a wait too if they are few, as a graph closes both."""
     device = subject.device
     own, count = _lost_ns(device, QueueTrigger.BEHIND)
-    if not count:
+    if not count or len(device.steady_launches) < LEAST_LAUNCHES:
         return ()
     drained, _ = _lost_ns(device, *_WAITED)
     saving = own + drained if drained < FEW_WAITS * own and not _host_is_blocked(device) else own

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.findings import capture, copies, idle, kernels, memory, overlap, ranks, steps, unified_memory
+from gpuledger.findings import capture, cold_start, copies, idle, kernels, memory, overlap, ranks, steps, unified_memory
+from gpuledger.findings.cold_start import believed
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import Capture, OneGpu, Rule
 from gpuledger.ledger.device import Device
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *idle.RULES,
+    *cold_start.RULES,
     *copies.RULES,
     *overlap.RULES,
     *memory.RULES,
@@ -69,7 +71,7 @@ def findings(
 
 
 def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
-    return [found for rule in rules for found in rule.find(subject)]
+    return [believed(subject.device, rule, found) for rule in rules for found in rule.find(subject)]
 
 
 def _ranked(found: list[Finding]) -> list[Finding]:

@@ -53,7 +53,7 @@ class Cause(StrEnum):
 
 
 class QueueTrigger(StrEnum):
-    """How a queue runs empty without any one cause being the reason."""
+    """What leaves a queue empty without any one cause being the reason."""
 
     label: Message
 
@@ -66,6 +66,7 @@ class QueueTrigger(StrEnum):
 
     BEHIND = "behind", say("the host cannot keep up")
     DRAINED = "drained", say("the queue ran dry")
+    COLD = "cold", say("a cold start")
 
 
 Trigger = Cause | QueueTrigger

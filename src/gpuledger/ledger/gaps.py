@@ -47,15 +47,18 @@ FAULT_NS: Final = 100_000
 PAGE_WALK_NS: Final = 1_000_000
 """Up to here the pause between two migrations is part of a walk over pages that are fetched one after the other."""
 
+COLD_START_NS: Final = 1_000_000
+"""A GPU whose first work takes this long to start is cold: its context, its code or its process is not there yet."""
+
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
 
 _AT: Final = {cause: position for position, cause in enumerate(CAUSES)}
 _BEHIND_AT: Final = TRIGGERS.index(QueueTrigger.BEHIND)
 _DRAINED_AT: Final = TRIGGERS.index(QueueTrigger.DRAINED)
+_COLD_AT: Final = TRIGGERS.index(QueueTrigger.COLD)
 
 _LARGEST_WINS: Final = (
-    Cause.CONTEXT,
     Cause.ALLOC,
     Cause.OS,
     Cause.WAIT_THREAD,
@@ -328,8 +331,10 @@ class _Booking:
         by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
             2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
         )
-        kinds: list[Any] = [_AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
-        trigger: Positions = np.select([loading, by_itself, drained > 0, behind], kinds, largest)
+        is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)
+        cold = is_first | (largest == _AT[Cause.CONTEXT])
+        kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
+        trigger: Positions = np.select([cold, loading, by_itself, drained > 0, behind], kinds, largest)
         return trigger, np.where(trigger == _DRAINED_AT, drained, 0), names
 
     def _drained_by(self, behind: NDArray[np.bool_]) -> tuple[Positions, tuple[str, ...]]:

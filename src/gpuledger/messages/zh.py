@@ -157,6 +157,16 @@ _REPORT: Final[dict[str, str]] = {
     "what remains, in chunks while something computes": (
         "已达到链路速率，只能减少字节数：数据留在使用处，改用更小的数据类型或压缩后拷贝；其余部分分块拷贝，与计算重叠"
     ),
+    # findings/cold_start
+    "the CUDA context is created: {time}, once": "创建 CUDA 上下文：{time}，仅一次",
+    "the GPU's first work takes {time} to start: once, at the start": (
+        "GPU 的第一项工作 {time} 后才开始：仅在启动时发生一次"
+    ),
+    "it happens once, however long the program runs": "无论程序运行多久，只发生一次",
+    "{share} of it {cause}": "其中 {share} 为{cause}",
+    "the time until the first work": "第一项工作开始之前的时间",
+    "{share} of it in one gap: what is loaded once stays": "其中 {share} 在一个空隙里：加载一次后不再重复",
+    "the time of its gaps": "其空隙的时间",
     # findings/unified_memory
     "pages of unified memory migrate between host and device: {count} migrations, {size}, {time} in all": (
         "统一内存的页面在主机与设备之间迁移：共 {count} 次，{size}，{time}"

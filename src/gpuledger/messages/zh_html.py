@@ -238,6 +238,7 @@ HTML: Final[dict[str, str]] = {
     "loss": "丢失",
     "the host cannot keep up": "主机跟不上",
     "the queue ran dry": "队列耗尽",
+    "a cold start": "冷启动",
     "no GPU time by kernel": "无法按 kernel 统计 GPU 时间",
     "no copies or memsets ran, or they were not traced": "没有拷贝或 memset，或未被记录",
     "launch overhead, synchronisation and the cause of GPU idle time stay unknown": (

@@ -1,0 +1,99 @@
+"""What happens once is told as such: nothing is saved of it, and one gap alone proves little."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger import build_report, open_trace
+from gpuledger.findings.finding import Finding
+from support.nsys_exports import PID, TID, call, kernel, minimal, push
+
+MS = 1_000_000
+US = 1_000
+
+
+def told(path: Path) -> dict[str, Finding]:
+    return {finding.code: finding for finding in build_report(open_trace(path)).findings}
+
+
+def launched(*kernels: tuple[int, int, int, int]) -> dict[str, list[dict[str, Any]]]:
+    """(launch's start, its end, kernel's start, its end) of each, in nanoseconds."""
+    numbered = list(enumerate(kernels, 1))
+    return {
+        "KERNEL": [kernel(start, end, correlationId=number) for number, (_, _, start, end) in numbered],
+        "RUNTIME": [call(begin, end, correlationId=number) for number, (begin, end, _, _) in numbered],
+    }
+
+
+def test_a_first_launch_is_a_cold_start_and_saves_nothing(tmp_path: Path) -> None:
+    """It was: LAUNCH-BOUND, saves 100 %, high."""
+    rows = launched((0, 8690 * US, 8695 * US, 8700 * US))
+    found = told(minimal(tmp_path / "a.sqlite", **rows))
+    assert set(found) == {"COLD-START"}
+    finding = found["COLD-START"]
+    assert (finding.saving_ns, finding.explains_ns, finding.confidence) == (0, 8695 * US, "low")
+    assert finding.claim == "the GPU's first work takes 8.70 ms to start: once, at the start"
+    assert finding.sentences == ("99.9 % of it loading code", "99.9 % of it in cudaLaunchKernel")
+
+
+def test_a_first_launch_that_is_quick_is_no_cold_start(tmp_path: Path) -> None:
+    assert told(minimal(tmp_path / "a.sqlite", **launched((0, 900 * US, 905 * US, 1000 * US)))) == {}
+
+
+def test_a_context_is_created_once(tmp_path: Path) -> None:
+    """One process works for a millisecond; another then begins with cudaFree(0)."""
+    other_pid, other_tid = PID + (1 << 24), TID + (1 << 24)
+    rows = launched((0, 5 * US, 10 * US, MS))
+    rows["RUNTIME"] += [
+        call(MS, 201 * MS, nameId=4, globalTid=other_tid, correlationId=1),
+        call(201 * MS, 201 * MS + 5 * US, globalTid=other_tid, correlationId=2),
+    ]
+    rows["KERNEL"].append(kernel(201 * MS + 10 * US, 202 * MS, globalPid=other_pid, correlationId=2))
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    named(path, 4, "cudaFree_v3020")
+    found = told(path)
+    assert "HOST-ALLOC" not in found
+    assert found["COLD-START"].claim == "the CUDA context is created: 200 ms, once"
+    assert found["COLD-START"].sentences[-1] == "100.0 % of it in cudaFree"
+    assert found["COLD-START"].evidence[-1].pid == other_pid >> 24 & 0xFFFFFF
+
+
+def named(path: Path, number: int, text: str) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO StringIds (id, value) VALUES (?, ?)", (number, text))
+    database.close()
+
+
+@pytest.mark.parametrize(("count", "is_bound"), [(2, False), (9, False), (10, True), (40, True)])
+def test_a_run_of_launches_takes_ten(count: int, is_bound: bool, tmp_path: Path) -> None:
+    """A launch of 40 us for each kernel of 5 us."""
+    times = [50 * US * at for at in range(count)]
+    rows = launched(*((time, time + 40 * US, time + 43 * US, time + 48 * US) for time in times))
+    assert ("LAUNCH-BOUND" in told(minimal(tmp_path / "a.sqlite", **rows))) is is_bound
+
+
+def test_one_gap_is_not_believed_highly(tmp_path: Path) -> None:
+    """The host works for 10 ms before one kernel, or for 1 ms before each of ten."""
+    alone = launched((0, 5 * US, 10 * US, MS), (11 * MS, 11 * MS + 5 * US, 11 * MS + 10 * US, 12 * MS))
+    often = launched(*((2 * MS * at, 2 * MS * at + 5 * US, 2 * MS * at + 10 * US, 2 * MS * at + MS) for at in range(3)))
+    assert told(minimal(tmp_path / "a.sqlite", **alone))["HOST-CODE"].confidence == "medium"
+    assert told(minimal(tmp_path / "b.sqlite", **often))["HOST-CODE"].confidence == "high"
+
+
+def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) -> None:
+    """Ten steps of 1 ms, and a load of 50 ms in the fifth, but not in its first launch."""
+    load_at, load = 4, 50 * MS
+    begins = [MS * at + (load if at > load_at else 0) for at in range(10)]
+    rows = launched(*((begin, begin + 5 * US, begin + 10 * US, begin + 900 * US) for begin in begins))
+    start = begins[load_at] + 910 * US
+    rows["RUNTIME"].append(call(start, start + load, nameId=4, correlationId=99))
+    rows["NVTX"] = [push(begin, begin + 8 * US, "step") for begin in begins]
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    named(path, 4, "cuLibraryLoadData")
+    finding = told(path)["HOST-LOAD"]
+    assert (finding.saving_ns, finding.saving_ns_per_step, finding.confidence) == (0, 0, "low")
+    assert finding.sentences[0] == "100.0 % of it in one gap: what is loaded once stays"
