@@ -431,7 +431,7 @@ def test_a_gpu_that_copies_is_not_idle(tmp_path: Path) -> None:
         assert device.ledger.total()[Line("copy")] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
         assert total(device.ledger.busy.idle) / device.ledger.window_ns < 0.01
         assert "idle.unattributed" not in device.ledger.total()  # launched before the capture, not lost
-    assert findings(opened, devices)[0].code == "COPY-EXPOSED"
+    assert findings(opened, devices)[0].code == "COPY-BOUND"
 
 
 def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> None:
