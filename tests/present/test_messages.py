@@ -136,12 +136,25 @@ def sent(message: str) -> str:
 
 @pytest.mark.parametrize("again", [sent, copy.copy, copy.deepcopy])
 def test_a_message_stays_one_between_processes(again: Callable[[str], str]) -> None:
-    told = say("{first} {claim}.", first=say("total"), claim=capitalised(say("{time} a step", time="a while")))
-    assert (again(told), chinese(again(told))) == ("total A while a step.", "合计每步 a while。")
+    told = say("{first} {then}", first=say("total"), then=capitalised(say("{time} a step", time="a while")))
+    assert (again(told), chinese(again(told))) == ("total A while a step", "合计每步 a while")
 
 
 TERMS = {
-    *("GPU", "CUDA", "NVTX", "NVIDIA", "nsys", "torch", "ProfilerStep", "kernel", "graph", "profiler", "profile"),
+    *(
+        "token",
+        "GPU",
+        "CUDA",
+        "NVTX",
+        "NVIDIA",
+        "nsys",
+        "torch",
+        "ProfilerStep",
+        "kernel",
+        "graph",
+        "profiler",
+        "profile",
+    ),
     *("trace", "pageable", "pinned", "prefill", "decode", "other", "us", "ms", "ns", "s", "MB", "GB", "TB", "kB", "B"),
     *(word for family, _ in FAMILIES for word in family.split("-")),
 }
@@ -149,7 +162,7 @@ TERMS = {
 
 _QUOTED = re.compile(
     r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<= )在 \S.*$|[A-Z]+(?:-[A-Z]+)+|\bCAST\b"
-    r"|\bcu(?:da)?[A-Z]\w+"
+    r"|\bcu(?:da)?[A-Z]\w+|按区间\s*'[^']*'"
 )
 """Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions."""
 

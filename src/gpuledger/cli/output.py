@@ -206,6 +206,7 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         *arguments: object,
         step_range: str | None,
         step_kernel: str | None,
+        level: str | None,
         families: Path | None,
         device: int | None,
         time: tuple[int | None, int | None] | None,
@@ -215,13 +216,22 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
         from gpuledger.config import user_families
         from gpuledger.ledger.steps import Wanted
 
-        wanted = Wanted(step_range, step_kernel, user_families(families), device, time, scope)
+        wanted = Wanted(
+            range_pattern=step_range,
+            kernel_pattern=step_kernel,
+            level=level,
+            families=user_families(families),
+            device=device,
+            time_ns=time,
+            scope_pattern=scope,
+        )
         verb(*arguments, wanted=wanted, **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
         regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: found."),
         regex_option("--step-kernel", said="A step ends with each kernel whose name matches."),
+        click.option("--level", metavar="NAME", help="Steps are the level of this name; `gpuledger steps` lists them."),
         click.option(
             "--time",
             metavar="A:B",

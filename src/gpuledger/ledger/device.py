@@ -18,8 +18,9 @@ from gpuledger.ledger.books import Ledger, ledger
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
+from gpuledger.ledger.levels import Level
 from gpuledger.ledger.lines import Line, LineKind
-from gpuledger.ledger.phases import Phases, phases
+from gpuledger.ledger.phases import DECODE, PREFILL, Phases, phases
 from gpuledger.ledger.steps import Steps, Wanted, steps
 from gpuledger.ledger.window import narrowed
 from gpuledger.trace.columns import distinct, equal
@@ -39,6 +40,8 @@ class Device:
     host: Host
     ledger: Ledger
     steps: Steps | None
+    levels: tuple[Level, ...]
+    """All that repeats, steps or not."""
     phases: Phases
     """Prefill or decode: of the steps, or of the window where there are none."""
 
@@ -64,6 +67,11 @@ class Device:
         """Which of these begin in the steady stretch."""
         inside: NDArray[np.bool_] = (start_ns >= self.steady.start_ns) & (start_ns < self.steady.end_ns)
         return inside
+
+    @property
+    def coverage(self) -> float:
+        """The share of the window that the steady stretch holds."""
+        return self.steady_ns / self.ledger.window_ns if self.ledger.window_ns else 1.0
 
     @property
     def step_count(self) -> int:
@@ -197,15 +205,25 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
 
 
 def _device(trace: Trace, work: Activities, host: Host, gpu: int, window: Span, wanted: Wanted) -> Device:
-    split, cut = side_by_side(
-        lambda: busy(work, gpu, window), lambda: _within(steps(trace, work, host, gpu, wanted), window)
+    split, (found, levels) = side_by_side(
+        lambda: busy(work, gpu, window), lambda: steps(trace, work, host, gpu, window, wanted)
     )
+    cut = _within(found, window)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(
         lambda: phases(trace, work, host, gpu, np.array(window) if cut is None else edges),
         lambda: ledger(work, host, gpu, window, edges, split),
     )
-    return Device(work, host, books, cut, phase)
+    return Device(work, host, books, _without_prefill(cut, phase), levels, phase)
+
+
+def _without_prefill(cut: Steps | None, phase: Phases) -> Steps | None:
+    """The prefill that comes before a run of decode steps is no step of theirs."""
+    if cut is None:
+        return None
+    leading = next((step for step, number in enumerate(phase.of_step) if number != PREFILL), 0)
+    is_decode = 2 * phase.of_step.count(DECODE) > len(phase.of_step)
+    return replace(cut, warm_up=max(cut.warm_up, leading)) if is_decode else cut
 
 
 def _within(cut: Steps | None, window: Span) -> Steps | None:

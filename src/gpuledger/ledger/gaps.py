@@ -24,6 +24,7 @@ from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.time_by_cause import ByCause
+from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, equal, is_same, take
 from gpuledger.trace.keys import Positions, group
@@ -185,6 +186,7 @@ class _Booking:
         self._to(ahead & self._other_process(), Cause.CONTEXT_SWITCH)
         self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND)
         self._to(ahead & self._follows_pages, Cause.PAGE_MIGRATION)
+        self._to(ahead & self._for_unrecorded(), Cause.UNRECORDED)
         self._to(ahead, Cause.DEVICE_WAIT)
 
     def _moves_pages(self, activity: Ints) -> NDArray[np.bool_]:
@@ -260,6 +262,13 @@ class _Booking:
         earlier: NDArray[np.bool_] = began_of_next < self.start
         return earlier
 
+    def _for_unrecorded(self) -> NDArray[np.bool_]:
+        """The activity had been queued for long, and is the first that is known of its stream."""
+        long = np.flatnonzero((self.after >= 0) & (self.end - self.start > LEAST_NS))
+        waits = np.zeros(len(self.start), np.bool_)
+        waits[long] = waits_for_unrecorded(self.work, self.host, self.after[long])
+        return waits
+
     def _other_process(self) -> NDArray[np.bool_]:
         earlier = np.where(self.before >= 0, self.work.pid[np.maximum(self.before, 0)], -1)
         is_other: NDArray[np.bool_] = (earlier >= 0) & (earlier != self._of_next(self.work.pid))
@@ -273,11 +282,13 @@ class _Booking:
         call = self.call[gap]
         launch_start, launch_end = self.host.calls["start_ns"][call], self.host.calls["end_ns"][call]
         waits = self.end[gap] - launch_end > LAUNCH_LATENCY_NS
+        unrecorded = waits & self._for_unrecorded()[gap]
         after_ns = end - np.clip(launch_end, start, end)
         inside_ns = np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
         for cause, mask, amount in (
-            (Cause.DEVICE_WAIT, waits & ~self._follows_pages[gap], after_ns),
-            (Cause.PAGE_MIGRATION, waits & self._follows_pages[gap], after_ns),
+            (Cause.UNRECORDED, unrecorded, after_ns),
+            (Cause.DEVICE_WAIT, waits & ~unrecorded & ~self._follows_pages[gap], after_ns),
+            (Cause.PAGE_MIGRATION, waits & ~unrecorded & self._follows_pages[gap], after_ns),
             (Cause.LAUNCH_LATENCY, ~waits, after_ns),
             (Cause.LOAD, loads := self._loads_code(gap), inside_ns),
             (Cause.LAUNCH, ~loads, inside_ns),

@@ -29,7 +29,7 @@ from gpuledger.trace.strings import Codes
 PHASES: Final = ("", "prefill", "decode", say("mixed"))
 """Positions in it are phases; the first is: cannot be told."""
 
-_PREFILL, _DECODE, _MIXED = 1, 2, 3
+PREFILL, DECODE, _MIXED = 1, 2, 3
 MIXED_SHARE: Final = 0.1
 """A step is mixed when the lesser phase has this share of the work that says anything."""
 
@@ -85,13 +85,13 @@ def _phase(prefill: int, decode: int, mixed: int) -> int:
         return 0
     if mixed or min(prefill, decode) >= MIXED_SHARE * total:
         return _MIXED
-    return _PREFILL if prefill > decode else _DECODE
+    return PREFILL if prefill > decode else DECODE
 
 
 def _says(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> int:
     lower = text.lower()
     prefill, decode = (bool(pattern.search(lower)) for pattern in patterns)
-    return _MIXED if prefill and decode else _PREFILL if prefill else _DECODE if decode else 0
+    return _MIXED if prefill and decode else PREFILL if prefill else DECODE if decode else 0
 
 
 def _by_text(trace: Trace, codes: Ints | Codes, patterns: tuple[re.Pattern[str], re.Pattern[str]]) -> NDArray[np.int8]:
@@ -130,6 +130,6 @@ def _trains(trace: Trace, names: Codes) -> bool:
 def _by_kernel(trace: Trace, names: Codes) -> NDArray[np.int8]:
     """What each kernel's name says, where decode's kernels occur at all."""
     votes = _by_text(trace, names, _KERNELS)
-    if not (votes == _DECODE).any():
+    if not (votes == DECODE).any():
         return same(0, len(votes), np.int8)
     return np.where(votes == _MIXED, np.int8(0), votes)

@@ -17,7 +17,10 @@ _REPORT: Final[dict[str, str]] = {
     "torch's ProfilerStep": "按 torch 的 ProfilerStep 划分",
     "ranges matching '{pattern}'": "按匹配 '{pattern}' 的区间划分",
     "kernels matching '{pattern}'": "按匹配 '{pattern}' 的 kernel 划分",
-    "a repeated range": "按重复出现的区间划分",
+    "the range '{name}'": "按区间 '{name}' 划分",
+    "kernels that choose a token": "按选出 token 的 kernel 划分",
+    "kernels that update parameters": "按更新参数的 kernel 划分",
+    "ranges": "区间",
     "graph launches": "按 graph 启动划分",
     "the period of the kernel sequence": "按 kernel 序列的周期划分",
     # analyse/whatif
@@ -305,6 +308,7 @@ _REPORT: Final[dict[str, str]] = {
     "waiting for a thread": "等待其他线程",
     "the profiler": "profiler 自身",
     "between kernels": "kernel 之间",
+    "work from before the recording": "记录开始之前的工作",
     "waiting on the device": "设备侧等待",
     "another process": "其他进程占用",
     "inside a graph": "graph 内部",
@@ -318,21 +322,35 @@ _REPORT: Final[dict[str, str]] = {
     "line": "账目",
     "share": "占比",
     "per step": "每步",
-    "The GPU works {share} of the time.": "GPU 有 {share} 的时间在工作。",
-    "GPU {gpu} works {share} of the time.": "GPU {gpu} 有 {share} 的时间在工作。",
-    "{first} {claim}.": "{first}{claim}。",
-    "{first} Little would make it faster but faster kernels: {code} would save {share}.": (
-        "{first}除了加快 kernel 本身，几乎没有别的提速空间：{code} 只能省下 {share}。"
+    "The GPU works {share} of the time": "GPU 有 {share} 的时间在工作",
+    "GPU {gpu} works {share} of the time": "GPU {gpu} 有 {share} 的时间在工作",
+    "{works}.": "{works}。",
+    "{works} ({share} in {steps}).": "{works}（{steps}为 {share}）。",
+    "the one step, which holds {coverage} of it": "占其中 {coverage} 的唯一一步",
+    "{count} steady steps, which hold {coverage} of it": "占其中 {coverage} 的 {count} 个稳定步",
+    "{share} of the time is lost to {line}.": "{share} 的时间损失在{line}。",
+    "Outside the steps, {share} of the window is lost to {line}.": "在各步之外，整个窗口有 {share} 损失在{line}。",
+    "Little would make it faster but faster kernels: {code} would save {share}.": (
+        "除了加快 kernel 本身，几乎没有别的提速空间：{code} 只能省下 {share}。"
     ),
-    "{first} Nothing stands out that would make it faster; look at the kernels themselves.": (
-        "{first}没有发现明显的提速空间；请从 kernel 本身入手。"
+    "{first} {then}": "{first}{then}",
+    "Level": "层级",
+    "Count": "数量",
+    "of the window": "占窗口",
+    "For {share} of the time it was still at work that was launched before the recording began.": (
+        "有 {share} 的时间它还在执行记录开始之前启动的工作。"
     ),
+    "What remains are the kernels themselves.": "剩下的是 kernel 本身。",
     "Where the time went": "时间去向",
     "Where the time went ({time}, no steps found)": "时间去向（{time}，没有识别出步）",
     "Where the time went, per step (mean of {steps} by {source})": "每步的时间去向（{steps}的平均值，{source}）",
     "Where the time went, per step (mean of {steps} by {source}, {leading} left out)": (
         "每步的时间去向（{steps}的平均值，{source}，不含 {leading}）"
     ),
+    "Where the time went, in {steps} by {source}": "时间去向：{steps}（{source}）",
+    "Where the time went, in {steps} by {source}, {leading} left out": "时间去向：{steps}（{source}，不含 {leading}）",
+    "one {phase} step": "一个 {phase} 步",
+    "one step": "一步",
     "{count} of warm-up": "{count} 步预热",
     "{count} of prefill": "{count} 步 prefill",
     "{count} steps": "{count} 步",

@@ -39,7 +39,7 @@ class Roofs:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class RoofLevel:
     """Where one level's traffic and limit are found."""
 
     rate: tuple[str, ...]
@@ -49,10 +49,10 @@ class Level:
     """Shares of the peak that belong to `rate`."""
 
 
-LEVELS: Mapping[str, Level] = {
-    "DRAM": Level(m.DRAM_RATE, m.DRAM_PEAK_PER_CYCLE, m.DRAM_CLOCK, m.DRAM_SHARE),
-    "L2": Level(m.L2_RATE, m.L2_PEAK_PER_CYCLE, m.L2_CLOCK, ()),
-    "L1": Level(m.L1_RATE, m.L1_PEAK_PER_CYCLE, m.L1_CLOCK, ()),
+LEVELS: Mapping[str, RoofLevel] = {
+    "DRAM": RoofLevel(m.DRAM_RATE, m.DRAM_PEAK_PER_CYCLE, m.DRAM_CLOCK, m.DRAM_SHARE),
+    "L2": RoofLevel(m.L2_RATE, m.L2_PEAK_PER_CYCLE, m.L2_CLOCK, ()),
+    "L1": RoofLevel(m.L1_RATE, m.L1_PEAK_PER_CYCLE, m.L1_CLOCK, ()),
 }
 
 

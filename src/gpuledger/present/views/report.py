@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
 from gpuledger.findings.finding import Finding
+from gpuledger.findings.headline import Headline, headline
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import EXPOSED, UNCLASSIFIED
@@ -16,7 +18,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
 from gpuledger.present.safe_text import padded, visible, wrapped
 from gpuledger.present.views.books import ledger_sheet
-from gpuledger.present.views.info import headline
+from gpuledger.present.views.info import headline as origin_line
 from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
@@ -32,9 +34,6 @@ _BESIDE_THE_BAR = 53
 """What a ledger line needs beside its bar."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_LITTLE = 0.02
-"""A finding that neither saves nor explains this share of the time is no verdict."""
-
 _SMALL_FAMILY = 0.02
 """Families with less than this share of the step are shown together."""
 
@@ -46,7 +45,7 @@ def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = (
     """
     return Document(
         blocks=lambda: (
-            Opening(report.name, headline(report.trace, contents(report.trace))),
+            Opening(report.name, origin_line(report.trace, contents(report.trace))),
             Conclusion(verdict(report)),
             Drawn(
                 lambda width, tell: "\n".join(_ledger_lines(report.main_device, width, tell)),
@@ -101,31 +100,66 @@ def kernel_blocks(report: ProfiledRun) -> list[Block]:
 
 
 def verdict(report: ProfiledRun) -> Message:
-    """One sentence or two."""
+    """Two or three sentences: how much the GPU works, and what stands in the way."""
     device = report.main_device
-    first = say("The GPU works {share} of the time.", share=_working(device))
-    if len(report.devices) > 1:
-        first = _at_work(device)
-    top = report.findings[0] if report.findings else None
-    if top is not None and max(top.saving_ns, top.explains_ns) >= _LITTLE * device.steady_ns:
-        return say("{first} {claim}.", first=first, claim=capitalised(top.claim))
-    if top is not None and top.saving_ns:
-        return say(
-            "{first} Little would make it faster but faster kernels: {code} would save {share}.",
-            first=first,
-            code=top.code,
-            share=share_text(top.saving_ns / device.steady_ns),
+    told = headline(device, report.findings)
+    works = _at_work(device, told, several=len(report.devices) > 1)
+    obstacles = _obstacles(told, report.findings, device.steady_ns)
+    return reduce(lambda first, then: say("{first} {then}", first=first, then=then), obstacles, works)
+
+
+def _obstacles(told: Headline, findings: Sequence[Finding], steady_ns: int) -> list[str]:
+    """What is lost, and to what."""
+    sentences: list[str] = []
+    if told.unrecorded is not None:
+        sentences.append(
+            say(
+                "For {share} of the time it was still at work that was launched before the recording began.",
+                share=share_text(told.unrecorded.share),
+            )
         )
-    return say("{first} Nothing stands out that would make it faster; look at the kernels themselves.", first=first)
+    if told.loss is not None:
+        sentences.append(
+            say("{share} of the time is lost to {line}.", share=share_text(told.loss.share), line=told.loss.line.label)
+        )
+    if told.finding is not None:
+        return [*sentences, say("{claim}.", claim=capitalised(told.finding.claim))]
+    if told.outside is not None:
+        sentences.append(
+            say(
+                "Outside the steps, {share} of the window is lost to {line}.",
+                share=share_text(told.outside.share),
+                line=told.outside.line.label,
+            )
+        )
+    if told.loss is not None or told.outside is not None:
+        return sentences
+    if findings and findings[0].saving_ns:
+        little = say(
+            "Little would make it faster but faster kernels: {code} would save {share}.",
+            code=findings[0].code,
+            share=share_text(findings[0].saving_ns / steady_ns),
+        )
+        return [*sentences, little]
+    if told.unrecorded is not None:
+        return [*sentences, say("What remains are the kernels themselves.")]
+    return [say("Nothing stands out that would make it faster; look at the kernels themselves.")]
 
 
-def _working(device: Device) -> str:
-    working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
-    return share_text(working / device.steady_ns)
-
-
-def _at_work(device: Device) -> Message:
-    return say("GPU {gpu} works {share} of the time.", gpu=device.gpu, share=_working(device))
+def _at_work(device: Device, told: Headline, *, several: bool) -> Message:
+    share, steady = share_text(told.busy_share), share_text(told.steady_busy_share)
+    works = say("The GPU works {share} of the time", share=share)
+    if several:
+        works = say("GPU {gpu} works {share} of the time", gpu=device.gpu, share=share)
+    if told.steps is None or share == steady:
+        return say("{works}.", works=works)
+    coverage = share_text(told.coverage)
+    steps = say("the one step, which holds {coverage} of it", coverage=coverage)
+    if told.steps > 1:
+        steps = say(
+            "{count} steady steps, which hold {coverage} of it", count=count_text(told.steps), coverage=coverage
+        )
+    return say("{works} ({share} in {steps}).", works=works, share=steady, steps=steps)
 
 
 def ledger_title(device: Device) -> Message:
@@ -143,18 +177,31 @@ def ledger_title(device: Device) -> Message:
     else:
         steps = say("{count} steps", count=device.step_count)
     source = device.steps.source
+    if not leading and device.step_count == 1:
+        return say("Where the time went, in {steps} by {source}", steps=_one_step(steady[0]), source=source)
     if not leading:
         return say("Where the time went, per step (mean of {steps} by {source})", steps=steps, source=source)
     prefill = PHASES.index("prefill")
     is_prefill = set(leading) == {prefill} and prefill not in steady
     count = len(leading)
     left_out = say("{count} of prefill", count=count) if is_prefill else say("{count} of warm-up", count=count)
+    if device.step_count == 1:
+        return say(
+            "Where the time went, in {steps} by {source}, {leading} left out",
+            steps=_one_step(steady[0]),
+            source=source,
+            leading=left_out,
+        )
     return say(
         "Where the time went, per step (mean of {steps} by {source}, {leading} left out)",
         steps=steps,
         source=source,
         leading=left_out,
     )
+
+
+def _one_step(phase: int) -> Message:
+    return say("one {phase} step", phase=PHASES[phase]) if PHASES[phase] else say("one step")
 
 
 def _rows(device: Device) -> list[tuple[str, int]]:
@@ -215,7 +262,8 @@ def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[s
 
 def closing(report: ProfiledRun) -> list[Message]:
     """What is not known, and the next command."""
-    lines = [_at_work(device) for device in report.devices if device is not report.main_device]
+    others = [device for device in report.devices if device is not report.main_device]
+    lines = [_at_work(device, headline(device, ()), several=True) for device in others]
     unclassified = report.main_device.line_ns.get(UNCLASSIFIED, 0)
     if unclassified:
         share = share_text(unclassified / report.main_device.compute_ns)

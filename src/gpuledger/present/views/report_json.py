@@ -9,6 +9,7 @@ from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.levels import Level
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import variation
@@ -39,6 +40,7 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         "window_ns": report.devices[0].ledger.window_ns,
         "devices": [_device(device) for device in report.devices],
         "steps": _steps(report.main_device),
+        "levels": [_level(level) for level in report.main_device.levels],
         "findings": [finding_dict(found, report.zero_ns) for found in report.findings],
         **_kernels(report),
     }
@@ -72,6 +74,16 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
+def _level(level: Level) -> dict[str, Any]:
+    return {
+        "name": str(level.name),
+        "source": str(level.kind),
+        "count": level.count,
+        "median_ns": level.median_ns,
+        "coverage": level.coverage,
+    }
+
+
 def _ends(span: Span, zero_ns: int) -> dict[str, int]:
     """Where a stretch begins and ends, as `--time` takes it."""
     return {"start_ns": span.start_ns - zero_ns, "end_ns": span.end_ns - zero_ns}
@@ -91,6 +103,7 @@ def _steps(device: Device) -> dict[str, Any] | None:
     return {
         "device": device.gpu,
         "source": found.steps.source,
+        "coverage": device.coverage,
         "count": len(found.steps),
         "warm_up": found.steps.warm_up,
         "median_ns": found.median_ns,

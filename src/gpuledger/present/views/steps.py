@@ -20,6 +20,13 @@ _USUAL: Final = (
     Column("p90_ns", "P90", Unit.NS, detail=1),
     Column("drift_percent", say("Drift"), Unit.CHANGE_PERCENT, detail=2),
 )
+_LEVELS: Final = (
+    Column("level", say("Level"), Unit.TEXT),
+    Column("source", say("Found by"), Unit.TEXT),
+    Column("count", say("Count"), Unit.COUNT),
+    Column("median_ns", say("Median"), Unit.NS),
+    Column("coverage_percent", say("of the window"), Unit.SHARE_PERCENT),
+)
 _PHASES: Final = (
     Column("phase", say("Phase"), Unit.TEXT),
     Column("where", say("Where"), Unit.TEXT),
@@ -56,9 +63,10 @@ def step_sheets(device: Device) -> list[Sheet]:
     """All tables about one GPU's steps; one without rows where there are none."""
     steps = variation(device)
     if steps is None:
-        return [Sheet(f"steps_gpu{device.gpu}", f"Steps, GPU {device.gpu}", _USUAL)]
+        return [Sheet(f"steps_gpu{device.gpu}", f"Steps, GPU {device.gpu}", _USUAL), levels_sheet(device)]
     return [
         usual_sheet(device, steps),
+        levels_sheet(device),
         phases_sheet(device, steps),
         outliers_sheet(device, steps),
         every_step_sheet(device, steps),
@@ -77,6 +85,14 @@ def usual_sheet(device: Device, steps: Variation) -> Sheet:
         None if steps.drift_share is None else 100 * steps.drift_share,
     )
     return Sheet(f"steps_gpu{device.gpu}", f"Steps, GPU {device.gpu}", _USUAL, (row,))
+
+
+def levels_sheet(device: Device) -> Sheet:
+    """All that repeats: `--level` takes any of the names."""
+    rows = tuple(
+        (level.name, level.kind, level.count, level.median_ns, 100 * level.coverage) for level in device.levels
+    )
+    return Sheet(f"levels_gpu{device.gpu}", f"What repeats, GPU {device.gpu}", _LEVELS, rows)
 
 
 def phases_sheet(device: Device, steps: Variation) -> Sheet:

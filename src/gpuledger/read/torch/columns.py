@@ -95,7 +95,11 @@ class Shaper:
         }
 
     def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
-        own = {"name": self._text([event.name for event in events]), "kind": np.full(len(events), self.codes[kind])}
+        names = [event.name for event in events]
+        kinds = np.full(len(events), self.codes[kind])
+        if kind == "op":  # the profiler's own steps were operators once
+            kinds[[name.startswith(_PROFILER_STEP) for name in names]] = self.codes["push_pop"]
+        own = {"name": self._text(names), "kind": kinds}
         if kind in ("op", "push_pop") and self._with_inputs:
             own["inputs"] = self._inputs(args)
         return self._thread(events) | own
@@ -194,6 +198,7 @@ _OF_KERNEL: Final = (*_WHERE, "registers", "smem_dynamic_bytes", "graph", "graph
 _SPELLED: Final = {"smem_dynamic_bytes": "shared_memory"}
 """Arguments that are called otherwise than their columns."""
 
+_PROFILER_STEP: Final = "ProfilerStep#"
 _GPU_TYPES: Final = (1, 6)
 """CUDA and HIP in torch's numbering of device types."""
 

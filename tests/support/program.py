@@ -1,0 +1,136 @@
+"""A program that is run on paper: what its one host thread does in, the trace that a profiler would have made out.
+
+    program = Program()
+    for _ in range(10):
+        with program.range("forward"):
+            program.kernel("gemm", 40)
+        program.read()          # waits for the device
+    trace = program.trace()
+
+Times are in microseconds. A launch returns after LAUNCH_US; a kernel runs when it is launched and its stream is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Rows, Table
+from support.trace_notation import of_tables, table
+
+LAUNCH_US = 5
+LATENCY_US = 2
+
+
+class Program:
+    """One thread of one process on one GPU."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self._free_us: dict[int, int] = {}
+        self._kernels: list[tuple[int, int, int, str, int]] = []
+        self._copies: list[tuple[int, int, int, str, int]] = []
+        self._calls: list[tuple[int, int, str, int]] = []
+        self._ranges: list[tuple[int, int, str, int]] = []
+        self._depth = 0
+        self._correlation = 0
+        self._recording = True
+
+    def host(self, us: int) -> None:
+        """The host runs its own code."""
+        self.now_us += us
+
+    def kernel(self, name: str, us: int, *, stream: int = 7) -> None:
+        """A kernel is launched."""
+        call = self._call("cudaLaunchKernel", LAUNCH_US)
+        start, end = self._run(stream, us)
+        if self._recording:
+            self._kernels.append((start, end, stream, name, call))
+
+    def read(self, us: int = 2, *, stream: int = 7) -> None:
+        """A small result is copied to the host, which waits for it."""
+        began = self.now_us
+        self.now_us += LAUNCH_US
+        start, end = self._run(stream, us)
+        self.now_us = began
+        call = self._call("cudaMemcpyAsync", end + LATENCY_US - began)
+        if self._recording:
+            self._copies.append((start, end, stream, "Device-to-Host", call))
+
+    @contextmanager
+    def range(self, name: str) -> Iterator[None]:
+        """What is done meanwhile lies in a range."""
+        began, depth, self._depth = self.now_us, self._depth, self._depth + 1
+        yield
+        self._depth = depth
+        if self._recording:
+            self._ranges.append((began, self.now_us, name, depth))
+
+    @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """What is done meanwhile is not recorded: the profiler starts later."""
+        self._recording = False
+        yield
+        self._recording = True
+
+    def _call(self, name: str, us: int) -> int:
+        self._correlation += 1
+        if self._recording:
+            self._calls.append((self.now_us, self.now_us + us, name, self._correlation))
+        self.now_us += us
+        return self._correlation
+
+    def _run(self, stream: int, us: int) -> tuple[int, int]:
+        start = max(self.now_us + LATENCY_US, self._free_us.get(stream, 0))
+        self._free_us[stream] = start + us
+        return start, start + us
+
+    def trace(self) -> Trace:
+        """What was recorded."""
+        rows = (*self._kernels, *self._copies, *self._calls, *self._ranges)
+        texts = dict.fromkeys(text for row in rows for text in row if isinstance(text, str))
+        strings = Strings((*texts, "runtime", "push_pop"))
+        return of_tables(
+            strings,
+            {
+                Table.KERNELS: _work(Table.KERNELS, strings, "name", self._kernels),
+                Table.COPIES: _work(Table.COPIES, strings, "kind", self._copies),
+                Table.CALLS: table(
+                    Table.CALLS,
+                    strings,
+                    len(self._calls),
+                    start_ns=[1_000 * start for start, *_ in self._calls],
+                    end_ns=[1_000 * end for _, end, *_ in self._calls],
+                    name=[name for _, _, name, _ in self._calls],
+                    correlation=[correlation for *_, correlation in self._calls],
+                    layer=["runtime"] * len(self._calls),
+                    stack=[-1] * len(self._calls),
+                ),
+                Table.RANGES: table(
+                    Table.RANGES,
+                    strings,
+                    len(self._ranges),
+                    start_ns=[1_000 * start for start, *_ in self._ranges],
+                    end_ns=[1_000 * end for _, end, *_ in self._ranges],
+                    name=[name for _, _, name, _ in self._ranges],
+                    depth=[depth for *_, depth in self._ranges],
+                    kind=["push_pop"] * len(self._ranges),
+                ),
+            },
+        )
+
+
+def _work(which: Table, strings: Strings, named: str, rows: list[tuple[int, int, int, str, int]]) -> Rows:
+    return table(
+        which,
+        strings,
+        len(rows),
+        start_ns=[1_000 * start for start, *_ in rows],
+        end_ns=[1_000 * end for _, end, *_ in rows],
+        stream=[stream for _, _, stream, _, _ in rows],
+        correlation=[correlation for *_, correlation in rows],
+        graph_node=[-1] * len(rows),
+        **{named: [name for *_, name, _ in rows]},
+    )
