@@ -18,7 +18,7 @@ TOLD = {
     "attn": ("HOST-LOAD", "HOST-CODE"),
     "decode": ("HOST-LOAD", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-CODE", "HOST-SYNC"),
     "graph": (),
-    "host_read_stacks": ("HOST-SYNC", "HOST-ALLOC", "COPY-EXPOSED", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
+    "host_read_stacks": ("HOST-SYNC", "COPY-EXPOSED", "HOST-ALLOC", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
     "moe_loop": (
         *("LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "COPY-EXPOSED"),
     ),

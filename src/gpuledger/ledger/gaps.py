@@ -21,7 +21,7 @@ from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.busy import Busy
 from gpuledger.ledger.calls import shortened
-from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, QueueTrigger
+from gpuledger.ledger.causes import CAUSES, HOST_PACED, TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.time_by_cause import ByCause
 from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
@@ -343,7 +343,8 @@ class _Booking:
             2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
         )
         is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)
-        cold = is_first | (largest == _AT[Cause.CONTEXT])
+        by_host = np.isin(largest, [_AT[cause] for cause in HOST_PACED])
+        cold = (is_first & by_host) | (largest == _AT[Cause.CONTEXT])
         kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
         trigger: Positions = np.select([cold, loading, by_itself, drained > 0, behind], kinds, largest)
         return trigger, np.where(trigger == _DRAINED_AT, drained, 0), names

@@ -168,7 +168,9 @@ _REPORT: Final[dict[str, str]] = {
     "it happens once, however long the program runs": "无论程序运行多久，只发生一次",
     "{share} of it {cause}": "其中 {share} 为{cause}",
     "the time until the first work": "第一项工作开始之前的时间",
-    "{share} of it in one gap: what is loaded once stays": "其中 {share} 在一个空隙里：加载一次后不再重复",
+    "{share} of it in one gap: it may be a cold start, and not come again": (
+        "其中 {share} 在一个空隙里：可能是冷启动，不会再次发生"
+    ),
     "the time of its gaps": "其空隙的时间",
     # findings/unified_memory
     "pages of unified memory migrate between host and device: {count} migrations, {size}, {time} in all": (
