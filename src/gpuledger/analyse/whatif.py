@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from gpuledger.errors import NothingRecorded
-from gpuledger.ledger.causes import TRIGGERS, QueueTrigger
+from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.ranges import calls_in_ranges, spans_of_time
 from gpuledger.messages import say
 from gpuledger.trace.model import Trace
@@ -88,14 +89,16 @@ def remove(device: Device, cause: str) -> WhatIf:
     """Idle time of one cause gone."""
     time = _matching(device, cause)
     said = say("the gaps close by that much; the host does not become the limit")
-    return _what_if(device, f"no {cause}", time, time, said)
+    is_lost = cause in (Cause.LOST, Line.of_cause(Cause.LOST), LineKind.IDLE)  # then it may not have been idle
+    return _what_if(device, f"no {cause}", time, time - is_lost * device.idle_ns(Cause.LOST), said)
 
 
 def hide(device: Device, kind: str, *, but_ns: int = 0) -> WhatIf:
-    """Exposed communication or copies run under compute, all but `but_ns` of them."""
+    """Exposed communication or copies run under compute, all but `but_ns` of them, and but what lost work may hide."""
     time = _matching(device, kind)
+    but_ns += device.exposed_beside_lost_ns(LineKind(kind))
     said = say("compute of the same step covers it, without slowing down")
-    return _what_if(device, f"{kind} hidden", time, min(time - but_ns, device.compute_ns), said)
+    return _what_if(device, f"{kind} hidden", time, min(max(time - but_ns, 0), device.compute_ns), said)
 
 
 def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.findings.evidence import Evidence
+import numpy as np
+
+from gpuledger.catalog.device_operations import DeviceOperation
+from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Capture, Rule
+from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import Cause
-from gpuledger.messages import say
+from gpuledger.ledger.lost_work import LostWork
+from gpuledger.messages import Message, joined, say
+from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, share_text
+
+_NSYS_ADVICE: Final = say(
+    "record a shorter window, or flush what is recorded more often: `nsys profile --cuda-flush-interval=100`"
+)
+_TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.profiler")
 
 
 def _opaque_graphs(subject: Capture) -> Sequence[Finding]:
@@ -22,7 +33,7 @@ def _opaque_graphs(subject: Capture) -> Sequence[Finding]:
                 count=count_text(note.count),
             )
             advice = say("record with `nsys profile --cuda-graph-trace=node`")
-            told.append(_finding("CAPTURE-GRAPHS-OPAQUE", claim, advice))
+            told.append(_finding("CAPTURE-GRAPHS-OPAQUE", claim, Evidence(advice)))
     return told
 
 
@@ -34,12 +45,73 @@ def _overhead(subject: Capture) -> Sequence[Finding]:
     return [_finding("CAPTURE-OVERHEAD", claim)]
 
 
+def _lost_work(subject: Capture) -> Sequence[Finding]:
+    """Calls whose work on the GPU is missing. Their time looks idle and is not, so this is told first."""
+    device = subject.devices[0]
+    lost, calls = device.lost, device.host.calls
+    if not lost.is_notable:
+        return ()
+    claim = say(
+        "the profiler lost {share} of the GPU's work: {what}", share=share_text(lost.share), what=_missing_words(lost)
+    )
+    both = np.concatenate((lost.calls, lost.nodes.calls))
+    example = int(both[0])
+    name = shortened(calls.strings.text(int(calls.codes("name")[example])) or "")
+    example_seen = Evidence(
+        say("for example {name} of thread {thread}", name=name, thread=int(calls["tid"][example])),
+        span=Span(int(calls["start_ns"][example]), int(calls["end_ns"][example])),
+        pid=int(calls["pid"][example]),
+        tid=int(calls["tid"][example]),
+        call=name,
+        correlations=tuple(calls["correlation"][both[:MOST_EXAMPLES]].tolist()),
+        count=len(both),
+        share=lost.share,
+        of=say("the GPU's work"),
+    )
+    beside = _largest_share(subject, Cause.LOST)
+    idle = Evidence(
+        say("{share} of the time is idle beside it: no saving is claimed from that", share=share_text(beside)),
+        share=beside,
+        of=say("the time"),
+    )
+    advice = _TORCH_ADVICE if subject.trace.origin.tool == "torch.profiler" else _NSYS_ADVICE
+    return [_finding("CAPTURE-LOSS", claim, example_seen, idle, *_without_launches(subject), Evidence(advice))]
+
+
+def _missing_words(lost: LostWork) -> Message:
+    """What is missing, and of how many."""
+    words = [_calls_words(operation, *counts) for operation, counts in lost.counts.items()]
+    if lost.nodes.missing:
+        of = count_text(lost.nodes.expected)
+        words.append(say("{count} of {of} nodes of graphs", count=count_text(lost.nodes.missing), of=of))
+    return joined(say(", "), words)
+
+
+def _calls_words(operation: DeviceOperation, missing: int, calls: int) -> Message:
+    count, of = count_text(missing), count_text(calls)
+    match operation:
+        case DeviceOperation.KERNEL:
+            return say("{count} of {of} kernel launches", count=count, of=of)
+        case DeviceOperation.COPY:
+            return say("{count} of {of} copies", count=count, of=of)
+        case DeviceOperation.GRAPH:
+            return say("{count} of {of} graph launches", count=count, of=of)
+
+
 def _loss(subject: Capture) -> Sequence[Finding]:
+    """Work whose launch is missing, where no work is."""
+    evidence = _without_launches(subject)
+    if not evidence or _lost_work(subject):
+        return ()
+    return [_finding("CAPTURE-LOSS", evidence[0].sentence)]
+
+
+def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
     share = _largest_share(subject, Cause.UNATTRIBUTED)
     if share < WORTH_TELLING:
         return ()
     claim = say("{share} of the time cannot be told: launches are missing from the profile", share=share_text(share))
-    return [_finding("CAPTURE-LOSS", claim)]
+    return (Evidence(claim, share=share, of=say("the time")),)
 
 
 def _warm_up(subject: Capture) -> Sequence[Finding]:
@@ -48,7 +120,7 @@ def _warm_up(subject: Capture) -> Sequence[Finding]:
             claim = say(
                 "{count} of {steps} steps are warm-up", count=count_text(steps.warm_up), steps=count_text(len(steps))
             )
-            return [_finding("CAPTURE-WARMUP", claim, say("record later, or more steps"))]
+            return [_finding("CAPTURE-WARMUP", claim, Evidence(say("record later, or more steps")))]
     return ()
 
 
@@ -57,10 +129,12 @@ def _largest_share(subject: Capture, cause: Cause) -> float:
     return max((device.idle_ns(cause) / device.steady_ns for device in subject.devices), default=0.0)
 
 
-def _finding(code: str, claim: str, advice: str = "") -> Finding:
-    evidence = (Evidence(advice),) if advice else ()
+def _finding(code: str, claim: str, *evidence: Evidence) -> Finding:
     return Finding(code, claim, evidence, 0, None, None, "", say("high"), -1, explain_command(code))
 
+
+FIRST: Final = (Rule("CAPTURE-LOSS", _lost_work, (Cause.LOST, Cause.UNATTRIBUTED)),)
+"""What comes before all that a profile says of the program."""
 
 RULES: Final = (
     Rule("CAPTURE-GRAPHS-OPAQUE", _opaque_graphs),

@@ -95,7 +95,8 @@ def _bound(subject: OneGpu) -> Sequence[Finding]:
         return ()
     pageable = _pageable_loss_ns(flows)
     slow = sum(flow.slow_ns for flow in flows if not flow.is_pageable)
-    hidden = min(exposed - pageable - slow, device.compute_ns)
+    beside_lost = device.exposed_beside_lost_ns(LineKind.COPY)
+    hidden = min(max(exposed - pageable - slow - beside_lost, 0), device.compute_ns)
     most, share = flows[0], share_text(exposed / device.steady_ns)
     size, rate = bytes_text(most.total_bytes // device.step_count), most.bytes_per_s
     if rate is None:

@@ -23,7 +23,8 @@ LOSS: Final = 0.05
 """Time lost to one line from this share on is never passed over."""
 
 _UNRECORDED: Final = Line.of_cause(Cause.UNRECORDED)
-_UNKNOWN: Final = (Cause.UNRECORDED, Cause.TAIL)
+_LOST: Final = Line.of_cause(Cause.LOST)
+_UNKNOWN: Final = (Cause.UNRECORDED, Cause.LOST, Cause.TAIL)
 """Idle time that is nobody's loss: what happened in it, if anything, is not in the file."""
 
 
@@ -56,6 +57,8 @@ class Headline:
     """The largest loss outside the steady stretch, where much of the window lies there."""
     unrecorded: Loss | None
     """Time in which the device worked on what was launched before the recording began, where it is much."""
+    lost: Loss | None
+    """Time beside work that the profiler lost, where it is much."""
 
 
 def headline(device: Device, findings: Sequence[Finding]) -> Headline:
@@ -77,6 +80,7 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
         loss=largest if largest is not None and 2 * explained_ns < largest.time_ns else None,
         outside=_largest(outside, window_ns),
         unrecorded=_told(_UNRECORDED, total.get(_UNRECORDED, 0), window_ns),
+        lost=_told(_LOST, total.get(_LOST, 0), window_ns),
     )
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _NEVER_READ: Final = {
     Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
-    Table.CALLS: {"result"},
 }
 _SHAPES: Final = {"grid", "block"}
 
@@ -54,6 +53,11 @@ class ProfiledRun:
     def zero_ns(self) -> int:
         """The instant that times are told from."""
         return self.devices[0].zero_ns
+
+    @property
+    def lost(self) -> Finding | None:
+        """What the profiler lost, if that is worth a warning: then it is the first finding."""
+        return self.findings[0] if self.devices[0].lost.is_notable else None
 
     @property
     def main_device(self) -> Device:

@@ -30,7 +30,7 @@ OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *kernels.RULES,
     *steps.RULES,
 )
-RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.RULES, *ranks.RULES)
+RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.FIRST, *capture.RULES, *ranks.RULES)
 """All there are."""
 
 REFUSALS: Final = ("CAPTURE-EMPTY",)
@@ -67,7 +67,8 @@ def findings(
             if key not in best or found.saving_ns > best[key].saving_ns:
                 best[key] = found
     whole = Capture(trace, devices)
-    return (*_ranked(list(best.values())), *(found for rule in capture.RULES for found in rule.find(whole)))
+    first, last = ([found for rule in rules for found in rule.find(whole)] for rules in (capture.FIRST, capture.RULES))
+    return (*first, *_ranked(list(best.values())), *last)
 
 
 def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:

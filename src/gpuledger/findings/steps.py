@@ -8,14 +8,20 @@ from typing import Final
 from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.step_variation import variation
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import say
 from gpuledger.units import count_text, share_text, time_text
 
 
+def _comparable(device: Device) -> Variation | None:
+    """How steps vary; None where work is missing: a step that lost its marker, or half of its work, looks unusual."""
+    return None if device.lost.is_notable else variation(device)
+
+
 def _outliers(subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
-    varies = variation(device)
+    varies = _comparable(device)
     if varies is None or not varies.outliers:
         return ()
     saving = sum(outlier.length_ns - outlier.usual_ns for outlier in varies.outliers)
@@ -43,7 +49,7 @@ def _outliers(subject: OneGpu) -> Sequence[Finding]:
 
 def _drift(subject: OneGpu) -> Sequence[Finding]:
     device = subject.device
-    varies = variation(device)
+    varies = _comparable(device)
     if varies is None or varies.drift is None or not varies.drifts or varies.drift.share < 0:
         return ()
     drift = varies.drift

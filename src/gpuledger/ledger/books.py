@@ -18,6 +18,7 @@ from gpuledger.ledger.causes import CAUSES
 from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lines import EXPOSED, Line
+from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.parallel import side_by_side
@@ -47,12 +48,20 @@ class Ledger:
         return {line: amount for line, amount in zip(self.lines, sums, strict=True) if amount}
 
 
-def ledger(work: Activities, host: Host, gpu: int, window: Span, cuts: Ints, known: Busy | None = None) -> Ledger:
+def ledger(
+    work: Activities,
+    host: Host,
+    gpu: int,
+    window: Span,
+    cuts: Ints,
+    known: Busy | None = None,
+    lost: LostWork = NOTHING_LOST,
+) -> Ledger:
     """Book one device's window, cut at the sorted instants `cuts`; `known` is what `busy` gives, if it is known."""
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
     split = known or busy(work, gpu, window)
-    compute, idle = side_by_side(lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside))
+    compute, idle = side_by_side(lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside, lost))
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
     lines = (*map(Line.of_family, work.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))

@@ -49,6 +49,7 @@ class Cause(StrEnum):
     PAGE_MIGRATION = "page_migration", say("migrating pages"), "#8a5a7a", "#b08aa3"
     CONTEXT_SWITCH = "context_switch", say("another process"), "#8f5b3a", "#af8a70"
     GRAPH = "graph", say("inside a graph"), "#85735a", "#9f8f75"
+    LOST = "lost", say("lost by the profiler"), "#4f6d8f", "#7f9cbd"
     UNATTRIBUTED = "unattributed", say("unattributed"), "#6d737b", "#868c95"
     TAIL = "tail", say("after the last work"), "#858a91", "#797f86"
 

@@ -20,6 +20,7 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level
 from gpuledger.ledger.lines import Line, LineKind
+from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.phases import DECODE, PREFILL, Phases, phases
 from gpuledger.ledger.steps import Steps, Wanted, steps
 from gpuledger.ledger.window import narrowed
@@ -28,7 +29,7 @@ from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
-from gpuledger.trace.spans import Ints, Span, covered
+from gpuledger.trace.spans import Ints, Span, clip, covered, intersection, total
 from gpuledger.trace.statistics import summarise
 
 
@@ -44,6 +45,8 @@ class Device:
     """All that repeats, steps or not."""
     phases: Phases
     """Prefill or decode: of the steps, or of the window where there are none."""
+    lost: LostWork
+    """What is missing from the profile, whichever GPU it ran on."""
 
     @property
     def gpu(self) -> int:
@@ -126,6 +129,13 @@ class Device:
         """Communication or copies in the steady stretch that nothing hid."""
         return self.line_ns.get(Line(kind), 0)
 
+    def exposed_beside_lost_ns(self, kind: LineKind) -> int:
+        """Communication or copies in the steady stretch that missing work may have hidden."""
+        exposed = self.ledger.busy.comm if kind is LineKind.COMM else self.ledger.busy.copy
+        if self.gpu not in self.lost.spans:
+            return 0
+        return total(clip(intersection(exposed, self.lost.spans[self.gpu]), self.steady))
+
     def idle_ns(self, cause: Cause) -> int:
         """Idle time of one cause in the steady stretch."""
         return self.line_ns.get(Line.of_cause(cause), 0)
@@ -137,11 +147,14 @@ class Device:
 
     @cached_property
     def device_floor_ns(self) -> int:
-        """The least that the steady stretch could take with an ideal host: busy, turnaround and time inside graphs."""
+        """The least that the steady stretch could take with an ideal host: busy, turnaround and time inside graphs.
+
+        Where work is missing the device may have been busy.
+        """
         return sum(
             amount
             for line, amount in self.line_ns.items()
-            if not line.is_idle or line.cause in (Cause.TURNAROUND, Cause.GRAPH)
+            if not line.is_idle or line.cause in (Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)
         )
 
     @cached_property
@@ -201,10 +214,13 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
     if wanted.device is not None and wanted.device not in gpus:
         raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
     chosen = gpus if wanted.device is None else [wanted.device]
-    return tuple(_device(trace, work, host, gpu, window, wanted) for gpu in chosen)
+    lost = lost_work(trace, host, work)
+    return tuple(_device(trace, work, host, lost, gpu, window, wanted) for gpu in chosen)
 
 
-def _device(trace: Trace, work: Activities, host: Host, gpu: int, window: Span, wanted: Wanted) -> Device:
+def _device(
+    trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Span, wanted: Wanted
+) -> Device:
     split, (found, levels) = side_by_side(
         lambda: busy(work, gpu, window), lambda: steps(trace, work, host, gpu, window, wanted)
     )
@@ -212,9 +228,9 @@ def _device(trace: Trace, work: Activities, host: Host, gpu: int, window: Span, 
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(
         lambda: phases(trace, work, host, gpu, np.array(window) if cut is None else edges),
-        lambda: ledger(work, host, gpu, window, edges, split),
+        lambda: ledger(work, host, gpu, window, edges, split, lost),
     )
-    return Device(work, host, books, _without_prefill(cut, phase), levels, phase)
+    return Device(work, host, books, _without_prefill(cut, phase), levels, phase, lost)
 
 
 def _without_prefill(cut: Steps | None, phase: Phases) -> Steps | None:

@@ -23,6 +23,7 @@ from gpuledger.ledger.busy import Busy
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, HOST_PACED, TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
+from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
 from gpuledger.ledger.time_by_cause import ByCause
 from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
 from gpuledger.trace import sweep
@@ -102,8 +103,11 @@ class Gaps:
         return self.end_ns - self.start_ns
 
 
-def gaps(work: Activities, host: Host, split: Busy, cuts: Ints) -> Gaps:
-    """The gaps of one GPU with their causes, also by the tiles between the instants `cuts`."""
+def gaps(work: Activities, host: Host, split: Busy, cuts: Ints, lost: LostWork = NOTHING_LOST) -> Gaps:
+    """The gaps of one GPU with their causes, also by the tiles between the instants `cuts`.
+
+    In gaps where `lost` work may have run, nothing is known of the host either.
+    """
     start, end = split.idle.start_ns, split.idle.end_ns
     own = work.of(split.gpu)
     after, before = _starting_at(own, end), _ending_last(own, start)
@@ -113,7 +117,8 @@ def gaps(work: Activities, host: Host, split: Busy, cuts: Ints) -> Gaps:
     call = np.full(len(start), -1, np.intp)
     followed = after >= 0
     call[followed] = work.launch[after[followed]]
-    booking = _Booking(work, host, start, end, before, after, call)
+    is_lost = lost.overlaps(split.gpu, start, end)
+    booking = _Booking(work, host, start, end, before, after, call, is_lost)
     causes = booking.causes(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {split.gpu} do not sum to the gaps")
@@ -161,9 +166,17 @@ class _Booking:
     """Books time to causes. What a gap's time is due to is decided for the whole gap, then booked piece by piece."""
 
     def __init__(
-        self, work: Activities, host: Host, start: Ints, end: Ints, before: Ints, after: Ints, call: Ints
+        self,
+        work: Activities,
+        host: Host,
+        start: Ints,
+        end: Ints,
+        before: Ints,
+        after: Ints,
+        call: Ints,
+        is_lost: NDArray[np.bool_],
     ) -> None:
-        self.work, self.host = work, host
+        self.work, self.host, self.is_lost = work, host, is_lost
         self.start, self.end, self.before, self.after, self.call = start, end, before, after, call
         self._follows_pages = self._moves_pages(before)
         self._ends_in_pages = self._moves_pages(after)
@@ -174,6 +187,7 @@ class _Booking:
         """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
         has_call = self.call >= 0
         self._to(self.after < 0, Cause.TAIL)
+        self._to(self.is_lost, Cause.LOST)
         if self._ends_in_pages.any():
             self._decide_migrations()
         early = ~has_call & (self.whole < 0) & ~self._ends_in_pages

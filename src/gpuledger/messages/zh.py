@@ -43,6 +43,25 @@ _REPORT: Final[dict[str, str]] = {
     ),
     "{count} of {steps} steps are warm-up": "{steps} 步中有 {count} 步是预热",
     "record later, or more steps": "请推迟采集，或多采集几步",
+    "the profiler lost {share} of the GPU's work: {what}": "性能分析器丢失了 {share} 的 GPU 工作：{what}",
+    "{count} of {of} kernel launches": "{of} 次 kernel 启动中的 {count} 次",
+    "{count} of {of} copies": "{of} 次拷贝中的 {count} 次",
+    "{count} of {of} graph launches": "{of} 次图启动中的 {count} 次",
+    "{count} of {of} nodes of graphs": "{of} 个图节点中的 {count} 个",
+    "for example {name} of thread {thread}": "例如线程 {thread} 的 {name}",
+    "the GPU's work": "GPU 工作",
+    "{share} of the time is idle beside it: no saving is claimed from that": (
+        "{share} 的时间是其旁边的空闲：不据此给出任何收益"
+    ),
+    "record a shorter window, or flush what is recorded more often: `nsys profile --cuda-flush-interval=100`": (
+        "请缩短采集窗口，或更频繁地刷新记录：`nsys profile --cuda-flush-interval=100`"
+    ),
+    "record fewer steps: `schedule(active=3)` of torch.profiler": (
+        "请减少采集步数：torch.profiler 的 `schedule(active=3)`"
+    ),
+    "{claim}. Up to {share} of the time only looks idle. {verdict}": (
+        "{claim}。最多有 {share} 的时间只是看似空闲。{verdict}"
+    ),
     # findings/finding
     "high": "高",
     "medium": "中",
@@ -50,6 +69,7 @@ _REPORT: Final[dict[str, str]] = {
     # ledger/causes
     "dispatch": "框架派发",
     "unattributed": "无法归因",
+    "lost by the profiler": "记录已丢失",
     # findings/idle
     "code is loaded, compiled or prepared": "主机加载、编译或准备代码",
     "the host allocates or frees memory": "主机分配或释放内存",

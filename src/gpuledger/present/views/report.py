@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -11,6 +12,7 @@ from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.headline import Headline, headline
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import EXPOSED, UNCLASSIFIED
 from gpuledger.ledger.phases import PHASES
@@ -100,7 +102,19 @@ def kernel_blocks(report: ProfiledRun) -> list[Block]:
 
 
 def verdict(report: ProfiledRun) -> Message:
-    """Two or three sentences: how much the GPU works, and what stands in the way."""
+    """What was lost, then two or three sentences: how much the GPU works, and what stands in the way."""
+    if report.lost is None:
+        return _verdict(report)
+    device, rest = report.main_device, replace(report, findings=report.findings[1:])
+    return say(
+        "{claim}. Up to {share} of the time only looks idle. {verdict}",
+        claim=capitalised(report.lost.claim),
+        share=share_text(device.idle_ns(Cause.LOST) / device.steady_ns),
+        verdict=_verdict(rest),
+    )
+
+
+def _verdict(report: ProfiledRun) -> Message:
     device = report.main_device
     told = headline(device, report.findings)
     works = _at_work(device, told, several=len(report.devices) > 1)
@@ -141,7 +155,7 @@ def _obstacles(told: Headline, findings: Sequence[Finding], steady_ns: int) -> l
             share=share_text(findings[0].saving_ns / steady_ns),
         )
         return [*sentences, little]
-    if told.unrecorded is not None:
+    if told.unrecorded is not None or told.lost is not None:
         return [*sentences, say("What remains are the kernels themselves.")]
     return [say("Nothing stands out that would make it faster; look at the kernels themselves.")]
 

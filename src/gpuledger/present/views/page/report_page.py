@@ -72,8 +72,8 @@ def _tiles(scene: Scene) -> tuple[Tile, ...]:
         tiles.append(Tile(tell(say("Median step")), time_text(found.median_ns), tell(spread)))
         odd = say("{count} unusual", count=count_text(len(found.outliers)))
         tiles.append(Tile(tell(say("Steps")), count_text(len(found.steps)), tell(odd)))
-    top = scene.report.findings[0] if scene.report.findings else None
-    if top is not None and top.saving_ns:
+    top = next((finding for finding in scene.report.findings if finding.saving_ns), None)
+    if top is not None:
         each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
         share = share_text(top.saving_ns / device.steady_ns)
         tiles.append(Tile(tell(say("Most to gain")), time_text(each), f"{share} · {top.code}"))

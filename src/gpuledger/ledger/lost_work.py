@@ -1,0 +1,337 @@
+"""Work that the profiler lost: calls and activities in; calls whose work must be there and is not, and when, out.
+
+A launch, a copy or a graph launch that succeeded has at least one record on the device's side of the profile, joined by
+process and correlation id. One that has none lost it, unless there is another reason:
+
+- it failed, or it was written into a graph (a stream of its process was being captured);
+- it is the same operation as a call around or inside it, which has the record (the driver's call inside the runtime's);
+- it is a copy or memset of no bytes, which returns far sooner than any that moves bytes;
+- no call of its name in its process, or none of its thread, has any work: that kind, or that GPU, was not traced;
+- its work may lie outside the recording: the call came before the first activity of its process, or on some stream
+  nothing that was launched later was recorded and the recording ended before its work would have.
+
+What is lost inside graphs is in `lost_nodes`. What ran is not known; when, roughly, is: on its stream, after the work
+launched before it and before the work launched after it. Gaps there are booked to `lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.device_operations import (
+    CAPTURE_BEGINS,
+    CAPTURE_ENDS,
+    DEVICE_OPERATIONS,
+    NO_OPERATION,
+    DeviceOperation,
+    operation_number,
+)
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.launches import launches
+from gpuledger.ledger.lost_nodes import LostNodes, has_nodes, lost_nodes
+from gpuledger.trace import sweep
+from gpuledger.trace.columns import distinct, equal
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Spans, covered, furthest, union
+from gpuledger.trace.strings import Codes
+from gpuledger.trace.tables import NOT_RECORDED, Table
+
+NOTABLE: Final = 0.001
+"""From this share of the GPU's work on, what was lost is told before all else."""
+
+EMPTY_COPY: Final = 0.5
+"""A copy call that takes under this share of the shortest one that moved bytes moved none.
+
+Seen on an H200: 0.1 to 0.5 us without bytes, 2 us and more with.
+"""
+
+USUAL_STREAM: Final = 0.1
+"""A thread's calls of one name are taken to work on the streams that hold this share of their work."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostWork:
+    """What a profile must hold and does not. Calls are positions among the host's CUDA calls."""
+
+    calls: Positions = field(default_factory=lambda: np.empty(0, np.intp))
+    """Calls without any work, in the order of time."""
+    counts: Mapping[DeviceOperation, tuple[int, int]] = field(default_factory=dict)
+    """Of each operation how many calls lost their work, and how many there are with or without."""
+    nodes: LostNodes = field(default_factory=LostNodes)
+    share: float = 0.0
+    """Of the operations that the device ran, those that are missing. A lost graph counts as the mean graph."""
+    spans: Mapping[int, Spans] = field(default_factory=dict)
+    """When, on each GPU, missing work may have run."""
+
+    def __len__(self) -> int:
+        """How many calls lost all of their work or some of it."""
+        return len(self.calls) + len(self.nodes.calls)
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether so much is missing that it must be told."""
+        return self.share >= NOTABLE
+
+    def overlaps(self, gpu: int, start_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
+        """In which of these stretches missing work of a GPU may have run."""
+        if gpu not in self.spans:
+            return np.zeros(len(start_ns), np.bool_)
+        inside: NDArray[np.bool_] = covered(self.spans[gpu], start_ns, end_ns) > 0
+        return inside
+
+
+NOTHING_LOST: Final = LostWork()
+
+
+def lost_work(trace: Trace, host: Host, work: Activities) -> LostWork:
+    """What was lost of a trace that was read whole."""
+    has_work = sweep.marked(work.launch, -1, len(host.calls) - 1)[1:].astype(np.bool_)
+    puts_work = host.are(CallKind.LAUNCH) | host.are(CallKind.COPY_CALL)
+    suspects = np.flatnonzero(puts_work & ~has_work)
+    suspects = suspects[_operations(host.calls.codes("name")[suspects], host) != NO_OPERATION]
+    if not len(suspects) and not has_nodes(work):
+        return NOTHING_LOST
+    calls, recording = host.calls, _Recording(host, work)
+    operation = _operations(calls.codes("name"), host)
+    suspects = recording.holds(_Suspects(trace, host, operation, has_work).lost(suspects))
+    nodes = lost_nodes(host, work, operation == DeviceOperation.GRAPH.number, recording.holds)
+    if not len(suspects) and not len(nodes.calls):
+        return NOTHING_LOST
+    lost = suspects[np.argsort(calls["start_ns"][suspects], kind="stable")]
+    counts = {
+        kind: (int(np.count_nonzero(of_kind[lost])), int(np.count_nonzero(of_kind & has_work)))
+        for kind in DEVICE_OPERATIONS
+        if (of_kind := operation == kind.number).any()
+    }
+    counts = {kind: (missing, missing + there) for kind, (missing, there) in counts.items() if missing}
+    share = _share(work, operation, lost, nodes)
+    return LostWork(lost, counts, nodes, share, _when(host, work, np.concatenate((lost, nodes.calls))))
+
+
+def _operations(names: Codes, host: Host) -> NDArray[np.int8]:
+    """What the functions that are called so put on the device."""
+    numbers: NDArray[np.int8] = host.calls.strings.each(names, lambda name: operation_number(shortened(name)), np.int8)
+    return numbers
+
+
+def _share(work: Activities, operation: NDArray[np.int8], lost: Positions, nodes: LostNodes) -> float:
+    """Missing operations of all that ran; of a graph that is missing as many as the mean graph launch has."""
+    launched = work.launch[work.launch >= 0]
+    in_graphs = launched[operation[launched] == DeviceOperation.GRAPH.number]
+    graphs = len(distinct(in_graphs)) if len(in_graphs) else 0
+    of_graph = len(in_graphs) / graphs if graphs else 1.0
+    lost_graphs = int(np.count_nonzero(operation[lost] == DeviceOperation.GRAPH.number))
+    missing = len(lost) - lost_graphs + lost_graphs * of_graph + nodes.missing
+    return float(missing / (missing + len(launched))) if missing else 0.0
+
+
+class _Suspects:
+    """Calls without work, and every reason but loss for that."""
+
+    def __init__(self, trace: Trace, host: Host, operation: NDArray[np.int8], has_work: NDArray[np.bool_]) -> None:
+        self.trace, self.host, self.calls = trace, host, host.calls
+        self.operation, self.has_work = operation, has_work
+        """`has_work` is filled in: work that took no time is no activity."""
+
+    def lost(self, suspects: Positions) -> Positions:
+        """Those of these calls for whose want of work nothing but loss is left."""
+        for left_after in (
+            self._without_record,
+            self._succeeded,
+            self._outside_capture,
+            self._outermost,
+            self._of_traced_kinds,
+            self._with_bytes,
+        ):
+            if len(suspects):
+                suspects = left_after(suspects)
+        return suspects
+
+    def _without_record(self, suspects: Positions) -> Positions:
+        """No row carries their id, not even one that took no time, or that is another call's of the same id."""
+        keys = self.calls.only("pid", "correlation").at(suspects)
+        recorded = np.zeros(len(suspects), np.bool_)
+        for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS):
+            recorded[launches(self.trace[table], keys)[1]] = True
+        self.has_work[suspects[recorded]] = True
+        numbered: NDArray[np.bool_] = (keys["correlation"] != NOT_RECORDED) & (keys["pid"] != NOT_RECORDED)
+        return suspects[~recorded & numbered]
+
+    def _succeeded(self, suspects: Positions) -> Positions:
+        """As far as that was recorded."""
+        if "result" not in self.calls:
+            return suspects
+        succeeded: NDArray[np.bool_] = self.calls["result"][suspects] <= 0
+        return suspects[succeeded]
+
+    def _outside_capture(self, suspects: Positions) -> Positions:
+        """No stream of their process was being captured: another thread may launch into the same graph."""
+        calls = self.calls
+        edge = calls.strings.each(calls.codes("name"), _capture_edge, np.int8)
+        edges = np.flatnonzero(edge)
+        inside = np.zeros(len(suspects), np.bool_)
+        for process in distinct(calls["pid"][edges]).tolist() if len(edges) else ():
+            own = edges[calls["pid"][edges] == process]
+            own = own[np.argsort(calls["start_ns"][own], kind="stable")]
+            depth = np.cumsum(edge[own], dtype=np.int64)
+            open_before = max(0, -int(depth.min()))  # begun before the recording
+            position = np.searchsorted(calls["start_ns"][own], calls["start_ns"][suspects], side="right")
+            depth_at = np.append(0, depth)[position] + open_before
+            inside |= (depth_at > 0) & (calls["pid"][suspects] == process)
+        return suspects[~inside]
+
+    def _outermost(self, suspects: Positions) -> Positions:
+        """Of calls inside one another the outermost, where none of them has work."""
+        calls = self.calls
+        start, end = calls["start_ns"], np.maximum(calls["end_ns"], calls["start_ns"] + 1)
+        near = covered(union(start[suspects], end[suspects]), start, end) > 0
+        near &= self.operation != NO_OPERATION
+        is_suspect = np.zeros(len(calls), np.bool_)
+        is_suspect[suspects] = True
+        kept = []
+        for thread in distinct(self.host.thread_of_call[suspects]).tolist():
+            rows = np.flatnonzero(near & equal(self.host.thread_of_call, thread))
+            rows = rows[np.lexsort((-end[rows], start[rows]))]
+            opens = np.append(True, end[rows][1:] > furthest(end[rows])[:-1])
+            number = np.cumsum(opens) - 1
+            worked = np.bincount(number, weights=self.has_work[rows]) > 0
+            outermost = rows[opens][~worked]
+            kept.append(outermost[is_suspect[outermost]])
+        return np.concatenate(kept)
+
+    def _of_traced_kinds(self, suspects: Positions) -> Positions:
+        """Other calls of their name in their process have work, and other calls of their thread."""
+        calls, threads = self.calls, self.host.thread_of_call
+        worked = np.flatnonzero(self.has_work & (self.operation != NO_OPERATION))
+        _, number = group(
+            np.concatenate((calls["pid"][worked], calls["pid"][suspects])),
+            np.concatenate((calls.codes("name")[worked], calls.codes("name")[suspects])),
+        )
+        by_name = np.bincount(number[: len(worked)], minlength=int(number.max(initial=-1)) + 1) > 0
+        by_thread = np.bincount(threads[worked], minlength=len(self.host.threads)) > 0
+        return suspects[by_name[number[len(worked) :]] & by_thread[threads[suspects]]]
+
+    def _with_bytes(self, suspects: Positions) -> Positions:
+        """Copies that took as long as one that moved bytes."""
+        calls, names = self.calls, self.calls.codes("name")
+        took = calls.duration_ns
+        has_bytes = np.ones(len(suspects), np.bool_)
+        copies = self.operation[suspects] == DeviceOperation.COPY.number
+        for code in distinct(names[suspects[copies]]).tolist() if copies.any() else ():
+            shortest = took[self.has_work & (names == code)].min()
+            has_bytes &= (names[suspects] != code) | (took[suspects] >= EMPTY_COPY * shortest)
+        return suspects[has_bytes]
+
+
+def _capture_edge(function: str) -> int:
+    return int(bool(CAPTURE_BEGINS.search(function))) - int(bool(CAPTURE_ENDS.search(function)))
+
+
+class _Recording:
+    """From when to when the work of each process was recorded, stream by stream."""
+
+    def __init__(self, host: Host, work: Activities) -> None:
+        self.host, self.work = host, work
+
+    def holds(self, launched: Positions) -> Positions:
+        """Those of these calls whose work, had it run, would lie in the recording."""
+        calls = self.host.calls
+        kept = np.zeros(len(launched), np.bool_)
+        for process in distinct(calls["pid"][launched]).tolist() if len(launched) else ():
+            of_process = calls["pid"][launched] == process
+            chosen = launched[of_process]
+            kept[of_process] = self._holds(process, calls["start_ns"][chosen], calls["end_ns"][chosen])
+        return launched[kept]
+
+    def _holds(self, process: int, called: Ints, returned: Ints) -> NDArray[np.bool_]:
+        work = self.work
+        own = np.flatnonzero(equal(work.pid, process))
+        if not len(own):
+            return np.zeros(len(called), np.bool_)
+        start, end = work.start_ns[own], work.end_ns[own]
+        _, stream = group(work.gpu[own], work.stream[own])
+        last_launch, last_end, longest = (
+            sweep.fold("most", stream, values, np.full(int(stream.max()) + 1, np.iinfo(np.int64).min))
+            for values in (_launched_at(self.host, work, own), end, end - start)
+        )
+        # of the streams on which nothing launched later was recorded, the one whose next work would end last
+        order = np.argsort(last_launch, kind="stable")
+        after_queue = np.append(0, furthest((last_end + longest)[order]))
+        after_call = np.append(0, furthest(longest[order]))
+        streams = np.searchsorted(last_launch[order], called, side="right")
+        would_end = np.maximum(after_queue[streams], np.where(streams > 0, returned + after_call[streams], 0))
+        held: NDArray[np.bool_] = (called >= start.min()) & (would_end <= end.max())
+        return held
+
+
+def _launched_at(host: Host, work: Activities, rows: Positions) -> Ints:
+    """When each of these activities was launched; its start where that was not recorded."""
+    launch = work.launch[rows]
+    start = work.start_ns[rows]
+    return start if not len(host.calls) else np.where(launch >= 0, host.calls["start_ns"][launch], start)
+
+
+def _when(host: Host, work: Activities, lost: Positions) -> dict[int, Spans]:
+    """When the work of these calls may have run on each GPU."""
+    starts: dict[int, list[Ints]] = {}
+    ends: dict[int, list[Ints]] = {}
+    queues: dict[tuple[int, int, int], _StreamQueue] = {}
+    for called, streams in _usual_streams(host, work, lost):
+        for key in streams:
+            if key not in queues:
+                queues[key] = _StreamQueue(host, work, *key)
+            lo, hi = queues[key].room_for(called)
+            starts.setdefault(key[1], []).append(lo)
+            ends.setdefault(key[1], []).append(hi)
+    return {gpu: union(np.concatenate(starts[gpu]), np.concatenate(ends[gpu])) for gpu in starts}
+
+
+def _usual_streams(host: Host, work: Activities, lost: Positions) -> Iterator[tuple[Ints, list[tuple[int, int, int]]]]:
+    """When calls of each thread and name were made, and where (process, GPU, stream) such calls have their work."""
+    calls = host.calls
+    names = calls.codes("name")
+    first, number = group(host.thread_of_call[lost], names[lost])
+    launched = np.flatnonzero(work.launch >= 0)
+    thread, name = host.thread_of_call[work.launch[launched]], names[work.launch[launched]]
+    for at, row in enumerate(lost[first].tolist()):
+        alike = launched[(thread == host.thread_of_call[row]) & (name == names[row])]
+        if not len(alike):
+            alike = launched[thread == host.thread_of_call[row]]
+        shown, stream = group(work.gpu[alike], work.stream[alike])
+        counts = np.bincount(stream)
+        usual = alike[shown[counts >= USUAL_STREAM * counts.sum()]]
+        keys = [(int(calls["pid"][row]), int(work.gpu[place]), int(work.stream[place])) for place in usual.tolist()]
+        yield calls["start_ns"][lost[number == at]], keys
+
+
+class _StreamQueue:
+    """The work of one process on one stream, in the order in which it was launched."""
+
+    def __init__(self, host: Host, work: Activities, pid: int, gpu: int, stream: int) -> None:
+        rows = np.flatnonzero(equal(work.pid, pid) & equal(work.gpu, gpu) & equal(work.stream, stream))
+        launched = _launched_at(host, work, rows)
+        order = np.argsort(launched, kind="stable")
+        self._launched: Final = launched[order]
+        self._done: Final = furthest(work.end_ns[rows[order]])
+        self._next: Final = np.minimum.accumulate(work.start_ns[rows[order]][::-1])[::-1]
+
+    def room_for(self, called: Ints) -> tuple[Ints, Ints]:
+        """From when to when what was launched at these instants may have run: between what came before and after.
+
+        Where nothing came before or after it, there is no room: it then ran on another stream.
+        """
+        before = np.searchsorted(self._launched, called, side="left")
+        after = np.searchsorted(self._launched, called, side="right")
+        known = (before > 0) & (after < len(self._launched))
+        lo = np.maximum(called, self._done[np.maximum(before - 1, 0)])
+        hi = self._next[np.minimum(after, len(self._next) - 1)]
+        return np.where(known, lo, 0), np.where(known, np.maximum(hi, lo), 0)

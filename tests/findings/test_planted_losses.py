@@ -1,0 +1,150 @@
+"""Work taken out of captures is told first and sold as nothing; a profile that lost nothing is not accused of it."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpuledger import build_report, open_trace
+from gpuledger.api import Report
+from gpuledger.errors import UnreadableProfile
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.lost_work import NOTABLE, lost_work
+from gpuledger.present.views.report import verdict
+from support.book_checks import check_balance
+from support.command import CAPTURES, ROOT
+from support.corpus import CORPUS
+from support.planted_losses import COPIES, ON_GPU, torch_without_rows, without_graphs, without_rows
+
+TORCH = ROOT / "captures" / "torch"
+TOLERANCE = 0.03
+"""Of the time: steps and warm-up may be found elsewhere when work is missing, and savings are of the steady steps."""
+
+Unpacked = Callable[[str], Path]
+
+
+def saved_share(report: Report) -> float:
+    """All that is claimed, as a share of the time that it is claimed of."""
+    return sum(found.saving_ns for found in report.findings) / report.main_device.steady_ns
+
+
+def check_told(report: Report, whole: Report) -> None:
+    """The loss comes first, in the findings and in the headline, and nothing is claimed from it."""
+    first = report.findings[0]
+    assert (first.code, first.saving_ns) == ("CAPTURE-LOSS", 0)
+    assert first.claim.startswith("the profiler lost ")
+    assert verdict(report).startswith("The profiler lost ")
+    assert first.evidence[0].correlations
+    assert first.evidence[0].span is not None
+    assert [found.code for found in report.findings].count("CAPTURE-LOSS") == 1
+    check_not_sold(report, whole)
+
+
+def check_not_sold(report: Report, whole: Report) -> None:
+    assert saved_share(report) <= saved_share(whole) + TOLERANCE
+    for device in report.devices:
+        check_balance(device)
+
+
+@pytest.mark.parametrize("share", [0.0005, 0.01, 0.3])
+@pytest.mark.parametrize("name", ["graph", "decode", "moe_loop", "attn", "two_gloo"])
+def test_rows_taken_out_at_random_are_told(name: str, share: float, unpacked: Unpacked, tmp_path: Path) -> None:
+    profile = unpacked(f"{name}.sqlite")
+    gone = without_rows(profile, tmp_path / "lost.sqlite", share)
+    whole, report = build_report(open_trace(profile)), build_report(open_trace(tmp_path / "lost.sqlite"))
+    lost = report.devices[0].lost
+    missing = sum(count for count, _ in lost.counts.values()) + lost.nodes.missing
+    assert 0.85 * gone <= missing <= gone  # what lies at the edges of the recording is not counted
+    if not lost.is_notable:
+        assert share < NOTABLE
+        assert "CAPTURE-LOSS" not in {found.code for found in report.findings}
+        check_not_sold(report, whole)
+    else:
+        check_told(report, whole)
+
+
+def test_copies_alone_are_told(unpacked: Unpacked, tmp_path: Path) -> None:
+    profile = unpacked("moe_loop.sqlite")
+    gone = without_rows(profile, tmp_path / "lost.sqlite", 0.05, of=COPIES)
+    report = build_report(open_trace(tmp_path / "lost.sqlite"))
+    check_told(report, build_report(open_trace(profile)))
+    assert report.findings[0].claim == f"the profiler lost 1.3 % of the GPU's work: {gone} of 8,150 copies"
+
+
+def test_17_of_20_graph_launches(unpacked: Unpacked, tmp_path: Path) -> None:
+    """The GPU was busy for 97 % of the time, and must not be told to have waited for 80 % of it."""
+    profile = unpacked("graph.sqlite")
+    without_graphs(profile, tmp_path / "lost.sqlite", 17)
+    report = build_report(open_trace(tmp_path / "lost.sqlite"))
+    check_told(report, build_report(open_trace(profile)))
+    assert report.findings[0].claim == "the profiler lost 85.0 % of the GPU's work: 17 of 20 graph launches"
+    device = report.main_device
+    working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
+    assert working + device.idle_ns(Cause.LOST) > 0.96 * device.steady_ns
+
+
+def test_nodes_of_graphs_are_told(unpacked: Unpacked, tmp_path: Path) -> None:
+    without_rows(unpacked("graph.sqlite"), tmp_path / "lost.sqlite", 0.01, of=ON_GPU[:1])
+    [claim] = [found.claim for found in build_report(open_trace(tmp_path / "lost.sqlite")).findings[:1]]
+    assert claim.startswith("the profiler lost 0.9 % of the GPU's work: ")
+    assert claim.endswith(" of 2,088 nodes of graphs")
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3])
+@pytest.mark.parametrize("name", ["decode", "moe_loop"])
+def test_torch_profiler_loses_work_too(name: str, share: float, tmp_path: Path) -> None:
+    profile = TORCH / f"{name}.json.gz"
+    gone = torch_without_rows(profile, tmp_path / "lost.json", share)
+    report = build_report(open_trace(tmp_path / "lost.json"))
+    check_told(report, build_report(open_trace(profile)))
+    missing = sum(count for count, _ in report.devices[0].lost.counts.values())
+    assert 0.85 * gone <= missing <= gone
+    assert "torch.profiler" in report.findings[0].sentences[-1]
+
+
+def _loss(profile: Path) -> int:
+    """How many calls are said to have lost work."""
+    trace = open_trace(profile)
+    return len(lost_work(trace, *host_and_activities(trace)))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CAPTURES.glob("*.sqlite.xz")))
+def test_no_capture_is_accused(name: str, unpacked: Unpacked) -> None:
+    assert _loss(unpacked(name.removesuffix(".xz"))) == 0
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in TORCH.glob("*.json.gz")))
+def test_no_capture_of_torch_is_accused(name: str) -> None:
+    assert _loss(TORCH / name) == 0
+
+
+@pytest.mark.parametrize("packed", [CAPTURES / "planted.tar.xz", CAPTURES / "zoo_llm.tar.xz", TORCH / "planted.tar.xz"])
+def test_no_planted_program_is_accused(packed: Path, tmp_path: Path) -> None:
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    profiles = [path for path in tmp_path.rglob("*.*.*") if path.suffix in (".sqlite", ".json")]
+    assert profiles
+    assert [path.name for path in profiles if _loss(path)] == []
+
+
+def _of_others() -> Sequence[Path]:
+    return sorted([*CORPUS.glob("*.sqlite.xz"), *(CORPUS.parent / "torch").glob("*.json.gz")])
+
+
+@pytest.mark.skipif(not _of_others(), reason="no third-party profiles beside the checkout")
+@pytest.mark.parametrize("packed", _of_others(), ids=lambda path: path.name)
+def test_no_profile_of_others_is_accused(packed: Path, tmp_path: Path) -> None:
+    """They were cut out of longer ones, hold graph captures, copies of no bytes and kernels of no length."""
+    profile = packed
+    if packed.suffix == ".xz":
+        profile = tmp_path / packed.stem
+        profile.write_bytes(lzma.decompress(packed.read_bytes()))
+    try:
+        assert _loss(profile) == 0
+    except UnreadableProfile as refused:
+        pytest.skip(str(refused))
