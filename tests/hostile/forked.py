@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import io
 import json
@@ -161,8 +162,12 @@ def _load() -> None:
         importlib.import_module(module.name)
     for verb in ("info", "report", "stats", "kernels"):
         verb_named(verb)
+    for name in ("numpy.ma", "tomllib"):  # what numpy and a verb load when they are first asked
+        importlib.import_module(name)
     with contextlib.suppress(ImportError):
         import gpuledger.present.views.page.report_page
+    gc.collect()
+    gc.freeze()  # a child that collects garbage would write to every page that it shares with us
 
 
 def _child(request: Mapping[str, Any]) -> NoReturn:

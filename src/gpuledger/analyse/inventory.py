@@ -9,6 +9,7 @@ import numpy as np
 from gpuledger.ledger.calls import cuda_calls
 from gpuledger.ledger.launches import launches
 from gpuledger.messages import say
+from gpuledger.trace.columns import distinct
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Process, Trace
@@ -141,5 +142,5 @@ def _launched(trace: Trace) -> float | NotMeasured:
     total = sum(len(trace[table]) for table in ON_GPU)
     if not total:
         return NotMeasured("no GPU work was recorded")
-    launched = sum(len(np.unique(launches(trace[table], calls)[0])) for table in ON_GPU)
+    launched = sum(len(distinct(launches(trace[table], calls)[0])) for table in ON_GPU)
     return launched / total
