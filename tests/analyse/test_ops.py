@@ -36,11 +36,8 @@ from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents
 from gpuledger.trace.strings import Strings
 from support.command import ROOT
+from support.torch_traces import FILES, OURS, read_once
 from support.trace_notation import of_tables, table
-
-SHARED = ROOT.parent / "shared"
-OWN = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
-FILES = OWN + sorted((SHARED / "corpus" / "torch").glob("*.json.gz"))
 
 
 @dataclass(frozen=True)
@@ -349,10 +346,9 @@ def plain_sums(path: Path) -> tuple[dict[str, int], dict[str, int], int]:
     return dict(own), dict(total), everything
 
 
-@pytest.mark.skipif(not FILES, reason="no torch traces beside the checkout")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
 def test_gpu_time_by_operator_equals_a_plain_count(path: Path) -> None:
-    trace = open_trace(path)
+    trace = read_once(path)
     try:
         found = [ops(trace, device) for device in whole(trace)]
     except GpuledgerError:
@@ -643,7 +639,7 @@ def test_an_equal_run_overrules_a_capture_that_denies_it() -> None:
 
 
 def capture_named(name: str) -> Trace:
-    folders = (ROOT / "captures" / "torch", SHARED / "captures" / "torch")
+    folders = (ROOT / "captures" / "torch", ROOT.parent / "shared" / "captures" / "torch")
     path = next((folder / name for folder in folders if (folder / name).exists()), None)
     if path is None:
         pytest.skip(f"no {name} beside the checkout")
@@ -750,7 +746,7 @@ def test_the_verb_answers_without_operators(decode: Path) -> None:
 
 def test_the_verb_names_the_operator_that_holds_the_host() -> None:
     """Of each decode step, about 45 ms go into one operator on the host, and hardly anything on the GPU."""
-    ran = CliRunner().invoke(verb, [str(next(p for p in OWN if p.name.startswith("decode"))), "--format=json"])
+    ran = CliRunner().invoke(verb, [str(next(p for p in OURS if p.name.startswith("decode"))), "--format=json"])
     assert ran.exit_code == 0
     tables = {each["table"]: each for each in json.loads(ran.stdout)["tables"]}
     slowest = max(tables["ops_gpu0"]["rows"], key=lambda row: row["host_self_ns"] or 0)
