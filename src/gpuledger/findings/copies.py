@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from gpuledger.analyse.memory.copy_flows import (
     MEMSET,
     PAGEABLE,
     TO_DEVICE,
     TO_HOST,
-    UNIFIED,
     WITHIN_DEVICE,
     CopyFlow,
-    copy_flows,
 )
 from gpuledger.analyse.whatif import hide
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.findings.unified_memory import migrations
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import COMM, LineKind
+from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import say
-from gpuledger.units import bytes_text, count_text, share_text
+from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 WAYS: Final[Mapping[str, str]] = {
     "Host-to-Device": say("host to device"),
@@ -35,9 +39,6 @@ WAYS: Final[Mapping[str, str]] = {
     "Array-to-Device": say("within the device"),
     "Device-to-Array": say("within the device"),
     "Peer-to-Peer": say("between devices"),
-    "Unified Host-to-Device": say("unified memory, host to device"),
-    "Unified Device-to-Host": say("unified memory, device to host"),
-    "Unified Device-to-Device": say("unified memory, between devices"),
     MEMSET: say("setting memory"),
 }
 """What a direction is called, by NVIDIA's label."""
@@ -53,7 +54,7 @@ MEMORIES: Final[Mapping[str, str]] = {
 def _pageable(subject: OneGpu) -> Sequence[Finding]:
     """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
     device = subject.device
-    flows = [flow for flow in copy_flows(subject.trace, device) if flow.is_pageable and flow.bytes_per_s]
+    flows = [flow for flow in subject.copy_flows if flow.is_pageable and flow.bytes_per_s]
     saving = sum(flow.slow_ns for flow in flows)
     if not flows or not worth_telling(device, saving):
         return ()
@@ -63,61 +64,68 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
         size=bytes_text(size // device.step_count),
         time=per_step(device, time),
     )
-    evidence = tuple(_rates(flow, flow.running_ns / time, say("their time")) for flow in flows)
+    evidence = _weighty(tuple(_rates(subject, flow, flow.running_ns / time, say("their time")) for flow in flows))
     assumption = say("pinned memory reaches the link's usual rate")
-    return [finding(device, "COPY-PAGEABLE", claim, _weighty(evidence), saving, assumption)]
+    return [finding(device, "COPY-PAGEABLE", claim, (*evidence, *_place(evidence[0])), saving, assumption)]
 
 
 def _exposed(subject: OneGpu) -> Sequence[Finding]:
     """Copies that compute could hide. Where copies are most of the time it cannot: that is COPY-BOUND."""
-    device = subject.device
-    flows = copy_flows(subject.trace, device) if device.exposed_ns(LineKind.COPY) else ()
-    pages = sum(flow.exposed_ns for flow in migrations(flows))
-    exposed = device.exposed_ns(LineKind.COPY) - pages
-    if exposed <= 0 or _is_bound(device, flows):
+    device, flows = subject.device, _launched(subject)
+    exposed = _exposed_ns(flows)
+    if not exposed or _is_bound(device, flows):
         return ()
     # copies of pageable memory cannot overlap at all, and nobody launches migrations; both are other findings'
-    hidden = hide(device, LineKind.COPY, but_ns=_pageable_loss_ns(flows) + pages)
+    others = device.exposed_ns(LineKind.COPY) - exposed + _pageable_loss_ns(flows)
+    hidden = hide(device, LineKind.COPY, but_ns=others)
     if not worth_telling(device, hidden.saved_ns):
         return ()
     time = per_step(device, exposed)
     claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("copies"))
-    evidence = (_share_of_time(device, exposed), *_flows(device, flows))
+    evidence = (_share_of_time(device, exposed), *_flows(subject, flows))
     return [finding(device, "COPY-EXPOSED", claim, evidence, hidden.saved_ns, hidden.assumption)]
 
 
 def _bound(subject: OneGpu) -> Sequence[Finding]:
     """Copies are most of what the GPU does: what counts is their rate and their bytes, not what runs beside them."""
-    device = subject.device
-    exposed = device.exposed_ns(LineKind.COPY)
-    flows = copy_flows(subject.trace, device) if exposed else ()
+    device, flows = subject.device, _launched(subject)
     if not _is_bound(device, flows):
         return ()
-    pageable = _pageable_loss_ns(flows)
-    slow = sum(flow.slow_ns for flow in flows if not flow.is_pageable)
+    exposed, slow = _exposed_ns(flows), sum(flow.slow_ns for flow in flows if not flow.is_pageable)
     beside_lost = device.exposed_beside_lost_ns(LineKind.COPY)
-    hidden = min(max(exposed - pageable - slow - beside_lost, 0), device.compute_ns)
+    hidden = min(max(exposed - _pageable_loss_ns(flows) - slow - beside_lost, 0), device.compute_ns)
     most, share = flows[0], share_text(exposed / device.steady_ns)
     size, rate = bytes_text(most.total_bytes // device.step_count), most.bytes_per_s
-    if rate is None:
-        claim = say("copies alone take {share} of the time, most of it {way}", share=share, way=_way(most))
-    else:
+    claim = say("copies alone take {share} of the time, above all {way}", share=share, way=_way(most))
+    if rate is not None:
         claim = say(
-            "copies alone take {share} of the time: {size}, {way}, at {rate}/s",
+            "copies alone take {share} of the time, above all {way}: {size} at {rate}/s",
             share=share,
-            size=size if device.steps is None else say("{size} a step", size=size),
             way=_way(most),
+            size=size if device.steps is None else say("{size} a step", size=size),
             rate=bytes_text(rate),
         )
-    evidence = (*_flows(device, flows), Evidence(_what_helps(most)))
+    evidence = (*_flows(subject, flows), Evidence(_what_helps(most)))
     return [finding(device, "COPY-BOUND", claim, evidence, slow + hidden, _assumption(slow, hidden), explains=exposed)]
+
+
+def _launched(subject: OneGpu) -> tuple[CopyFlow, ...]:
+    """The copies that somebody launched; pages of unified memory move by themselves, which is another finding's."""
+    if not subject.device.exposed_ns(LineKind.COPY):
+        return ()
+    moved = migrations(subject.copy_flows)
+    return tuple(flow for flow in subject.copy_flows if flow not in moved)
+
+
+def _exposed_ns(flows: Sequence[CopyFlow]) -> int:
+    return sum(flow.exposed_ns for flow in flows)
 
 
 def _is_bound(device: Device, flows: Sequence[CopyFlow]) -> bool:
     """Whether exposed copies are the largest part of the stretch, even once they come from pinned memory."""
-    left = device.exposed_ns(LineKind.COPY) - _pageable_loss_ns(flows)
+    left = _exposed_ns(flows) - _pageable_loss_ns(flows)
     others = [device.compute_ns, *(ns for line, ns in device.line_ns.items() if line.is_idle or line == COMM)]
-    return bool(flows) and left > max(others)
+    return left > max(others)
 
 
 def _pageable_loss_ns(flows: Sequence[CopyFlow]) -> int:
@@ -138,10 +146,12 @@ def _share_of_time(device: Device, exposed: int) -> Evidence:
     return Evidence(say("{share} of the time", share=share_text(share)), share=share, of=say("the time"))
 
 
-def _flows(device: Device, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
-    """The flows that hold a notable part of the exposed copies."""
-    whole = max(device.exposed_ns(LineKind.COPY), 1)
-    return _weighty(tuple(_rates(flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows))
+def _flows(subject: OneGpu, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
+    """The flows that hold a notable part of the exposed copies, and where the longest copy was launched."""
+    whole = _exposed_ns(flows)
+    told = tuple(_rates(subject, flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows)
+    evidence = _weighty(told)
+    return (*evidence, *_place(evidence[0]))
 
 
 def _weighty(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
@@ -149,7 +159,31 @@ def _weighty(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
     return tuple(piece for piece in evidence if (piece.share or 0) >= LEAST_SHARE) or evidence[:1]
 
 
-def _rates(flow: CopyFlow, share: float, of: str) -> Evidence:
+def _place(flow: Evidence) -> tuple[Evidence, ...]:
+    """In which ranges the longest copy of a flow was launched, where there are any."""
+    if not flow.ranges or flow.span is None:
+        return ()
+    time, ranges = time_text(flow.span.end_ns - flow.span.start_ns), " > ".join(flow.ranges[-3:])
+    sentence = say("the longest of them, {time}, launched in {ranges}", time=time, ranges=ranges)
+    return (
+        replace(
+            flow, sentence=sentence, correlations=flow.correlations[:1], count=1, moved_bytes=None, share=None, of=""
+        ),
+    )
+
+
+def _launch_of_longest(device: Device, flow: CopyFlow) -> int:
+    """The call that launched the longest copy, as a position among the host's; -1 where that is not known."""
+    work, (start, end) = device.work, flow.longest
+    first, last = np.searchsorted(work.start_ns, [start, start + 1]).tolist()
+    alike = (
+        (work.end_ns[first:last] == end) & (work.state[first:last] == State.COPY) & (work.pid[first:last] == flow.pid)
+    )
+    launches = work.launch[first:last][alike]
+    return int(launches[0]) if len(launches) else -1
+
+
+def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
     """One flow: how much of the whole, how many, how many bytes, how fast, and how fast it could be."""
     count, size = count_text(flow.count), bytes_text(flow.total_bytes // flow.count)
     what = {"share": share_text(share), "of": of, "way": _way(flow)}
@@ -169,10 +203,14 @@ def _rates(flow: CopyFlow, share: float, of: str) -> Evidence:
             rate=bytes_text(flow.bytes_per_s),
             limit=_limit(flow),
         )
+    calls, launch = subject.device.host.calls, _launch_of_longest(subject.device, flow)
     return Evidence(
         sentence,
         span=flow.longest,
         pid=flow.pid,
+        tid=None if launch < 0 else int(calls["tid"][launch]),
+        ranges=tuple(ranges_around(subject.trace, calls, launch)),
+        call="" if launch < 0 else shortened(calls.strings.text(int(calls.codes("name")[launch])) or ""),
         copy=flow.kind,
         correlations=flow.correlations,
         count=flow.count,
@@ -195,20 +233,18 @@ def _limit(flow: CopyFlow) -> str:
     if flow.is_own_rate and flow.is_pageable:
         return say("with pinned memory this run's own copies reach {rate}/s", rate=rate)
     if flow.is_own_rate:
-        return say("the largest of them reach {rate}/s, more is not known of this GPU", rate=rate)
+        return say("the largest of them reach {rate}/s, which is taken for the most that can be had", rate=rate)
     if flow.kind == MEMSET:
         return say("the device's memory takes {rate}/s", rate=rate)
     if flow.kind in WITHIN_DEVICE:
         return say("the device's memory allows {rate}/s, as a copy reads and writes", rate=rate)
-    if flow.kind in (*TO_DEVICE, *TO_HOST, *UNIFIED):
+    if flow.kind in (*TO_DEVICE, *TO_HOST):
         return say("with pinned memory the link takes about {rate}/s", rate=rate)
     return say("the link takes about {rate}/s", rate=rate)
 
 
 def _what_helps(flow: CopyFlow) -> str:
     """What to try for the flow with the most time."""
-    if flow.kind in UNIFIED:
-        return say("prefetch with cudaMemPrefetchAsync, or copy explicitly from pinned memory")
     if flow.is_pageable:
         return say("pin the host memory (COPY-PAGEABLE); then copy in chunks, each while the one before is computed on")
     if not flow.is_at_rate and flow.are_small:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from gpuledger.analyse.memory.copy_flows import CopyFlow, copy_flows
 from gpuledger.findings.finding import Finding
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
@@ -22,13 +24,18 @@ if TYPE_CHECKING:
 Subject = TypeVar("Subject")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OneGpu:
     """One GPU of a profile, and what Nsight Compute measured of its kernels, where it was asked."""
 
     trace: Trace
     device: Device
     kernels: MatchedTimeline | None = None
+
+    @cached_property
+    def copy_flows(self) -> tuple[CopyFlow, ...]:
+        """Its copies by direction and memory, which several rules look at."""
+        return copy_flows(self.trace, self.device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.analyse.memory.copy_flows import NS_PER_S, CopyFlow, copy_flows
+from gpuledger.analyse.memory.copy_flows import NS_PER_S, CopyFlow
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
@@ -31,7 +31,7 @@ def migrations(flows: Sequence[CopyFlow]) -> tuple[CopyFlow, ...]:
 def _pages_migrate(subject: OneGpu) -> Sequence[Finding]:
     """Pages move, and the device has nothing to run meanwhile, or kernels stall until theirs are there."""
     trace, device = subject.trace, subject.device
-    flows = migrations(copy_flows(trace, device))
+    flows = migrations(subject.copy_flows)
     if not flows:
         return ()
     exposed, waited = sum(flow.exposed_ns for flow in flows), device.idle_ns(Cause.PAGE_MIGRATION)

@@ -116,9 +116,6 @@ _REPORT: Final[dict[str, str]] = {
     "device to host": "设备到主机",
     "within the device": "设备内部",
     "between devices": "设备之间",
-    "unified memory, host to device": "统一内存，主机到设备",
-    "unified memory, device to host": "统一内存，设备到主机",
-    "unified memory, between devices": "统一内存，设备之间",
     "setting memory": "内存置值（memset）",
     "direction not recorded": "方向未记录",
     "pageable memory": "可分页（pageable）内存",
@@ -133,10 +130,11 @@ _REPORT: Final[dict[str, str]] = {
     "the time": "总时间",
     "{size} are copied from or to pageable memory: {time}": "与可分页（pageable）内存之间拷贝 {size}：{time}",
     "pinned memory reaches the link's usual rate": "锁页内存能达到链路的通常速率",
-    "copies alone take {share} of the time: {size}, {way}, at {rate}/s": (
-        "仅拷贝就占总时间的 {share}：{way}，{size}，速率 {rate}/s"
+    "copies alone take {share} of the time, above all {way}: {size} at {rate}/s": (
+        "仅拷贝就占总时间的 {share}，主要为{way}：{size}，速率 {rate}/s"
     ),
-    "copies alone take {share} of the time, most of it {way}": "仅拷贝就占总时间的 {share}，其中大部分为{way}",
+    "copies alone take {share} of the time, above all {way}": "仅拷贝就占总时间的 {share}，主要为{way}",
+    "the longest of them, {time}, launched in {ranges}": "其中最长的一次 {time}，启动位于 {ranges}",
     "copies reach the rate that their way allows, and compute covers as much of them as it can": (
         "拷贝达到其通路允许的速率，并尽可能由计算掩盖"
     ),
@@ -152,16 +150,13 @@ _REPORT: Final[dict[str, str]] = {
     ),
     "what its way allows is not known": "其通路允许的速率未知",
     "with pinned memory this run's own copies reach {rate}/s": "本次运行中锁页内存的拷贝可达 {rate}/s",
-    "the largest of them reach {rate}/s, more is not known of this GPU": (
-        "其中最大的拷贝可达 {rate}/s，关于此 GPU 没有更多信息"
+    "the largest of them reach {rate}/s, which is taken for the most that can be had": (
+        "其中最大的拷贝可达 {rate}/s，以此作为可达到的上限"
     ),
     "the device's memory takes {rate}/s": "设备内存可达 {rate}/s",
     "the device's memory allows {rate}/s, as a copy reads and writes": "拷贝既读又写，设备内存允许 {rate}/s",
     "with pinned memory the link takes about {rate}/s": "使用锁页内存时链路约可达 {rate}/s",
     "the link takes about {rate}/s": "链路约可达 {rate}/s",
-    "prefetch with cudaMemPrefetchAsync, or copy explicitly from pinned memory": (
-        "用 cudaMemPrefetchAsync 预取，或从锁页内存显式拷贝"
-    ),
     "pin the host memory (COPY-PAGEABLE); then copy in chunks, each while the one before is computed on": (
         "锁定主机内存（见 COPY-PAGEABLE）；再分块拷贝，每拷贝一块时对前一块做计算"
     ),

@@ -6,6 +6,7 @@ reads and writes. Copies side by side share it: the rate is their bytes over the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,9 +19,9 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
 from gpuledger.trace.columns import equal
 from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.spans import Span, covered, total, union
+from gpuledger.trace.spans import Ints, Span, covered, total, union
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
 
@@ -103,42 +104,55 @@ class CopyFlow:
 
 def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
     """By direction and memory of the host, the most exposed time first; the exposed times sum to the ledger's line."""
-    every = trace[Table.COPIES]
+    every = trace[Table.COPIES].only(*_LOOKED_AT)
     lasts = every["end_ns"] > every["start_ns"]
-    copies = every.where(lasts & device.begins_steady(every["start_ns"]) & equal(every["gpu"], device.gpu))
+    chosen = lasts & device.begins_steady(every["start_ns"]) & equal(every["gpu"], device.gpu)
+    copies = every if chosen.all() else every.where(chosen)
     if not len(copies):
         return ()
     kinds, memory = copies.codes("kind"), _host_memory(copies)
     first, number = group(kinds, memory)
     exposed = _exposed_ns(copies, device, number, len(first))
-    strings = trace.strings
-    flows = []
-    for at, row in enumerate(first.tolist()):
-        kind, host = strings.text(int(kinds[row])) or "", strings.text(int(memory[row])) or ""
-        own = copies.where(number == at)
-        way, is_own = _way(trace, device, copies.where(kinds == kinds[row]), kind)
-        longest_first = np.argsort(-own.duration_ns, kind="stable")[:MOST_COPIES]
-        longest = int(longest_first[0])
+    of_group = [copies if len(first) == 1 else copies.at(np.flatnonzero(number == at)) for at in range(len(first))]
+    strings, flows = trace.strings, []
+    for own, row, exposed_ns in zip(of_group, first.tolist(), exposed, strict=True):
+        kind = strings.text(int(kinds[row])) or ""
+        alike = [other for other, at in zip(of_group, first.tolist(), strict=True) if kinds[at] == kinds[row]]
+        way, is_own = _way(trace, device, alike, kind)
+        longest = _longest(own.duration_ns)
         flows.append(
             CopyFlow(
                 kind=kind,
-                memory=host,
+                memory=strings.text(int(memory[row])) or "",
                 count=len(own),
                 total_bytes=_sum_of_bytes(own),
                 running_ns=total(union(own["start_ns"], own["end_ns"])),
-                exposed_ns=exposed[at],
+                exposed_ns=exposed_ns,
                 way_bytes_per_s=way,
                 is_own_rate=is_own,
-                longest=Span(int(own["start_ns"][longest]), int(own["end_ns"][longest])),
-                pid=int(own["pid"][longest]),
-                correlations=tuple(int(of) for of in own["correlation"][longest_first].tolist() if of > 0),
+                longest=Span(int(own["start_ns"][longest[0]]), int(own["end_ns"][longest[0]])),
+                pid=int(own["pid"][longest[0]]),
+                correlations=tuple(int(number) for number in own["correlation"][longest].tolist() if number > 0),
             )
         )
     return tuple(sorted(flows, key=lambda flow: (-flow.exposed_ns, -flow.running_ns, flow.kind, flow.memory)))
 
 
+_LOOKED_AT: Final = ("kind", "src_kind", "dst_kind", "bytes", "pid", "correlation", "gpu")
+
+
+def _longest(length_ns: Ints) -> Positions:
+    """The positions of the MOST_COPIES longest, the longest first, of equals the first."""
+    if len(length_ns) <= MOST_COPIES:
+        return np.argsort(-length_ns, kind="stable")
+    shortest = np.partition(length_ns, -MOST_COPIES)[-MOST_COPIES]
+    candidates = np.flatnonzero(length_ns >= shortest)
+    return candidates[np.argsort(-length_ns[candidates], kind="stable")][:MOST_COPIES]
+
+
 def _sum_of_bytes(copies: Rows) -> int:
-    return int(np.maximum(copies["bytes"], 0).sum())
+    """0 where the size of any was not recorded: the rate of all cannot be told from some."""
+    return 0 if (copies["bytes"] < 0).any() else int(copies["bytes"].sum())
 
 
 def _host_memory(copies: Rows) -> NDArray[np.int32]:
@@ -163,8 +177,8 @@ def _exposed_ns(copies: Rows, device: Device, number: NDArray[np.intp], count: i
     return [int(share) for share in np.diff(edges)]
 
 
-def _way(trace: Trace, device: Device, alike: Rows, kind: str) -> tuple[int | None, bool]:
-    """What the way of copies of one kind allows, and whether only they themselves tell."""
+def _way(trace: Trace, device: Device, alike: Sequence[Rows], kind: str) -> tuple[int | None, bool]:
+    """What the way of copies of one kind, whatever their memory, allows, and whether only they themselves tell."""
     gpu = trace.origin.gpu(device.gpu) or Gpu("")
     if kind in (*TO_DEVICE, *TO_HOST, *UNIFIED):
         return _faster(link_bytes_per_s(gpu.name), alike)
@@ -177,11 +191,16 @@ def _way(trace: Trace, device: Device, alike: Rows, kind: str) -> tuple[int | No
     return None, False
 
 
-def _faster(usual: int, alike: Rows) -> tuple[int | None, bool]:
+def _faster(usual: int, alike: Sequence[Rows]) -> tuple[int | None, bool]:
     """What is usual, or what the largest of these copies reach together where that is more."""
-    direct = alike.where(~_are(alike, "src_kind", PAGEABLE) & ~_are(alike, "dst_kind", PAGEABLE))
-    if not len(direct) or not _sum_of_bytes(direct):
-        return usual or None, False
-    large = direct.where(2 * direct["bytes"] >= direct["bytes"].max())
-    reached = _sum_of_bytes(large) * NS_PER_S // max(total(union(large["start_ns"], large["end_ns"])), 1)
-    return (reached, True) if reached > usual else (usual, False)
+    reached = max(map(_reached_by_the_largest, alike))
+    return (reached, True) if reached > usual else (usual or None, False)
+
+
+def _reached_by_the_largest(copies: Rows) -> int:
+    """Bytes per second; 0 where they are of pageable memory, which is slower than the way, or nothing is known."""
+    if _are(copies, "src_kind", PAGEABLE).any() or _are(copies, "dst_kind", PAGEABLE).any():
+        return 0
+    size = np.maximum(copies["bytes"], 0)
+    large = copies.at(np.flatnonzero(2 * size >= size.max()))
+    return _sum_of_bytes(large) * NS_PER_S // total(union(large["start_ns"], large["end_ns"]))
