@@ -18,7 +18,7 @@ from gpuledger.ledger.books import Ledger, ledger
 from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import Host, host_and_activities
-from gpuledger.ledger.levels import Level
+from gpuledger.ledger.levels import Level, LevelFinder
 from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.phases import DECODE, PREFILL, Phases, phases
@@ -41,8 +41,7 @@ class Device:
     host: Host
     ledger: Ledger
     steps: Steps | None
-    levels: tuple[Level, ...]
-    """All that repeats, steps or not."""
+    level_finder: LevelFinder
     phases: Phases
     """Prefill or decode: of the steps, or of the window where there are none."""
     lost: LostWork
@@ -70,6 +69,11 @@ class Device:
         """Which of these begin in the steady stretch."""
         inside: NDArray[np.bool_] = (start_ns >= self.steady.start_ns) & (start_ns < self.steady.end_ns)
         return inside
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """All that repeats in the whole profile, steps or not."""
+        return self.level_finder.levels
 
     @property
     def coverage(self) -> float:
@@ -221,9 +225,8 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
 def _device(
     trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Span, wanted: Wanted
 ) -> Device:
-    split, (found, levels) = side_by_side(
-        lambda: busy(work, gpu, window), lambda: steps(trace, work, host, gpu, window, wanted)
-    )
+    levels = LevelFinder(trace, work, host, gpu)
+    split, found = side_by_side(lambda: busy(work, gpu, window), lambda: steps(trace, work, host, levels, wanted))
     cut = _within(found, window)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(

@@ -11,13 +11,13 @@ What covers less than COVERAGE of the time that was recorded is not the step by 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.catalog.name_likeness import normalised
 from gpuledger.catalog.step_marks import (
@@ -30,13 +30,15 @@ from gpuledger.catalog.step_marks import (
     is_step_name,
 )
 from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.kernel_periods import FEWEST, period, repetitions, with_what_follows
-from gpuledger.ledger.launched_in import launched_in, main_process
+from gpuledger.ledger.launched_in import launched_in, main_process, nothing_matches
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
 from gpuledger.messages import Message, say
 from gpuledger.trace.columns import distinct, equal
+from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, furthest
@@ -86,6 +88,11 @@ _WORDS: Final = {
 }
 
 
+def source_words(source: LevelSource, name: str) -> Message:
+    """What the instances of a level were found by."""
+    return say("the range '{name}'", name=name) if source in _BY_NAME else _WORDS[source]
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """One thing that repeats."""
@@ -99,132 +106,222 @@ class Level:
     """The share of the window that its instances hold."""
 
     @property
-    def words(self) -> Message:
-        """What its instances were found by."""
-        return say("the range '{name}'", name=self.name) if self.source in _BY_NAME else _WORDS[self.source]
-
-    @property
     def kind(self) -> Message:
-        """The same beside its name."""
+        """What its instances were found by, beside its name."""
         return say("ranges") if self.source in _BY_NAME else _WORDS[self.source]
 
 
 @dataclass(frozen=True, slots=True)
 class LevelMembers:
-    """A level with the instance that each activity belongs to, -1 for none."""
+    """A level before it is described: which instance each activity belongs to, -1 for none."""
 
-    level: Level
+    name: str
+    source: LevelSource
     member: Positions
+    covered_ns: int
     of_recorded: float
     """The share of the recorded time; for ranges, of what their process launched while it was recorded."""
 
+    @property
+    def count(self) -> int:
+        return int(self.member.max()) + 1
+
 
 class LevelFinder:
-    """Finds the levels of one GPU."""
+    """The levels of one GPU over the whole profile: the step, found with as little as it takes, and all of them."""
 
-    def __init__(self, trace: Trace, work: Activities, host: Host, window: Span) -> None:
-        self._trace, self._work, self._host = trace, work, host
-        self._start_ns, self._window_ns = window.start_ns, window.end_ns - window.start_ns
-        self._held_ns = held_ns(work, window.start_ns) if len(work) else np.zeros(0, np.int64)
-        self._recorded_ns = np.maximum(self._held_ns - self._unrecorded_ns(), 0)
-        # what was launched before the recording began, or by another process, can be in no range of the program
-        own = equal(work.pid, main_process(work)) & (work.launch >= 0) if len(work) else np.zeros(0, np.bool_)
-        self._in_reach_ns = int(self._recorded_ns[own if own.any() else slice(None)].sum())
+    def __init__(self, trace: Trace, work: Activities, host: Host, gpu: int) -> None:
+        self.gpu: Final = gpu
+        self._trace, self._work, self._host = trace, work.of(gpu), host
+        whole = default_window(host, work)
+        self._window = Span(0, 0) if isinstance(whole, NotMeasured) else whole
+        self._known: dict[tuple[LevelSource, int], LevelMembers | None] = {}
 
-    def all(self) -> list[LevelMembers]:
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
         """Every level, ranges from the outside in; the kernel sequence is asked where nothing else gives a step."""
-        found = [*self._of_ranges(), *self._of_marks(), *self._of_graphs()]
-        if step_of(found) is None:
-            found += self._of_period()
-        return found
+        chosen = self.step()
+        found = [members for kind in range(len(self._kinds)) if (members := self._of_kind(kind)) is not None]
+        repeated = [members for members in found if members.source is not LevelSource.RANGE or members.count > 1]
+        shown = [members for members in repeated if members.of_recorded >= _WORTH_SHOWING]
+        shown += [members for source in _MARKS if (members := self._of_marks(source)) is not None]
+        shown += [members for members in (self._of_graphs(),) if members is not None]
+        if chosen is None or chosen.source is LevelSource.PERIOD:
+            shown += [members for members in (self._of_period(),) if members is not None]
+        return tuple(map(self._described, shown))
 
-    def level(self, name: str, source: LevelSource, member: Positions | None) -> LevelMembers | None:
-        """A level from its members; None where there are none."""
-        if member is None or not len(member) or member.max() < 0:
-            return None
-        inside = member >= 0
-        lengths = np.bincount(member[inside], weights=self._recorded_ns[inside]).astype(np.int64)
-        covered = int(self._recorded_ns[inside].sum())
-        level = Level(name, source, len(lengths), int(median(lengths)), covered / max(self._window_ns, 1))
-        is_range = source in _OF_RANGES
-        whole_ns = self._in_reach_ns if is_range else int(self._recorded_ns.sum())
-        return LevelMembers(level, member, covered / max(whole_ns, 1))
+    def step(self) -> LevelMembers | None:
+        """The level that is the step; None where none covers enough.
 
-    def _unrecorded_ns(self) -> Ints:
-        """For each activity the time before it in which the device worked on what nobody recorded."""
-        work, unrecorded = self._work, np.zeros(len(self._work), np.int64)
-        if not len(work) or not len(self._host.calls):
-            return unrecorded
-        ended = np.append(self._start_ns, np.maximum(furthest(work.end_ns)[:-1], self._start_ns))
-        idle = np.flatnonzero(work.start_ns - ended > LEAST_NS)
+        What a benchmark says that it measures is the step whatever else was recorded: its warm-up, its checks.
+        """
+        measured = [members for members in self._of_source(LevelSource.MEASURED) if members.count >= FEWEST]
+        if measured:
+            return max(measured, key=lambda members: members.covered_ns)
+        annotated = self._annotated()
+        if annotated is not None and annotated.source is LevelSource.NAMED:
+            return annotated
+        token = self._of_marks(LevelSource.TOKEN)
+        fewest = FEWEST if annotated is None else _TOKENS_PER_CALL * annotated.count
+        if token is not None and _covers(token) and token.count >= fewest:
+            return token
+        if annotated is not None:
+            return annotated
+        update = self._of_marks(LevelSource.OPTIMIZER)
+        if update is not None and _covers(update) and update.count > 1:
+            return update
+        unannounced = (*self._of_source(LevelSource.RANGE), self._of_graphs(), self._of_period())
+        return next((members for members in unannounced if members is not None and self._may_be_step(members)), None)
+
+    def named(self, name: str) -> LevelMembers:
+        """The level of this name; of several that hold it, the first."""
+        members = [self._of_kind(kind) for kind in range(len(self._kinds))]
+        members += [*map(self._of_marks, _MARKS), self._of_graphs(), self._of_period()]
+        known = [level for level in members if level is not None]
+        exact = [level for level in known if level.name == name]
+        alike = [level for level in known if name.lower() in level.name.lower()]
+        if not (exact or alike):
+            raise nothing_matches(name, "level", [level.name for level in known])
+        return (exact or alike)[0]
+
+    def _annotated(self) -> LevelMembers | None:
+        """torch's steps; else the innermost ranges called steps; else the outermost kind of range that repeats."""
+        for source in (LevelSource.PROFILER, LevelSource.NAMED):
+            covering = [members for members in self._of_source(source) if _covers(members)]
+            if covering:
+                return covering[-1]
+        for members in self._of_source(LevelSource.RANGE):
+            if members.count >= FEWEST and _covers(members) and not is_part_name(members.name):
+                return members
+        return None
+
+    def _may_be_step(self, members: LevelMembers) -> bool:
+        """Whether a level that nothing calls a step may be one: a part's range, graph launches, the kernels' period.
+
+        Where kernels mark the end of steps, what repeats more often is a part of them. So it is where ranges stand for
+        some phases of the run only: what repeats through all of them is what these have in common, a layer.
+        """
+        if members.count < FEWEST or not _covers(members):
+            return False
+        marks = [mark.count for source in _MARKS if (mark := self._of_marks(source)) is not None]
+        phases = [phase.count for phase in self._of_source(LevelSource.RANGE) if _is_phase(phase)]
+        most = min(max(marks, default=members.count), *phases, members.count)
+        return members.count <= most
+
+    @cached_property
+    def _recorded_ns(self) -> Ints:
+        """For each activity the time that it holds, less what the device spent on work that nobody recorded."""
+        held, work = held_ns(self._work, self._window.start_ns), self._work
+        if not len(self._host.calls):
+            return held
+        idle = np.flatnonzero(held - (work.end_ns - work.start_ns) > LEAST_NS)
         waits = idle[waits_for_unrecorded(work, self._host, idle)]
         returned = self._host.calls["end_ns"][work.launch[waits]]
-        unrecorded[waits] = work.start_ns[waits] - np.maximum(ended[waits], returned)
-        return unrecorded
+        waited = work.start_ns[waits] - np.maximum(work.end_ns[waits] - held[waits], returned)
+        held[waits] -= np.maximum(waited, 0)
+        return held
 
-    def _of_ranges(self) -> Iterator[LevelMembers]:
-        ranges = spans_of_time(self._trace)
+    @cached_property
+    def _in_reach_ns(self) -> int:
+        """What ranges of the main process can hold: not what another process launched, or one before the recording."""
+        work = self._work
+        own = equal(work.pid, main_process(work)) & (work.launch >= 0)
+        return int(self._recorded_ns[own].sum()) if own.any() else int(self._recorded_ns.sum())
+
+    @cached_property
+    def _kinds(self) -> list[tuple[str, LevelSource, Rows]]:
+        """The kinds of range, from the outside in, at each depth those first that are open the longest."""
+        ranges = spans_of_time(self._trace).only("start_ns", "end_ns", "pid", "depth", "name")
         if not len(ranges) or not len(self._work):
-            return
+            return []
         ranges = ranges.where(equal(ranges["pid"], main_process(self._work)))
+        kinds = []
         for depth in range(min(int(ranges["depth"].max(initial=-1)), _DEEPEST) + 1):
-            yield from self._of_depth(ranges.where(ranges["depth"] == depth))
+            kinds += self._of_depth(ranges.where(ranges["depth"] == depth))
+        return kinds
 
-    def _of_depth(self, ranges: Rows) -> Iterator[LevelMembers]:
-        """The kinds of range at one depth, those that are open the longest."""
-        names, kind = self._trace.strings.kinds(ranges.codes("name"), normalised)
+    def _of_depth(self, ranges: Rows) -> list[tuple[str, LevelSource, Rows]]:
+        strings, kinds = self._trace.strings, []
+        names, kind = strings.kinds(ranges.codes("name"), normalised)
         open_ns = np.bincount(kind, weights=ranges.duration_ns, minlength=len(names))
         for number in np.argsort(-open_ns, kind="stable")[:_MOST_KINDS].tolist():
-            instances = ranges.where(kind == number)
-            example = self._trace.strings.text(int(instances.codes("name")[0])) or ""
+            instances = np.flatnonzero(kind == number)
+            example = strings.text(int(ranges.codes("name")[instances[0]])) or ""
             source = _source_of(example)
-            if source is LevelSource.RANGE and (len(instances) < 2 or is_operator_name(example)):
-                continue
-            members = self.level(names[number], source, launched_in(self._work, self._host, instances))
-            repeats = members is not None and (source is not LevelSource.RANGE or members.level.count > 1)
-            if members is not None and repeats and members.of_recorded >= _WORTH_SHOWING:
+            if source is not LevelSource.RANGE or (len(instances) > 1 and not is_operator_name(example)):
+                kinds.append((names[number], source, ranges.at(instances)))
+        return kinds
+
+    def _of_source(self, source: LevelSource) -> Iterator[LevelMembers]:
+        """The levels of ranges of one sort, from the outside in."""
+        for kind, (_, of, _) in enumerate(self._kinds):
+            if of is source and (members := self._of_kind(kind)) is not None:
                 yield members
 
-    def _of_marks(self) -> Iterator[LevelMembers]:
-        """Tokens and updates, by the kernels that end them."""
-        for source, name, pattern in (
-            (LevelSource.TOKEN, "token", SAMPLING),
-            (LevelSource.OPTIMIZER, "update", OPTIMIZER),
-        ):
-            marks = self._marked_by(pattern)
-            if marks.any():
-                member = up_to(self._ends(_last_of_each_run(marks)), len(marks))
-                members = self.level(name, source, _without_first_if_other(self._work.name, member))
-                if members is not None:
-                    yield members
+    def _of_kind(self, kind: int) -> LevelMembers | None:
+        name, source, instances = self._kinds[kind]
+        return self._once((source, kind), name, lambda: launched_in(self._work, self._host, instances))
 
-    def _ends(self, marks: Positions) -> Positions:
-        """Where steps end that have these marks: after what follows each mark at the end of the sequence too."""
-        return with_what_follows(self._work.name, marks, int(median(np.diff(marks))) if len(marks) > 1 else 0)
+    def _of_marks(self, source: LevelSource) -> LevelMembers | None:
+        """Tokens or updates, by the kernels that end them."""
+        name, pattern = _MARKS[source]
+        return self._once((source, 0), name, lambda: self._ending_with(pattern))
 
-    def _marked_by(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    def _of_graphs(self) -> LevelMembers | None:
+        return self._once((LevelSource.GRAPH, 0), "graph", lambda: _by_graph(self._work))
+
+    def _of_period(self) -> LevelMembers | None:
+        work = self._work
+        return self._once(
+            (LevelSource.PERIOD, 0),
+            "kernel sequence",
+            lambda: repetitions(work.name, work.end_ns),
+        )
+
+    def _once(
+        self, key: tuple[LevelSource, int], name: str, find: Callable[[], Positions | None]
+    ) -> LevelMembers | None:
+        """The level of this key, which is looked for when it is first asked for."""
+        if key not in self._known:
+            member = find()
+            if member is None or not len(member) or member.max() < 0:
+                self._known[key] = None
+            else:
+                covered = int(self._recorded_ns[member >= 0].sum())
+                whole_ns = self._in_reach_ns if key[0] in _OF_RANGES else int(self._recorded_ns.sum())
+                self._known[key] = LevelMembers(name, key[0], member, covered, covered / max(whole_ns, 1))
+        return self._known[key]
+
+    def _described(self, members: LevelMembers) -> Level:
+        inside = members.member >= 0
+        lengths = np.bincount(members.member[inside], weights=self._recorded_ns[inside]).astype(np.int64)
+        window_ns = self._window.end_ns - self._window.start_ns
+        coverage = members.covered_ns / max(window_ns, 1)
+        return Level(members.name, members.source, len(lengths), int(median(lengths)), coverage)
+
+    def _ending_with(self, pattern: re.Pattern[str]) -> Positions | None:
+        """Instances that end with the last of each run of kernels that match."""
         names, strings = self._work.name, self._trace.strings
         codes = [code for code in distinct(names).tolist() if code >= 0 and pattern.search(strings.text(code) or "")]
-        marks: NDArray[np.bool_] = np.isin(names, codes)
-        return marks
-
-    def _of_graphs(self) -> Iterator[LevelMembers]:
-        members = self.level("graph", LevelSource.GRAPH, _by_graph(self._work))
-        if members is not None:
-            yield members
-
-    def _of_period(self) -> list[LevelMembers]:
-        """The kernel sequence's own repetition."""
-        if not len(self._work):
-            return []
-        members = self.level("kernel sequence", LevelSource.PERIOD, repetitions(self._work.name, self._work.end_ns))
-        if members is None or members.level.count < FEWEST:
-            return []
-        return [members]
+        if not codes:
+            return None
+        marks = _last_of_each_run(np.flatnonzero(np.isin(names, codes)), len(names))
+        usual = int(median(np.diff(marks))) if len(marks) > 1 else 0
+        return _without_first_if_other(names, up_to(with_what_follows(names, marks, usual), len(names)))
 
 
-_MARKS: Final = (LevelSource.TOKEN, LevelSource.OPTIMIZER)
+_MARKS: Final = {LevelSource.TOKEN: ("token", SAMPLING), LevelSource.OPTIMIZER: ("update", OPTIMIZER)}
 _OF_RANGES: Final = (LevelSource.PROFILER, *_BY_NAME)
+
+
+def _covers(members: LevelMembers) -> bool:
+    return members.of_recorded >= COVERAGE
+
+
+def _is_phase(members: LevelMembers) -> bool:
+    """Whether ranges that are called after no part of a model stand for a part of the run only."""
+    is_shown = members.count > 1 and members.of_recorded >= _WORTH_SHOWING
+    return is_shown and not _covers(members) and not is_part_name(members.name)
 
 
 def _source_of(range_name: str) -> LevelSource:
@@ -242,69 +339,6 @@ def held_ns(work: Activities, start_ns: int) -> Ints:
     return np.diff(reached, prepend=start_ns)
 
 
-def step_of(found: list[LevelMembers]) -> LevelMembers | None:
-    """The level that is the step; None where none covers enough.
-
-    What a benchmark says that it measures is the step whatever else was recorded: its warm-up, its checks.
-    """
-    measured = [members for members in found if members.level.source is LevelSource.MEASURED]
-    measured = [members for members in measured if members.level.count >= FEWEST]
-    if measured:
-        return max(measured, key=lambda members: members.level.coverage)
-    covering = [members for members in found if members.of_recorded >= COVERAGE]
-    marked = {members.level.source: members for members in covering if members.level.source in _MARKS}
-    annotated = _annotated(covering)
-    token = marked.get(LevelSource.TOKEN)
-    if token is not None and token.level.count >= FEWEST:
-        if annotated is None:
-            return token
-        is_request = annotated.level.source is not LevelSource.NAMED
-        if is_request and token.level.count >= _TOKENS_PER_CALL * annotated.level.count:
-            return token
-    if annotated is not None:
-        return annotated
-    update = marked.get(LevelSource.OPTIMIZER)
-    if update is not None and update.level.count > 1:
-        return update
-    return next((members for members in covering if _may_be_unannounced(members.level, found)), None)
-
-
-def _may_be_unannounced(level: Level, found: list[LevelMembers]) -> bool:
-    """Whether a level that nothing calls a step may be one: a part's range, graph launches, the kernels' own period.
-
-    Where kernels mark the end of steps, what repeats more often is a part of them. So it is where ranges stand for some
-    phases of the run only: what repeats through all of them is what these have in common, a layer.
-    """
-    if level.count < FEWEST or level.source not in (LevelSource.RANGE, LevelSource.GRAPH, LevelSource.PERIOD):
-        return False
-    marks = [members.level.count for members in found if members.level.source in _MARKS]
-    phases = [members.level.count for members in found if _is_phase(members)]
-    return level.count <= max(marks, default=level.count) and level.count <= min(phases, default=level.count)
-
-
-def _is_phase(members: LevelMembers) -> bool:
-    is_range = members.level.source is LevelSource.RANGE and not is_part_name(members.level.name)
-    return is_range and members.of_recorded < COVERAGE
-
-
-def _annotated(covering: list[LevelMembers]) -> LevelMembers | None:
-    """torch's steps; else the innermost ranges that are called steps; else the outermost kind of range that repeats."""
-    by_source = {
-        source: [members for members in covering if members.level.source is source]
-        for source in (LevelSource.PROFILER, LevelSource.NAMED, LevelSource.RANGE)
-    }
-    if by_source[LevelSource.PROFILER]:
-        return by_source[LevelSource.PROFILER][0]
-    if by_source[LevelSource.NAMED]:
-        return by_source[LevelSource.NAMED][-1]
-    repeated = [
-        members
-        for members in by_source[LevelSource.RANGE]
-        if members.level.count >= FEWEST and not is_part_name(members.level.name)
-    ]
-    return repeated[0] if repeated else None
-
-
 def _without_first_if_other(names: Codes, member: Positions) -> Positions:
     """The first instance left out where its kernels are others than those of the next two, as a prefill's are."""
     kernels = [names[(member == instance) & (names >= 0)] for instance in range(3)]
@@ -320,17 +354,18 @@ def _likeness(first: Codes, second: Codes) -> float:
     return float(np.minimum(*counts).sum() / max(np.maximum(*counts).sum(), 1))
 
 
-def _last_of_each_run(marks: NDArray[np.bool_]) -> Positions:
+def _last_of_each_run(marks: Positions, count: int) -> Positions:
     """Of marks that come in runs, one run a step, the last of each run: those with most of a step behind them."""
-    positions = np.flatnonzero(marks)
-    following = np.append(np.diff(positions), len(marks))
-    return positions[following > following[:-1].max(initial=0) / 4]
+    following = np.append(np.diff(marks), count)
+    last: Positions = marks[following > following[:-1].max(initial=0) / 4]
+    return last
 
 
 def up_to(marks: Positions, count: int) -> Positions:
     """For each of so many activities the mark that it comes before or is; -1 for what follows the last mark."""
     member = np.searchsorted(marks, np.arange(count), side="left")
-    return np.where(member < len(marks), member, -1)
+    instances: Positions = np.where(member < len(marks), member, -1)
+    return instances
 
 
 def _by_graph(work: Activities) -> Positions | None:

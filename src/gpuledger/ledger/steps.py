@@ -20,14 +20,14 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.kernel_periods import FEWEST
 from gpuledger.ledger.launched_in import by_range, nothing_matches, range_names
-from gpuledger.ledger.levels import Level, LevelFinder, LevelMembers, step_of, up_to
+from gpuledger.ledger.levels import LevelFinder, source_words, up_to
 from gpuledger.ledger.unrecorded import waits_for_unrecorded
 from gpuledger.messages import say
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, furthest
+from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.statistics import median
 
 WARM_UP_RATIO: Final = 1.25
@@ -74,39 +74,22 @@ class Wanted:
     """Only from the first to the last activity launched in ranges that match."""
 
 
-def steps(
-    trace: Trace, work: Activities, host: Host, gpu: int, window: Span, wanted: Wanted
-) -> tuple[Steps | None, tuple[Level, ...]]:
-    """The steps of one GPU, None where nothing that repeats covers the window; and all that repeats in it."""
-    own = work.of(gpu)
-    finder = LevelFinder(trace, own, host, window)
-    found = finder.all()
-    levels = tuple(members.level for members in found)
+def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wanted: Wanted) -> Steps | None:
+    """The steps of one GPU; None where nothing that repeats covers the window."""
+    gpu, own = levels.gpu, work.of(levels.gpu)
     if wanted.range_pattern is not None:
         member = by_range(trace, own, host, re.compile(wanted.range_pattern))
         if member is None:
             raise nothing_matches(wanted.range_pattern, "range", range_names(trace))
-        return _tiled(own, host, gpu, say("ranges matching '{pattern}'", pattern=wanted.range_pattern), member), levels
+        return _tiled(own, host, gpu, say("ranges matching '{pattern}'", pattern=wanted.range_pattern), member)
     if wanted.kernel_pattern is not None:
         member = _by_kernel(trace, own, re.compile(wanted.kernel_pattern))
         if member is None:
             names = {trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
             raise nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
-        source = say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern)
-        return _tiled(own, host, gpu, source, member), levels
-    chosen = step_of(found) if wanted.level is None else _of_name(found, wanted.level)
-    if chosen is None:
-        return None, levels
-    return _tiled(own, host, gpu, chosen.level.words, chosen.member), levels
-
-
-def _of_name(found: list[LevelMembers], name: str) -> LevelMembers:
-    """The level of this name; of several that hold it, the outermost."""
-    for matches in (lambda level: level.name == name, lambda level: name.lower() in level.name.lower()):
-        chosen = next((members for members in found if matches(members.level)), None)
-        if chosen is not None:
-            return chosen
-    raise nothing_matches(name, "level", [str(members.level.name) for members in found])
+        return _tiled(own, host, gpu, say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern), member)
+    chosen = levels.step() if wanted.level is None else levels.named(wanted.level)
+    return None if chosen is None else _tiled(own, host, gpu, source_words(chosen.source, chosen.name), chosen.member)
 
 
 def _tiled(work: Activities, host: Host, gpu: int, source: str, member: Positions) -> Steps | None:
