@@ -149,8 +149,8 @@ TERMS = {
 """What Chinese engineers leave in English, units, and the families, which are names."""
 
 _QUOTED = re.compile(
-    r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<= )在 \S.*$|[A-Z]+(?:-[A-Z]+)+|\bCAST\b"
-    r"|\bcu(?:da)?[A-Z]\w+|按区间\s*'[^']*'"
+    r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$"
+    r"|[A-Z]+(?:-[A-Z]+)+|\bCAST\b|\bcu(?:da)?[A-Z]\w+|按区间\s*'[^']*'"
 )
 """Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions."""
 

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
-from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.api import build_report
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.ledger.steps import Wanted
@@ -62,7 +61,6 @@ def test_a_device_keeps_its_number(tmp_path: Path) -> None:
     assert trace[Table.KERNELS]["gpu"].tolist() == [7]
     assert trace.origin.gpus[7].name == "gpu 7"
     assert [device.gpu for device in analysed(trace)] == [7]
-    assert rank_summary(trace, "a.json", Wanted(device=7)).gpu_name == "gpu 7"
     assert gpuledger("report", path, "--device=7").exit_code == 0
     assert "GPUs in use: 7" in gpuledger("report", path, "--device=0").stderr
     about = gpuledger("info", path).stdout

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpuledger import Table, open_trace
-from gpuledger.analyse.call_sites import place
+from gpuledger.analyse.stack_places import place
 from gpuledger.api import build_report
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.stacks import Stacks
@@ -27,12 +27,14 @@ def evidence(path: Path) -> tuple[str, ...]:
 
 def test_a_host_read_names_the_operator_and_the_line(unpacked: Callable[[str], Path]) -> None:
     told = evidence(unpacked("host_read_stacks.sqlite"))
-    assert "100.0 % of the time in calls in aten::item" in told
-    assert any(line.endswith("of the samples in <lambda> (zoo.py:114)") for line in told)
+    assert "100.0 % of the lost time after waits in aten::item" in told
+    assert any(line.endswith("of the samples taken meanwhile in <lambda> (zoo.py:114)") for line in told)
 
 
 def test_host_code_names_the_function(unpacked: Callable[[str], Path]) -> None:
-    assert any("of the samples in factor_of (zoo.py:" in line for line in evidence(unpacked("numpy_samples.sqlite")))
+    told = evidence(unpacked("numpy_samples.sqlite"))
+    assert any("of the samples taken meanwhile in factor_of (zoo.py:" in line for line in told)
+    assert "97.3 % of the lost time in measure > step > numpy" in told
 
 
 def test_stacks_hold_every_frame_of_the_export(unpacked: Callable[[str], Path]) -> None:
@@ -61,6 +63,7 @@ def test_stacks_hold_every_frame_of_the_export(unpacked: Callable[[str], Path]) 
     [
         (["0x7f01", "cudaMalloc", "at::_ops::empty::call(int)", "f (train.py:7)"], "aten::empty from f (train.py:7)"),
         (["f (torch/nn/modules/module.py:1)", "g (train.py:9)"], "g (train.py:9)"),
+        (["synchronize (torch/cuda/__init__.py:9)", "g (vllm/worker.py:9)", "h (vllm/a.py:1)"], "g (vllm/worker.py:9)"),
         (["f (torch/nn/modules/module.py:1)"], "f (torch/nn/modules/module.py:1)"),
         (["__read", "_Py_read", "load_shard(char const*)", "main"], "load_shard"),
         (["0x7f01", "[Broken backtraces]", "_start"], None),

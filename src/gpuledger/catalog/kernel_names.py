@@ -182,6 +182,7 @@ def label(name: str) -> str:
     return f"{parts.short}…{words[-1]}" if words else parts.short
 
 
-def cut_label(text: str) -> str:
-    """A label for a sentence: cut in the middle where it is long."""
-    return text if len(text) <= 48 else f"{text[:28]}…{text[-19:]}"
+def cut_label(text: str, letters: int = 48) -> str:
+    """A label for a sentence: cut in the middle where it has more letters."""
+    end = letters * 2 // 5
+    return text if len(text) <= letters else f"{text[: letters - end - 1]}…{text[-end:]}"

@@ -1,7 +1,8 @@
 """Findings and health notes as marks on the timeline: each finding where its evidence is the strongest.
 
-A finding about gaps is marked at the longest gap that it is about, one about steps at the worst step, one about exposed
-work at the longest exposed stretch. What is about the run as a whole stands at the beginning of the steady stretch.
+A finding is marked where the first example of its evidence begins: at the longest stretch that its place holds, or the
+worst step. Without one it stands at the longest gap or exposed stretch that it is about; what is about the run as a
+whole stands at the beginning of the steady stretch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
-from gpuledger.ledger.step_variation import variation
 from gpuledger.trace.health import Note
 from gpuledger.trace.spans import Spans
 from gpuledger.units import time_text
@@ -46,9 +46,9 @@ def finding_mark(finding: Finding, device: Device) -> Mark:
     figures = {"saving_ns": finding.saving_ns}
     if finding.saving_ns_per_step is not None:
         figures["saving_ns_per_step"] = finding.saving_ns_per_step
-    return Mark(
-        _place(finding.code, device), finding.code, {name: text for name, text in words.items() if text}, figures
-    )
+    spans = [piece.span for piece in finding.evidence if piece.span is not None]
+    at_ns = spans[0].start_ns if spans else _place(finding.code, device)
+    return Mark(at_ns, finding.code, {name: text for name, text in words.items() if text}, figures)
 
 
 def _saving(finding: Finding) -> str:
@@ -70,9 +70,6 @@ def _place(code: str, device: Device) -> int:
     exposed = None if rule.exposed is None else spans[rule.exposed]
     if exposed is not None and len(exposed):
         return _longest(exposed)
-    varies = variation(device) if code == "STEP-OUTLIERS" else None
-    if varies is not None and varies.outliers:
-        return int(varies.steps.edges_ns[varies.outliers[0].step])
     return device.steady.start_ns
 
 

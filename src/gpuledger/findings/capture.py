@@ -33,7 +33,7 @@ def _opaque_graphs(subject: Capture) -> Sequence[Finding]:
                 count=count_text(note.count),
             )
             advice = say("record with `nsys profile --cuda-graph-trace=node`")
-            told.append(_finding("CAPTURE-GRAPHS-OPAQUE", claim, Evidence(advice)))
+            told.append(_finding("CAPTURE-GRAPHS-OPAQUE", claim, Evidence(advice, count=note.count)))
     return told
 
 
@@ -120,7 +120,8 @@ def _warm_up(subject: Capture) -> Sequence[Finding]:
             claim = say(
                 "{count} of {steps} steps are warm-up", count=count_text(steps.warm_up), steps=count_text(len(steps))
             )
-            return [_finding("CAPTURE-WARMUP", claim, Evidence(say("record later, or more steps")))]
+            advice = Evidence(say("record later, or more steps"), count=steps.warm_up)
+            return [_finding("CAPTURE-WARMUP", claim, advice)]
     return ()
 
 

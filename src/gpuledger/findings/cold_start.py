@@ -23,10 +23,6 @@ MOSTLY_ONE: Final = 0.9
 """A finding that has this share of its time in one gap rests on that gap alone."""
 
 
-_STAYS: Final = (Cause.LOAD, Cause.ALLOC)
-"""What a program that goes on need not do again."""
-
-
 def _cold_start(subject: OneGpu) -> Sequence[Finding]:
     """The context, the code or the process was not there yet. Nothing is saved: a longer run pays it once too."""
     device = subject.device
@@ -101,26 +97,24 @@ def _calls(device: Device, gap: int) -> list[Evidence]:
 def believed(device: Device, rule: Rule[OneGpu], told: Finding) -> Finding:
     """A finding about gaps, believed highly only if they are several: what was seen once may not happen again.
 
-    Code that was loaded and memory that was allocated in one gap are there; nothing is saved of steps without it.
+    Code that is loaded in one gap is known not to be loaded again; nothing is saved of steps that do not have it.
     """
     gaps, triggered = device.ledger.gaps, [device.gaps_of(trigger) for trigger in rule.triggers]
     chosen = np.concatenate([np.empty(0, np.intp), *triggered])
     lengths = gaps.length_ns[chosen]
     if not len(lengths) or not told.saving_ns or lengths.max() < MOSTLY_ONE * lengths.sum():
         return told
+    if Cause.LOAD not in rule.triggers:
+        return replace(told, confidence=say("medium")) if told.confidence == "high" else told
     longest, share = chosen[lengths.argmax()], float(lengths.max() / lengths.sum())
     once = Evidence(
-        say("{share} of it in one gap: it may be a cold start, and not come again", share=share_text(share)),
+        say("{share} of it in one gap: what is loaded once stays", share=share_text(share)),
         Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])),
         share=share,
         of=say("the time of its gaps"),
     )
-    stays = not set(_STAYS).isdisjoint(rule.triggers)
-    confidence = say("low") if stays else say("medium") if told.confidence == "high" else told.confidence
-    tempered = replace(told, confidence=confidence, evidence=(once, *told.evidence))
-    if not stays or device.steps is None:
-        return tempered
-    return replace(tempered, saving_ns=0, saving_ns_per_step=0, saving_low_ns_per_step=0)
+    cold = replace(told, confidence=say("low"), evidence=(once, *told.evidence))
+    return cold if device.steps is None else replace(cold, saving_ns=0, saving_ns_per_step=0, saving_low_ns_per_step=0)
 
 
 RULES: Final = (Rule("COLD-START", _cold_start, (QueueTrigger.COLD,)),)

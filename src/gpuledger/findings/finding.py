@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.findings.evidence import Evidence
+from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.ledger.device import Device
-from gpuledger.messages import say
+from gpuledger.messages import Message, say
 from gpuledger.units import count_text, time_text
 
 WORTH_TELLING: Final = 0.005
 """Findings that would save less than this share of the steady stretch are left out."""
+
+MANY_A_STEP: Final = 10
+"""From so many a step on, the mean is told as a whole number, though steps may differ by a few."""
 
 TRACE_COST_NS: Final = 1_000
 WAIT_COST_NS: Final = 10_000
@@ -42,6 +45,11 @@ class Finding:
     """The command to run next."""
     explains_ns: int = 0
     """Time that is lost to this and to nothing else: of findings that save about the same, the largest comes first."""
+
+    def __post_init__(self) -> None:
+        """Evidence that holds too little of its whole proves nothing: here, so that no finding can tell it."""
+        shown = tuple(piece for piece in self.evidence if piece.share is None or piece.share >= LEAST_SHARE)
+        object.__setattr__(self, "evidence", shown)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -101,7 +109,31 @@ def per_step(device: Device, time: int) -> str:
     return text if device.steps is None else say("{time} a step", time=text)
 
 
-def times_each(device: Device, count: int) -> str:
-    """How often a step."""
-    each = count / device.step_count
-    return count_text(round(each)) if each >= 1 else f"{each:.2g}"
+def often(device: Device, count: int) -> Message:
+    """How often something happens: never a fraction."""
+    even = device.steps is not None and _is_even(device, count)
+    number = round(count / device.step_count) if even else count
+    times = say("once") if number == 1 else say("{count} times", count=count_text(number))
+    return _in_steps(device, times, even=even)
+
+
+def counted(device: Device, count: int, one: Message, several: Message) -> Message:
+    """How many of something there are: never a fraction."""
+    even = device.steps is not None and _is_even(device, count)
+    number = round(count / device.step_count) if even else count
+    amount = say("{count} {what}", count=count_text(number), what=one if number == 1 else several)
+    return _in_steps(device, amount, even=even)
+
+
+def _in_steps(device: Device, amount: Message, *, even: bool) -> Message:
+    """Of each step, of all of them, or of the window where there are none."""
+    if device.steps is None:
+        return amount
+    if even:
+        return say("{amount} a step", amount=amount)
+    return say("{amount} in {steps} steps", amount=amount, steps=count_text(device.step_count))
+
+
+def _is_even(device: Device, count: int) -> bool:
+    """Whether a number for one step says it: as many in each, or so many that a part of one is no matter."""
+    return count % device.step_count == 0 or count >= MANY_A_STEP * device.step_count

@@ -6,22 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import numpy as np
-
-from gpuledger.analyse.call_sites import costliest_call, sites
-from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.findings.evidence import Evidence
-from gpuledger.findings.finding import Finding, finding, less_tracing, per_step, times_each, worth_telling
+from gpuledger.analyse.lost_time import waits_behind
+from gpuledger.findings.finding import Finding, counted, finding, less_tracing, often, per_step, worth_telling
+from gpuledger.findings.host_evidence import gap_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
-from gpuledger.ledger.ranges import ranges_around
-from gpuledger.messages import Message, joined, say
-from gpuledger.trace.keys import Positions
-from gpuledger.trace.spans import Ints
-from gpuledger.units import count_text, share_text, time_text
+from gpuledger.messages import Message, say
 
 BLOCKED_SHARE: Final = 0.1
 """A host that waits for this share of its time is blocked by the device, not busy."""
@@ -64,7 +57,7 @@ def _host_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> 
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step falls to what the device, or the rest of the host, needs")
     low = less_tracing(device, saving) if cause is Cause.HOST_CODE else None
-    return [finding(device, code, claim, _evidence(subject, cause), saving, assumption, low=low, explains=time)]
+    return [finding(device, code, claim, gap_evidence(subject, cause), saving, assumption, low=low, explains=time)]
 
 
 def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
@@ -74,7 +67,7 @@ def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -
     if not time or not worth_telling(device, time):
         return ()
     claim = say("{doing}: {time}", doing=doing, time=per_step(device, time))
-    return [finding(device, code, claim, _evidence(subject, cause), time, say("the wait goes away"))]
+    return [finding(device, code, claim, gap_evidence(subject, cause), time, say("the wait goes away"))]
 
 
 def _host_waited(subject: OneGpu) -> Sequence[Finding]:
@@ -92,10 +85,10 @@ def _host_waited(subject: OneGpu) -> Sequence[Finding]:
     saving = max(sure, min(time, device.steady_ns - device.device_floor_ns))
     if not worth_telling(device, saving):
         return ()
-    claim = say("the host waits for the GPU, which then runs dry: {rounds}", rounds=_rounds(device, time, count))
+    claim = say("the host waits for the GPU, which then runs dry: {rounds}", rounds=_rounds(device, time))
     assumption = say("without the wait the host runs ahead, and host and device overlap fully")
     low = max(min(less_tracing(device, saving), sure), 0)
-    evidence = _evidence(subject, QueueTrigger.DRAINED)
+    evidence = gap_evidence(subject, QueueTrigger.DRAINED)
     return [finding(device, "HOST-SYNC", claim, evidence, saving, assumption, low=low, explains=time)]
 
 
@@ -108,19 +101,17 @@ def _small_copies(subject: OneGpu) -> Sequence[Finding]:
     saving = min(time + device.exposed_ns(LineKind.COPY), device.steady_ns - device.compute_ns)
     if not worth_telling(device, saving):
         return ()
-    rounds = _rounds(device, time, count)
+    rounds = _rounds(device, time)
     claim = say("small blocking copies follow each other, and the GPU runs dry between them: {rounds}", rounds=rounds)
     assumption = say("one packed, asynchronous copy takes the place of the small ones")
-    evidence, low = _evidence(subject, QueueTrigger.DRAINED), less_tracing(device, saving)
+    evidence, low = gap_evidence(subject, QueueTrigger.DRAINED), less_tracing(device, saving)
     return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, low=low, explains=time)]
 
 
-def _rounds(device: Device, time: int, count: int) -> str:
-    """How often it happens, and what that costs."""
-    times, cost = times_each(device, count), time_text(time // device.step_count)
-    if device.steps is None:
-        return say("{times} times, {time}", times=times, time=cost)
-    return say("{times} times, {time} a step", times=times, time=cost)
+def _rounds(device: Device, time: int) -> Message:
+    """How many calls waited so that the queue ran dry, and what that costs; one wait may leave many gaps behind."""
+    waits = len(waits_behind(device, device.gaps_of(QueueTrigger.DRAINED)))
+    return say("{often}, {time}", often=often(device, waits), time=per_step(device, time))
 
 
 def _time_between_copies(device: Device) -> int:
@@ -144,54 +135,18 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
     saving = min(saving, device.steady_ns - device.device_floor_ns)
     if not worth_telling(device, saving):
         return ()
-    launches, lost = len(device.steady_launches) // device.step_count, time_text(own // device.step_count)
-    if device.steps:
-        what = say("{count} launches a step, {time} a step lost between them", count=count_text(launches), time=lost)
-    else:
-        what = say("{count} launches, {time} lost between them", count=count_text(launches), time=lost)
+    launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
+    what = say("{launches}, {time} lost between them", launches=launches, time=per_step(device, own))
     claim = say("the host cannot launch as fast as the GPU works: {what}", what=what)
     assumption = say("launching costs nothing, as in a CUDA graph or with far fewer, larger kernels")
     low = min(less_tracing(device, saving), round(saving / LAUNCHING_SLOWED))
-    evidence = _evidence(subject, QueueTrigger.BEHIND)
+    evidence = gap_evidence(subject, QueueTrigger.BEHIND)
     return [finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, low=low, explains=own)]
 
 
 def _host_is_blocked(device: Device) -> bool:
     """Whether the host spends a notable part of its time waiting for the device."""
     return device.steady_ns - device.host_floor_ns > BLOCKED_SHARE * device.steady_ns
-
-
-def _evidence(subject: OneGpu, trigger: Trigger) -> tuple[Evidence, ...]:
-    """Where the gaps of one trigger lie: the ranges, the call, the kernel that comes after, and what the host did."""
-    trace, device = subject.trace, subject.device
-    gaps, chosen = device.ledger.gaps, device.gaps_of(trigger)
-    if not len(chosen):
-        return ()
-    length = gaps.length_ns[chosen]
-    after = device.work.name[np.maximum(gaps.after[chosen], 0)]
-    nest = ranges_around(trace, device.host.calls, int(gaps.call[chosen[length.argmax()]]))
-    lines = [say("in {ranges}", ranges=" > ".join(nest[-3:]))] if nest else []
-    name, share = _costliest(*trace.strings.kinds(after, lambda name: label(name or "a graph")), length)
-    lines.append(say("{share} of it before {name}", share=share_text(share), name=cut_label(name)))
-    if trigger is QueueTrigger.DRAINED:
-        name, share = _costliest(gaps.draining, gaps.drained_by[chosen], length)
-        lines.append(say("{share} of it after {name}", share=share_text(share), name=name))
-    if held := costliest_call(trace, device, chosen, trigger):
-        lines.append(say("{share} of it in {name}", share=share_text(held.share), name=held.name))
-    for site in sites(trace, device, chosen):
-        what = say("samples") if site.of_samples else say("time in calls")
-        lines.append(say("{share} of the {what} in {name}", share=share_text(site.share), what=what, name=site.name))
-    causes = sorted(device.causes_of(trigger).items(), key=lambda entry: -entry[1])
-    total = int(length.sum())
-    most = [(cause.label, share_text(amount / total)) for cause, amount in causes if amount * 20 > total]
-    shown = joined(say(", "), (joined(" ", entry) for entry in most))
-    return tuple(map(Evidence, (*lines, say("by cause: {causes}", causes=shown))))
-
-
-def _costliest(names: Sequence[str], which: Positions, length: Ints) -> tuple[str, float]:
-    """The name with the most time, and its share; `which` name each length belongs to."""
-    sums = np.bincount(which, weights=length, minlength=len(names))
-    return names[int(sums.argmax())], float(sums.max()) / max(int(length.sum()), 1)
 
 
 def _host_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:

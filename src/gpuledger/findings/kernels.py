@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.findings.evidence import Evidence
-from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
+from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
+from gpuledger.findings.finding import Finding, counted, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.findings.steady_rows import are_steady, steady_rows
 from gpuledger.ledger.causes import QueueTrigger
@@ -18,8 +19,9 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.tables import Table
-from gpuledger.units import count_text, share_text
+from gpuledger.trace.spans import Span
+from gpuledger.trace.tables import Rows, Table
+from gpuledger.units import share_text
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import KernelMatch
@@ -40,7 +42,7 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     casts = [code for code in codes if CASTS.search(trace.strings.text(code) or "")]
     if not casts:
         return ()
-    kernels = steady_rows(trace[Table.KERNELS], device, "name")
+    kernels = steady_rows(trace[Table.KERNELS], device, "name", "pid", "correlation")
     cast_rows = kernels.where(np.isin(kernels.codes("name"), casts))
     if not len(cast_rows):
         return ()
@@ -49,17 +51,26 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     time = int(cast_rows.duration_ns.sum()) + late * len(cast_rows) // len(kernels)
     if not worth_telling(device, time):
         return ()
-    claim = say(
-        "{count} kernels a step only change a tensor's type: {time}",
-        count=count_text(len(cast_rows) // device.step_count),
-        time=per_step(device, time),
-    )
+    count = counted(device, len(cast_rows), say("kernel"), say("kernels"))
+    claim = say("{kernels} only to change a tensor's type: {time}", kernels=count, time=per_step(device, time))
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
-    return [
-        finding(
-            device, "CAST", claim, (Evidence(names),), time, say("the type is kept, or changed inside another kernel")
-        )
-    ]
+    evidence = (_of_kernels(names, cast_rows),)
+    return [finding(device, "CAST", claim, evidence, time, say("the type is kept, or changed inside another kernel"))]
+
+
+def _of_kernels(sentence: str, kernels: Rows, share: float | None = None, of: str = "") -> Evidence:
+    """A sentence about these kernels, the longest of them as the example."""
+    rows = kernels.at(np.argsort(-kernels.duration_ns, kind="stable")[:MOST_EXAMPLES])
+    return Evidence(
+        sentence,
+        span=Span(int(rows["start_ns"][0]), int(rows["end_ns"][0])),
+        pid=int(rows["pid"][0]),
+        kernel=rows.texts("name")[0] or "",
+        correlations=tuple(rows["correlation"].tolist()),
+        count=len(kernels),
+        share=share,
+        of=of,
+    )
 
 
 def _tiny(subject: OneGpu) -> Sequence[Finding]:
@@ -69,7 +80,8 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     steady = are_steady(kernels, device)
     if not len(behind) or not steady.any():
         return ()
-    share = float(np.count_nonzero(steady & (kernels.duration_ns < TINY_NS)) / np.count_nonzero(steady))
+    tiny = steady & (kernels.duration_ns < TINY_NS)
+    share = float(np.count_nonzero(tiny) / np.count_nonzero(steady))
     work, gaps = device.work, device.ledger.gaps
     after = gaps.after[behind]
     before_tiny = work.end_ns[after] - work.start_ns[after] < TINY_NS
@@ -83,7 +95,10 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     )
     advice = say("fuse them, batch them, or capture the step in a CUDA graph")
     assumption = say("the gaps close; do not add it to LAUNCH-BOUND")
-    return [finding(device, "TINY-KERNELS", claim, (Evidence(advice),), time, assumption)]
+    evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation").where(tiny), share, say("the kernels"))
+    gap = int(behind[before_tiny][gaps.length_ns[behind][before_tiny].argmax()])
+    evidence = replace(evidence, span=Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap])))
+    return [finding(device, "TINY-KERNELS", claim, (evidence,), time, assumption)]
 
 
 def _headroom(subject: OneGpu) -> Sequence[Finding]:
@@ -116,7 +131,8 @@ def _far_from_its_roof(device: Device, match: KernelMatch) -> Finding | None:
     if judged.verdict.wasted is not None and judged.verdict.is_by_waste:
         reasons.append(judged.verdict.wasted.sentence)
         assumption = say("its accesses are coalesced, and the host keeps up")
-    evidence = tuple(map(Evidence, (*reasons, judged.advice[0])))
+    told = (*reasons, judged.advice[0])
+    evidence = tuple(Evidence(sentence, kernel=entry.name, count=entry.calls) for sentence in told)
     return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, low=low)
 
 

@@ -8,11 +8,14 @@ from typing import Final
 import numpy as np
 
 from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.findings.evidence import Evidence
-from gpuledger.findings.finding import Finding, finding, per_step, times_each
+from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
+from gpuledger.findings.finding import Finding, counted, finding, often, per_step
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.calls import shortened
-from gpuledger.messages import joined, say
+from gpuledger.ledger.device import Device
+from gpuledger.messages import say
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Span
 
 CHURN_PER_STEP: Final = 2
 """From so many allocation calls a step on, memory is churned."""
@@ -28,14 +31,28 @@ def _churn(subject: OneGpu) -> Sequence[Finding]:
     time = int(host.calls.duration_ns[calls].sum())
     names = [shortened(name or "") for name in host.calls.at(calls).texts("name")]
     common = sorted(set(names), key=lambda name: (-names.count(name), name))[:3]
-    often = [say("{name} {times} x", name=name, times=times_each(device, names.count(name))) for name in common]
     claim = say(
-        "{count} calls a step allocate or free memory, {time} of the host",
-        count=times_each(device, len(calls)),
+        "{calls} allocate or free memory, {time} of the host",
+        calls=counted(device, len(calls), say("call"), say("calls")),
         time=per_step(device, time),
     )
     assumption = say("the host hides it today; it will not in a faster step")
-    return [finding(device, "ALLOC-CHURN", claim, (Evidence(joined(say(", "), often)),), 0, assumption)]
+    evidence = tuple(_calls_of(device, name, calls[[other == name for other in names]]) for name in common)
+    return [finding(device, "ALLOC-CHURN", claim, evidence, 0, assumption)]
+
+
+def _calls_of(device: Device, name: str, calls: Positions) -> Evidence:
+    """How often one function was called, the longest call as the example."""
+    rows = device.host.calls.at(calls[np.argsort(-device.host.calls.duration_ns[calls], kind="stable")])
+    return Evidence(
+        say("{name} {often}", name=name, often=often(device, len(calls))),
+        span=Span(int(rows["start_ns"][0]), int(rows["end_ns"][0])),
+        pid=int(rows["pid"][0]),
+        tid=int(rows["tid"][0]),
+        call=name,
+        correlations=tuple(rows["correlation"][:MOST_EXAMPLES].tolist()),
+        count=len(calls),
+    )
 
 
 RULES: Final = (Rule("ALLOC-CHURN", _churn),)

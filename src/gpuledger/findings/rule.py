@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gpuledger.analyse.memory.copy_flows import CopyFlow, copy_flows
+from gpuledger.analyse.program_ranges import ProgramRanges
 from gpuledger.findings.finding import Finding
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
@@ -30,6 +31,7 @@ class OneGpu:
 
     trace: Trace
     device: Device
+    ranges: ProgramRanges
     kernels: MatchedTimeline | None = None
 
     @cached_property

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from gpuledger.analyse.program_ranges import ProgramRanges
 from gpuledger.findings import capture, cold_start, copies, idle, kernels, memory, overlap, ranks, steps, unified_memory
 from gpuledger.findings.cold_start import believed
 from gpuledger.findings.finding import Finding
@@ -56,8 +57,9 @@ def findings(
     `profiled` holds what Nsight Compute says of each GPU.
     """
     best: dict[str, Finding] = {}
+    ranges = ProgramRanges(trace)
     for device in devices:
-        subject = OneGpu(trace, device, (profiled or {}).get(device.gpu))
+        subject = OneGpu(trace, device, ranges, (profiled or {}).get(device.gpu))
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             lambda subject=subject: _told(subject, idle.RULES),  # type: ignore[misc]
             lambda subject=subject: _told(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]

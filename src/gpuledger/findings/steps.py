@@ -11,6 +11,7 @@ from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import say
+from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, share_text, time_text
 
 
@@ -42,9 +43,19 @@ def _outliers(subject: OneGpu) -> Sequence[Finding]:
     )
     return [
         finding(
-            device, "STEP-OUTLIERS", claim, (Evidence(evidence),), saving, say("they take as long as the median step")
+            device,
+            "STEP-OUTLIERS",
+            claim,
+            (Evidence(evidence, span=_step(varies, worst.step), count=len(varies.outliers)),),
+            saving,
+            say("they take as long as the median step"),
         )
     ]
+
+
+def _step(varies: Variation, number: int) -> Span:
+    edges = varies.steps.edges_ns
+    return Span(int(edges[number]), int(edges[number + 1]))
 
 
 def _drift(subject: OneGpu) -> Sequence[Finding]:
@@ -69,7 +80,12 @@ def _drift(subject: OneGpu) -> Sequence[Finding]:
     )
     return [
         finding(
-            device, "STEP-DRIFT", claim, (Evidence(evidence),), saving, say("all steps take as long as the early ones")
+            device,
+            "STEP-DRIFT",
+            claim,
+            (Evidence(evidence, span=_step(varies, len(varies.steps) - 1)),),
+            saving,
+            say("all steps take as long as the early ones"),
         )
     ]
 

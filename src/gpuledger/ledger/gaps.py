@@ -21,7 +21,7 @@ from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.busy import Busy
 from gpuledger.ledger.calls import shortened
-from gpuledger.ledger.causes import CAUSES, HOST_PACED, TRIGGERS, Cause, QueueTrigger
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
 from gpuledger.ledger.time_by_cause import ByCause
@@ -92,6 +92,8 @@ class Gaps:
     drained_by: Positions
     """The blocking call that let the queue run dry, as a position in `draining`; 0, the empty name, where none did."""
     draining: tuple[str, ...]
+    drainer: Positions
+    """That call, as a position among the CUDA calls; one call may leave many gaps behind."""
     by_tile_ns: NDArray[np.int64]
     """The same time for each tile of the window, which instants that somebody asked for bound; a column per cause."""
 
@@ -122,9 +124,19 @@ def gaps(work: Activities, host: Host, split: Busy, cuts: Ints, lost: LostWork =
     causes = booking.causes(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {split.gpu} do not sum to the gaps")
-    trigger, drained_by, draining = booking.triggers(causes)
+    trigger, drainer = booking.triggers(causes)
+    drained_by, draining = _named(host.calls, drainer)
     by_tile = _by_tile(booking, causes, cuts)
-    return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, by_tile)
+    return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, drainer, by_tile)
+
+
+def _named(calls: Rows, drainer: Positions) -> tuple[Positions, tuple[str, ...]]:
+    """The names of these calls, the empty one first, and for each of them, -1 too, which it has."""
+    drains = drainer >= 0
+    codes = distinct(calls.codes("name")[drainer[drains]])
+    number = np.zeros(len(drainer), np.intp)
+    number[drains] = np.searchsorted(codes, calls.codes("name")[drainer[drains]]) + 1
+    return number, ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
 
 
 def _by_tile(booking: _Booking, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
@@ -346,32 +358,29 @@ class _Booking:
         np.minimum.at(first, number, work.start_ns[rows])
         return first[number[np.searchsorted(rows, of)]]
 
-    def triggers(self, causes: ByCause) -> tuple[Positions, Positions, tuple[str, ...]]:
+    def triggers(self, causes: ByCause) -> tuple[Positions, Positions]:
         """What set each gap off, first match wins; and for those drained, by which call."""
         length = self.end - self.start
         largest = causes.largest()
         loading = (causes.of(Cause.LOAD) > 0) & (2 * causes.total(Cause.LOAD, Cause.HOST_CODE) > length)
         behind = 2 * causes.total(*_HOST_BEHIND) > length
-        drained, names = self._drained_by(behind)
+        drainer = self._drainer(behind)
         by_itself = np.isin(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
             2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
         )
         is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)
-        by_host = np.isin(largest, [_AT[cause] for cause in HOST_PACED])
-        cold = (is_first & by_host) | (largest == _AT[Cause.CONTEXT])
+        cold = is_first | (largest == _AT[Cause.CONTEXT])
         kinds: list[Any] = [_COLD_AT, _AT[Cause.LOAD], largest, _DRAINED_AT, _BEHIND_AT]
-        trigger: Positions = np.select([cold, loading, by_itself, drained > 0, behind], kinds, largest)
-        return trigger, np.where(trigger == _DRAINED_AT, drained, 0), names
+        trigger: Positions = np.select([cold, loading, by_itself, drainer >= 0, behind], kinds, largest)
+        return trigger, np.where(trigger == _DRAINED_AT, drainer, -1)
 
-    def _drained_by(self, behind: NDArray[np.bool_]) -> tuple[Positions, tuple[str, ...]]:
+    def _drainer(self, behind: NDArray[np.bool_]) -> Positions:
         """L's thread's last blocking call before L, if it returned at or after the gap's beginning.
 
         Or if it returned a few launches before L: a host that is `behind` then had no chance yet to get ahead.
         """
         calls, blocking = self.host.calls, self.host.blocking
-        codes = distinct(calls.codes("name")[blocking])
-        names = ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
-        drained_by = np.zeros(len(self.start), np.intp)
+        drainer = np.full(len(self.start), -1, np.intp)
         by_thread = self.host.thread_of_call[blocking]
         late = np.flatnonzero(self.whole < 0)
         threads = self.host.thread_of_call[self.call[late]]
@@ -385,8 +394,8 @@ class _Booking:
             launched = self.host.launch_times(number)
             since = sweep.search(launched, calls["start_ns"][self.call[rows]]) - sweep.search(launched, returned)
             inside = (returned >= self.start[rows]) | (behind[rows] & (since <= LAUNCHES_TO_GET_AHEAD))
-            drained_by[rows[inside]] = np.searchsorted(codes, calls.codes("name")[waits[last[inside]]]) + 1
-        return drained_by, names
+            drainer[rows[inside]] = waits[last[inside]]
+        return drainer
 
 
 def _at_or_0(values: Ints, positions: Positions) -> Ints:

@@ -33,6 +33,7 @@ from gpuledger.trace.spans import (
     covered,
     difference,
     either,
+    intersection,
     union,
     union_of,
 )
@@ -86,6 +87,17 @@ class HostThread:
         for spans in self._outside.values():
             left = difference(left, spans)
         return left
+
+    def own_code(self, spans: Spans) -> Spans:
+        """The part of these in which the thread ran the program's own code: no call, no dispatch, nothing known."""
+        left = difference(spans, union(*self._calls[:2]))
+        for known in (self._dispatch, *self._outside.values()):
+            left = difference(left, known)
+        return left
+
+    def waits_for_thread(self, spans: Spans) -> Spans:
+        """The part of these in which the thread waited for another one, as far as calls of the system say so."""
+        return intersection(spans, self._outside[Cause.WAIT_THREAD])
 
     def split(self, start_ns: Ints, end_ns: Ints) -> dict[Cause, Ints]:
         """For each window, how much of it falls under each cause; the causes sum to the window."""

@@ -8,7 +8,7 @@ from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
 
 _REPORT: Final[dict[str, str]] = {
-    # ledger/steps, phases; analyse/inventory, call_sites
+    # ledger/steps, phases; analyse/inventory, stack_places
     "host time blocked in the operating system cannot be told from host code": (
         "无法区分主机阻塞在操作系统里的时间和主机代码自身的时间"
     ),
@@ -82,8 +82,18 @@ _REPORT: Final[dict[str, str]] = {
     "the device switched between processes": "设备在多个进程之间切换",
     "{doing}: {time}": "{doing}：{time}",
     "the wait goes away": "等待完全消除",
-    "{times} times, {time}": "{times} 次，共 {time}",
-    "{times} times, {time} a step": "每步 {times} 次，共 {time}",
+    "{often}, {time}": "{often}，{time}",
+    "once": "1 次",
+    "{count} times": "{count} 次",
+    "{count} {what}": "{count} {what}",
+    "{amount} a step": "每步 {amount}",
+    "{amount} in {steps} steps": "{steps} 步中共 {amount}",
+    "launch": "次启动",
+    "launches": "次启动",
+    "call": "次调用",
+    "calls": "次调用",
+    "kernel": "个 kernel",
+    "kernels": "个 kernel",
     "small blocking copies follow each other, and the GPU runs dry between them: {rounds}": (
         "阻塞式小拷贝一个接一个，GPU 在其间无事可做：{rounds}"
     ),
@@ -93,8 +103,7 @@ _REPORT: Final[dict[str, str]] = {
         "去掉等待后主机可以提前提交工作，主机与设备完全重叠"
     ),
     "the host cannot launch as fast as the GPU works: {what}": "主机启动 kernel 的速度跟不上 GPU：{what}",
-    "{count} launches a step, {time} a step lost between them": "每步启动 {count} 次，启动间隙共损失 {time}",
-    "{count} launches, {time} lost between them": "启动 {count} 次，启动间隙共损失 {time}",
+    "{launches}, {time} lost between them": "{launches}，启动间隙损失：{time}",
     "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels": (
         "启动不再有开销，例如改用 CUDA graph，或改用数量少得多、粒度更大的 kernel"
     ),
@@ -102,13 +111,28 @@ _REPORT: Final[dict[str, str]] = {
     "communication": "通信",
     "{time} of {what} with nothing computing beside it": "{what}未被计算掩盖：{time}",
     "{share} of the time": "占总时间的 {share}",
+    "the kernels": "全部 kernel",
+    # findings/host_evidence
+    "the lost time": "损失的时间",
+    "the gaps' time": "间隙的时间",
+    "the samples taken meanwhile": "期间的采样",
+    "{share} of the lost time {where}": "损失的时间中有 {share} {where}",
     "in {ranges}": "位于 {ranges}",
-    "{share} of it before {name}": "其中 {share} 在 {name} 之前",
-    "{share} of it after {name}": "其中 {share} 在 {name} 之后",
-    "{share} of it in {name}": "其中 {share} 在 {name} 中",
-    "samples": "采样",
-    "time in calls": "调用时间",
-    "{share} of the {what} in {name}": "{what}中有 {share} 在 {name}",
+    "in {name}": "位于 {name}",
+    "in calls from {name}": "位于 {name} 发起的调用",
+    "outside every range": "不在任何范围内",
+    "{where}, between {before} and {after}": "{where}，介于 {before} 与 {after} 之间",
+    "{where}, after {before}": "{where}，在 {before} 之后",
+    "{where}, before {after}": "{where}，在 {after} 之前",
+    "before {name}": "在 {name} 之前",
+    "after {name}": "在 {name} 之后",
+    "after waits in {ranges}": "在 {ranges} 中的等待之后",
+    "before work launched in {ranges}": "在 {ranges} 中启动的工作之前",
+    "{share} of the samples taken meanwhile in {name}": "期间的采样中有 {share} 在 {name}",
+    "{what}, on thread {thread}, {why}": "{what}（线程 {thread}，{why}）",
+    "which the launching thread waits for": "启动线程在等它",
+    "while the launching thread is in no range": "启动线程不在任何范围内",
+    "which runs it": "由它执行",
     "by cause: {causes}": "按原因：{causes}",
     ", ": "、",
     # findings/copies
@@ -183,9 +207,7 @@ _REPORT: Final[dict[str, str]] = {
     "it happens once, however long the program runs": "无论程序运行多久，只发生一次",
     "{share} of it {cause}": "其中 {share} 为{cause}",
     "the time until the first work": "第一项工作开始之前的时间",
-    "{share} of it in one gap: it may be a cold start, and not come again": (
-        "其中 {share} 在一个空隙里：可能是冷启动，不会再次发生"
-    ),
+    "{share} of it in one gap: what is loaded once stays": "其中 {share} 在一个空隙里：加载一次后不再重复",
     "the time of its gaps": "其空隙的时间",
     # findings/unified_memory
     "pages of unified memory migrate between host and device: {count} migrations, {size}, {time} in all": (
@@ -208,19 +230,16 @@ _REPORT: Final[dict[str, str]] = {
         "整个剖析文件中：主机缺页 {host} 次，GPU 缺页 {gpu} 组"
     ),
     # findings/kernels, memory, steps
-    "{count} kernels a step only change a tensor's type: {time}": (
-        "每步有 {count} 个 kernel 只转换张量的数据类型：{time}"
-    ),
+    "{kernels} only to change a tensor's type: {time}": "{kernels}只用来转换张量的数据类型：{time}",
     "the type is kept, or changed inside another kernel": "保持数据类型不变，或在别的 kernel 里顺带转换",
     "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps": (
         "{share} 的 kernel 运行不到 5 us，比启动一次还短，由此产生的间隙：{time}"
     ),
     "fuse them, batch them, or capture the step in a CUDA graph": "可以融合、合批，或把整个步捕获成 CUDA graph",
     "the gaps close; do not add it to LAUNCH-BOUND": "间隙全部消除；不要与 LAUNCH-BOUND 相加",
-    "{name} {times} x": "{name} {times} 次",
-    "{count} calls a step allocate or free memory, {time} of the host": (
-        "每步有 {count} 次调用分配或释放内存，占用主机：{time}"
-    ),
+    "{name} {often}": "{name} {often}",
+    "{share} of it in {name}": "其中 {share} 在 {name} 中",
+    "{calls} allocate or free memory, {time} of the host": "{calls}分配或释放内存，占用主机：{time}",
     "the host hides it today; it will not in a faster step": "目前主机还能掩盖它；步变快之后就不能了",
     "{count} of {steps} steps take unusually long": "{steps} 步中有 {count} 步异常慢",
     "step {step}: {time} against {usual}, most of it {line}": (

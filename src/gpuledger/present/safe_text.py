@@ -29,6 +29,11 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda match: _escape(match[0]), text)
 
 
+def visible_json(text: str) -> str:
+    """A JSON document with the same characters written as JSON escapes: it reads as before, and nothing hides in it."""
+    return _HIDDEN.sub(lambda match: match[0] if match[0] in "\n\r\t" else f"\\u{ord(match[0]):04x}", text)
+
+
 def _escape(letter: str) -> str:
     code = ord(letter)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

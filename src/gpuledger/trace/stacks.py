@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Codes, Strings
+
+_TORCH_FUNCTION: Final = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,3 +47,9 @@ def python_frame(function: str, file: str, line: int) -> str:
     elif path.startswith(("/", "<")):
         path = path.rsplit("/", 1)[-1]
     return f"{function} ({path}:{line})"
+
+
+def torch_frame(name: str) -> str:
+    """torch's `file.py(12): function` as every frame is written; a built-in function as it is."""
+    match = _TORCH_FUNCTION.match(name)
+    return python_frame(match["function"], match["file"], int(match["line"])) if match else name

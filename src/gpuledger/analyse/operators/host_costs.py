@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.call_sites import place
 from gpuledger.analyse.operators.operators import Ops, Paths
+from gpuledger.analyse.stack_places import place
 from gpuledger.catalog.call_kinds import CallKind, call_kind
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.calls import short_names, shortened

@@ -11,13 +11,13 @@ that launched nothing count with the operator around them, or if they begin in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.range_nest import Nest
 from gpuledger.catalog.step_marks import PROFILER_STEP
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
@@ -25,55 +25,14 @@ from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, depths, parents, shares_in_order
+from gpuledger.trace.spans import Ints, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT, Codes
-from gpuledger.trace.tables import Rows, Table
+from gpuledger.trace.tables import Table
 
 Flags = NDArray[np.bool_]
 
 OPERATOR, ANNOTATION = "op", "push_pop"
 _LONGEST_PATH: Final = 16
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Nest:
-    """Ranges of one kind, and which encloses which: `parent` holds positions in `rows`, -1 for the outermost."""
-
-    rows: Rows
-    parent: Positions
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def levels(self) -> Iterator[Positions]:
-        """Positions level by level, the outermost first."""
-        level = depths(self.parent)
-        order = np.argsort(level, kind="stable")
-        yield from np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
-
-    def summed_up(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Each row's own amounts with those of all that it encloses."""
-        whole = own.copy()
-        for here in reversed(list(self.levels())):
-            inside = here[self.parent[here] >= 0]
-            np.add.at(whole, self.parent[inside], whole[inside])
-        return whole
-
-    def outermost(self) -> Positions:
-        """For each row the outermost one around it."""
-        outermost = np.arange(len(self))
-        for here in self.levels():
-            inside = here[self.parent[here] >= 0]
-            outermost[inside] = outermost[self.parent[inside]]
-        return outermost
-
-    def handed_down(self, values: Positions) -> Positions:
-        """Each row's value, or where that is -1 the value of the nearest row around it that has one."""
-        nearest = values.copy()
-        for here in self.levels():
-            lacking = here[(nearest[here] < 0) & (self.parent[here] >= 0)]
-            nearest[lacking] = nearest[self.parent[lacking]]
-        return nearest
 
 
 @dataclass(frozen=True, slots=True)

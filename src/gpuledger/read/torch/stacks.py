@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.trace.model import thread_number
-from gpuledger.trace.stacks import Stacks, python_frame
+from gpuledger.trace.stacks import Stacks, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Table
 
 MAY_BLOCK: Final = re.compile(r"Synchronize|Memcpy|Malloc|Free|HostAlloc|HostRegister|ModuleLoad|Instantiate")
 """Calls whose place in the program is worth knowing; the others are too many."""
 
-_FUNCTION: Final = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$")
 _DEEPEST: Final = 200
 
 
@@ -46,7 +45,7 @@ def call_stacks(raw: Mapping[Table, dict[str, NDArray[Any]]], codes: dict[str, i
             for _ in range(_DEEPEST):
                 if at < 0:
                     break
-                frames.append(codes[_frame(texts[names[at]])])
+                frames.append(codes[torch_frame(texts[names[at]])])
                 at = int(parent[at])
             offsets.append(len(frames))
         stack[call] = number[row]
@@ -79,9 +78,3 @@ def _innermost(
             row[outside] = ranges["parent"][row[outside]]
         found[here] = row
     return found
-
-
-def _frame(name: str) -> str:
-    """torch's `file.py(12): function` as every frame is written; a built-in function as it is."""
-    match = _FUNCTION.match(name)
-    return python_frame(match["function"], match["file"], int(match["line"])) if match else name

@@ -21,7 +21,7 @@ from gpuledger.messages import say, translated
 from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
 from gpuledger.present.document import Document
 from gpuledger.present.palette import TONES
-from gpuledger.present.safe_text import visible
+from gpuledger.present.safe_text import visible, visible_json
 from gpuledger.present.writers.html.parts import Page, Reader, Room
 
 LARGEST: Final = 2_000_000
@@ -128,8 +128,8 @@ def _shown(value: object) -> object:
 
 
 def _json(text: str) -> Markup:
-    """A document inside a script element, which nothing in it can end."""
-    safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    """A document inside a script element, which nothing in it can end, and in which nothing hides."""
+    safe = visible_json(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
     return Markup(safe)  # noqa: S704 - it holds none of the characters that mean anything
 
 
