@@ -114,8 +114,10 @@ class Activities:
         """Which are pages of unified memory that move because somebody touched them, or asked for them beforehand."""
         kernels, copies, graphs = self._tables
         moved = copies.strings.each(copies.codes("kind"), lambda kind: kind.startswith(UNIFIED), np.bool_)
-        nothing = (same(0, len(rows), np.bool_) for rows in (kernels, graphs))
-        return take(one_after_another([next(nothing), moved, next(nothing)]), self._times.order)
+        if not moved.any():  # as in nearly all programs
+            return same(0, len(self), np.bool_)
+        unmoved = [same(0, len(rows), np.bool_) for rows in (kernels, graphs)]
+        return take(one_after_another([unmoved[0], moved, unmoved[1]]), self._times.order)
 
     def on(self, gpu: int) -> Positions:
         """Positions of the activities of one GPU."""

@@ -85,8 +85,9 @@ def ordinals(raw: Mapping[Table, Raw]) -> Ints:
     """CUDA's numbers of the devices that anything ran on."""
     tables = [raw[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS) if table in raw]
     seen = [distinct(columns["device"]) for columns in tables if len(columns.get("device", ()))]
-    numbers: Ints = distinct(np.concatenate([np.empty(0, np.int64), *seen]))
-    return numbers[numbers != NULL]
+    numbers = distinct(np.concatenate([np.empty(0, np.int64), *seen]))
+    known: Ints = numbers[numbers != NULL]
+    return known
 
 
 def _thread(global_id: Ints) -> Ints:
