@@ -166,6 +166,12 @@ def test_launches_after_a_capture_are_lost_again() -> None:
     assert lost(trace).calls.tolist() == [2]
 
 
+def test_a_host_that_is_far_ahead_loses_what_it_launched_before_the_first_kernel_began() -> None:
+    """All five are launched before the first runs: on one stream the third ran after the second all the same."""
+    calls = [Call(LAUNCH, 10 * at, 10 * at + 5, 1 + at) for at in range(5)]
+    assert lost(traced(calls, kernels(1, 3, 4))).calls.tolist() == [2]
+
+
 @given(st.sets(st.integers(1, 18)))
 def test_whatever_is_taken_out_between_the_first_and_the_last_is_lost(gone: set[int]) -> None:
     """And what looks idle for it, and nothing else, is booked to `lost`."""

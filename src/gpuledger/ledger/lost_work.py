@@ -7,8 +7,9 @@ process and correlation id. One that has none lost it, unless there is another r
 - it is the same operation as a call around or inside it, which has the record (the driver's call inside the runtime's);
 - it is a copy or memset of no bytes, which returns far sooner than any that moves bytes;
 - no call of its name in its process, or none of its thread, has any work: that kind, or that GPU, was not traced;
-- its work may lie outside the recording: the call came before the first activity of its process, or on some stream
-  nothing that was launched later was recorded and the recording ended before its work would have.
+- its work may lie outside the recording: the call came before the first activity of its process, and on some stream
+  nothing that was launched earlier was recorded; or on some stream nothing that was launched later was recorded, and
+  the recording ended before its work would have.
 
 What is lost inside graphs is in `lost_nodes`. What ran is not known; when, roughly, is: on its stream, after the work
 launched before it and before the work launched after it. Gaps there are booked to `lost`.
@@ -259,17 +260,20 @@ class _Recording:
             return np.zeros(len(called), np.bool_)
         start, end = work.start_ns[own], work.end_ns[own]
         _, stream = group(work.gpu[own], work.stream[own])
+        launched, streams = _launched_at(self.host, work, own), int(stream.max()) + 1
         last_launch, last_end, longest = (
-            sweep.fold("most", stream, values, np.full(int(stream.max()) + 1, np.iinfo(np.int64).min))
-            for values in (_launched_at(self.host, work, own), end, end - start)
+            sweep.fold("most", stream, values, np.full(streams, np.iinfo(np.int64).min))
+            for values in (launched, end, end - start)
         )
+        first_launch = sweep.fold("least", stream, launched, np.full(streams, np.iinfo(np.int64).max))
         # of the streams on which nothing launched later was recorded, the one whose next work would end last
         order = np.argsort(last_launch, kind="stable")
         after_queue = np.append(0, furthest((last_end + longest)[order]))
         after_call = np.append(0, furthest(longest[order]))
-        streams = np.searchsorted(last_launch[order], called, side="right")
-        would_end = np.maximum(after_queue[streams], np.where(streams > 0, returned + after_call[streams], 0))
-        held: NDArray[np.bool_] = (called >= start.min()) & (would_end <= end.max())
+        over = np.searchsorted(last_launch[order], called, side="right")
+        would_end = np.maximum(after_queue[over], np.where(over > 0, returned + after_call[over], 0))
+        begun = (called >= start.min()) | (called > first_launch.max())
+        held: NDArray[np.bool_] = begun & (would_end <= end.max())
         return held
 
 
