@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.spans import total
+from gpuledger.trace.spans import Span, total
 
 
 def analysed(path_or_trace: Path | Trace, wanted: Wanted | None = None) -> tuple[Device, ...]:
@@ -24,12 +25,16 @@ def analysed(path_or_trace: Path | Trace, wanted: Wanted | None = None) -> tuple
 
 
 def idle_by_plain_sweep(device: Device) -> list[tuple[int, int]]:
-    """Gaps by walking over sorted activities: nothing of `spans` is used."""
-    window = device.ledger.window
+    """Gaps by walking over sorted activities, stretch by stretch: nothing of `spans` is used."""
+    stretches = device.ledger.busy.stretches
+    return [gap for stretch in stretches for gap in _idle_in(device, stretch)]
+
+
+def _idle_in(device: Device, window: Span) -> list[tuple[int, int]]:
     rows = sorted(
         (int(start), int(end))
         for start, end, gpu in zip(device.work.start_ns, device.work.end_ns, device.work.gpu, strict=True)
-        if gpu == device.gpu
+        if gpu == device.gpu and end > window.start_ns and start < window.end_ns
     )
     gaps, reach = [], window.start_ns
     for start, end in rows:
@@ -44,7 +49,11 @@ def idle_by_plain_sweep(device: Device) -> list[tuple[int, int]]:
 def check_balance(device: Device) -> None:
     books = device.ledger
     assert sum(books.total().values()) == books.window_ns
-    assert np.array_equal(books.books.sum(axis=1), np.diff(books.tiles_ns))
+    stretches = list(books.busy.stretches)
+    assert books.window_ns == sum(end - start for start, end in stretches)
+    for tile, (start, end) in enumerate(pairwise(books.tiles_ns.tolist())):
+        inside = sum(max(min(end, last) - max(start, first), 0) for first, last in stretches)
+        assert int(books.books[tile].sum()) == inside
     assert np.array_equal(books.gaps.by_cause.total(), books.gaps.length_ns)
     assert sum(ns for line, ns in books.total().items() if line.startswith("compute")) == books.busy.compute_ns
     compute = sum(ns for line, ns in books.total().items() if line.startswith("compute."))

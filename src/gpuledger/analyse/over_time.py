@@ -53,5 +53,7 @@ def queue_depth(device: Device) -> tuple[Ints, Ints]:
 def busy_share(device: Device, bins: int) -> tuple[Ints, NDArray[np.float64]]:
     """The share of each of so many equal parts of the window in which the GPU worked: their beginnings, the shares."""
     edges = bin_edges(device.ledger.window, bins)
-    idle_ns = covered(device.ledger.busy.idle, edges[:-1], edges[1:])
-    return edges[:-1], 1 - idle_ns / np.diff(edges)
+    idle_ns, looked_at_ns = (
+        covered(spans, edges[:-1], edges[1:]) for spans in (device.ledger.busy.idle, device.ledger.busy.stretches)
+    )
+    return edges[:-1], (looked_at_ns - idle_ns) / np.diff(edges)

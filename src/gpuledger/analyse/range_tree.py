@@ -1,6 +1,7 @@
 """The program's ranges as a tree by name: host and GPU time, launches and waits of each, over the whole window.
 
-GPU work belongs to the ranges around its launch call, on the call's thread; GPU times add up durations.
+GPU work belongs to the ranges around its launch call, on the call's thread; GPU times add up durations. Where only a
+part of the profile is looked at, it is the work that begins there, and the instances that launched any of it.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
+from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, depths, parents
+from gpuledger.trace.spans import Ints, depths, holds, parents
 from gpuledger.trace.tables import Rows
 
 
@@ -59,7 +62,8 @@ class _Sums:
 def range_tree(trace: Trace, device: Device) -> RangeTree:
     """The ranges of one trace, with what one GPU did in them."""
     ranges, activities, host = spans_of_time(trace), device.work, device.host
-    here = activities.on(device.gpu)
+    every = activities.on(device.gpu)
+    here = every[holds(device.ledger.busy.stretches, activities.start_ns[every])]
     length = (activities.end_ns - activities.start_ns)[here]
     call = activities.launch[here]
     launcher = np.full(len(call), -1, np.intp)
@@ -70,17 +74,35 @@ def range_tree(trace: Trace, device: Device) -> RangeTree:
     np.add.at(own_gpu, launcher[inside], length[inside])
     np.add.at(own_launches, launcher[inside], 1)
     np.add.at(own_waits, waiting[waiting >= 0], 1)
-    nodes = _nodes(ranges, own_gpu, own_launches, own_waits)
+    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges))
+    shown = np.ones(len(ranges), np.bool_) if len(here) == len(every) else _with_parents(above, own_launches > 0)
+    nodes = _nodes(ranges, above, shown, own_gpu, own_launches, own_waits)
     return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((~inside).sum()))
 
 
-def _nodes(ranges: Rows, own_gpu: Ints, own_launches: Ints, own_waits: Ints) -> tuple[RangeNode, ...]:
+def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The chosen ranges, and all that enclose one of them."""
+    marked, last = chosen.copy(), chosen
+    while last.any():
+        enclosing = above[last]
+        fresh = np.zeros(len(marked), np.bool_)
+        fresh[enclosing[enclosing >= 0]] = True
+        last = fresh & ~marked
+        marked |= fresh
+    return marked
+
+
+def _nodes(
+    ranges: Rows, above: Positions, shown: NDArray[np.bool_], own_gpu: Ints, own_launches: Ints, own_waits: Ints
+) -> tuple[RangeNode, ...]:
     """One node per path of names."""
     sums: dict[tuple[str, ...], _Sums] = {}
-    amounts = (ranges.duration_ns, own_gpu, own_launches, own_waits)
-    for path, host_ns, gpu_ns, launches, waits in zip(
-        _paths(ranges), *(column.tolist() for column in amounts), strict=True
+    amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits)
+    for path, is_shown, host_ns, gpu_ns, launches, waits in zip(
+        _paths(ranges, above.tolist()), *(column.tolist() for column in amounts), strict=True
     ):
+        if not is_shown:
+            continue
         for depth in range(1, len(path) + 1):
             around = sums.setdefault(path[:depth], _Sums())
             around.gpu_ns += gpu_ns
@@ -108,10 +130,9 @@ def _nodes(ranges: Rows, own_gpu: Ints, own_launches: Ints, own_waits: Ints) -> 
     )
 
 
-def _paths(ranges: Rows) -> list[tuple[str, ...]]:
+def _paths(ranges: Rows, above: list[int]) -> list[tuple[str, ...]]:
     """For each range the names from its outermost ancestor down to itself."""
     names = [name or "?" for name in ranges.texts("name")]
-    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)).tolist()
     outermost_first = np.argsort(depths(np.array(above, np.intp)), kind="stable").tolist()
     paths: list[tuple[str, ...]] = [()] * len(names)
     for position in outermost_first:

@@ -14,6 +14,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import Variation
+from gpuledger.trace.spans import covered
 from gpuledger.trace.statistics import nearest_percentiles
 
 
@@ -72,16 +73,20 @@ def phase_times(device: Device, variation: Variation) -> tuple[PhaseTime, ...]:
     phase, window, edges = np.array(device.phases.of_step), device.ledger.window, variation.steps.edges_ns
     times = []
     if device.phases.before:
-        before_ns = int(edges[0]) - window.start_ns
+        before_ns = _looked_at_ns(device, window.start_ns, int(edges[0]))
         times.append(PhaseTime(PHASES[device.phases.before], PhasePlace.BEFORE, before_ns))
     for number in np.unique(phase).tolist():
         lengths = variation.steps.length_ns[phase == number]
         [middle] = nearest_percentiles(lengths, 50)
         times.append(PhaseTime(PHASES[number], PhasePlace.STEPS, int(lengths.sum()), len(lengths), middle))
     if device.phases.after:
-        after_ns = window.end_ns - int(edges[-1])
+        after_ns = _looked_at_ns(device, int(edges[-1]), window.end_ns)
         times.append(PhaseTime(PHASES[device.phases.after], PhasePlace.AFTER, after_ns))
     return tuple(times)
+
+
+def _looked_at_ns(device: Device, start_ns: int, end_ns: int) -> int:
+    return int(covered(device.ledger.busy.stretches, np.array([start_ns]), np.array([end_ns]))[0])
 
 
 def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
@@ -89,8 +94,8 @@ def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
     lines = device.ledger.lines
     idle = np.array([line.is_idle for line in lines])
     unusual = {outlier.step for outlier in variation.outliers}
-    starts, ends = variation.steps.edges_ns[:-1], variation.steps.edges_ns[1:]
-    tiles = np.searchsorted(device.ledger.tiles_ns, starts)
+    starts, ends = variation.steps.start_ns, variation.steps.end_ns
+    tiles = np.searchsorted(device.ledger.tiles_ns, variation.steps.edges_ns[:-1])
     steps = []
     for step, (start, end, tile) in enumerate(zip(starts.tolist(), ends.tolist(), tiles.tolist(), strict=True)):
         books = device.ledger.books[tile]

@@ -239,7 +239,11 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
             help="Only from A to B, as times are printed: 0.5s:1.5s, '12.3 ms:', or whole ns. 0 is where the "
             "profile's GPU work begins.",
         ),
-        regex_option("--range", "scope", said="Only what lies around the work of matching ranges."),
+        regex_option(
+            "--range",
+            "scope",
+            said="Only what was launched inside ranges that match. Each instance is a step if none are asked for.",
+        ),
         click.option("--device", type=int, metavar="N", help="Only GPU N."),
         click.option("--families", type=file, help="TOML with kernel families of your own; default ./pyproject.toml."),
         cache_option,

@@ -113,8 +113,8 @@ def _steps(device: Device, track: int) -> Records:
     steps, ledger = device.steps, device.ledger
     if steps is None:
         raise ValueError("no steps")
-    begins, ends = steps.edges_ns[:-1], steps.edges_ns[1:]
-    books = ledger.books[np.searchsorted(ledger.tiles_ns, begins)]
+    begins, ends = steps.start_ns, steps.end_ns
+    books = ledger.books[np.searchsorted(ledger.tiles_ns, steps.edges_ns[:-1])]
     filled = [(index, line) for index, line in enumerate(ledger.lines) if books[:, index].any()]
     lines = {f"{line}_ns": ArgumentColumn((books[:, index],), absent=0) for index, line in filled}
     number = np.arange(len(steps))

@@ -25,7 +25,7 @@ from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span
+from gpuledger.trace.spans import Ints, Span, covered
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
@@ -114,6 +114,8 @@ def _host_rows(scene: TimelineInput) -> HostRows:
 
 def _gpu_rows(scene: TimelineInput) -> GpuRows:
     tables = [_inside(scene.trace[table], scene.window) for table in ON_GPU]
+    if scene.wanted.scope_pattern is not None:
+        tables = [_looked_at(table, scene.devices) for table in tables]
     if scene.wanted.device is not None:
         tables = [table.where(table["gpu"] == scene.wanted.device) for table in tables]
     return GpuRows(*tables)
@@ -124,6 +126,16 @@ def _inside(rows: Rows, window: Span | None) -> Rows:
     if window is None:
         return rows
     return rows.where((rows["start_ns"] <= window.end_ns) & (rows["end_ns"] >= window.start_ns))
+
+
+def _looked_at(rows: Rows, devices: Sequence[Device]) -> Rows:
+    """The GPU work that touches what is looked at on its GPU."""
+    touches = np.zeros(len(rows), np.bool_)
+    for device in devices:
+        own = np.flatnonzero(rows["gpu"] == device.gpu)
+        part = covered(device.ledger.busy.stretches, rows["start_ns"][own], rows["end_ns"][own])
+        touches[own] = part > 0
+    return rows.where(touches)
 
 
 def _arrows(call: Ints, calls: int, numbers: UniqueNumbers) -> tuple[Arrows, Ints]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -68,11 +68,17 @@ class ProfiledRun:
         return max(self.devices, key=lambda device: device.device_floor_ns)
 
 
+def _window(devices: Sequence[Device]) -> Span:
+    """From the first instant that is looked at to the last, on any GPU."""
+    windows = [device.ledger.window for device in devices]
+    return Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
+
+
 def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | None = None) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     made = analysed(trace, name, wanted)
     if profiled is None:
-        return ProfiledRun(name, trace, made[0].ledger.window, made, findings(trace, made))
+        return ProfiledRun(name, trace, _window(made), made, findings(trace, made))
     from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.kernels.timeline_match import matched_timeline
@@ -80,4 +86,4 @@ def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | 
     launches = [judged(each) for each in profiled.launches]
     kernels = {device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in made}
     found = findings(trace, made, kernels)
-    return ProfiledRun(name, trace, made[0].ledger.window, made, found, kernels, profiled.health)
+    return ProfiledRun(name, trace, _window(made), made, found, kernels, profiled.health)

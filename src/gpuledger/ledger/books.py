@@ -22,15 +22,19 @@ from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.parallel import side_by_side
-from gpuledger.trace.spans import Ints, Span, covered
+from gpuledger.trace.spans import Ints, Span, Spans, covered, cut_to, total
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One device's books. Tiles are consecutive parts of the window; `books` has a row per tile, a column per line."""
+    """One device's books. Tiles are consecutive parts of the window; `books` has a row per tile, a column per line.
+
+    Where the window consists of several stretches, a row holds what lies in them.
+    """
 
     gpu: int
     window: Span
+    """From the first instant to the last."""
     lines: tuple[Line, ...]
     tiles_ns: Ints
     """Where tiles begin and end: one more than there are tiles."""
@@ -40,7 +44,7 @@ class Ledger:
 
     @property
     def window_ns(self) -> int:
-        return self.window.end_ns - self.window.start_ns
+        return total(self.busy.stretches)
 
     def total(self) -> dict[Line, int]:
         """The whole window by line, lines without time left out."""
@@ -52,21 +56,23 @@ def ledger(
     work: Activities,
     host: Host,
     gpu: int,
-    window: Span,
+    window: Span | Spans,
     cuts: Ints,
     known: Busy | None = None,
     lost: LostWork = NOTHING_LOST,
 ) -> Ledger:
     """Book one device's window, cut at the sorted instants `cuts`; `known` is what `busy` gives, if it is known."""
+    split = known or busy(work, gpu, window)
+    window = Span(int(split.stretches.start_ns[0]), int(split.stretches.end_ns[-1]))
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
-    split = known or busy(work, gpu, window)
     compute, idle = side_by_side(lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside, lost))
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
     lines = (*map(Line.of_family, work.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))
-    if not np.array_equal(books.sum(axis=1), np.diff(tiles)):
-        off = int(np.abs(books.sum(axis=1) - np.diff(tiles)).sum())
+    length = covered(split.stretches, tiles[:-1], tiles[1:])
+    if not np.array_equal(books.sum(axis=1), length):
+        off = int(np.abs(books.sum(axis=1) - length).sum())
         raise BooksDoNotBalance(
             f"the ledger of GPU {gpu} is off by {off} ns",
             found=f"{len(work)} activities, {len(idle)} gaps, {len(tiles) - 1} tiles",
@@ -78,5 +84,8 @@ def ledger(
 def _compute(work: Activities, split: Busy, tiles: Ints) -> NDArray[np.int64]:
     """Compute time by tile and family: an instant belongs to the kernel that started first."""
     own = work.of(split.gpu)
-    family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
-    return sweep.tiles(own.start_ns, own.end_ns, family, tiles, len(work.families))
+    start, end, family = own.start_ns, own.end_ns, np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
+    if len(split.stretches) > 1:
+        start, end, whose = cut_to(start, end, split.stretches)
+        family = family[whose]
+    return sweep.tiles(start, end, family, tiles, len(work.families))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.spans import Span, Spans, total
+from gpuledger.trace.spans import Span, Spans, cut_to, intersection, one_span, total
 from gpuledger.trace.sweep import states
 from gpuledger.trace.tables import Table
 
@@ -24,7 +24,8 @@ class Busy:
     """One GPU's window, split by state. The sets are disjoint; compute is what they leave of the window."""
 
     gpu: int
-    window: Span
+    stretches: Spans
+    """What the window consists of: one stretch, or those of a range's instances."""
     compute_ns: int
     comm: Spans
     copy: Spans
@@ -45,10 +46,17 @@ def default_window(host: Host, work: Activities) -> Span | NotMeasured:
     return Span(start, int(work.end_ns.max()))
 
 
-def busy(work: Activities, gpu: int, window: Span) -> Busy:
-    """What one GPU did in `window`."""
-    own = work.of(gpu)
-    split = states(own.start_ns, own.end_ns, own.state, window)
+def busy(work: Activities, gpu: int, window: Span | Spans) -> Busy:
+    """What one GPU did in a window, which may consist of several stretches."""
+    own, stretches = work.of(gpu), one_span(window) if isinstance(window, Span) else window
+    whole = (int(stretches.start_ns[0]), int(stretches.end_ns[-1]))
+    start, end, state = own.start_ns, own.end_ns, own.state
+    if len(stretches) > 1:
+        start, end, whose = cut_to(start, end, stretches)
+        state = state[whose]
+    split = states(start, end, state, whole)
     comm, copy, idle = (Spans(*bounds) for bounds in split.spans)
-    compute_ns = window.end_ns - window.start_ns - total(comm) - total(copy) - total(idle)
-    return Busy(gpu, window, compute_ns, comm, copy, idle, *split.hidden)
+    if len(stretches) > 1:
+        idle = intersection(idle, stretches)
+    compute_ns = total(stretches) - total(comm) - total(copy) - total(idle)
+    return Busy(gpu, stretches, compute_ns, comm, copy, idle, *split.hidden)

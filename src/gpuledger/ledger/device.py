@@ -22,14 +22,15 @@ from gpuledger.ledger.levels import Level, LevelFinder
 from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.phases import DECODE, PREFILL, Phases, phases
-from gpuledger.ledger.steps import Steps, Wanted, steps
-from gpuledger.ledger.window import narrowed
+from gpuledger.ledger.steps import Steps, Wanted, steps, warm_up
+from gpuledger.ledger.window import Window, windows
+from gpuledger.messages import say
 from gpuledger.trace.columns import distinct, equal
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
-from gpuledger.trace.spans import Ints, Span, clip, covered, intersection, total
+from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, cut_to, holds, intersection, total
 from gpuledger.trace.statistics import summarise
 
 
@@ -59,15 +60,32 @@ class Device:
 
     @cached_property
     def steady(self) -> Span:
-        """The stretch that counts: the steps without warm-up, or the whole window."""
+        """From where to where it counts: the steps without warm-up, or the whole window."""
         if self.steps is None:
             return self.ledger.window
         edges = self.steps.edges_ns
         return Span(int(edges[self.steps.warm_up]), int(edges[-1]))
 
+    @cached_property
+    def steady_stretches(self) -> Spans:
+        """What counts there: all of it, or of a range's instances what they hold."""
+        return clip(self.ledger.busy.stretches, self.steady)
+
     def begins_steady(self, start_ns: Ints) -> NDArray[np.bool_]:
         """Which of these begin in the steady stretch."""
-        inside: NDArray[np.bool_] = (start_ns >= self.steady.start_ns) & (start_ns < self.steady.end_ns)
+        return holds(self.steady_stretches, start_ns)
+
+    def steady_part_ns(self, start_ns: Ints, end_ns: Ints) -> Ints:
+        """How much of each of these lies in the steady stretch."""
+        if len(self.steady_stretches) == 1:
+            return np.clip(end_ns, *self.steady) - np.clip(start_ns, *self.steady)
+        return covered(self.steady_stretches, start_ns, end_ns)
+
+    @cached_property
+    def steady_tiles(self) -> NDArray[np.bool_]:
+        """Which rows of the books are of the steady stretch."""
+        start = self.ledger.tiles_ns[:-1]
+        inside: NDArray[np.bool_] = (start >= self.steady.start_ns) & (start < self.steady.end_ns)
         return inside
 
     @property
@@ -87,14 +105,12 @@ class Device:
     @cached_property
     def line_ns(self) -> dict[Line, int]:
         """Time of each line in the steady stretch; sums to it."""
-        start = self.ledger.tiles_ns[:-1]
-        inside = self.begins_steady(start)
-        sums = self.ledger.books[inside].sum(axis=0).tolist()
+        sums = self.ledger.books[self.steady_tiles].sum(axis=0).tolist()
         return {line: amount for line, amount in zip(self.ledger.lines, sums, strict=True) if amount}
 
-    @property
+    @cached_property
     def steady_ns(self) -> int:
-        return self.steady.end_ns - self.steady.start_ns
+        return total(self.steady_stretches)
 
     @cached_property
     def steady_gaps(self) -> NDArray[np.bool_]:
@@ -175,15 +191,14 @@ class Device:
         if self.main_thread is None:
             return 0
         waits = self.host.thread(self.main_thread).waiting()
-        blocked = int(covered(waits, np.array([self.steady.start_ns]), np.array([self.steady.end_ns]))[0])
-        return self.steady_ns - blocked
+        return self.steady_ns - total(intersection(waits, self.steady_stretches))
 
     @cached_property
     def host_floor_without_waits_ns(self) -> int:
         """The same if nothing waited: what leads up to a wait goes with it, the program's own code stays."""
         if self.main_thread is None:
             return 0
-        start, end = (np.clip(instants, *self.steady) for instants in self.host.waits(self.main_thread))
+        start, end, _ = cut_to(*self.host.waits(self.main_thread), self.steady_stretches)
         spent = self.host.thread(self.main_thread).split(start, end)
         return self.steady_ns - int((end - start - spent[Cause.HOST_CODE]).sum())
 
@@ -213,25 +228,27 @@ def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
 
 def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wanted) -> tuple[Device, ...]:
     """Every GPU that did anything in the window."""
-    window = narrowed(trace, work, host, window, wanted)
     gpus = distinct(work.gpu).tolist()
     if wanted.device is not None and wanted.device not in gpus:
         raise NothingRecorded(f"nothing ran on GPU {wanted.device}", found=f"GPUs in use: {', '.join(map(str, gpus))}")
     chosen = gpus if wanted.device is None else [wanted.device]
     lost = lost_work(trace, host, work)
-    return tuple(_device(trace, work, host, lost, gpu, window, wanted) for gpu in chosen)
+    looked_at = windows(trace, work, host, chosen, window, wanted)
+    return tuple(_device(trace, work, host, lost, gpu, part, wanted) for gpu, part in looked_at.items())
 
 
 def _device(
-    trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Span, wanted: Wanted
+    trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Window, wanted: Wanted
 ) -> Device:
     levels = LevelFinder(trace, work, host, gpu)
-    split, found = side_by_side(lambda: busy(work, gpu, window), lambda: steps(trace, work, host, levels, wanted))
-    cut = _within(found, window)
+    split, found = side_by_side(
+        lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
+    )
+    cut = _steps(found, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(
-        lambda: phases(trace, work, host, gpu, np.array(window) if cut is None else edges),
-        lambda: ledger(work, host, gpu, window, edges, split, lost),
+        lambda: phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches),
+        lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )
     return Device(work, host, books, _without_prefill(cut, phase), levels, phase, lost)
 
@@ -245,12 +262,37 @@ def _without_prefill(cut: Steps | None, phase: Phases) -> Steps | None:
     return replace(cut, warm_up=max(cut.warm_up, leading)) if is_decode else cut
 
 
-def _within(cut: Steps | None, window: Span) -> Steps | None:
+def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -> Steps | None:
+    """The steps in the window: where instances of a range are looked at, those, if no others are asked for."""
+    asked = (wanted.range_pattern, wanted.kernel_pattern, wanted.level)
+    if any(pattern is not None for pattern in asked) or len(window.begin_ns) < 2:
+        return _within(of_the_run, window)
+    source = say("ranges matching '{pattern}'", pattern=wanted.scope_pattern or "")
+    instances = Steps(gpu, source, np.append(window.begin_ns, window.span.end_ns), 0, window.stretches)
+    first, last = 0, len(instances)
+    if of_the_run is not None:  # what lies outside the run's own steady steps is no steadier for being looked at alone
+        steady = (int(of_the_run.edges_ns[of_the_run.warm_up]), int(of_the_run.edges_ns[-1]))
+        first, last = np.searchsorted(window.begin_ns, steady).tolist()
+        if 2 * (last - first) < len(instances):
+            first, last = 0, len(instances)
+    edges = np.append(window.begin_ns[:last], instances.end_ns[last - 1])
+    return replace(instances, edges_ns=edges, warm_up=first + warm_up(instances.length_ns[first:last]))
+
+
+def _within(cut: Steps | None, window: Window) -> Steps | None:
     """The steps, as far as they lie in the window.
 
     A step's first launch may lie before it: the window begins with the launch of the first activity.
     """
-    edges = np.empty(0, np.int64) if cut is None else distinct(np.clip(cut.edges_ns, *window))
-    if cut is None or len(edges) < 2:
+    if cut is None:
         return None
-    return replace(cut, edges_ns=edges, warm_up=min(cut.warm_up, max(len(edges) - 2, 0)))
+    edges = np.clip(cut.edges_ns, *window.span)
+    inside = covered(window.stretches, edges[:-1], edges[1:]) > 0
+    if not inside.any():
+        return None
+    return replace(
+        cut,
+        edges_ns=np.append(edges[:-1][inside], edges[1:][inside][-1]),
+        warm_up=min(int(np.count_nonzero(inside[: cut.warm_up])), int(np.count_nonzero(inside)) - 1),
+        stretches=window.stretches if len(window.stretches) > 1 else None,
+    )

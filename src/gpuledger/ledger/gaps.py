@@ -1,7 +1,8 @@
 """Why a GPU was idle: gaps in, causes out, and for each gap what set it off.
 
 A gap is a stretch of the window in which nothing ran on the device. Its time is booked to causes, clipped to the gap,
-and they sum to it. Time says where the host was; the trigger says what to fix.
+and they sum to it. Time says where the host was; the trigger says what to fix. Of a gap that the window cuts, the part
+inside counts; what set it off, and what its time is due to, is decided for the whole of it.
 
 Let A be the activity that ends the gap and L its launch call. If L had returned when the gap began, the device itself
 is the reason (`graph`, `context_switch`, `turnaround`, `page_migration`, `device_wait`). If not, the host was late:
@@ -112,21 +113,24 @@ def gaps(work: Activities, host: Host, split: Busy, cuts: Ints, lost: LostWork =
     """
     start, end = split.idle.start_ns, split.idle.end_ns
     own = work.of(split.gpu)
-    after, before = _starting_at(own, end), _ending_last(own, start)
+    after, before = _starting_next(own, end), _ending_last(own, start)
     if own is not work:
         here = np.append(work.on(split.gpu), -1)
         after, before = here[after], here[before]
     call = np.full(len(start), -1, np.intp)
     followed = after >= 0
     call[followed] = work.launch[after[followed]]
-    is_lost = lost.overlaps(split.gpu, start, end)
-    booking = _Booking(work, host, start, end, before, after, call, is_lost)
-    causes = booking.causes(start, end, np.arange(len(start)))
+    whole_start, whole_end = _uncut(work, host, start, end, before, after, call)
+    is_lost = lost.overlaps(split.gpu, whole_start, whole_end)
+    booking = _Booking(work, host, whole_start, whole_end, before, after, call, is_lost)
+    causes = whole = booking.causes(whole_start, whole_end, np.arange(len(start)))
+    if not (np.array_equal(whole_start, start) and np.array_equal(whole_end, end)):
+        causes = booking.causes(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {split.gpu} do not sum to the gaps")
-    trigger, drainer = booking.triggers(causes)
+    trigger, drainer = booking.triggers(whole)
     drained_by, draining = _named(host.calls, drainer)
-    by_tile = _by_tile(booking, causes, cuts)
+    by_tile = _by_tile(booking, start, end, causes, cuts)
     return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, drainer, by_tile)
 
 
@@ -139,15 +143,27 @@ def _named(calls: Rows, drainer: Positions) -> tuple[Positions, tuple[str, ...]]
     return number, ("", *(shortened(name or "") for name in calls.strings.decode(codes)))
 
 
-def _by_tile(booking: _Booking, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
+def _uncut(
+    work: Activities, host: Host, start: Ints, end: Ints, before: Ints, after: Ints, call: Ints
+) -> tuple[Ints, Ints]:
+    """Where gaps begin and end when no window cuts them: with an activity, or the first with a launch."""
+    begin, finish = start.copy(), end.copy()
+    begin[before >= 0] = work.end_ns[before[before >= 0]]
+    first = (before < 0) & (call >= 0)
+    begin[first] = np.minimum(begin[first], host.calls["start_ns"][call[first]])
+    finish[after >= 0] = work.start_ns[after[after >= 0]]
+    return begin, finish
+
+
+def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
     """The time of gaps by tile and cause. Most gaps lie in one tile; the others are booked again, piece by piece."""
     sums = np.zeros((len(cuts) + 1, len(CAUSES)), np.int64)
     if not len(causes):
         return sums
-    tile = sweep.search(cuts, booking.start, "right")
+    tile = sweep.search(cuts, begin, "right")
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
-    crossing = np.flatnonzero(tile != sweep.search(cuts, booking.end, "left"))
-    start, end, whose = cut_at(booking.start[crossing], booking.end[crossing], cuts)
+    crossing = np.flatnonzero(tile != sweep.search(cuts, finish, "left"))
+    start, end, whose = cut_at(begin[crossing], finish[crossing], cuts)
     piece, pieces = sweep.search(cuts, start, "right"), booking.causes(start, end, crossing[whose])
     for cause in causes.used:
         column = sums[:, _AT[cause]]
@@ -158,15 +174,14 @@ def _by_tile(booking: _Booking, causes: ByCause, cuts: Ints) -> NDArray[np.int64
     return sums
 
 
-def _starting_at(work: Activities, end: Ints) -> Ints:
-    """The first activity that starts when a gap ends; -1 for the gap at the window's end."""
+def _starting_next(work: Activities, end: Ints) -> Ints:
+    """The activity that ends a gap, or would if the window did not; -1 where none follows."""
     position = sweep.search(work.start_ns, end)
-    inside = np.minimum(position, len(work) - 1)
-    return np.where((position < len(work)) & (work.start_ns[inside] == end), inside, -1)
+    return np.where(position < len(work), position, -1)
 
 
 def _ending_last(work: Activities, start: Ints) -> Ints:
-    """An activity that ended when a gap began; -1 for the gap at the window's start.
+    """The activity that ended last before a gap; -1 where there is none.
 
     All that began before a gap have ended by then, so it is the last to end of those.
     """

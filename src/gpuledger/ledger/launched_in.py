@@ -1,7 +1,7 @@
 """Work by the range that it was launched in: ranges in, for each activity the instance that holds its launch out.
 
 A range counts what any thread of its process launches while it is open: autograd launches from threads of its own.
-Where several processes share a GPU, it is the ranges of the one that launched the most, unless all are asked for.
+Where several processes share a GPU, steps are those of the one that launched the most.
 """
 
 from __future__ import annotations
@@ -35,33 +35,23 @@ def nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRe
     return NothingRecorded(f"no {what} matches '{pattern}'", found=f"{what}s in the profile: {shown}{more}")
 
 
-def by_range(
-    trace: Trace,
-    work: Activities,
-    host: Host,
-    pattern: re.Pattern[str],
-    *,
-    every_process: bool = False,
-) -> NDArray[np.intp] | None:
-    """Step i holds what was launched in the i-th range whose bare name matches."""
+def matching_ranges(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+    """The ranges whose bare name matches, by their start, the outer before the inner."""
     ranges = spans_of_time(trace)
-    texts = [trace.strings.text(code) or "" for code in range(len(trace.strings))]
-    matching = np.array([bool(pattern.search(text)) for text in texts] + [False])
-    chosen = ranges.where(matching[ranges.codes("name")])
-    return launched_in(work, host, chosen, every_process=every_process) if len(chosen) else None
+    matching = trace.strings.each(ranges.codes("name"), lambda name: bool(pattern.search(name))) > 0
+    return _by_start(ranges.where(matching))
 
 
-def launched_in(work: Activities, host: Host, ranges: Rows, *, every_process: bool = False) -> NDArray[np.intp] | None:
+def by_range(trace: Trace, work: Activities, host: Host, pattern: re.Pattern[str]) -> NDArray[np.intp] | None:
+    """Step i holds what was launched in the i-th range whose bare name matches."""
+    ranges = matching_ranges(trace, pattern)
+    return launched_in(work, host, ranges) if len(ranges) else None
+
+
+def launched_in(work: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:
     """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
-    if not len(host.calls):
-        return None
-    if not every_process:
-        ranges = ranges.where(ranges["pid"] == main_process(work))
-    ranges = ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
-    call = work.launch
-    member = _outermost(ranges, host.calls)[call]
-    if call.min(initial=0) < 0:
-        member[call < 0] = -1
+    ranges = _by_start(ranges.where(ranges["pid"] == main_process(work)))
+    member = launching_range(work, host, ranges)
     used = distinct(member)
     used = used[used >= 0]
     if not len(used):
@@ -72,6 +62,21 @@ def launched_in(work: Activities, host: Host, ranges: Rows, *, every_process: bo
     number[used] = np.arange(len(used))
     numbered: Positions = number[member]
     return numbered
+
+
+def launching_range(work: Activities, host: Host, ranges: Rows) -> Positions:
+    """For each activity the outermost of these ranges, which come by their start, that it was launched in; else -1."""
+    call = work.launch
+    if not len(host.calls):
+        return np.full(len(work), -1)
+    member = _outermost(ranges, host.calls)[call]
+    if call.min(initial=0) < 0:
+        member[call < 0] = -1
+    return member
+
+
+def _by_start(ranges: Rows) -> Rows:
+    return ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
 
 
 def _outermost(ranges: Rows, calls: Rows) -> Positions:

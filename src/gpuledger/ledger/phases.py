@@ -23,7 +23,7 @@ from gpuledger.trace import sweep
 from gpuledger.trace.columns import same
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, pairs_inside
+from gpuledger.trace.spans import Ints, Spans, holds, pairs_inside
 from gpuledger.trace.strings import Codes
 
 PHASES: Final = ("", "prefill", "decode", say("mixed"))
@@ -62,8 +62,8 @@ class Phases:
         return any((self.before, *self.of_step, self.after))
 
 
-def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints) -> Phases:
-    """The phases of one GPU's steps, which `edges_ns` bound."""
+def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints, window: Spans | None = None) -> Phases:
+    """The phases of one GPU's steps, which `edges_ns` bound; of a window of several stretches, what begins in them."""
     here = work.on(gpu)
     votes = _by_range(trace, work, host, here)
     if not votes.any():
@@ -73,6 +73,8 @@ def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints)
     amounts = np.zeros((len(edges_ns) + 1) * len(PHASES), np.int64)
     if votes.any():
         own = work.of(gpu)
+        if window is not None and len(window) > 1:
+            votes = np.where(holds(window, own.start_ns), votes, np.int8(0))
         stretch = sweep.search(edges_ns, own.start_ns, "right")
         sweep.fold("sum", stretch * len(PHASES) + votes, own.end_ns - own.start_ns, amounts)
     phase = [_phase(*row) for row in amounts.reshape(-1, len(PHASES))[:, 1:].tolist()]

@@ -27,7 +27,7 @@ from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.spans import Ints, Spans, covered, furthest
 from gpuledger.trace.statistics import median
 
 WARM_UP_RATIO: Final = 1.25
@@ -44,13 +44,33 @@ class Steps:
     edges_ns: Ints
     warm_up: int
     """How many leading steps are left out of the statistics."""
+    stretches: Spans | None = None
+    """What counts of the time between the edges; None: all of it."""
 
     def __len__(self) -> int:
         return len(self.edges_ns) - 1
 
     @property
     def length_ns(self) -> Ints:
-        return np.diff(self.edges_ns)
+        if self.stretches is None:
+            return np.diff(self.edges_ns)
+        return covered(self.stretches, self.edges_ns[:-1], self.edges_ns[1:])
+
+    @property
+    def start_ns(self) -> Ints:
+        """Where what counts of each step begins."""
+        if self.stretches is None:
+            return self.edges_ns[:-1]
+        first = np.searchsorted(self.stretches.end_ns, self.edges_ns[:-1], side="right")
+        return np.maximum(self.edges_ns[:-1], self.stretches.start_ns[first])
+
+    @property
+    def end_ns(self) -> Ints:
+        """Where what counts of each step ends."""
+        if self.stretches is None:
+            return self.edges_ns[1:]
+        last = np.searchsorted(self.stretches.start_ns, self.edges_ns[1:], side="left") - 1
+        return np.minimum(self.edges_ns[1:], self.stretches.end_ns[last])
 
     @property
     def steady_ns(self) -> Ints:
@@ -71,7 +91,7 @@ class Wanted:
     time_ns: tuple[int | None, int | None] | None = None
     """A stretch of the window, from its start."""
     scope_pattern: str | None = None
-    """Only from the first to the last activity launched in ranges that match."""
+    """Only what was launched inside ranges that match; see `ledger.window`."""
 
 
 def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wanted: Wanted) -> Steps | None:
@@ -102,7 +122,7 @@ def _tiled(work: Activities, host: Host, gpu: int, source: str, member: Position
     edges = distinct(np.append(start, furthest(ends)[ends > start]))
     if len(edges) < 2:
         return None
-    return Steps(gpu, source, edges, _warm_up(np.diff(edges)))
+    return Steps(gpu, source, edges, warm_up(np.diff(edges)))
 
 
 def _begin_ns(work: Activities, host: Host, of_first: Positions) -> int:
@@ -119,7 +139,7 @@ def _begin_ns(work: Activities, host: Host, of_first: Positions) -> int:
     return min(max(start, before), int(work.start_ns[first[0]]))
 
 
-def _warm_up(lengths: Ints) -> int:
+def warm_up(lengths: Ints) -> int:
     """How many leading steps are clearly slower than what follows: two, of few steps a third, of many a tenth."""
     most = max(len(lengths) // 10, min(len(lengths) // FEWEST, 2))
     count = 0

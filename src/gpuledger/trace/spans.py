@@ -72,16 +72,39 @@ def clip(spans: Spans, window: Span) -> Spans:
     """The part of `spans` that lies in `window`."""
     if not len(spans) or (window.start_ns <= spans.start_ns[0] and spans.end_ns[-1] <= window.end_ns):
         return spans
-    return intersection(spans, _one(window))
+    return intersection(spans, one_span(window))
 
 
 def complement(spans: Spans, window: Span) -> Spans:
     """The part of `window` that `spans` leaves free."""
-    return difference(_one(window), spans)
+    return difference(one_span(window), spans)
 
 
-def _one(window: Span) -> Spans:
+def one_span(window: Span) -> Spans:
+    """One stretch as a set; the empty set where it is empty or backward."""
     return union([window.start_ns], [window.end_ns])
+
+
+def holds(spans: Spans, instants: Ints) -> NDArray[np.bool_]:
+    """Which of the instants lie in the spans."""
+    if len(spans) == 1:
+        inside: NDArray[np.bool_] = (instants >= spans.start_ns[0]) & (instants < spans.end_ns[0])
+        return inside
+    place = sweep.search(spans.start_ns, instants, "right")
+    return instants < np.append(np.iinfo(np.int64).min, spans.end_ns)[place]
+
+
+def cut_to(start_ns: Ints, end_ns: Ints, spans: Spans) -> tuple[Ints, Ints, Positions]:
+    """The parts of records that lie in the spans, by their start: starts, ends, and whose each one is.
+
+    Of parts that start together, that of the earlier record comes first.
+    """
+    first, last = sweep.search(spans.end_ns, start_ns, "right"), sweep.search(spans.start_ns, end_ns, "left")
+    whose, span = expand(first, last)
+    start = np.maximum(start_ns[whose], spans.start_ns[span])
+    end = np.minimum(end_ns[whose], spans.end_ns[span])
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order], whose[order]
 
 
 def intersection(a: Spans, b: Spans) -> Spans:

@@ -53,12 +53,12 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     """One GPU's steady steps, in comparable form."""
     edges = edges_of(device)
     known = trace.origin.gpu(device.gpu)
-    books = device.ledger.books[device.begins_steady(device.ledger.tiles_ns[:-1])]
+    books = device.ledger.books[device.steady_tiles]
     used = np.flatnonzero(books.any(axis=0))
     compute, comm, by_step = _kernels(trace, device, edges, families)
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
-    lengths, memory = tuple(np.diff(edges).tolist()), memory_totals(trace, device.gpu)
+    lengths, memory = tuple(lengths_of(device).tolist()), memory_totals(trace, device.gpu)
     return RunSide(
         name=name,
         tool=trace.origin.tool,
@@ -69,7 +69,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         gpu=device.gpu,
         gpu_name=None if known is None or known.name.startswith("unknown") else known.name,
         clock_hz=None if known is None else known.clock_hz,
-        gpus={used_device.gpu: median_of(np.diff(edges_of(used_device))) for used_device in devices},
+        gpus={used_device.gpu: median_of(lengths_of(used_device)) for used_device in devices},
         ranks=trace.origin.world_size,
         lines=tuple(device.ledger.lines[index] for index in used.tolist()),
         books_ns=tuple(map(tuple, books[:, used].tolist())),
@@ -91,6 +91,11 @@ def edges_of(device: Device) -> Ints:
     return np.array(device.steady) if device.steps is None else device.steps.edges_ns[device.steps.warm_up :]
 
 
+def lengths_of(device: Device) -> Ints:
+    """How long the steady steps take; where there are none, the window."""
+    return np.array([device.steady_ns]) if device.steps is None else device.steps.steady_ns
+
+
 def _kernels(
     trace: Trace, device: Device, edges: Ints, families: Families
 ) -> tuple[tuple[RunKernel, ...], tuple[RunKernel, ...], dict[str, tuple[int, ...]]]:
@@ -101,7 +106,7 @@ def _kernels(
     is_compute = work.state[here] == State.COMPUTE
     time = work.end_ns[here] - work.start_ns[here]
     own_start, own_end = shares_in_order(work.start_ns[here[is_compute]], work.end_ns[here[is_compute]])
-    time[is_compute] = np.clip(own_end, *device.steady) - np.clip(own_start, *device.steady)
+    time[is_compute] = device.steady_part_ns(own_start, own_end)
     steady = device.begins_steady(work.start_ns[here])
     here, time, is_compute = here[steady], time[steady], is_compute[steady]
     names, number = _named(trace, work.name[here])

@@ -63,8 +63,7 @@ def overview(trace: Trace, device: Device, scope: str | None = None) -> StepOver
     here = work.on(device.gpu)
     compute = here[work.state[here] == State.COMPUTE]
     own_start, own_end = shares_in_order(work.start_ns[compute], work.end_ns[compute])
-    window = device.steady
-    own = np.clip(own_end, *window) - np.clip(own_start, *window)
+    own = device.steady_part_ns(own_start, own_end)
     steady = device.begins_steady(work.start_ns[compute])
     is_kernel = work.name[compute] != NO_TEXT
     wanted = steady & is_kernel

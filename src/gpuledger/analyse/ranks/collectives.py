@@ -231,7 +231,7 @@ def _worst_of(job: Job, lane: Lane) -> list[SingleCollective]:
     skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
     return [
         SingleCollective(
-            begun_ns=int(last_ns[row]) - job.ranks[0].window.start_ns,
+            begun_ns=int(last_ns[row]) - job.ranks[0].begin_ns,
             step=int(lane.step[row]) if lane.step[row] >= 0 else None,
             kind=KINDS[lane.kind[row]],
             ordinal=int(ordinal[row]),

@@ -17,7 +17,7 @@ from gpuledger.ledger.lines import COMM, Line, LineKind
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.health import Severity
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Span, Spans, clip, total, union
+from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +45,10 @@ class RankSummary:
     collectives: Collectives
     losses: tuple[str, ...]
     """What the profile lacks, in sentences."""
+    stretches: Spans | None = None
+    """What is looked at of the window; None: all of it."""
+    zero_ns: int | None = None
+    """The instant that times are told from; None: where the window begins."""
 
     @property
     def label(self) -> str:
@@ -57,7 +61,23 @@ class RankSummary:
 
     @property
     def steady_ns(self) -> int:
-        return self.steady.end_ns - self.steady.start_ns
+        return int(self._looked_at_ns(np.array(self.steady))[0])
+
+    @property
+    def length_ns(self) -> Ints:
+        """How long each step took, warm-up included."""
+        return self._looked_at_ns(self.edges_ns)
+
+    def _looked_at_ns(self, edges_ns: Ints) -> Ints:
+        """How much of the time from each of these instants to the next is looked at."""
+        if self.stretches is None:
+            return np.diff(edges_ns)
+        return covered(self.stretches, edges_ns[:-1], edges_ns[1:])
+
+    @property
+    def begin_ns(self) -> int:
+        """The instant that times are told from."""
+        return self.window.start_ns if self.zero_ns is None else self.zero_ns
 
     @property
     def step_count(self) -> int:
@@ -89,7 +109,7 @@ def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
     gpus, steps, work = trace.origin.gpus, device.steps, device.ledger.busy
     here = activities.on(device.gpu)
     here = here[activities.state[here] == State.COMM]
-    communicating = clip(union(activities.start_ns[here], activities.end_ns[here]), device.steady)
+    communicating = intersection(union(activities.start_ns[here], activities.end_ns[here]), device.steady_stretches)
     return RankSummary(
         profile=name,
         rank=_at_least(0, trace.origin.rank),
@@ -105,6 +125,8 @@ def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
         steps_source=None if steps is None else steps.source,
         collectives=rank_collectives(trace, device),
         losses=tuple(losses),
+        stretches=work.stretches if len(work.stretches) > 1 else None,
+        zero_ns=device.zero_ns,
     )
 
 

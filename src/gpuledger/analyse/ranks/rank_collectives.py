@@ -22,7 +22,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.keys import Positions, group, join
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 KINDS: Final = (
@@ -153,8 +153,8 @@ def dtype_of(text: str) -> int:
 
 def rank_collectives(trace: Trace, device: Device) -> Collectives:
     """The communication kernels of one GPU that begin in its window."""
-    activities, window = device.work, device.ledger.window
-    begun = (activities.start_ns >= window.start_ns) & (activities.start_ns < window.end_ns)
+    activities = device.work
+    begun = holds(device.ledger.busy.stretches, activities.start_ns)
     mine = np.flatnonzero((activities.state == State.COMM) & (activities.gpu == device.gpu) & begun)
     start_ns, names = activities.start_ns[mine], activities.name[mine]
     call = activities.launch[mine]

@@ -53,7 +53,7 @@ def step_lengths(job: Job) -> StepLengths | NotMeasured:
         step = step[(step + by >= rank.warm_up) & (step + by < len(rank.edges_ns) - 1)]
     if not len(step):
         return NotMeasured("no step is in every rank's profile")
-    return StepLengths(step, np.stack([np.diff(rank.edges_ns)[step + by] for rank, by in shifted], axis=1))
+    return StepLengths(step, np.stack([rank.length_ns[step + by] for rank, by in shifted], axis=1))
 
 
 def _later(first: RankSummary, rank: RankSummary, offset_ns: int) -> int:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from gpuledger.analyse.ranks.clocks import RankClock
 from gpuledger.analyse.ranks.job import Job, RankPart
 from gpuledger.analyse.ranks.rank import RankSummary
@@ -61,7 +59,7 @@ def rank_times(job: Job) -> tuple[RankTimes, ...]:
 
 def _times(rank: RankSummary, part: RankPart, clock: RankClock, buys_ns: int) -> RankTimes:
     count = rank.step_count
-    steady_ns = np.diff(rank.edges_ns)[rank.warm_up :]
+    steady_ns = rank.length_ns[rank.warm_up :]
     waiting = Waiting(part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, buys_ns)
     return RankTimes(
         label=rank.label,

@@ -1,0 +1,204 @@
+"""What is looked at: `--range` keeps what was launched inside its instances, `--time` cuts, and no time is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger import open_trace
+from gpuledger.analyse.gap_summary import gap_summary
+from gpuledger.analyse.range_tree import range_tree
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Spans, cut_to, holds, union
+from support.book_checks import analysed, check_balance
+from support.command import NAMES, gpuledger
+from support.nsys_exports import call, kernel, minimal, push
+
+LAYERS = 3
+
+
+def program(path: Path, launch_ns: Callable[[int], int]) -> Trace:
+    """Two steps of three layers of two kernels each, 40 ns every 100 ns; kernel i is launched when `launch_ns` says."""
+    count = 2 * LAYERS * 2
+    kernels = [kernel(1000 + 100 * i, 1040 + 100 * i, correlationId=i + 1) for i in range(count)]
+    calls = [call(launch_ns(i), launch_ns(i) + 5, correlationId=i + 1) for i in range(count)]
+    ranges = [push(launch_ns(2 * i) - 3, launch_ns(2 * i + 1) + 8, f"layer{i % LAYERS}") for i in range(2 * LAYERS)]
+    return open_trace(minimal(path, KERNEL=kernels, RUNTIME=calls, NVTX=ranges))
+
+
+def late(i: int) -> int:
+    return 980 + 100 * i
+
+
+def ahead(i: int) -> int:
+    return 100 + 20 * i
+
+
+def stretches(device: Device) -> list[tuple[int, int]]:
+    return [(start, end) for start, end in device.ledger.busy.stretches]
+
+
+def test_an_instance_begins_where_the_range_opens_if_the_host_is_late(tmp_path: Path) -> None:
+    [device] = analysed(program(tmp_path / "a.sqlite", late), Wanted(scope_pattern="^layer2$"))
+    assert stretches(device) == [(1377, 1540), (1977, 2140)]
+    assert device.ledger.window_ns == 2 * 163
+    assert list(zip(device.ledger.gaps.start_ns, device.ledger.gaps.end_ns, strict=True)) == [
+        (1377, 1400),
+        (1440, 1500),
+        (1977, 2000),
+        (2040, 2100),
+    ]
+    check_balance(device)
+
+
+def test_an_instance_begins_where_earlier_work_ends_if_the_host_is_ahead(tmp_path: Path) -> None:
+    [device] = analysed(program(tmp_path / "a.sqlite", ahead), Wanted(scope_pattern="^layer2$"))
+    assert stretches(device) == [(1340, 1540), (1940, 2140)]
+    check_balance(device)
+
+
+def test_each_instance_is_a_step_unless_others_are_asked_for(tmp_path: Path) -> None:
+    trace = program(tmp_path / "a.sqlite", late)
+    [device] = analysed(trace, Wanted(scope_pattern="^layer2$"))
+    assert device.steps is not None
+    assert device.steps.source == "ranges matching '^layer2$'"
+    assert device.steps.length_ns.tolist() == [163, 163]
+    assert (device.steps.start_ns.tolist(), device.steps.end_ns.tolist()) == ([1377, 1977], [1540, 2140])
+    assert (device.step_count, device.steady_ns) == (2, 326)
+    [device] = analysed(trace, Wanted(scope_pattern="^layer[12]$", range_pattern="^layer0$"))
+    assert device.steps is not None
+    assert device.steps.length_ns.sum() <= device.ledger.window_ns
+    check_balance(device)
+
+
+def test_instances_that_follow_each_other_without_a_break_are_still_steps(tmp_path: Path) -> None:
+    [device] = analysed(program(tmp_path / "a.sqlite", ahead), Wanted(scope_pattern="layer"))
+    assert stretches(device) == [(100, 2140)]  # nothing comes before 0
+    assert device.steps is not None
+    assert len(device.steps) == 2 * LAYERS
+    check_balance(device)
+
+
+def test_what_another_range_launched_is_counted_nowhere(tmp_path: Path) -> None:
+    trace = program(tmp_path / "a.sqlite", late)
+    [device] = analysed(trace, Wanted(scope_pattern="^layer2$"))
+    assert len(device.steady_launches) == 4
+    assert [node.name for node in range_tree(trace, device).nodes] == ["layer2"]
+    assert range_tree(trace, device).nodes[0].launches == 4
+
+
+def test_time_cuts_what_the_range_leaves(tmp_path: Path) -> None:
+    trace = program(tmp_path / "a.sqlite", late)  # 0 is at 980
+    [device] = analysed(trace, Wanted(scope_pattern="^layer2$", time_ns=(500, None)))
+    assert stretches(device) == [(1480, 1540), (1977, 2140)]
+    [device] = analysed(trace, Wanted(scope_pattern="^layer2$", time_ns=(600, None)))
+    assert stretches(device) == [(1977, 2140)]
+    check_balance(device)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Wanted(scope_pattern="^layer7$"), "no range matches '^layer7$'"),
+        (Wanted(scope_pattern="^empty$"), "no work on a GPU was launched inside them"),
+        (Wanted(scope_pattern="^layer$", time_ns=(0, 10)), "nothing lies in that stretch of time"),
+        (Wanted(time_ns=(5_000, None)), "nothing lies in that stretch of time"),
+        (Wanted(time_ns=(30, 20)), "nothing lies in that stretch of time"),
+    ],
+)
+def test_what_holds_nothing_is_refused(tmp_path: Path, wanted: Wanted, said: str) -> None:
+    kernels = [kernel(1000, 1040, correlationId=1), kernel(2000, 2040, correlationId=2)]
+    calls = [call(900, 905, correlationId=1), call(1900, 1905, correlationId=2)]
+    ranges = [push(1890, 1910, "layer"), push(3000, 3010, "empty")]
+    trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=ranges))
+    with pytest.raises(NothingRecorded) as refusal:
+        analysed(trace, wanted)
+    assert said in str(refusal.value)
+
+
+def test_a_refusal_says_where_something_lies_from_zero(tmp_path: Path) -> None:
+    program(tmp_path / "a.sqlite", late)
+    ran = gpuledger("gaps", tmp_path / "a.sqlite", "--range=^layer2$", "--time=:100ns")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "between 0.000000397 s and 0.000001160 s" in ran.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_books_of_parts_of_the_window_sum_to_those_of_the_whole(name: str, unpacked: Callable[[str], Path]) -> None:
+    """Whatever the window cuts, gaps included, keeps its cause."""
+    trace = open_trace(unpacked(f"{name}.sqlite"))
+    for device in analysed(trace):
+        length = device.ledger.window.end_ns - device.ledger.window.start_ns
+        longest = int(device.ledger.gaps.length_ns.argmax()) if len(device.ledger.gaps) else 0
+        inside = int(device.ledger.gaps.start_ns[longest] + device.ledger.gaps.end_ns[longest]) // 2 - device.zero_ns
+        cuts = sorted({0, length // 3, inside, length})
+        sums: dict[str, int] = {}
+        for part in pairwise(cuts):
+            [narrowed] = analysed(trace, Wanted(device=device.gpu, time_ns=part))
+            check_balance(narrowed)
+            for line, ns in narrowed.ledger.total().items():
+                sums[line] = sums.get(line, 0) + ns
+        assert sums == device.ledger.total()
+
+
+def test_a_layer_shows_gaps_in_which_its_own_launches_are_late(decode: Path) -> None:
+    trace = open_trace(decode)
+    whole = analysed(trace)[0].ledger.window_ns
+    windows = []
+    for layer in range(4):
+        [device] = analysed(trace, Wanted(scope_pattern=f"^layer{layer}$"))
+        check_balance(device)
+        windows.append(device.ledger.window_ns)
+        for gap in gap_summary(trace, device).longest:
+            assert f"layer{layer}" in gap.ranges
+        assert device.steps is not None
+        assert int(device.steps.length_ns.sum()) == device.ledger.window_ns
+    assert sum(windows) <= whole
+    assert sum(windows) > whole / 2  # the layers are most of it
+
+
+def test_every_verb_follows_a_range(decode: Path) -> None:
+    launches = json.loads(gpuledger("launches", decode, "--format=json", "--range=^layer3$").stdout)
+    every = json.loads(gpuledger("launches", decode, "--format=json").stdout)
+    assert _launches(launches) * 3 < _launches(every)
+    report = json.loads(gpuledger("report", decode, "--format=json", "--range=^layer3$").stdout)
+    [device] = report["devices"]
+    assert sum(line["ns"] for line in device["ledger"]) == device["window_ns"] < device["end_ns"] - device["start_ns"]
+    assert device["steady"]["steady_ns"] <= device["window_ns"]
+    plan = gpuledger("ncu-plan", decode, "--range=^layer3$", "--format=json")
+    assert plan.exit_code == 0, plan.stderr
+
+
+def _launches(document: dict[str, object]) -> int:
+    tables = document["tables"]
+    assert isinstance(tables, list)
+    return sum(row["calls"] for table in tables if table["table"] == "launch_calls_gpu0" for row in table["rows"])
+
+
+def sets(most: int = 5) -> st.SearchStrategy[Spans]:
+    ends = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 12)), min_size=1, max_size=most)
+    return ends.map(lambda pairs: union([start for start, _ in pairs], [start + length for start, length in pairs]))
+
+
+@given(sets(), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=8))
+def test_what_is_cut_to_a_set_is_what_lies_in_it(spans: Spans, records: list[tuple[int, int]]) -> None:
+    records = sorted(records)
+    start = np.array([start for start, _ in records], np.int64)
+    end = np.array([start + length for start, length in records], np.int64)
+    first, last, whose = cut_to(start, end, spans)
+    inside = {instant for begin, finish in spans for instant in range(begin, finish)}
+    for record, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        parts = zip(first[whose == record].tolist(), last[whose == record].tolist(), strict=True)
+        assert [i for a, b in parts for i in range(a, b)] == [i for i in range(begin, finish) if i in inside]
+    assert first.tolist() == sorted(first.tolist())
+    assert holds(spans, np.arange(80)).tolist() == [instant in inside for instant in range(80)]
