@@ -65,8 +65,6 @@ def _lost_work(subject: Capture) -> Sequence[Finding]:
         call=name,
         correlations=tuple(calls["correlation"][both[:MOST_EXAMPLES]].tolist()),
         count=len(both),
-        share=lost.share,
-        of=say("the GPU's work"),
     )
     beside = _largest_share(subject, Cause.LOST)
     idle = Evidence(
@@ -111,7 +109,7 @@ def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
     if share < WORTH_TELLING:
         return ()
     claim = say("{share} of the time cannot be told: launches are missing from the profile", share=share_text(share))
-    return (Evidence(claim, share=share, of=say("the time")),)
+    return (Evidence(claim),)
 
 
 def _warm_up(subject: Capture) -> Sequence[Finding]:

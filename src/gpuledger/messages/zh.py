@@ -49,7 +49,6 @@ _REPORT: Final[dict[str, str]] = {
     "{count} of {of} graph launches": "{of} 次图启动中的 {count} 次",
     "{count} of {of} nodes of graphs": "{of} 个图节点中的 {count} 个",
     "for example {name} of thread {thread}": "例如线程 {thread} 的 {name}",
-    "the GPU's work": "GPU 工作",
     "{share} of the time is idle beside it: no saving is claimed from that": (
         "{share} 的时间是其旁边的空闲：不据此给出任何收益"
     ),
@@ -59,6 +58,7 @@ _REPORT: Final[dict[str, str]] = {
     "record fewer steps: `schedule(active=3)` of torch.profiler": (
         "请减少采集步数：torch.profiler 的 `schedule(active=3)`"
     ),
+    "{claim}. {verdict}": "{claim}。{verdict}",
     "{claim}. Up to {share} of the time only looks idle. {verdict}": (
         "{claim}。最多有 {share} 的时间只是看似空闲。{verdict}"
     ),

@@ -105,13 +105,11 @@ def verdict(report: ProfiledRun) -> Message:
     """What was lost, then two or three sentences: how much the GPU works, and what stands in the way."""
     if report.lost is None:
         return _verdict(report)
-    device, rest = report.main_device, replace(report, findings=report.findings[1:])
-    return say(
-        "{claim}. Up to {share} of the time only looks idle. {verdict}",
-        claim=capitalised(report.lost.claim),
-        share=share_text(device.idle_ns(Cause.LOST) / device.steady_ns),
-        verdict=_verdict(rest),
-    )
+    claim, rest = capitalised(report.lost.claim), _verdict(replace(report, findings=report.findings[1:]))
+    share = share_text(report.main_device.idle_ns(Cause.LOST) / report.main_device.steady_ns)
+    if share == share_text(0):
+        return say("{claim}. {verdict}", claim=claim, verdict=rest)
+    return say("{claim}. Up to {share} of the time only looks idle. {verdict}", claim=claim, share=share, verdict=rest)
 
 
 def _verdict(report: ProfiledRun) -> Message:
