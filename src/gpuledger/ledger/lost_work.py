@@ -146,9 +146,9 @@ class _Suspects:
     def lost(self, suspects: Positions) -> Positions:
         """Those of these calls for whose want of work nothing but loss is left."""
         for left_after in (
-            self._without_record,
             self._succeeded,
-            self._outside_capture,
+            self._outside_capture,  # the usual reason, and cheap to see
+            self._without_record,
             self._outermost,
             self._of_traced_kinds,
             self._with_bytes,
