@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from gpuledger import Trace, build_report, open_trace
+from gpuledger.export.finding_marks import finding_mark
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import Finding
 from gpuledger.ledger.steps import Wanted
+from gpuledger.units import instant_text
 from support.host_programs import LAUNCH, MAIN, STEP, STEPS, US, called, program, ranged, sampled
 from support.nsys_exports import PID, TID, call, kernel, minimal, push
 from support.torch_traces import CORPUS, saved
@@ -223,6 +225,17 @@ def test_a_training_without_workers_loses_its_time_in_the_loader() -> None:
     place = told(open_trace(RESNET)).evidence[0]
     assert place.ranges[-1] == "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     assert (place.share or 0) > 0.9
+
+
+def test_the_mark_and_the_card_stand_at_the_example() -> None:
+    trace = program([ranged("step", 0, STEP - 1), ranged("resize", 1_000, 7_500)])
+    report = build_report(trace, "a", Wanted())
+    [finding] = [finding for finding in report.findings if finding.code == "HOST-CODE"]
+    assert finding.example is not None
+    assert finding.example.start_ns % (STEP * US) == 1_000 * US
+    assert finding_mark(finding, report.devices[0]).at_ns == finding.example.start_ns
+    start, end = (instant_text(instant - report.devices[0].zero_ns) for instant in finding.example)
+    assert f"{start} to {end}" in report.to_html()
 
 
 def test_evidence_of_little_weight_is_told_by_no_finding(unpacked: Callable[[str], Path]) -> None:

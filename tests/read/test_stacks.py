@@ -65,7 +65,7 @@ def test_stacks_hold_every_frame_of_the_export(unpacked: Callable[[str], Path]) 
         (["f (torch/nn/modules/module.py:1)", "g (train.py:9)"], "g (train.py:9)"),
         (["synchronize (torch/cuda/__init__.py:9)", "g (vllm/worker.py:9)", "h (vllm/a.py:1)"], "g (vllm/worker.py:9)"),
         (["f (torch/nn/modules/module.py:1)"], "f (torch/nn/modules/module.py:1)"),
-        (["__read", "_Py_read", "load_shard(char const*)", "main"], "load_shard"),
+        (["__read", "_IO_getc", "_Py_read", "load_shard(char const*)", "main"], "load_shard"),
         (["0x7f01", "[Broken backtraces]", "_start"], None),
         ([], None),
     ],

@@ -22,7 +22,8 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, parents
 from gpuledger.trace.tables import Rows, Table
 
-_INSTANCE: Final = re.compile(r"#+(\d+)?")
+_INSTANCE: Final = re.compile(r"#+")
+_ALONE: Final = re.compile(r"(?<![A-Za-z_\d])\d+")
 _ADDRESS: Final = re.compile(r" object at 0x[0-9a-f]+")
 _MODULE: Final = re.compile(r"^(?P<kind>nn\.Module: .*)_\d+$")
 
@@ -82,16 +83,22 @@ def _folded(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:
     for name, kind in texts:
         general = _general(name or "?", kind or "")
         position = number.setdefault(general, len(number))
+        bare = unnumbered(name or "?")
         if position == len(names):
-            names.append(name or "?")
-        elif names[position] != name:
+            names.append(bare)
+        elif names[position] != bare:
             names[position] = general
         of_pair.append(position)
     return names, np.array(of_pair, np.intp)[pair]
 
 
 def _general(name: str, kind: str) -> str:
-    """A range's name without what differs from one time to the next; an operator's digits are part of its name."""
+    """A range's name without what differs from one time to the next.
+
+    The digits of an operator are part of its name, unless they stand alone; NVTX shows operators by their ids.
+    """
     if kind == "python":
         return _MODULE.sub(r"\g<kind>_#", _ADDRESS.sub("", name))
-    return _INSTANCE.sub("#", unnumbered(name) if kind == "op" else normalised(name))
+    bare = unnumbered(name)
+    is_operator = kind == "op" or bare != name
+    return _INSTANCE.sub("#", _ALONE.sub("#", bare) if is_operator else normalised(bare))

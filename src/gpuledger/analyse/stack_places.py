@@ -29,7 +29,7 @@ from gpuledger.trace.stacks import torch_frame
 from gpuledger.trace.tables import Rows, Table
 
 _NO_PLACE: Final = re.compile(
-    r"^(0x[0-9a-f]+$|\[|_?Py|cu[A-Z]|cuda[A-Z]|c10::|at::_ops::|std::|__|_start$|main$|$)|\(<|::call\(|redispatch|lambda"
+    r"^(0x[0-9a-f]+$|\[|_?Py|cu[A-Z]|cuda[A-Z]|c10::|at::_ops::|std::|__|_IO_|_start$|main$|$)|\(<|::call\(|redispatch|lambda"
 )
 """Frames that do not say where: unresolved, the interpreter's, CUDA's, the dispatcher's, the C library's."""
 

@@ -46,8 +46,7 @@ def finding_mark(finding: Finding, device: Device) -> Mark:
     figures = {"saving_ns": finding.saving_ns}
     if finding.saving_ns_per_step is not None:
         figures["saving_ns_per_step"] = finding.saving_ns_per_step
-    spans = [piece.span for piece in finding.evidence if piece.span is not None]
-    at_ns = spans[0].start_ns if spans else _place(finding.code, device)
+    at_ns = _place(finding.code, device) if finding.example is None else finding.example.start_ns
     return Mark(at_ns, finding.code, {name: text for name, text in words.items() if text}, figures)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text
 
 WORTH_TELLING: Final = 0.005
@@ -55,6 +56,11 @@ class Finding:
     def sentences(self) -> tuple[str, ...]:
         """The evidence in words."""
         return tuple(piece.sentence for piece in self.evidence)
+
+    @property
+    def example(self) -> Span | None:
+        """Where to look: the example of the first piece of evidence that has one."""
+        return next((piece.span for piece in self.evidence if piece.span is not None), None)
 
 
 def finding(

@@ -112,6 +112,8 @@ _REPORT: Final[dict[str, str]] = {
     "{time} of {what} with nothing computing beside it": "{what}未被计算掩盖：{time}",
     "{share} of the time": "占总时间的 {share}",
     "the kernels": "全部 kernel",
+    "for example": "示例",
+    "{start} to {end}": "{start} 至 {end}",
     # findings/host_evidence
     "the lost time": "损失的时间",
     "the gaps' time": "间隙的时间",

@@ -11,7 +11,7 @@ from gpuledger.present.views.report import saving_words
 from gpuledger.present.writers.html.explained import explained
 from gpuledger.present.writers.html.parts import Card, Cards, Part, Room, Section, Tell, Text
 from gpuledger.present.writers.html.tables import cut
-from gpuledger.units import share_text, time_text
+from gpuledger.units import instant_text, share_text, time_text
 
 Share = Callable[[Finding], float | None]
 """What a finding would save, as a share of the time; None where that is not known."""
@@ -20,8 +20,14 @@ Share = Callable[[Finding], float | None]
 def findings_section(scene: Scene) -> Section:
     """The findings of a report, the most to gain first."""
     steady = {device.gpu: device.steady_ns for device in scene.report.devices}
-    several = len(steady) > 1
-    made = cards(scene.report.findings, scene.tell, scene.room, lambda found: _share(found, steady), several=several)
+    made = cards(
+        scene.report.findings,
+        scene.tell,
+        scene.room,
+        lambda found: _share(found, steady),
+        several=len(steady) > 1,
+        zero_ns=scene.report.zero_ns,
+    )
     return section(made, scene.tell)
 
 
@@ -37,18 +43,25 @@ def _share(found: Finding, steady_ns: Mapping[int, int]) -> float | None:
     return found.saving_ns / whole if whole and found.saving_ns else None
 
 
-def cards(findings: Sequence[Finding], tell: Tell, room: Room, share: Share, *, several: bool) -> Cards:
-    """Every finding; the page about a code comes with the first one that has it."""
+def cards(
+    findings: Sequence[Finding], tell: Tell, room: Room, share: Share, *, several: bool, zero_ns: int | None = None
+) -> Cards:
+    """Every finding; the page about a code comes with the first one that has it.
+
+    Instants are told from `zero_ns`; without one, as ranks have many clocks, there are none.
+    """
     seen: set[str] = set()
     made = []
     for found in findings:
         told = "" if found.code in seen else explained(found.code)
-        made.append(_card(found, tell, room, share(found), told, several=several))
+        made.append(_card(found, tell, room, share(found), told, several=several, zero_ns=zero_ns))
         seen.add(found.code)
     return Cards(tuple(made))
 
 
-def _card(found: Finding, tell: Tell, room: Room, share: float | None, told: str, *, several: bool) -> Card:
+def _card(
+    found: Finding, tell: Tell, room: Room, share: float | None, told: str, *, several: bool, zero_ns: int | None
+) -> Card:
     facts: list[tuple[str, str]] = []
     low = found.saving_low_ns_per_step
     if low is not None and found.saving_ns and low != found.saving_ns_per_step:
@@ -58,6 +71,9 @@ def _card(found: Finding, tell: Tell, room: Room, share: float | None, told: str
         facts.append((tell(say("on")), tell(say("GPU {gpu}", gpu=found.gpu))))
     if found.assumption:
         facts.append((tell(say("if")), tell(found.assumption)))
+    if found.example is not None and zero_ns is not None:
+        start, end = (instant_text(instant - zero_ns) for instant in found.example)
+        facts.append((tell(say("for example")), tell(say("{start} to {end}", start=start, end=end))))
     return Card(
         code=found.code,
         claim=cut(capitalised(tell(found.claim)), room.letters, tell),
