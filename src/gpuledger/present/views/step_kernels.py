@@ -13,8 +13,8 @@ from gpuledger.analyse.kernels.judgement import JudgedKernel, kernels
 from gpuledger.analyse.kernels.timeline_match import LEVELS, KernelMatch, MatchedTimeline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
+from gpuledger.messages import Message, say
 from gpuledger.messages import joined as put_together
-from gpuledger.messages import say
 from gpuledger.present.document import Block, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.kernels import (
@@ -127,8 +127,22 @@ def _overview_sheet(matches: list[tuple[int, KernelMatch]], device: Device) -> S
 
 
 def _each(calls: int, device: Device) -> str:
-    mean = calls / device.step_count
-    return count_text(round(mean)) if mean >= 1 else f"{mean:.2g}"
+    """How many a step; where it is less than one, how many in all: never a fraction."""
+    if calls >= device.step_count:
+        return count_text(round(calls / device.step_count))
+    return _in_all(count_text(calls), device)
+
+
+def _calls(calls: int, device: Device) -> str:
+    """The same in words."""
+    is_often = calls >= device.step_count
+    number = round(calls / device.step_count) if is_often else calls
+    words = say("one call") if number == 1 else say("{count} calls", count=count_text(number))
+    return words if is_often else _in_all(words, device)
+
+
+def _in_all(amount: str, device: Device) -> Message:
+    return say("{amount} in {steps} steps", amount=amount, steps=count_text(device.step_count))
 
 
 def _ranked(found: MatchedTimeline) -> list[tuple[int, KernelMatch]]:
@@ -153,10 +167,9 @@ def _in_depth(found: MatchedTimeline, device: Device) -> Iterator[Block]:
             bound=bound_text(judged),
             severity=SEVERITY_WORDS[each.severity],
         )
-        calls = _each(each.entry.calls, device)
         amounts = {
             "time": time_text(each.entry.time_ns // device.step_count),
-            "calls": say("one call") if calls == "1" else say("{count} calls", count=calls),
+            "calls": _calls(each.entry.calls, device),
             "saving": time_text(each.saving_ns // device.step_count),
         }
         saves = say("{time} a step in {calls}; at its nearest roof it would save {saving}", **amounts)
