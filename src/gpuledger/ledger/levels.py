@@ -370,9 +370,8 @@ def up_to(marks: Positions, count: int) -> Positions:
 
 def _by_graph(work: Activities) -> Positions | None:
     """One instance per graph launch, or per period of the sequence of graphs launched."""
-    nodes = np.flatnonzero((work.graph_node >= 0) & (work.correlation >= 0))
-    whole = np.flatnonzero(work.name < 0)
-    launched = np.union1d(nodes, whole)
+    is_node, is_whole = (work.graph_node >= 0) & (work.correlation >= 0), work.name < 0
+    launched = np.flatnonzero(is_node | is_whole)
     if not len(launched):
         return None
     first, number = group(work.pid[launched], work.correlation[launched])

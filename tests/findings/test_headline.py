@@ -1,0 +1,71 @@
+"""The headline, the first finding and the books say the same, on every profile there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuledger import open_trace
+from gpuledger.findings.headline import LITTLE, LOSS, headline
+from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
+from gpuledger.ledger.busy import NEEDS
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.levels import COVERAGE
+from gpuledger.ledger.steps import Wanted
+from gpuledger.present.views.report import verdict
+from gpuledger.units import share_text
+from support.command import ROOT
+from support.corpus import CORPUS, corpus_file
+
+OURS = sorted(path.name.removesuffix(".xz") for path in (ROOT / "captures" / "nsys").glob("*.sqlite.xz"))
+TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
+OTHERS = sorted(path.name for path in (CORPUS.parent / "torch").glob("*.json.gz"))
+
+NOBODYS = (Cause.UNRECORDED, Cause.LOST, Cause.TAIL)
+
+
+def check(run: ProfiledRun) -> None:
+    """What every report keeps."""
+    device, said = run.main_device, str(verdict(run))
+    told = headline(device, run.findings)
+    total = device.ledger.total()
+    busy = sum(ns for line, ns in total.items() if not line.is_idle) / device.ledger.window_ns
+    assert told.busy_share == pytest.approx(busy)
+    assert share_text(busy) in said, "the first number is the window's"
+    if told.steps is not None and told.coverage < COVERAGE and share_text(told.steady_busy_share) != share_text(busy):
+        assert share_text(told.coverage) in said, "steps that cover less than the window say so"
+    losses = {line: ns for line, ns in device.line_ns.items() if not line.is_compute and line.cause not in NOBODYS}
+    largest = max(losses, key=lambda line: losses[line], default=None)
+    if largest is not None and losses[largest] >= LOSS * device.steady_ns:
+        about = 0 if told.finding is None else max(told.finding.explains_ns, told.finding.saving_ns)
+        assert 2 * about >= losses[largest] or str(largest.label) in said, f"{largest} is passed over: {said}"
+        assert "Nothing stands out" not in said
+    if "Nothing stands out" in said:
+        assert device.coverage >= 0.5 or told.unrecorded is None
+        assert not any(finding.saving_ns >= LITTLE * device.steady_ns for finding in run.findings)
+    for finding in run.findings:
+        assert finding.saving_ns <= max(one.steady_ns for one in run.devices)
+        for evidence in finding.evidence:
+            assert evidence.share is None or 0 <= evidence.share <= 1
+            assert evidence.share is None or evidence.of, f"a share of nothing: {evidence.sentence}"
+            assert len(evidence.correlations) <= 20
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_captures_are_told_as_they_are_booked(name: str, unpacked: Callable[[str], Path]) -> None:
+    check(diagnosed(open_trace(unpacked(name)), name, Wanted()))
+
+
+@pytest.mark.parametrize("path", TORCH, ids=[path.name for path in TORCH])
+def test_our_torch_captures_are_told_as_they_are_booked(path: Path) -> None:
+    check(diagnosed(open_trace(path), path.name, Wanted()))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_public_profiles_are_told_as_they_are_booked(name: str) -> None:
+    trace = open_trace(corpus_file(name))
+    if not any(len(trace[table]) for table in NEEDS):
+        pytest.skip("nothing ran on a GPU")
+    check(diagnosed(trace, name, Wanted()))
