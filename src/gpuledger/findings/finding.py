@@ -74,8 +74,13 @@ def finding(
     low: int | None = None,
     explains: int | None = None,
 ) -> Finding:
-    """A finding about one device; `low` is the low end of the saving, `explains` the time that it is about."""
+    """A finding about one device; `low` is the low end of the saving, `explains` the time that it is about.
+
+    Nothing saves more than is lost to it.
+    """
     steps = device.step_count
+    lost = saving if explains is None else explains
+    saving, low = min(saving, lost), None if low is None else min(low, lost)
     has_steps = device.steps is not None
     return Finding(
         code=code,
@@ -88,7 +93,7 @@ def finding(
         confidence=say("high") if saving > 0.1 * device.steady_ns else say("medium"),
         gpu=device.gpu,
         next=explain_command(code),
-        explains_ns=saving if explains is None else explains,
+        explains_ns=lost,
     )
 
 

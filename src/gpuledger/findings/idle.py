@@ -98,14 +98,15 @@ def _small_copies(subject: OneGpu) -> Sequence[Finding]:
     time, count = _lost_ns(device, *_WAITED)
     if not count or 2 * _time_between_copies(device) <= time:
         return ()
-    saving = min(time + device.exposed_ns(LineKind.COPY), device.steady_ns - device.compute_ns)
+    lost = time + device.exposed_ns(LineKind.COPY)
+    saving = min(lost, device.steady_ns - device.compute_ns)
     if not worth_telling(device, saving):
         return ()
     rounds = _rounds(device, time)
     claim = say("small blocking copies follow each other, and the GPU runs dry between them: {rounds}", rounds=rounds)
     assumption = say("one packed, asynchronous copy takes the place of the small ones")
     evidence, low = gap_evidence(subject, QueueTrigger.DRAINED), less_tracing(device, saving)
-    return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, low=low, explains=time)]
+    return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, low=low, explains=lost)]
 
 
 def _rounds(device: Device, time: int) -> Message:
@@ -131,17 +132,17 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
     if not count or len(device.steady_launches) < LEAST_LAUNCHES:
         return ()
     drained, _ = _lost_ns(device, *_WAITED)
-    saving = own + drained if drained < FEW_WAITS * own and not _host_is_blocked(device) else own
-    saving = min(saving, device.steady_ns - device.device_floor_ns)
+    lost = own + drained if drained < FEW_WAITS * own and not _host_is_blocked(device) else own
+    saving = min(lost, device.steady_ns - device.device_floor_ns)
     if not worth_telling(device, saving):
         return ()
     launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
-    what = say("{launches}, {time} lost between them", launches=launches, time=per_step(device, own))
+    what = say("{launches}, {time} lost between them", launches=launches, time=per_step(device, lost))
     claim = say("the host cannot launch as fast as the GPU works: {what}", what=what)
     assumption = say("launching costs nothing, as in a CUDA graph or with far fewer, larger kernels")
     low = min(less_tracing(device, saving), round(saving / LAUNCHING_SLOWED))
     evidence = gap_evidence(subject, QueueTrigger.BEHIND)
-    return [finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, low=low, explains=own)]
+    return [finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, low=low, explains=lost)]
 
 
 def _host_is_blocked(device: Device) -> bool:

@@ -8,17 +8,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
 from gpuledger.findings.finding import Finding, counted, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.findings.steady_rows import are_steady, steady_rows
-from gpuledger.ledger.causes import QueueTrigger
+from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Rows, Table
 from gpuledger.units import share_text
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
 
 TINY_NS: Final = 5_000
 """A kernel this short takes longer to launch than to run."""
+
+GRAPH_TURNAROUND_NS: Final = 500
+"""What the device needs from one kernel to the next inside a CUDA graph."""
+
+MUCH_TURNAROUND: Final = 0.05
+"""Below this share of the time, what the device takes from kernel to kernel is its usual due."""
 
 CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
 """Kernels that change a tensor's type."""
@@ -74,19 +82,26 @@ def _of_kernels(sentence: str, kernels: Rows, share: float | None = None, of: st
 
 
 def _tiny(subject: OneGpu) -> Sequence[Finding]:
-    """Where the host cannot keep up because kernels are too short to be worth a launch."""
+    """Where kernels are too short to be worth a launch: the host falls behind, or the device goes from one to the next.
+
+    What the device needs between two kernels it also needs in a graph, only less.
+    """
     device, kernels = subject.device, subject.trace[Table.KERNELS]
-    behind = device.gaps_of(QueueTrigger.BEHIND)
+    behind, between = device.gaps_of(QueueTrigger.BEHIND), device.gaps_of(Cause.TURNAROUND)
+    if device.idle_ns(Cause.TURNAROUND) < MUCH_TURNAROUND * device.steady_ns:
+        between = between[:0]
     steady = are_steady(kernels, device)
-    if not len(behind) or not steady.any():
+    if not (len(behind) or len(between)) or not steady.any():
         return ()
     tiny = steady & (kernels.duration_ns < TINY_NS)
     share = float(np.count_nonzero(tiny) / np.count_nonzero(steady))
-    work, gaps = device.work, device.ledger.gaps
-    after = gaps.after[behind]
-    before_tiny = work.end_ns[after] - work.start_ns[after] < TINY_NS
-    time = int(gaps.length_ns[behind][before_tiny].sum())
-    if share < 0.5 or 2 * time < int(gaps.length_ns[behind].sum()) or not worth_telling(device, time):
+    gaps, chosen = device.ledger.gaps, np.concatenate((behind, between))
+    before_tiny = _ends_before_tiny(device, chosen)
+    all_ns, tiny_gaps = int(gaps.length_ns[chosen].sum()), chosen[before_tiny]
+    time = int(gaps.length_ns[tiny_gaps].sum())
+    kept = GRAPH_TURNAROUND_NS * int(np.count_nonzero(before_tiny[len(behind) :]))
+    saving = max(time - kept, 0)
+    if share < 0.5 or 2 * time < all_ns or not worth_telling(device, saving):
         return ()
     claim = say(
         "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps",
@@ -96,9 +111,16 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     advice = say("fuse them, batch them, or capture the step in a CUDA graph")
     assumption = say("the gaps close; do not add it to LAUNCH-BOUND")
     evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation").where(tiny), share, say("the kernels"))
-    gap = int(behind[before_tiny][gaps.length_ns[behind][before_tiny].argmax()])
-    evidence = replace(evidence, span=Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap])))
-    return [finding(device, "TINY-KERNELS", claim, (evidence,), time, assumption)]
+    longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
+    evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
+    return [finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time)]
+
+
+def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
+    """Which of these gaps a tiny kernel ends."""
+    work, after = device.work, device.ledger.gaps.after[chosen]
+    before: NDArray[np.bool_] = work.end_ns[after] - work.start_ns[after] < TINY_NS
+    return before
 
 
 def _headroom(subject: OneGpu) -> Sequence[Finding]:
@@ -138,6 +160,6 @@ def _far_from_its_roof(device: Device, match: KernelMatch) -> Finding | None:
 
 RULES: Final = (
     Rule("CAST", _casts),
-    Rule("TINY-KERNELS", _tiny, (QueueTrigger.BEHIND,)),
+    Rule("TINY-KERNELS", _tiny, (QueueTrigger.BEHIND, Cause.TURNAROUND)),
     Rule("KERNEL-HEADROOM", _headroom),
 )

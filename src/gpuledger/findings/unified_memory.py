@@ -44,7 +44,7 @@ def _pages_migrate(subject: OneGpu) -> Sequence[Finding]:
         return ()
     evidence = (*_where(device, flows, exposed, stalled, waited), *_direction(flows, to_device), *_faults(trace))
     assumption = say("pages are where they are used, or come beforehand at the link's rate")
-    low, explains = max(exposed - needed, 0), exposed + waited
+    low, explains = max(exposed - needed, 0), exposed + stalled + waited
     claim = _claim(device, flows)
     return [finding(device, "UNIFIED-MEMORY", claim, evidence, saving, assumption, low=low, explains=explains)]
 
