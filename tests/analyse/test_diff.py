@@ -273,8 +273,8 @@ def test_files_of_one_name_are_told_apart_by_their_folders(before: str, after: s
 
 
 def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, RunSide]) -> None:
-    with pytest.raises(GpuledgerError, match=r"zoo_graph.sqlite has steps .* in zoo_node.sqlite none were found"):
-        compare(captured["zoo_node"], captured["zoo_graph"])
+    with pytest.raises(GpuledgerError, match=r"graph.json.gz has steps .* in graph_warm.json.gz none were found"):
+        compare(captured["torch/graph_warm"], captured["torch/graph"])
 
 
 # Captures
@@ -660,11 +660,11 @@ def test_pooling_a_run_with_itself_changes_no_mean(run: RunSide, after: RunSide)
     assert [change.calls for change in diff.changes] == [change.calls for change in expected.changes]
 
 
-def test_windows_without_steps_are_compared_whole(unpacked: Callable[[str], Path]) -> None:
-    profile = unpacked("zoo_node.sqlite")
+def test_windows_without_steps_are_compared_whole() -> None:
+    profile = ROOT / "captures" / "torch" / "graph_warm.json.gz"
     ran = gpuledger("diff", profile, profile, COLUMNS="80")
     assert ran.exit_code == 0
-    assert ran.stdout.startswith("No change: 26.8 ms -> 26.8 ms in all, 0.0 % (no interval: no steps were found")
+    assert ran.stdout.startswith("No change: 29.5 ms -> 29.5 ms in all, 0.0 % (no interval: no steps were found")
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,12 @@ def period(sequence: Ints) -> int | None:
 
 
 def with_what_follows(names: Codes, marks: Positions, usual: int) -> Positions:
-    """Marks moved to the end of what follows each of them, where that is the same as what follows the last one."""
+    """Marks moved to the end of what follows each, if that is what follows the last one, as it is for most of them."""
     tail = names[marks[-1] + 1 :]
     if len(tail) >= usual:
         return marks
-    follows = [np.array_equal(names[mark + 1 : mark + 1 + len(tail)], tail) for mark in marks.tolist()]
-    return marks + len(tail) if np.mean(follows) >= _MOSTLY else marks
+    follows = np.array([np.array_equal(names[mark + 1 : mark + 1 + len(tail)], tail) for mark in marks.tolist()])
+    return marks + len(tail) * follows if follows.mean() >= _MOSTLY else marks
 
 
 def _rarest_first(names: Codes) -> list[int]:
