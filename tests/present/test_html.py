@@ -218,7 +218,7 @@ def test_a_notebook_shows_the_verdict_the_bar_and_the_findings(decode: Path, tmp
     report = package.build_report(package.open_trace(decode), "run.sqlite", Wanted())
     shown = report._repr_html_()
     assert shown is not None
-    assert "The GPU works 1.1 % of the time" in shown
+    assert "The GPU works 1.2 % of the time" in shown
     assert "<svg" in shown
     assert "<b>HOST-LOAD</b>, saves 41.6 ms a step (88.2 %)" in shown
     assert not re.search(r"<script|class=\"narrow\"", shown)
