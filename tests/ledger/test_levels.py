@@ -205,3 +205,15 @@ def test_the_profilers_steps_of_2021_are_found() -> None:
 def only_of(path: Path, wanted: Wanted | None = None) -> Device:
     [device] = analysed(path, wanted)
     return device
+
+
+def test_kernels_that_repeat_with_numbered_layers_are_layers_but_serve_to_compare() -> None:
+    program = Program()
+    for block in range(15):
+        with program.range(f"FSDP::pre_forward (blocks.{block}.module), op_id = {block}"):
+            program.host(20)
+        for kernel in LAYER:
+            program.kernel(kernel, 30)
+    trace = program.trace()
+    assert only(trace).steps is None
+    assert told(only(trace, Wanted(any_level=True))) == (15, "the period of the kernel sequence")

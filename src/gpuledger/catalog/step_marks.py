@@ -23,6 +23,8 @@ _PART: Final = re.compile(
 
 _OPERATOR: Final = re.compile(r"^\w+::|\b(?:op_id|seq)\s*=|Backward\d*$")
 
+_LAYER: Final = re.compile(r"(?:layers?|blocks?)[._ ]?\d+", re.IGNORECASE)
+
 SAMPLING: Final = re.compile(r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p", re.IGNORECASE)
 """Kernels that choose the next token."""
 
@@ -43,6 +45,11 @@ def is_step_name(range_name: str) -> bool:
 def is_operator_name(range_name: str) -> bool:
     """Whether a range is an operator's or a library call's, as `torch.autograd.profiler.emit_nvtx` makes them."""
     return bool(_OPERATOR.search(range_name))
+
+
+def is_layer_name(range_name: str) -> bool:
+    """Whether a range is one layer's of several: `layers.7.forward`, `FSDP::pre_forward (blocks.12.module)`."""
+    return bool(_LAYER.search(range_name))
 
 
 def is_part_name(range_name: str) -> bool:

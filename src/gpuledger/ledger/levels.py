@@ -24,6 +24,7 @@ from gpuledger.catalog.step_marks import (
     OPTIMIZER,
     PROFILER_STEP,
     SAMPLING,
+    is_layer_name,
     is_measured_name,
     is_operator_name,
     is_part_name,
@@ -173,6 +174,12 @@ class LevelFinder:
         unannounced = (*self._of_source(LevelSource.RANGE), self._of_graphs(), self._of_period())
         return next((members for members in unannounced if members is not None and self._may_be_step(members)), None)
 
+    def outermost(self) -> LevelMembers | None:
+        """The first level that repeats and covers what was recorded, step or not."""
+        levels = (*self._of_source(LevelSource.RANGE), self._of_graphs(), self._of_period())
+        known = (members for members in levels if members is not None)
+        return next((members for members in known if members.count >= FEWEST and _covers(members)), None)
+
     def named(self, name: str) -> LevelMembers:
         """The level of this name; of several that hold it, the first."""
         members = [self._of_kind(kind) for kind in range(len(self._kinds))]
@@ -199,14 +206,24 @@ class LevelFinder:
         """Whether a level that nothing calls a step may be one: a part's range, graph launches, the kernels' period.
 
         Where kernels mark the end of steps, what repeats more often is a part of them. So it is where ranges stand for
-        some phases of the run only: what repeats through all of them is what these have in common, a layer.
+        some phases of the run only: what repeats through all of them is what these have in common, a layer. And so it
+        is where each repetition holds the ranges of one layer alone.
         """
-        if members.count < FEWEST or not _covers(members):
+        if members.count < FEWEST or not _covers(members) or self._repeats_with_layers(members):
             return False
         marks = [mark.count for source in _MARKS if (mark := self._of_marks(source)) is not None]
         phases = [phase.count for phase in self._of_source(LevelSource.RANGE) if _is_phase(phase)]
         most = min(max(marks, default=members.count), *phases, members.count)
         return members.count <= most
+
+    def _repeats_with_layers(self, members: LevelMembers) -> bool:
+        """Whether kernels that nothing else announces repeat as often as ranges of numbered layers are opened."""
+        if members.source is LevelSource.RANGE:
+            return False
+        ranges, strings = spans_of_time(self._trace), self._trace.strings
+        opened = strings.each(ranges.codes("name"), is_layer_name, np.bool_) if len(ranges) else np.zeros(0, np.bool_)
+        _, kind = strings.kinds(ranges.codes("name")[opened], normalised)
+        return any(members.count <= count <= 2 * members.count + 2 for count in np.bincount(kind).tolist())
 
     @cached_property
     def _recorded_ns(self) -> Ints:

@@ -86,6 +86,8 @@ class Wanted:
     kernel_pattern: str | None = None
     level: str | None = None
     """The name of the level that is to be the step, or a part of it."""
+    any_level: bool = False
+    """Where no level is the step, the outermost that repeats through the window is taken, to compare like with like."""
     families: tuple[tuple[str, str], ...] = ()
     device: int | None = None
     time_ns: tuple[int | None, int | None] | None = None
@@ -109,6 +111,8 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
             raise nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
         return _tiled(own, host, gpu, say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern), member)
     chosen = levels.step() if wanted.level is None else levels.named(wanted.level)
+    if chosen is None and wanted.any_level:
+        chosen = levels.outermost()
     return None if chosen is None else _tiled(own, host, gpu, source_words(chosen.source, chosen.name), chosen.member)
 
 

@@ -109,8 +109,7 @@ def diff(
             raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
     with progress(quiet=output.quiet) as tell:
         sides = Sides(wanted, tell, limits)
-        one = sides.read(before)
-        other = None if after is None else sides.read(after)
+        one, other = (sides.read(before), None) if after is None else sides.read_both(before, after)
     if other is None:
         Output("json", baseline, output.force, output.quiet).write(json_text(to_document(one)))
         return
