@@ -17,6 +17,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.report import ledger_title, verdict
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
+from support.command import ROOT
 from support.corpus import corpus_file
 from support.program import Program
 
@@ -217,3 +218,11 @@ def test_kernels_that_repeat_with_numbered_layers_are_layers_but_serve_to_compar
     trace = program.trace()
     assert only(trace).steps is None
     assert told(only(trace, Wanted(any_level=True))) == (15, "the period of the kernel sequence")
+
+
+def test_operators_are_ranges_where_nothing_else_is_called_so() -> None:
+    path = ROOT / "captures" / "torch" / "decode.json.gz"
+    assert told(only_of(path, Wanted(range_pattern="^aten::argmax$")))[0] == 21
+    with pytest.raises(NothingRecorded, match="no range matches 'aten::absent'") as refused:
+        only_of(path, Wanted(range_pattern="aten::absent"))
+    assert "aten::" in str(refused.value.found)

@@ -19,13 +19,15 @@ from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, equal, take
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import Rows
+from gpuledger.trace.tables import Rows, Table
 
 
 def range_names(trace: Trace) -> list[str]:
-    """What ranges are called in the profile, sorted."""
-    names = spans_of_time(trace).codes("name")
-    return sorted({trace.strings.text(code) or "" for code in distinct(names).tolist()})
+    """What ranges are called in the profile, sorted; where there are none, what operators are called."""
+    for ranges in (spans_of_time(trace), _operators(trace)):
+        if len(ranges):
+            return sorted({trace.strings.text(code) or "" for code in distinct(ranges.codes("name")).tolist()})
+    return []
 
 
 def nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRecorded:
@@ -36,10 +38,18 @@ def nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRe
 
 
 def matching_ranges(trace: Trace, pattern: re.Pattern[str]) -> Rows:
-    """The ranges whose bare name matches, by their start, the outer before the inner."""
-    ranges = spans_of_time(trace)
-    matching = trace.strings.each(ranges.codes("name"), lambda name: bool(pattern.search(name))) > 0
+    """The ranges whose bare name matches, by their start, the outer before the inner; operators where none does."""
+    for ranges in (spans_of_time(trace), _operators(trace)):
+        matching = trace.strings.each(ranges.codes("name"), lambda name: bool(pattern.search(name))) > 0
+        if matching.any():
+            return _by_start(ranges.where(matching))
     return _by_start(ranges.where(matching))
+
+
+def _operators(trace: Trace) -> Rows:
+    """The operators that torch.profiler recorded."""
+    ranges = trace[Table.RANGES]
+    return ranges.where(ranges.codes("kind") == ranges.strings.code("op"))
 
 
 def by_range(trace: Trace, work: Activities, host: Host, pattern: re.Pattern[str]) -> NDArray[np.intp] | None:
