@@ -166,6 +166,13 @@ def test_against_itself_everything_is_zero(run: RunSide) -> None:
     assert all(change.delta_ns == 0 for change in diff.changes)
 
 
+def test_which_side_comes_first_does_not_change_the_pairs() -> None:
+    before = side([0], [kernel("b<1>", time_ns=0), kernel("nvjet_64x8_v", time_ns=0)])
+    after = side([0], [kernel("ampere_sgemm_64x32_tn", time_ns=2), kernel("a", time_ns=0)])
+    there, back = (by_name(compare(*pair, anyway=True)) for pair in ((before, after), (after, before)))
+    assert there == {name: -ns for name, ns in back.items()}
+
+
 @given(sides(), sides())
 def test_the_way_back_is_the_way_there(before: RunSide, after: RunSide) -> None:
     there, back = (by_name(compare(*pair, anyway=True)) for pair in ((before, after), (after, before)))

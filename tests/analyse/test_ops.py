@@ -321,7 +321,8 @@ def plain_sums(path: Path) -> tuple[dict[str, int], dict[str, int], int]:
             if event["start"] < known["start"]:
                 calls[event["args"]["correlation"]] = event
     threads: dict[Any, list[Any]] = {}
-    for event in [*(e for e in events if e.get("cat") in ("cpu_op", "Operator")), *calls.values()]:
+    operators = [e for e in events if e.get("cat") in ("cpu_op", "Operator") and "ProfilerStep#" not in e["name"]]
+    for event in [*operators, *calls.values()]:
         threads.setdefault((event["pid"], int(event["tid"])), []).append(event)
     around: dict[int, list[Any]] = {}
     for thread in threads.values():

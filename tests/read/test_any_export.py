@@ -55,7 +55,7 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
                     ledger_sheet(device),
                 ]
                 for form in ("text", "md", "csv", "json"):
-                    assert write(tables_document("gaps", path.name, made, trace.health), form, width=80)
+                    assert write(tables_document("gaps", path.name, made, trace.health, device.zero_ns), form, width=80)
             assert json_text(report.to_dict())
             assert report.to_text(width=80)
             assert report.to_markdown()

@@ -44,7 +44,7 @@ class Cause(StrEnum):
     WAIT_THREAD = "wait_thread", say("waiting for a thread"), "#a3471f", "#c37f5f"
     PROFILER = "profiler", say("the profiler"), "#7a726b", "#928a84"
     TURNAROUND = "turnaround", say("between kernels"), "#8a7a63", "#a4947c"
-    UNRECORDED = "unrecorded", say("work from before the recording"), "#6d737b", "#868c95"
+    UNRECORDED = "unrecorded", say("work from before the recording"), "#55707a", "#8aa5ae"
     DEVICE_WAIT = "device_wait", say("waiting on the device"), "#a04a63", "#be7e90"
     PAGE_MIGRATION = "page_migration", say("migrating pages"), "#8a5a7a", "#b08aa3"
     CONTEXT_SWITCH = "context_switch", say("another process"), "#8f5b3a", "#af8a70"

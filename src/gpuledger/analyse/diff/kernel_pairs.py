@@ -107,6 +107,9 @@ def _in_position(
     if not left or not right or max(len(left), len(right)) > MOST_ALIGNED:
         return [], left, right
     families, others = ([kernel.family for kernel in side] for side in (left, right))
+    if families > others:  # of matches that are equally long the matcher takes the first, seen from one side
+        swapped, right, left = _in_position(right, left, steps_right, steps_left)
+        return [KernelPair(pair.level, pair.after, pair.before) for pair in swapped], left, right
     matcher = difflib.SequenceMatcher(None, families, others, autojunk=False)
     pairs, taken_left, taken_right = [], set(), set()
     for block in matcher.get_matching_blocks():
