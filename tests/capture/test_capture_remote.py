@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -78,11 +77,11 @@ def test_an_exit_code_comes_back(fake: Tools) -> None:
 
 
 def test_where_the_export_cannot_be_made_here_it_is_made_there(fake: Tools) -> None:
-    nsys = (fake.folder / "bin" / "nsys").read_text()
+    nsys = (fake.folder / "bin" / "nsys.py").read_text()
     (fake.folder / "elsewhere" / "bin").mkdir()
-    fake.install("../elsewhere/bin/nsys", nsys)
+    fake.install_python("../elsewhere/bin/nsys", nsys)
     fake.install("ssh", SSH.replace("exec", 'PATH="$ELSEWHERE/bin:$PATH" exec'))
-    fake.install("nsys", f"#!{sys.executable}\nraise SystemExit('error: this report is newer than I am')")
+    fake.install_python("nsys", "raise SystemExit('error: this report is newer than I am')")
     ran = fake.run("nsys", "--via=ssh gpu-1", "-o", "run", "--", "true")
     assert ran.exit_code == 0, ran.stderr
     assert ran.stdout.startswith("run.sqlite  nsys")

@@ -408,7 +408,7 @@ def test_ranks_are_recorded_one_by_one(fake: Tools) -> None:
         "ranks = [subprocess.Popen(args, env=dict(os.environ, RANK=str(r)), start_new_session=True) for r in (0, 1)]\n"
         "sys.exit(max(rank.wait() for rank in ranks))\n"
     )
-    fake.install("torchrun", f"#!{sys.executable}\n{launcher}")
+    fake.install_python("torchrun", launcher)
     (fake.folder / "train.py").write_text(
         "import os; os.write(1, ('rank ' + os.environ['RANK'] + chr(10)).encode())"  # whole lines: two speak at once
     )

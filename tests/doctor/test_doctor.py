@@ -690,8 +690,7 @@ int cuCtxSynchronize(void) { int full = waiting > 1000; waiting = 0; return full
 """
 """CUDA's driver as far as the trial calls it, with its signatures: it refuses what is not called as CUDA wants it."""
 
-FAKE_NSYS = """#!{python}
-import pathlib, shutil, subprocess, sys
+FAKE_NSYS = """import pathlib, shutil, subprocess, sys
 if sys.argv[1] == "--version":
     sys.exit(print("NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0"))
 [output] = [word.split("=", 1)[1] for word in sys.argv if word.startswith("--output=")]
@@ -710,7 +709,8 @@ def test_from_end_to_end_with_a_made_up_driver(bare: Path, tmp_path: Path, decod
     (tmp_path / "driver.c").write_text(DRIVER)
     library = tmp_path / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
-    tool(bare, "nsys", FAKE_NSYS.format(python=sys.executable, export=decode))
+    code = tool(bare, "nsys.py", FAKE_NSYS.format(export=decode))
+    tool(bare, "nsys", f'#!/bin/sh\nexec "{sys.executable}" "{code}" "$@"\n')
     row = "0, 570.133.20, 143771, 345, 1980, 700.00, Default, Disabled, NVIDIA H200"
     tool(
         bare,

@@ -37,6 +37,11 @@ class Tools:
         path.write_text(script)
         path.chmod(0o755)
 
+    def install_python(self, name: str, code: str) -> None:
+        """A program of this Python; `#!` does not do where the path of an interpreter holds a blank."""
+        self.install(name, f'#!/bin/sh\nexec "{sys.executable}" "{self.folder / "bin" / name}.py" "$@"\n')
+        (self.folder / "bin" / f"{name}.py").write_text(code)
+
     def run(self, *arguments: str | Path, how: str = "", **more: str) -> Ran:
         return gpuledger("capture", *arguments, cwd=self.folder, **self.environment, FAKE_NSYS=how, **more)
 
@@ -76,7 +81,7 @@ def tools(folder: Path, export: Path) -> Tools:
     }
     made = Tools(folder, environment)
     for name in ("nsys", "ncu"):
-        made.install(name, f"#!{sys.executable}\n{FAKE.read_text()}")
+        made.install_python(name, FAKE.read_text())
     return made
 
 

@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     if argv == ["--version"]:
         print("NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0")
         return 0
-    if Path(sys.argv[0]).name == "ncu":
+    if Path(sys.argv[0]).stem == "ncu":
         return profile(argv, "--export", ".ncu-rep")
     verbs = {"profile": profile, "export": export, "launch": launch, "start": start, "stop": stop}
     return verbs[argv[0]](argv[1:])
