@@ -29,7 +29,7 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 suite: $(VENV)/installed-dev
-	$(BIN)/pytest -n 2 --dist=worksteal
+	$(BIN)/pytest -n 3 --dist=worksteal  # two cores, and some tests wait
 
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import signal
 import tarfile
 from collections.abc import Callable, Iterator
@@ -16,8 +17,10 @@ from gpuledger.trace.kernel_report import KernelReport
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
 
-settings.register_profile("no deadline", deadline=None)  # how long an example takes says more about the machine
-settings.load_profile("no deadline")
+# how long an example takes says more about the machine than about us, so there is no deadline
+settings.register_profile("usual", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=1_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
 @pytest.fixture(scope="session", autouse=True)
