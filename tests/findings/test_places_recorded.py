@@ -1,0 +1,32 @@
+"""Places in real runs of `captures/places/places.py` on an H200: the host's time is lost in one known place each."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuledger import open_trace
+from gpuledger.findings.profiled_run import diagnosed
+from gpuledger.ledger.steps import Wanted
+from support.command import ROOT
+
+PLACES = {
+    "function": "ProfilerStep#, before aten::matmul",
+    "after": "ProfilerStep#, after aten::relu",
+    "loader": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "workers": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+}
+FUNCTIONS = {"function": "resize (places.py", "after": "resize (places.py", "loader": "resize (places.py"}
+
+
+@pytest.mark.parametrize("recorded", ["plain", "stacks"])
+@pytest.mark.parametrize("mode", PLACES)
+def test_the_place_that_was_planted_is_named(mode: str, recorded: str) -> None:
+    run = diagnosed(open_trace(ROOT / "captures" / "places" / f"{mode}.{recorded}.json.gz"), mode, Wanted())
+    first = run.findings[0]
+    assert first.code == "HOST-CODE"
+    place = first.evidence[0]
+    assert PLACES[mode] in place.sentence
+    assert place.share is not None
+    assert place.share > 0.85
+    if recorded == "stacks" and mode in FUNCTIONS:
+        assert any(FUNCTIONS[mode] in sentence for sentence in first.sentences)
