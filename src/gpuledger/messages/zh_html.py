@@ -33,6 +33,10 @@ HTML: Final[dict[str, str]] = {
     "The {share} at work, over the whole width": "工作的 {share}，放大到整个宽度",
     "Lines of the books, GPU {gpu}": "各项账目，GPU {gpu}",
     # present/views/page/what_to_do
+    "nothing that repeats covers the window, so that it is told as a whole; --level=NAME makes one the step": (
+        "没有哪个重复的层级覆盖整个窗口，因此按整个窗口给出；可用 --level=NAME 指定步"
+    ),
+    "What repeats": "重复出现的层级",
     "Nothing stands out that would make it faster; look at the kernels themselves.": (
         "没有发现明显的提速空间；请从 kernel 本身入手。"
     ),

@@ -24,7 +24,7 @@ from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.time_breakdown import ordered
-from gpuledger.present.views.steps import outliers_sheet, phases_sheet, usual_sheet
+from gpuledger.present.views.steps import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.present.writers.html.parts import Chart, Part, Section, StepStrip, Table, Text
 from gpuledger.present.writers.html.tables import table
 from gpuledger.units import count_text, time_text
@@ -121,7 +121,11 @@ def steps_section(scene: Scene) -> Section:
         missing = say(
             "nothing repeats in this profile, so that it could be cut into steps; --step-range=REGEX names them"
         )
-        return Section("steps", tell(say("Steps")), (scene.unknown(missing),))
+        if device.levels:
+            missing = say(
+                "nothing that repeats covers the window, so that it is told as a whole; --level=NAME makes one the step"
+            )
+        return Section("steps", tell(say("Steps")), (scene.unknown(missing), *_levels(scene)))
     shown = _shown(device, variation)
     parts: list[Part] = [Text(_sentence(scene, shown, variation), "lead"), _strip(scene, variation, shown)]
     usual, phases = usual_sheet(device, variation), phases_sheet(device, variation)
@@ -136,7 +140,15 @@ def steps_section(scene: Scene) -> Section:
         parts.append(table(outliers, tell, scene.room, caption=caption, name="outliers"))
     else:
         parts.append(Text(tell(say("No step is unusual for its phase.")), "note"))
-    return Section("steps", tell(say("Steps")), tuple(parts))
+    return Section("steps", tell(say("Steps")), (*parts, *_levels(scene)))
+
+
+def _levels(scene: Scene) -> tuple[Part, ...]:
+    """All that repeats, with its share of the window."""
+    sheet = levels_sheet(scene.device)
+    if not sheet.rows:
+        return ()
+    return (table(sheet, scene.tell, scene.room, caption=scene.tell(say("What repeats")), name=sheet.name),)
 
 
 def _sentence(scene: Scene, shown: _Shown, variation: Variation) -> str:
