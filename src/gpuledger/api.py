@@ -8,7 +8,7 @@ print(report.to_text(), report.findings[0].code)
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
@@ -20,7 +20,8 @@ from gpuledger.analyse.align.verdicts import TIERS
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.compare import compare as compare_sides
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.run_side import STEP, WINDOW, RunSide
+from gpuledger.analyse.diff.like_sides import like_sides
+from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
@@ -74,12 +75,7 @@ def build_report(
 
 def compare(before: Trace, after: Trace, wanted: Wanted | None = None, *, anyway: bool = False) -> Diff:
     """What changed from one run to the other, on the GPU that is busiest in the first; parts sum to the difference."""
-    wanted = wanted or Wanted()
-    sides = _sides(before, after, wanted)
-    if all(side.whole == WINDOW for side in sides):  # neither has steps: by what repeats in both
-        repeated = _sides(before, after, replace(wanted, any_level=True))
-        sides = repeated if all(side.whole == STEP for side in repeated) else sides
-    return compare_sides(*sides, anyway=anyway)
+    return compare_sides(*like_sides(lambda asked: _sides(before, after, asked), wanted or Wanted()), anyway=anyway)
 
 
 def _sides(before: Trace, after: Trace, wanted: Wanted) -> tuple[RunSide, RunSide]:

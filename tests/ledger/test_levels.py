@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +14,11 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.levels import COVERAGE, LevelSource
+from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.unrecorded import waits_for_unrecorded
 from gpuledger.present.views.report import ledger_title, verdict
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
@@ -226,3 +231,25 @@ def test_operators_are_ranges_where_nothing_else_is_called_so() -> None:
     with pytest.raises(NothingRecorded, match="no range matches 'aten::absent'") as refused:
         only_of(path, Wanted(range_pattern="aten::absent"))
     assert "aten::" in str(refused.value.found)
+
+
+def test_the_first_of_each_stream_waits_for_what_was_not_recorded_however_many_wait() -> None:
+    program = Program()
+    with program.unrecorded():
+        for stream in range(40):
+            program.kernel("gemm", 5_000, stream=stream)
+    for _ in range(3):
+        for stream in range(40):
+            program.kernel("gemm", 500, stream=stream)
+    host, work = host_and_activities(program.trace())
+    plain = {stream: int(np.flatnonzero(work.stream == stream)[0]) for stream in range(40)}
+    waits = np.flatnonzero(waits_for_unrecorded(work, host, np.arange(len(work))))
+    assert sorted(waits.tolist()) == sorted(plain.values())
+
+
+def test_a_level_is_as_long_as_its_steps_are_told_to_be(unpacked: Callable[[str], Path]) -> None:
+    [device] = analysed(unpacked("decode.sqlite"))
+    [level] = [level for level in device.levels if level.name == "bench:decode"]
+    varies = variation(device)
+    assert varies is not None
+    assert level.median_ns == varies.median_ns

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from gpuledger.analyse.diff.baseline import from_document, is_baseline
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.run_side import STEP, WINDOW, RunSide, pooled
+from gpuledger.analyse.diff.run_side import RunSide, pooled
 from gpuledger.errors import UnreadableProfile
 from gpuledger.fleet.profiles import job_profiles
 from gpuledger.ledger.device import analysed
@@ -27,14 +26,6 @@ class Sides:
     def __init__(self, wanted: Wanted, tell: Progress, limits: Limits) -> None:
         self._wanted, self._tell, self._limits = wanted, tell, limits
         self._gpu: int | None = None
-
-    def read_both(self, before: str, after: str) -> tuple[RunSide, RunSide]:
-        """Two sides; where neither has steps, by what repeats in both, so that like is compared with like."""
-        sides = self.read(before), self.read(after)
-        if all(side.whole == WINDOW for side in sides) and not self._wanted.any_level:
-            repeated = Sides(replace(self._wanted, any_level=True), self._tell, self._limits).read_both(before, after)
-            return repeated if all(side.whole == STEP for side in repeated) else sides
-        return sides
 
     def read(self, given: str) -> RunSide:
         """The side at a path or glob."""

@@ -12,6 +12,7 @@ after L `launch_latency`, inside it `launch` or `load`, before it whatever L's t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -227,7 +228,7 @@ class _Booking:
         self._to(ahead & self._other_process(), Cause.CONTEXT_SWITCH)
         self._to(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND)
         self._to(ahead & self._follows_pages, Cause.PAGE_MIGRATION)
-        self._to(ahead & self._for_unrecorded(), Cause.UNRECORDED)
+        self._to(ahead & self._for_unrecorded, Cause.UNRECORDED)
         self._to(ahead, Cause.DEVICE_WAIT)
 
     def _moves_pages(self, activity: Ints) -> NDArray[np.bool_]:
@@ -303,6 +304,7 @@ class _Booking:
         earlier: NDArray[np.bool_] = began_of_next < self.start
         return earlier
 
+    @cached_property
     def _for_unrecorded(self) -> NDArray[np.bool_]:
         """The activity had been queued for long, and is the first that is known of its stream."""
         long = np.flatnonzero((self.after >= 0) & (self.end - self.start > LEAST_NS))
@@ -323,7 +325,7 @@ class _Booking:
         call = self.call[gap]
         launch_start, launch_end = self.host.calls["start_ns"][call], self.host.calls["end_ns"][call]
         waits = self.end[gap] - launch_end > LAUNCH_LATENCY_NS
-        unrecorded = waits & self._for_unrecorded()[gap]
+        unrecorded = waits & self._for_unrecorded[gap]
         after_ns = end - np.clip(launch_end, start, end)
         inside_ns = np.clip(launch_end, start, end) - np.clip(launch_start, start, end)
         for cause, mask, amount in (

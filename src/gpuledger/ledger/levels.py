@@ -43,7 +43,7 @@ from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, furthest
-from gpuledger.trace.statistics import median
+from gpuledger.trace.statistics import median, nearest_percentiles
 from gpuledger.trace.strings import Codes
 from gpuledger.trace.tables import Rows
 
@@ -186,7 +186,7 @@ class LevelFinder:
         members += [*map(self._of_marks, _MARKS), self._of_graphs(), self._of_period()]
         known = [level for level in members if level is not None]
         exact = [level for level in known if level.name == name]
-        alike = [level for level in known if name.lower() in level.name.lower()]
+        alike = [level for level in known if name and name.lower() in level.name.lower()]
         if not (exact or alike):
             raise nothing_matches(name, "level", [level.name for level in known])
         return (exact or alike)[0]
@@ -312,9 +312,10 @@ class LevelFinder:
     def _described(self, members: LevelMembers) -> Level:
         inside = members.member >= 0
         lengths = np.bincount(members.member[inside], weights=self._recorded_ns[inside]).astype(np.int64)
+        [middle] = nearest_percentiles(lengths, 50)  # as steps are told
         window_ns = self._window.end_ns - self._window.start_ns
         coverage = members.covered_ns / max(window_ns, 1)
-        return Level(members.name, members.source, len(lengths), int(median(lengths)), coverage)
+        return Level(members.name, members.source, len(lengths), middle, coverage)
 
     def _ending_with(self, pattern: re.Pattern[str]) -> Positions | None:
         """Instances that end with the last of each run of kernels that match."""

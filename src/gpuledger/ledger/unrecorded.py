@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, group
 
 LEAST_NS: Final = 100_000
 """A shorter wait is the device's own."""
@@ -34,15 +34,9 @@ def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> 
 
 def _are_first_of_stream(work: Activities, positions: Positions) -> NDArray[np.bool_]:
     """Which of these activities are the first that was recorded of their stream of their process on their GPU."""
-    first = np.zeros(len(positions), np.bool_)
     if not len(positions):
-        return first
-    streams, at = work.stream, np.asarray(positions)
-    for stream in distinct(streams[at]).tolist():
-        of_stream = np.flatnonzero(streams == stream)
-        for index in np.flatnonzero(streams[at] == stream).tolist():
-            position = int(at[index])
-            earlier = of_stream[: np.searchsorted(of_stream, position)]
-            same = (work.pid[earlier] == work.pid[position]) & (work.gpu[earlier] == work.gpu[position])
-            first[index] = not same.any()
-    return first
+        return np.zeros(0, np.bool_)
+    rows = np.flatnonzero(np.isin(work.stream, distinct(work.stream[positions])))
+    first, _ = group(work.pid[rows], work.gpu[rows], work.stream[rows])
+    are_first: NDArray[np.bool_] = np.isin(positions, rows[first])
+    return are_first

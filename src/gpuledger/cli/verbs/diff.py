@@ -12,6 +12,8 @@ import click
 from gpuledger.analyse.diff.baseline import to_document
 from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
+from gpuledger.analyse.diff.like_sides import like_sides
+from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.cli.diff_sides import Sides, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
@@ -108,8 +110,10 @@ def diff(
         if target is not None and target.exists() and not output.force:
             raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
     with progress(quiet=output.quiet) as tell:
-        sides = Sides(wanted, tell, limits)
-        one, other = (sides.read(before), None) if after is None else sides.read_both(before, after)
+        if after is None:
+            one, other = Sides(wanted, tell, limits).read(before), None
+        else:
+            one, other = like_sides(lambda asked: _read(Sides(asked, tell, limits), before, after), wanted)
     if other is None:
         Output("json", baseline, output.force, output.quiet).write(json_text(to_document(one)))
         return
@@ -127,6 +131,10 @@ def diff(
     output.show(document, remarks=tripped)
     if tripped:
         sys.exit(TRIPPED)
+
+
+def _read(sides: Sides, before: str, after: str) -> tuple[RunSide, RunSide]:
+    return sides.read(before), sides.read(after)
 
 
 def _junit(compared: Compared) -> str:

@@ -17,7 +17,7 @@ from gpuledger.cli.progress import progress
 from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.present.views.info import headline
+from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.ncu_plan import Proposal, plan_document
 from gpuledger.read import open_trace
 
@@ -76,7 +76,7 @@ def ncu_plan(
     made = Proposal(
         profile=str(profile),
         name=profile.name,
-        headline=headline(trace, contents(trace)),
+        headline=origin_line(trace, contents(trace)),
         plan=found,
         commands=tuple(
             ncu_command(run.functions, run.skip, run.count, measure, export, command)

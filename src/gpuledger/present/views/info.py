@@ -41,7 +41,7 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
     private: list[Block] = [_untitled(_source_sheet(trace)), _private(trace)] if verbose else []
     return Document(
         blocks=lambda: (
-            Opening(name, headline(trace, found), tuple(_facts(trace, found))),
+            Opening(name, origin_line(trace, found), tuple(_facts(trace, found))),
             Only(Medium.TEXT, tuple(in_text)),
             Only(Medium.MARKDOWN, tuple(in_markdown)),
             Definitions("Not in this profile", tuple((missing.what, missing.means) for missing in found.missing)),
@@ -116,7 +116,7 @@ def _data(name: str, trace: Trace, found: Contents, *, verbose: bool) -> dict[st
     return content
 
 
-def headline(trace: Trace, found: Contents) -> str:
+def origin_line(trace: Trace, found: Contents) -> str:
     """One line that says what this is."""
     origin, counts = trace.origin, dict(found.rows)
     parts = [

@@ -20,7 +20,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
 from gpuledger.present.safe_text import padded, visible, wrapped
 from gpuledger.present.views.books import ledger_sheet
-from gpuledger.present.views.info import headline as origin_line
+from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped

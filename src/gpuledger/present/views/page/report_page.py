@@ -6,7 +6,7 @@ from gpuledger.analyse.inventory import contents
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
-from gpuledger.present.views.info import headline
+from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.page.gaps import gaps_section
 from gpuledger.present.views.page.kernels import kernels_section, roofline_section
 from gpuledger.present.views.page.over_time import launches_section, memory_section, use_section
@@ -31,7 +31,7 @@ def report_page(report: ProfiledRun, reader: Reader) -> Page:
     return Page(
         title=f"{name} · gpuledger",
         name=name,
-        headline=cut(scene.tell(headline(report.trace, about)), room.letters, scene.tell),
+        headline=cut(scene.tell(origin_line(report.trace, about)), room.letters, scene.tell),
         verdict=cut(scene.tell(verdict(report)), room.letters, scene.tell),
         tiles=_tiles(scene),
         sections=sections(scene),

@@ -12,7 +12,7 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import capitalised
 from gpuledger.present.charts.svg import ByColour, hatch, svg
 from gpuledger.present.safe_text import visible
-from gpuledger.present.views.info import headline
+from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.time_breakdown import ledger_picture
 from gpuledger.present.views.report import ledger_title, saving_words, verdict
@@ -38,7 +38,7 @@ def notebook_html(report: ProfiledRun) -> str:
     scene = Scene(report, about, Reader("en", _ROOM, "", ""))
     paint = _Around()
     lines = [
-        f"<p><b>{_text(report.name)}</b> {_text(headline(report.trace, about))}</p>",
+        f"<p><b>{_text(report.name)}</b> {_text(origin_line(report.trace, about))}</p>",
         f"<p><b>{_text(verdict(report))}</b></p>",
         f"<p>{_text(ledger_title(scene.device))}</p>",
         f'<svg width="0" height="0" aria-hidden="true"><defs>{hatch(paint)}</defs></svg>',
