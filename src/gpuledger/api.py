@@ -99,15 +99,15 @@ def align(
 ) -> Alignment:
     """Whether a mock of one operation runs what the operation runs in the model: the seven checks of `gpuledger align`.
 
-    The operation is what ranges that match launch, or the kernels whose names match; else the mock's own sequence of
-    kernels is looked for.
+    The operation is what ranges that match launch, or the kernels whose names match, of the mock too; else the mock's
+    own sequence of kernels is looked for.
     """
     isolation = Isolation("auto")
     if range_pattern is not None:
         isolation = Isolation("range", range_pattern)
     elif kernel_pattern is not None:
         isolation = Isolation("pattern", kernel_pattern)
-    ours = of_mock(mock, "mock", Wanted(), None)
+    ours = of_mock(mock, "mock", Wanted(), None, isolation)
     one = operation_side(ours.forwards)
     theirs = of_model(model, "model", wanted or Wanted(), isolation, one.kernels)
     other = operation_side(theirs.forwards, one.kernels)

@@ -220,7 +220,7 @@ MOCK = program([[("forward", "norm gemm:4 flash")]] * 6)
 def both(
     mock: Trace, model: Trace, isolation: Isolation, mock_range: str | None = None
 ) -> tuple[OperationSide, OperationSide]:
-    ours = side(of_mock(mock, "mock", Wanted(), mock_range).forwards)
+    ours = side(of_mock(mock, "mock", Wanted(), mock_range, isolation).forwards)
     return ours, side(of_model(model, "model", Wanted(), isolation, ours.kernels).forwards, ours.kernels)
 
 
@@ -281,14 +281,14 @@ def side_by_side(one: Trace, other: Trace) -> Trace:
 
 def test_a_step_that_runs_one_sequence_several_times_holds_several_forwards() -> None:
     mock = program([[("run", "norm gemm:4 flash " * 4)]] * 5)
-    found = of_mock(mock, "mock", Wanted(), None)
+    found = of_mock(mock, "mock", Wanted())
     assert len(found.forwards[0]) == 20
     assert "the same 3 kernels several times over" in found.notes[0]
 
 
 def test_a_mock_of_one_kernel_has_a_forward_for_each() -> None:
     mock = program([[("run", "gemm:9 " * 12)]])
-    found = of_mock(mock, "mock", Wanted(), None)
+    found = of_mock(mock, "mock", Wanted())
     assert (len(found.forwards[0]), found.forwards[0].sequence(0)) == (12, ("gemm",))
     _, theirs = both(mock, MODEL, Isolation("auto"))
     assert theirs.forwards == 15

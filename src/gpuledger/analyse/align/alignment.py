@@ -23,8 +23,9 @@ class Isolation:
     expression: str | None = None
 
     @property
-    def pattern(self) -> re.Pattern[str] | None:
-        return None if self.expression is None else re.compile(self.expression)
+    def kernel_pattern(self) -> re.Pattern[str] | None:
+        """What the names of kernels have to match, on both sides; None where names say nothing."""
+        return None if self.expression is None or self.by != "pattern" else re.compile(self.expression)
 
     def __str__(self) -> str:
         return self.by if self.expression is None else f"{self.by} '{self.expression}'"

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.forwards import ForwardKernel, Forwards, gathered
-from gpuledger.analyse.align.operation_kernels import OperationKernels, by_pattern, by_range, by_sequence, by_steps
+from gpuledger.analyse.align.operation_kernels import (
+    OperationKernels,
+    by_pattern,
+    by_range,
+    by_sequence,
+    by_steps,
+    matching_names,
+)
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace
+
+_ALL: Final = Isolation("auto")
+"""A mock is the operation, all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +33,15 @@ class Ranks:
     notes: tuple[str, ...]
 
 
-def of_mock(trace: Trace, profile: str, wanted: Wanted, mock_range: str | None) -> Ranks:
-    """A forward of the mock is a step of it, or a range that matches."""
+def of_mock(
+    trace: Trace, profile: str, wanted: Wanted, mock_range: str | None = None, isolation: Isolation = _ALL
+) -> Ranks:
+    """A forward of the mock is a step of it, or a range that matches; with a pattern, what matches of it."""
     devices = analysed(trace, profile, wanted)
     busiest = max(devices, key=lambda device: device.compute_ns)
     operation = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
+    if isolation.kernel_pattern is not None:
+        operation = matching_names(trace, busiest, profile, operation, isolation.kernel_pattern)
     several = (f"{profile}: {len(devices)} GPUs at work; GPU {busiest.gpu}, the busiest, is the mock",)
     notes = (*operation.notes, *(several if len(devices) > 1 else ()))
     return Ranks((gathered(trace, busiest, profile, operation.kernel, operation.forward),), notes)

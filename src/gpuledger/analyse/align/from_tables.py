@@ -14,6 +14,7 @@ from typing import Final
 from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
 from gpuledger.analyse.align.forwards import ForwardKernel
+from gpuledger.analyse.align.operation_kernels import no_match
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.catalog.kernel_names import label, parse
 from gpuledger.catalog.name_likeness import EXACT, FUNCTION, likeness
@@ -34,11 +35,11 @@ class FromTable:
     whole: bool = True
 
 
-def mock_from_table(run: PrintedTables, forwards: int | None) -> FromTable:
-    """The mock: every kernel of the table."""
+def mock_from_table(run: PrintedTables, isolation: Isolation, forwards: int | None) -> FromTable:
+    """The mock: every kernel of the table, or those that match the pattern."""
     rows = _rows(run)
     count = forwards or _common_divisor(rows)
-    side, notes = _side(run.name, rows, count)
+    side, notes = _side(run.name, _matching(run, rows, isolation), count)
     how = "given" if forwards else "by the greatest common divisor of the main kernels' calls"
     return FromTable(side, (f"{run.name}: {_forwards(count)} ({how}); means of the whole profile", *notes))
 
@@ -51,11 +52,7 @@ def model_from_table(run: PrintedTables, isolation: Isolation, mock: OperationSi
             f"{run.name}: {REPORT} does not say what ran in which range",
             hint="use --pattern=REGEX, or give the profile itself instead of its tables",
         )
-    chosen = _chosen(rows, isolation, mock.kernels)
-    if not chosen:
-        names = ", ".join(label(row.name) for row in rows[:5])
-        what = f"matches '{isolation.expression}'" if isolation.expression else "is like one of the mock's"
-        raise NothingRecorded(f"{run.name}: no kernel {what}", found=f"its longest kernels: {names}")
+    chosen = _matching(run, rows, isolation) if isolation.expression else _like_the_mocks(run, rows, mock.kernels)
     whole = isolation.expression is not None or len(chosen) == len(rows)
     count = forwards or _by_the_mock(chosen, mock)
     how = "given" if forwards else "by the calls of the mock's longest kernel"
@@ -115,15 +112,30 @@ def _by_the_mock(rows: Sequence[SummaryRow], mock: OperationSide) -> int:
     return gcd(*(row.count for row in rows))
 
 
-def _chosen(rows: Sequence[SummaryRow], isolation: Isolation, mock: Sequence[ForwardKernel]) -> list[SummaryRow]:
-    """Rows that match the pattern; else those called as the mock's kernels are, or nearly so where none is."""
-    if isolation.pattern is not None:
-        return [row for row in rows if isolation.pattern.search(row.name)]
+def _matching(run: PrintedTables, rows: Sequence[SummaryRow], isolation: Isolation) -> list[SummaryRow]:
+    """Rows that match the pattern; all where there is none."""
+    pattern = isolation.kernel_pattern
+    if pattern is None:
+        return list(rows)
+    matching = [row for row in rows if pattern.search(row.name)]
+    if not matching:
+        raise no_match(run.name, pattern.pattern, _longest(rows))
+    return matching
+
+
+def _like_the_mocks(run: PrintedTables, rows: Sequence[SummaryRow], mock: Sequence[ForwardKernel]) -> list[SummaryRow]:
+    """Rows called as the mock's kernels are, or nearly so where none is."""
     wanted: set[str] = set()
     for name in {kernel.name for kernel in mock}:
         alike = {how: {row.name for row in rows if likeness(name, row.name) == how} for how in (EXACT, FUNCTION)}
         wanted |= alike[EXACT] or alike[FUNCTION]
+    if not wanted:
+        raise NothingRecorded(f"{run.name}: no kernel is like one of the mock's", found=_longest(rows))
     return [row for row in rows if row.name in wanted]
+
+
+def _longest(rows: Sequence[SummaryRow]) -> str:
+    return f"its longest kernels: {', '.join(label(row.name) for row in rows[:5])}"
 
 
 def _forwards(count: int) -> str:

@@ -1,8 +1,8 @@
 """An operation's kernels in a profile: which of them belong to which forward.
 
-In the mock a forward is a step. In the model it is what was launched inside a range, or the kernels whose names match,
-or a stretch of the kernel sequence that is like the mock's. Only the steady steps count. What belongs to a range is
-told by launch calls, never by the host's times.
+In the mock a forward is a step, or what of it matches a pattern. In the model it is what was launched inside a range,
+or the kernels whose names match, or a stretch of the kernel sequence that is like the mock's. Only the steady steps
+count. What belongs to a range is told by launch calls, never by the host's times.
 """
 
 from __future__ import annotations
@@ -200,6 +200,26 @@ def _no_range(trace: Trace, profile: str, pattern: str) -> NothingRecorded:
     )
 
 
+def matching_names(
+    trace: Trace, device: Device, profile: str, mock: OperationKernels, pattern: re.Pattern[str]
+) -> OperationKernels:
+    """Of the mock's kernels those whose names match; what a forward is does not change."""
+    matches = trace.strings.each(device.work.name[mock.kernel], lambda name: bool(pattern.search(name)), np.bool_)
+    if matches.all():
+        return mock
+    left_out = _counted(trace, device, mock.kernel[~matches])
+    if not matches.any():
+        raise no_match(profile, pattern.pattern, f"its kernels: {left_out}")
+    note = f"{profile}: left out, as they do not match the pattern: {left_out}"
+    return OperationKernels(mock.kernel[matches], mock.forward[matches], (*mock.notes, note))
+
+
+def no_match(profile: str, pattern: str, found: str) -> NothingRecorded:
+    """The refusal where no kernel of a side matches."""
+    hint = "the pattern is searched in the whole demangled name, of the mock's kernels and of the model's"
+    return NothingRecorded(f"{profile}: no kernel matches '{pattern}'", found=found, hint=hint)
+
+
 def by_pattern(
     trace: Trace, device: Device, profile: str, pattern: str, mock: Sequence[ForwardKernel]
 ) -> OperationKernels:
@@ -214,11 +234,7 @@ def by_pattern(
     matching = np.array([bool(expression.search(kind.name)) for kind in kinds], np.bool_)
     chosen = np.flatnonzero(matching[number])
     if not len(chosen):
-        raise NothingRecorded(
-            f"{profile}: no kernel matches '{pattern}'",
-            found=most_alike(mock, kinds),
-            hint="the pattern is searched in the whole demangled name",
-        )
+        raise no_match(profile, pattern, most_alike(mock, kinds))
     kernels, number = kernels[chosen], number[chosen]
     stretches = occurrences(mock, kinds, number)
     if not stretches:
@@ -231,16 +247,18 @@ def by_pattern(
     before = np.searchsorted([stretch.start for stretch in stretches], np.arange(len(kernels)), side="right") - 1
     forward = np.where((forward < 0) & foreign, before, forward)
     spare = kernels[forward < 0]
-    notes = (_spare(trace, device, profile, spare),) if len(spare) else ()
+    outside = f"{profile}: left out, as they match the pattern outside the mock's sequence: "
+    notes = (outside + _counted(trace, device, spare),) if len(spare) else ()
     return OperationKernels(kernels[forward >= 0], forward[forward >= 0], notes)
 
 
-def _spare(trace: Trace, device: Device, profile: str, spare: Positions) -> str:
-    codes, counts = np.unique(device.work.name[spare], return_counts=True)
+def _counted(trace: Trace, device: Device, kernels: Positions) -> str:
+    """How often kernels of each name run, in words."""
+    codes, counts = np.unique(device.work.name[kernels], return_counts=True)
     names = [label(trace.strings.text(code) or "") for code in codes.tolist()]
     shown = [f"{count_text(count)} x {name}" for name, count in zip(names, counts.tolist(), strict=True)]
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-    return f"{profile}: left out, as they match the pattern outside the mock's sequence: {', '.join(shown[:3])}{more}"
+    return f"{', '.join(shown[:3])}{more}"
 
 
 def _by_own_period(device: Device, kernels: Positions) -> Positions:

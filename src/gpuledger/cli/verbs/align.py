@@ -66,7 +66,7 @@ class _Reading:
 @click.argument("mock")
 @click.argument("e2e", nargs=-1, required=True)
 @regex_option("--range", "range_", said="The operation is what ranges that match launch.")
-@regex_option("--pattern", said="The operation is the kernels whose names match.")
+@regex_option("--pattern", said="The operation is the kernels whose names match, on both sides.")
 @click.option("--auto", is_flag=True, help="Look for the mock's sequence of kernels. The default.")
 @regex_option("--mock-range", said="A forward of the mock is a range that matches. Default: a step.")
 @regex_option("--step-range", said="Steps of the model are ranges that match. Default: found.")
@@ -126,7 +126,7 @@ def align(
         raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
     with progress(quiet=output.quiet) as tell:
         reading = _Reading(limits, tell)
-        ours = _mock(mock, mock_range, forwards_mock, reading)
+        ours = _mock(mock, mock_range, isolation, forwards_mock, reading)
         theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
     one, other = ours.side, theirs.side
     if one.profile == other.profile:
@@ -165,13 +165,13 @@ def _toml(path: Path) -> dict[str, object]:
         raise GpuledgerError(f"{path.name}: cannot be read as TOML", found=str(error)) from None
 
 
-def _mock(path: str, mock_range: str | None, forwards: int | None, reading: _Reading) -> _Read:
+def _mock(path: str, mock_range: str | None, isolation: Isolation, forwards: int | None, reading: _Reading) -> _Read:
     if is_printed_tables(path, limits=reading.limits):
         run = open_summaries(path, limits=reading.limits)
-        made = mock_from_table(run, forwards)
+        made = mock_from_table(run, isolation, forwards)
         return _Read(made.side, made.notes, run.health)
     trace = reading.trace(path)
-    found = of_mock(trace, Path(path).name, Wanted(), mock_range)
+    found = of_mock(trace, Path(path).name, Wanted(), mock_range, isolation)
     return _Read(side(found.forwards), found.notes, trace.health)
 
 
