@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import lzma
 import os
@@ -143,7 +145,15 @@ def test_every_format_of_kernels(form: str, layer_report: Path) -> None:
         assert gemm["dram_bytes_per_s"] == pytest.approx(1.66e12, rel=0.01)
         assert document["roofs"][0]["memory"]["DRAM"]["per_s"] == pytest.approx(4.8e12, rel=0.01)
     if form == "csv":
-        assert len(ran.stdout.splitlines()) == 11
+        rows = list(csv.DictReader(io.StringIO(ran.stdout)))
+        assert len(rows) == 10
+        (norm,) = [row for row in rows if "layer_norm" in row["Kernel"]]
+        assert (norm["Launches"], norm["Severity"], norm["Limiter"]) == ("2", "medium", "too few blocks")
+        assert float(norm["Time (ns)"]) == pytest.approx(17_400, rel=0.01)
+        least, mean, most = (float(norm[f"L2 hit rate{part} (%)"]) for part in (", least", "", ", most"))
+        assert 54 < least <= mean <= most < 56
+        words = ("Kernel", "Grid", "Block", "Bound by", "Limiter", "Severity")
+        assert all(value == "" or float(value) >= 0 for row in rows for key, value in row.items() if key not in words)
 
 
 def test_the_pages_of_a_report_give_the_same_verdicts(layer_report: Path, tmp_path: Path) -> None:
@@ -187,3 +197,30 @@ def test_one_layer_is_a_matter_of_its_range(planned: Path, told: dict[str, Any])
     all_layers = sum(each["time_ns"] for each in whole["kernels"] if each["in_layer"])
     assert time == pytest.approx(all_layers / 8, rel=0.02)
     assert layer["coverage_share"] > 0.95
+
+
+def test_a_timeline_alone_lists_the_kernels_of_a_layer_in_order(planned: Path) -> None:
+    ran = gpuledger("kernels", "planned.sqlite", "--range=^layer3$", "--format=json", cwd=planned)
+    document = json.loads(ran.stdout)
+    schema("tables").validate(document)
+    (table,) = document["tables"]
+    *rows, total = table["rows"]
+    assert [row["number"] for row in rows] == list(range(1, 21))
+    assert "layer_norm" in rows[0]["kernel"]
+    assert {row["calls"] for row in rows} == {20, 40, 80}
+    assert sum(row["share_percent"] for row in rows) == pytest.approx(100, abs=1)  # each is rounded
+    assert sum(row["time_ns"] for row in rows) == pytest.approx(total["time_ns"], abs=len(rows))
+
+
+def test_what_is_listed_without_nsight_compute_is_what_is_listed_with_it(planned: Path, told: dict[str, Any]) -> None:
+    alone = json.loads(gpuledger("kernels", "planned.sqlite", "--format=json", cwd=planned).stdout)["tables"][0]["rows"]
+    joined = told["kernels"][0]["kernels"]
+    assert [(row["kernel"], row["time_ns"]) for row in alone[:-1]] == [
+        (kernel["name"], kernel["time_ns_per_step"]) for kernel in joined
+    ]
+
+
+def test_a_profile_among_reports_is_refused(planned: Path) -> None:
+    ran = gpuledger("kernels", "planned-1.ncu-rep", "planned.sqlite", cwd=planned)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: planned.sqlite: not a report of Nsight Compute")

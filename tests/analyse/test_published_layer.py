@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.analyse.kernels.judgement import JudgedLaunch, judged
+from gpuledger.analyse.kernels.judgement import JudgedLaunch, judged, kernels
+from gpuledger.analyse.kernels.tally import HITS, kernels_tally
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.health import NotMeasured
 from support.command import gpuledger
@@ -119,3 +120,22 @@ def test_without_a_peak_or_a_device_nothing_is_claimed(tmp_path: Path) -> None:
     (found,) = (judged(each) for each in open_kernels([path]).launches)
     assert found.verdict.bound == "unknown"
     assert isinstance(found.verdict.headroom, NotMeasured)
+
+
+def test_its_counts_are_those_that_the_author_printed(details: Path) -> None:
+    """SM efficiency, L2 and L1 hit rate below half: 12, 6 and 12 of 13 launches, two of which are one kernel."""
+    counts = kernels_tally(kernels([judged(launch) for launch in open_kernels([details]).launches]))
+    assert counts.kernels == 12
+    assert {key: (counts.low[key].low, counts.low[key].of) for key in ("sm_busy_share", *HITS)} == {
+        "sm_busy_share": (11, 12),
+        "l2_hit_share": (6, 12),
+        "l1_hit_share": (11, 12),
+    }
+    assert sum(sum(limits.values()) for limits in counts.limits.values()) == counts.kernels
+
+
+def test_the_published_layer_is_told_whole(details: Path) -> None:
+    shown = gpuledger("kernels", details).stdout
+    assert shown.count("  - try: ") == 12
+    assert "below 50.0 %: L2 hit rate 6 of 12, L1 hit rate 11 of 12" in shown
+    assert "Made 2025-12-17 00:00 UTC." in shown

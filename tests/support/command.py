@@ -85,9 +85,9 @@ def gpuledger_process(*arguments: str | Path, cwd: Path | None = None, **environ
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment of a call: nothing that changes what is printed, and warnings are errors."""
+    """The environment of a call: nothing that changes what is printed, one day, and warnings are errors."""
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "GPULEDGER_DEBUG")}
-    return kept | {"PYTHONWARNINGS": "error"}
+    return kept | {"PYTHONWARNINGS": "error", "SOURCE_DATE_EPOCH": "1765929600"}
 
 
 def _called() -> int:

@@ -275,7 +275,6 @@ KERNELS: Final[dict[str, str]] = {
     "one launch": "启动 1 次",
     "GPU not named": "GPU（名称未记录）",
     "In depth, the most to gain first": "逐个分析（提升空间大的在前）",
-    "{count} more kernels are in --format=json.": "另有 {count} 个 kernel，见 --format=json。",
     "How far these kernels are from the device's roofs was not collected.": (
         "没有采集到足以判断这些 kernel 距设备屋顶线多远的指标。"
     ),
@@ -304,4 +303,28 @@ KERNELS: Final[dict[str, str]] = {
     "{rate}, {share} of the peak": "{rate} 占峰值的 {share}",
     "{figure} {value}": "{figure} {value}",
     "{figure} {value} ({least} to {most})": "{figure} {least}～{most}（平均 {value}）",
+    # present/views/kernel_counts, made_at
+    "Kernels in numbers": "kernel 统计",
+    "bottlenecks: {kinds}": "瓶颈类型：{kinds}",
+    "severity: {kinds}": "严重程度：{kinds}",
+    "{bound} {count} ({details})": "{bound} {count} 个（{details}）",
+    "{what} {count}": "{what} {count} 个",
+    "below {half} of the nearest roof: {count} of {kernels}": (
+        "低于最近性能上限 {half} 的 kernel：{count} 个（共 {kernels} 个）"
+    ),
+    "below {half}: {counts}": "低于 {half}：{counts}",
+    "below {half}: {counts} (data that is read once cannot hit)": "低于 {half}：{counts}（只读一次的数据不可能命中）",
+    "{figure} {count} of {kernels}": "{figure} {count}/{kernels} 个",
+    "Made {time} UTC.": "生成时间：{time} UTC。",
+    # present/views/timeline_kernels
+    "Time a step": "每步时间",
+    "One call": "单次",
+    "Layers": "层数",
+    "(graphs whose kernels were not recorded)": "（未记录内部 kernel 的 CUDA graph）",
+    "Kernels of the window in the order of execution, GPU {gpu} (shares of compute)": (
+        "GPU {gpu} 窗口内的 kernel，按执行次序（占计算时间的比例）"
+    ),
+    "Kernels in the order of execution, GPU {gpu} (calls in all steps, {steps}; shares of compute)": (
+        "GPU {gpu} 的 kernel，按执行次序（次数为全部 {steps} 步合计；占计算时间的比例）"
+    ),
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
-from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedLaunch, saving, severity
+from gpuledger.analyse.kernels.judgement import OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.name_likeness import normalised
@@ -68,6 +68,11 @@ class KernelMatch:
         if self.launch is None or not self.covered:
             return NotMeasured("no profiled launch speaks for it")
         return self.launch.verdict.headroom
+
+    @property
+    def judged(self) -> JudgedKernel:
+        """The launches that speak for it, as one kernel of its name and shape."""
+        return JudgedKernel(self.entry.name, self.entry.grid, self.entry.block, self.alike)
 
     @property
     def saving_ns(self) -> int:

@@ -1,4 +1,4 @@
-"""`gpuledger kernels`: what limits the kernels that Nsight Compute profiled."""
+"""`gpuledger kernels`: what limits the kernels that Nsight Compute profiled; of a timeline, its kernels in order."""
 
 from __future__ import annotations
 
@@ -6,35 +6,68 @@ from pathlib import Path
 
 import click
 
-from gpuledger.analyse.kernels.judgement import judged
-from gpuledger.analyse.kernels.judgement import kernels as put_together
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, language_option, output_options
+from gpuledger.cli.output import Output, language_option, output_options, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.present.views.kernels import kernels_document
-from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.read.registry import reader_of
+from gpuledger.read.source import look_at
 
 
 @click.command()
-@click.argument("ncu", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="NCU|PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@step_options
 @language_option
 @limit_option
 @output_options
-def kernels(ncu: tuple[Path, ...], language: str, limits: Limits, output: Output) -> None:
+def kernels(files: tuple[Path, ...], wanted: Wanted, language: str, limits: Limits, output: Output) -> None:
     """Say what limits each kernel in NCU: memory, compute or latency, and what to try.
 
     NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
     details, or --metrics). Each launch is judged against the roofs of the device that it ran on; kernels are told
     apart by name, launch shape and size of problem. The .ncu-rep format needs `pip install 'gpuledger[ncu]'`.
 
+    PROFILE is a timeline. Its kernels are listed in the order of execution, with their time in a step and share of
+    compute; --range=layer0 lists one layer's. `gpuledger report PROFILE --ncu=NCU` has both together.
+
     \b
     Examples:
       gpuledger kernels layer.ncu-rep
       gpuledger kernels details.csv -o kernels.json
-      gpuledger report run.sqlite --ncu=layer.ncu-rep
+      gpuledger kernels layer.ncu-rep --format=csv
+      gpuledger kernels run.sqlite --range=layer0
     """
+    if len(files) == 1 and reader_of(look_at(files[0])) is not None:
+        _of_timeline(files[0], wanted, language, limits, output)
+    else:
+        _of_reports(files, language, limits, output)
+
+
+def _of_reports(files: tuple[Path, ...], language: str, limits: Limits, output: Output) -> None:
+    from gpuledger.analyse.kernels.judgement import judged
+    from gpuledger.analyse.kernels.judgement import kernels as put_together
+    from gpuledger.present.views.kernels import kernels_document
+    from gpuledger.read.ncu.reader import open_kernels
+
     with progress(quiet=output.quiet) as tell:
-        report = open_kernels(ncu, limits=limits, progress=tell)
-    made = put_together([judged(each) for each in report.launches])
-    output.show(kernels_document([path.name for path in ncu], made, report.health), language=language)
+        report = open_kernels(files, limits=limits, progress=tell)
+    judged_kernels = put_together([judged(launch) for launch in report.launches])
+    output.show(kernels_document([path.name for path in files], judged_kernels, report.health), language=language)
+
+
+def _of_timeline(profile: Path, wanted: Wanted, language: str, limits: Limits, output: Output) -> None:
+    from gpuledger.analyse.kernels.step_kernels import overview
+    from gpuledger.ledger.device import analysed
+    from gpuledger.present.views.tables import tables_document
+    from gpuledger.present.views.timeline_kernels import step_kernels_sheet
+    from gpuledger.read import open_trace
+
+    with progress(quiet=output.quiet) as tell:
+        trace = open_trace(profile, limits=limits, progress=tell)
+    devices = analysed(trace, profile.name, wanted)
+    sheets = [
+        step_kernels_sheet(overview(trace, device, wanted.scope_pattern), device, wanted.families) for device in devices
+    ]
+    document = tables_document("stepkernels", profile.name, sheets, trace.health, devices[0].zero_ns)
+    output.show(document, language=language)

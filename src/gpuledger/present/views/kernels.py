@@ -8,57 +8,19 @@ from typing import Final
 from gpuledger.analyse.kernels.device_roofs import device_of
 from gpuledger.analyse.kernels.judgement import FigureSpread, JudgedKernel, JudgedLaunch, severity
 from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
+from gpuledger.analyse.kernels.tally import kernels_tally
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
+from gpuledger.present.made_at import made_line
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.views.kernel_counts import counts_points
+from gpuledger.present.views.kernel_figures import figures_sheet
+from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS, shape_text
 from gpuledger.present.views.kernels_json import kernels_data
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Gpu
 from gpuledger.units import bytes_text, count_text, share_text, time_text
-
-IN_DEPTH: Final = 8
-"""So many kernels are described one by one, those with the most to gain first."""
-
-BOUNDS: Final = {
-    "memory": say("memory"),
-    "compute": say("compute"),
-    "latency": say("latency"),
-    "unknown": say("not known"),
-}
-
-LIMITERS: Final = {
-    "DRAM": say("DRAM"),
-    "L2": say("L2"),
-    "L1": say("L1"),
-    "tensor": say("tensor cores"),
-    "fp64": say("FP64"),
-    "fma": say("FMA"),
-    "alu": say("ALU"),
-    "fp16": say("FP16"),
-    "special functions": say("special functions"),
-    "load/store": say("load/store"),
-    "uniform": say("uniform"),
-    "texture": say("texture"),
-    "issue": say("issue slots"),
-    "sm": say("a unit of the SM"),
-    "too few blocks": say("too few blocks"),
-    "tail": say("tail effect"),
-    "occupancy": say("occupancy"),
-    "uneven": say("uneven load"),
-    "short": say("too short"),
-    "stalls": say("stalls"),
-    "unexplained": say("cause not collected"),
-    "unmeasured": say("not collected"),
-}
-
-SEVERITY_WORDS: Final = {
-    "high": say("high"),
-    "medium": say("medium"),
-    "low": say("low"),
-    "none": say("none"),
-    "unknown": say("not known"),
-}
 
 CLOCKS: Final = say(
     "Times here are Nsight Compute's: it replays each kernel by itself, with caches flushed and, unless told "
@@ -71,7 +33,7 @@ def kernels_document(files: Sequence[str], made: Sequence[JudgedKernel], notes: 
     return Document(
         blocks=lambda: (Group(tuple(_blocks(files, made, notes))),),
         data=lambda: kernels_data(files, made, notes),
-        sheets=lambda: (kernel_sheet(made, sum(kernel.duration_ns for kernel in made), whole_names=True),),
+        sheets=lambda: (figures_sheet(made),),
     )
 
 
@@ -89,13 +51,10 @@ def _blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[
         time=time_text(total),
     )
     blocks: list[Block] = [Heading(title, 1), Paragraph(_verdict(made, total)), SheetBlock(kernel_sheet(made, total))]
-    ranked = sorted(made, key=lambda each: -_gain(each))[:IN_DEPTH]
+    blocks.append(counts_points(kernels_tally(made)))
     blocks.append(Heading(say("In depth, the most to gain first")))
-    blocks += [in_depth(each, total) for each in ranked]
-    if len(made) > len(ranked):
-        rest = count_text(len(made) - len(ranked))
-        blocks.append(Paragraph(say("{count} more kernels are in --format=json.", count=rest)))
-    blocks.append(Paragraph(CLOCKS))
+    blocks += [in_depth(each, total) for each in sorted(made, key=lambda each: -_gain(each))]
+    blocks += [Paragraph(CLOCKS), Paragraph(made_line())]
     blocks += notes_blocks(notes)
     return blocks
 
@@ -142,7 +101,7 @@ def _verdict(made: Sequence[JudgedKernel], total: int) -> str:
     )
 
 
-def kernel_sheet(made: Sequence[JudgedKernel], total: int, *, whole_names: bool = False) -> Sheet:
+def kernel_sheet(made: Sequence[JudgedKernel], total: int) -> Sheet:
     """One line per kernel, the longest first."""
     columns = (
         Column("kernel", say("Kernel"), Unit.TEXT),
@@ -163,7 +122,7 @@ def kernel_sheet(made: Sequence[JudgedKernel], total: int, *, whole_names: bool 
         found = each.typical
         rows.append(
             (
-                each.name if whole_names else label(each.name),
+                label(each.name),
                 count_text(len(each.launches)),
                 time_text(each.duration_ns),
                 share_text(share),
@@ -230,8 +189,3 @@ def figure_share(value: Figure) -> str:
 def rate_text(value: Figure) -> str:
     """Bytes per second, or that it is not known."""
     return "-" if isinstance(value, NotMeasured) else f"{bytes_text(round(value))}/s"
-
-
-def shape_text(shape: tuple[int, int, int] | None) -> str:
-    """A grid or block: (64, 1, 1)."""
-    return "-" if shape is None else f"({', '.join(map(str, shape))})"

@@ -8,6 +8,9 @@ from typing import Any
 from gpuledger.analyse.kernels.device_roofs import Roof, device_of
 from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, severity
 from gpuledger.analyse.kernels.launch_figures import FIGURE_NAMES, Figure
+from gpuledger.analyse.kernels.tally import kernels_tally
+from gpuledger.present.made_at import made_at
+from gpuledger.present.views.kernel_counts import counts_json
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.model import Gpu
@@ -23,8 +26,10 @@ def kernels_data(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequ
     )
     return {
         "schema": "gpuledger.kernels/1",
+        "made_at": made_at(),
         "files": list(files),
         "duration_ns": total,
+        "counts": counts_json(kernels_tally(made)),
         "kernels": [launch_dict(each, total, severities[id(each)]) for each in launches],
         "groups": [_group(kernel, total) for kernel in made],
         "roofs": _roofs(launches),

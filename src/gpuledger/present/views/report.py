@@ -18,6 +18,7 @@ from gpuledger.ledger.lines import EXPOSED, UNCLASSIFIED
 from gpuledger.ledger.phases import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
+from gpuledger.present.made_at import made_line
 from gpuledger.present.safe_text import padded, visible, wrapped
 from gpuledger.present.views.books import ledger_sheet
 from gpuledger.present.views.info import origin_line
@@ -47,7 +48,7 @@ def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = (
     """
     return Document(
         blocks=lambda: (
-            Opening(report.name, origin_line(report.trace, contents(report.trace))),
+            Opening(report.name, origin_line(report.trace, contents(report.trace)), _facts(report)),
             Conclusion(verdict(report)),
             Drawn(
                 lambda width, tell: "\n".join(_ledger_lines(report.main_device, width, tell)),
@@ -93,6 +94,11 @@ def _findings_markdown(report: ProfiledRun, tell: Tell) -> str:
         lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
         lines += [f"   - {escaped(tell(evidence))}" for evidence in found.sentences]
     return "\n".join(lines)
+
+
+def _facts(report: ProfiledRun) -> tuple[str, ...]:
+    """When it was made, where it joins several files: such a report is handed on."""
+    return (made_line(),) if report.kernels else ()
 
 
 def kernel_blocks(report: ProfiledRun) -> list[Block]:

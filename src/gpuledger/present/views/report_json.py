@@ -13,6 +13,7 @@ from gpuledger.ledger.levels import Level
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import variation
+from gpuledger.present.made_at import made_at
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Span
 
@@ -50,7 +51,7 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
     if not report.kernels:
         return {}
     by_gpu = {device.gpu: device for device in report.devices}
-    return {"kernels": [_joined(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()]}
+    return {"made_at": made_at(), "kernels": [_joined(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()]}
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -161,7 +162,9 @@ def _evidence(piece: Evidence, zero_ns: int | None) -> dict[str, Any]:
 
 def _joined(found: MatchedTimeline, device: Device) -> dict[str, Any]:
     """Every kernel of the step with its match, in the order of execution."""
+    from gpuledger.analyse.kernels.tally import timeline_tally
     from gpuledger.analyse.kernels.timeline_match import LEVELS
+    from gpuledger.present.views.kernel_counts import counts_json
 
     return {
         "device": device.gpu,
@@ -169,6 +172,7 @@ def _joined(found: MatchedTimeline, device: Device) -> dict[str, Any]:
         "levels": {level: found.share_at(level) for level in LEVELS},
         "unused_launches": len(found.unused),
         "layers": found.overview.layers,
+        "counts": counts_json(timeline_tally(found)),
         "kernels": [_match(each, device) for each in found.matches],
     }
 

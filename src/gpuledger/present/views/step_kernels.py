@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from gpuledger.analyse.kernels.judgement import JudgedKernel, kernels
+from gpuledger.analyse.kernels.judgement import kernels
+from gpuledger.analyse.kernels.tally import timeline_tally
 from gpuledger.analyse.kernels.timeline_match import LEVELS, KernelMatch, MatchedTimeline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
@@ -17,14 +18,9 @@ from gpuledger.messages import Message, say
 from gpuledger.messages import joined as put_together
 from gpuledger.present.document import Block, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.present.views.kernels import (
-    IN_DEPTH,
-    SEVERITY_WORDS,
-    bound_text,
-    figure_lines,
-    figure_share,
-    kernel_sheet,
-)
+from gpuledger.present.views.kernel_counts import counts_points
+from gpuledger.present.views.kernel_words import SEVERITY_WORDS
+from gpuledger.present.views.kernels import bound_text, figure_lines, figure_share, kernel_sheet
 from gpuledger.units import count_text, share_text, time_text
 
 LEVEL_WORDS: Final = {
@@ -58,6 +54,7 @@ def integrated_blocks(found: MatchedTimeline, device: Device) -> list[Block]:
     """Everything between the ledger and what to do."""
     return [
         *_overview(found, device),
+        *_counts(found),
         *_in_depth(found, device),
         *_bottlenecks(found, device),
         *_not_here(found),
@@ -150,16 +147,21 @@ def _ranked(found: MatchedTimeline) -> list[tuple[int, KernelMatch]]:
     return sorted(covered, key=lambda each: (-each[1].saving_ns, -each[1].share))
 
 
+def _counts(found: MatchedTimeline) -> Iterator[Block]:
+    counts = timeline_tally(found)
+    if counts.kernels:
+        yield counts_points(counts)
+
+
 def _in_depth(found: MatchedTimeline, device: Device) -> Iterator[Block]:
     ranked = _ranked(found)
     yield Heading(say("Kernels in depth, the most to gain first"))
     if not ranked:
         yield Paragraph(say("No kernel here was profiled; `gpuledger ncu-plan PROFILE` says which ones are worth it."))
-    for at, each in ranked[:IN_DEPTH]:
+    for at, each in ranked:
         if each.launch is None:
             continue
         judged = each.launch
-        same = JudgedKernel(each.entry.name, each.entry.grid, each.entry.block, each.alike)
         title = say(
             "{number}. {kernel}: {bound}, severity {severity}",
             number=at,
@@ -179,7 +181,7 @@ def _in_depth(found: MatchedTimeline, device: Device) -> Iterator[Block]:
         items = (
             saves,
             *judged.verdict.because,
-            *figure_lines(same),
+            *figure_lines(each.judged),
             *judged.figures.unreliable,
             say("try: {advice}", advice=first),
             *rest,

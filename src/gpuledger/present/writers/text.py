@@ -55,7 +55,7 @@ class TextWriter:
         """One block; empty where it shows nothing here."""
         match block:
             case Opening(name, headline, facts):
-                return self._lines((f"{visible(name)}  {self._tell(headline)}", *facts), 2)
+                return self._lines((f"{visible(name)}  {self._tell(headline)}", *map(self._tell, facts)), 2)
             case Conclusion(text):
                 return wrapped(self._tell(text), self._width)
             case Heading(text) | Paragraph(text):

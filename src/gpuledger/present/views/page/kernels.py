@@ -19,7 +19,8 @@ from gpuledger.present.charts.svg import Picture
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.views.kernels import BOUNDS, bound_text
+from gpuledger.present.views.kernel_words import BOUNDS
+from gpuledger.present.views.kernels import bound_text
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import kernel_blocks
 from gpuledger.present.writers.html.blocks import block_parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuledger.analyse.overlap import overlap
 from gpuledger.messages import say
+from gpuledger.present.made_at import made_line
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.present.views.overlap import overlap_sheet
@@ -78,6 +79,7 @@ def _facts(scene: Scene) -> tuple[str, ...]:
             )
         ),
         tell(say("read by: gpuledger {version}", version=scene.reader.version)),
+        tell(made_line()),
     ]
     launched = scene.about.launched
     if not isinstance(launched, NotMeasured):
