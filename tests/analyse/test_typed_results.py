@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
+from support.command import gpuledger
 from support.html_pages import reported
 from support.nsys_exports import call, kernel, minimal, push
 
@@ -77,3 +79,72 @@ def test_parts_sum_to_their_whole(capture: str, unpacked: Callable[[str], Path])
     books = step_books(device, steps)
     assert [step.length_ns for step in books] == steps.steps.length_ns.tolist()
     assert sum(step.note is StepNote.WARM_UP for step in books) == steps.steps.warm_up
+
+
+def test_all_gaps_from_a_length_on_are_listed_and_hold_what_the_histogram_says(unpacked: Callable[[str], Path]) -> None:
+    trace, device = opened(unpacked("decode.sqlite"))
+    lengths = device.ledger.gaps.length_ns
+    for least_ns in (0, 100_000, 1_000_000, 10**12):
+        listed = gap_summary(trace, device, least_ns).longest
+        assert [gap.length_ns for gap in listed] == sorted(lengths[lengths >= least_ns].tolist(), reverse=True)
+    summary = gap_summary(trace, device, 1_000_000)
+    assert (len(summary.longest), sum(gap.length_ns for gap in summary.longest)) == (
+        summary.by_length[-1].gaps,
+        summary.by_length[-1].time_ns,
+    )
+    assert summary.longest[:20] == gap_summary(trace, device).longest
+
+
+def test_gaps_over_a_length_are_in_every_format_and_can_be_pasted(unpacked: Callable[[str], Path]) -> None:
+    path = unpacked("decode.sqlite")
+    asked = ("gaps", path, "--over=1ms")
+    document = json.loads(gpuledger(*asked, "--format=json").stdout)
+    [table] = [table for table in document["tables"] if table["table"] == "gaps_over_gpu0"]
+    assert len(table["rows"]) == 22
+    text = gpuledger(*asked, COLUMNS="80").stdout
+    assert "22 of 2,370 gaps take 1.00 ms or more, 89.4 % of the idle time, GPU 0" in text
+    assert "50.0 ms  0.001058224 s  0.051057530 s  load     Memset" in text
+    one = gpuledger("gaps", path, "--time=0.001058224 s:0.051057530 s", "--format=json")
+    assert [row["length_ns"] for row in json.loads(one.stdout)["tables"][-1]["rows"]] == [table["rows"][0]["length_ns"]]
+    last_table = gpuledger(*asked, "--format=csv").stdout.split("\n\n")[-1]
+    assert len(last_table.splitlines()) == 1 + 22
+
+
+@pytest.mark.parametrize("length", ["-1us", "soon", "1.5"])
+def test_what_is_no_length_of_a_gap_is_refused(length: str, tmp_path: Path) -> None:
+    ran = gpuledger("gaps", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9)]), f"--over={length}")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "Invalid value for '--over'" in ran.stderr
+
+
+def test_a_step_has_the_kernels_that_begin_in_it_and_the_share_that_is_busy(tmp_path: Path) -> None:
+    kernels = [kernel(start, start + 10, correlationId=start) for start in (10, 20, 50, 80)]
+    calls = [call(start - 5, start - 2, correlationId=start) for start in (10, 20, 50, 80)]
+    steps = [push(0, 19, "step 0"), push(40, 49, "step 1"), push(70, 79, "step 2")]
+    _, device = opened(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=steps))
+    varied = variation(device)
+    assert varied is not None
+    books = step_books(device, varied)
+    assert [(step.kernels, step.busy_ns, step.length_ns) for step in books] == [(2, 20, 25), (1, 10, 30), (1, 10, 30)]
+    assert [round(step.busy_share, 3) for step in books] == [0.8, 0.333, 0.333]
+
+
+def test_kernels_of_graphs_that_were_traced_whole_are_not_counted_as_none(unpacked: Callable[[str], Path]) -> None:
+    _, device = opened(unpacked("zoo_graph.sqlite"))
+    varied = variation(device)
+    assert varied is not None
+    kernels = [step.kernels for step in step_books(device, varied)]
+    assert None in kernels
+    assert 0 not in kernels
+
+
+def test_a_kernel_that_ends_steps_is_found_in_capitals_or_not_or_named(unpacked: Callable[[str], Path]) -> None:
+    path = unpacked("decode.sqlite")
+    found = [gpuledger("steps", path, f"--step-kernel={name}", "--format=csv") for name in ("argmax", "ArgMaxOps")]
+    assert [ran.exit_code for ran in found] == [0, 0]
+    rows = [[line for line in ran.stdout.splitlines() if "kernels matching" not in line] for ran in found]
+    assert rows[0] == rows[1]
+    refused = gpuledger("steps", path, "--step-kernel=argmx")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "hint: names that come near: ArgMaxOps" in refused.stderr
+    assert max(map(len, refused.stderr.split(", "))) < 100  # no whole names of templates

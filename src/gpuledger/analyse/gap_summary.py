@@ -1,4 +1,4 @@
-"""One GPU's gaps summed up: a device in; idle time by cause, by trigger and by length, and the longest gaps, out.
+"""One GPU's gaps summed up: a device in; idle time by cause, by trigger and by length, and single gaps, out.
 
 Causes and lengths are of the whole window and sum to its idle time; triggers are of the steady steps.
 """
@@ -17,7 +17,7 @@ from gpuledger.ledger.ranges import ranges_around
 from gpuledger.trace.model import Trace
 
 LONGEST: Final = 20
-"""So many single gaps are described."""
+"""So many single gaps are described where nobody says from which length on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ class GapSummary:
     by_trigger: tuple[TriggerTime, ...]
     by_length: tuple[GapLengths, ...]
     longest: tuple[LongGap, ...]
+    least_ns: int | None
+    """The longest are all gaps of at least this length; None: the first LONGEST."""
 
     @property
     def idle_ns(self) -> int:
@@ -100,8 +102,8 @@ class GapSummary:
         return sum(bucket.gaps for bucket in self.by_length)
 
 
-def gap_summary(trace: Trace, device: Device) -> GapSummary:
-    """Sum up one GPU's gaps."""
+def gap_summary(trace: Trace, device: Device, least_ns: int | None = None) -> GapSummary:
+    """Sum up one GPU's gaps, and describe the longest: all of at least `least_ns`, where that is given."""
     sums = device.ledger.gaps.by_cause.sums()
     return GapSummary(
         gpu=device.gpu,
@@ -110,19 +112,23 @@ def gap_summary(trace: Trace, device: Device) -> GapSummary:
             TriggerTime(trigger, call, count, time) for (trigger, call), (time, count) in device.triggers.items()
         ),
         by_length=tuple(GapLengths(*bucket) for bucket in histogram(device.ledger.gaps)),
-        longest=_longest(trace, device),
+        longest=_longest(trace, device, least_ns),
+        least_ns=least_ns,
     )
 
 
-def _longest(trace: Trace, device: Device) -> tuple[LongGap, ...]:
+def _longest(trace: Trace, device: Device, least_ns: int | None) -> tuple[LongGap, ...]:
     gaps, activities = device.ledger.gaps, device.work
 
     def name(activity: int) -> str | None:
         return trace.strings.text(int(activities.name[activity])) if activity >= 0 else None
 
     largest = gaps.by_cause.largest()
+    by_length = np.argsort(-gaps.length_ns, kind="stable")
+    listed = by_length[:LONGEST] if least_ns is None else by_length[gaps.length_ns[by_length] >= least_ns]
+    around = ranges_around(trace, device.host.calls, gaps.call[listed])
     longest = []
-    for gap in np.argsort(-gaps.length_ns, kind="stable")[:LONGEST].tolist():
+    for gap, ranges in zip(listed.tolist(), around, strict=True):
         cause, call = CAUSES[largest[gap]], int(gaps.call[gap])
         longest.append(
             LongGap(
@@ -134,7 +140,7 @@ def _longest(trace: Trace, device: Device) -> tuple[LongGap, ...]:
                 largest_cause_ns=int(gaps.by_cause.of(cause)[gap]),
                 before=name(int(gaps.before[gap])),
                 after=name(int(gaps.after[gap])),
-                ranges=tuple(ranges_around(trace, device.host.calls, call)),
+                ranges=ranges,
                 tid=int(device.host.calls["tid"][call]) if call >= 0 else None,
             )
         )

@@ -10,11 +10,14 @@ from enum import Enum
 
 import numpy as np
 
+from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import Variation
-from gpuledger.trace.spans import covered
+from gpuledger.ledger.steps import Steps
+from gpuledger.trace import sweep
+from gpuledger.trace.spans import Ints, covered, holds
 from gpuledger.trace.statistics import nearest_percentiles
 
 
@@ -49,7 +52,7 @@ class StepNote(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepBooks:
-    """One step: how long it took, and what of it the GPU worked."""
+    """One step: how long it took, what of it the GPU worked, and how many kernels that were."""
 
     step: int
     start_ns: int
@@ -57,6 +60,8 @@ class StepBooks:
     end_ns: int
     busy_ns: int
     idle_ns: int
+    kernels: int | None
+    """Those that begin in it; None where graphs were traced whole, and what ran in them is not known."""
     largest_line: Line
     phase: str
     note: StepNote
@@ -64,6 +69,11 @@ class StepBooks:
     @property
     def length_ns(self) -> int:
         return self.busy_ns + self.idle_ns
+
+    @property
+    def busy_share(self) -> float:
+        """How much of the step the GPU worked."""
+        return self.busy_ns / self.length_ns if self.length_ns else 0.0
 
 
 def phase_times(device: Device, variation: Variation) -> tuple[PhaseTime, ...]:
@@ -96,6 +106,7 @@ def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
     unusual = {outlier.step for outlier in variation.outliers}
     starts, ends = variation.steps.start_ns, variation.steps.end_ns
     tiles = np.searchsorted(device.ledger.tiles_ns, variation.steps.edges_ns[:-1])
+    kernels = kernels_by_step(device, variation.steps)
     steps = []
     for step, (start, end, tile) in enumerate(zip(starts.tolist(), ends.tolist(), tiles.tolist(), strict=True)):
         books = device.ledger.books[tile]
@@ -107,9 +118,23 @@ def step_books(device: Device, variation: Variation) -> tuple[StepBooks, ...]:
                 end_ns=end - device.zero_ns,
                 busy_ns=int(books[~idle].sum()),
                 idle_ns=int(books[idle].sum()),
+                kernels=None if kernels[step] < 0 else int(kernels[step]),
                 largest_line=lines[int(books.argmax())],
                 phase=PHASES[device.phases.of_step[step]],
                 note=StepNote.WARM_UP if step < variation.steps.warm_up else note,
             )
         )
     return tuple(steps)
+
+
+def kernels_by_step(device: Device, steps: Steps) -> Ints:
+    """How many kernels of the GPU begin in each step; -1 where a graph that was traced whole does."""
+    own = device.work.of(device.gpu)
+    begun = holds(device.ledger.busy.stretches, own.start_ns)
+    step = sweep.search(steps.edges_ns, own.start_ns, "right") - 1
+    inside = begun & (step < len(steps))
+    kernel, whole = (
+        np.bincount(step[inside & of_kind & (step >= 0)], minlength=len(steps))
+        for of_kind in (own.family >= 0, own.family == own.families.index(GRAPH_FAMILY))
+    )
+    return np.where(whole > 0, -1, kernel)

@@ -230,7 +230,7 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
         regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: found."),
-        regex_option("--step-kernel", said="A step ends with each kernel whose name matches."),
+        regex_option("--step-kernel", said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps."),
         click.option("--level", metavar="NAME", help="Steps are the level of this name; `gpuledger steps` lists them."),
         click.option(
             "--time",

@@ -11,24 +11,26 @@ import click
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
-from gpuledger.ledger.device import Device, analysed
+from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.tables import tables_document
 from gpuledger.read import open_trace
-from gpuledger.trace.model import Trace
 
 
-def question(answer: Callable[[Trace, Device], list[Sheet]]) -> click.Command:
-    """A verb from a function that gives tables for one device; its name and docstring are the verb's."""
+def question(answer: Callable[..., list[Sheet]]) -> click.Command:
+    """A verb from a function that gives tables for a trace and one device of it; its name and docstring are the verb's.
+
+    Options of its own stand under this decorator, and are handed to the function.
+    """
 
     @functools.wraps(answer)
-    def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
+    def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output, **own: object) -> None:
         with progress(quiet=output.quiet) as tell:
             trace = open_trace(profile, limits=limits, progress=tell)
         devices = analysed(trace, profile.name, wanted)
-        sheets = [sheet for device in devices for sheet in answer(trace, device)]
+        sheets = [sheet for device in devices for sheet in answer(trace, device, **own)]
         output.show(tables_document(answer.__name__, profile.name, sheets, trace.health, devices[0].zero_ns))
 
     return click.command(answer.__name__)(profile_argument(step_options(limit_option(output_options(verb)))))

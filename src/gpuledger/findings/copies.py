@@ -209,7 +209,7 @@ def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
         span=flow.longest,
         pid=flow.pid,
         tid=None if launch < 0 else int(calls["tid"][launch]),
-        ranges=tuple(ranges_around(subject.trace, calls, launch)),
+        ranges=ranges_around(subject.trace, calls, np.array([launch]))[0],
         call="" if launch < 0 else shortened(calls.strings.text(int(calls.codes("name")[launch])) or ""),
         copy=flow.kind,
         correlations=flow.correlations,

@@ -7,6 +7,8 @@ Where several processes share a GPU, steps are those of the one that launched th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,10 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Rows, Table
 
+_WORD: Final = re.compile(r"[A-Za-z_]\w{2,}")
+_WORDS_COMPARED: Final = 5_000
+"""A profile may have any number of names."""
+
 
 def range_names(trace: Trace) -> list[str]:
     """What ranges are called in the profile, sorted; where there are none, what operators are called."""
@@ -30,11 +36,28 @@ def range_names(trace: Trace) -> list[str]:
     return []
 
 
-def nothing_matches(pattern: str, what: str, candidates: list[str]) -> NothingRecorded:
-    """The refusal where no range or kernel matches, with what could have been matched."""
-    shown = ", ".join(candidates[:12]) or f"there are no {what}s"
-    more = f" and {len(candidates) - 12} more" if len(candidates) > 12 else ""
-    return NothingRecorded(f"no {what} matches '{pattern}'", found=f"{what}s in the profile: {shown}{more}")
+def nothing_matches(
+    pattern: str, what: str, candidates: list[str], shortened: Callable[[str], str] = str
+) -> NothingRecorded:
+    """The refusal where no range or kernel matches, with what could have been matched, and what comes near."""
+    names = list(dict.fromkeys(map(shortened, candidates)))
+    shown = ", ".join(names[:12]) or f"there are no {what}s"
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    near = ", ".join(_near(pattern, candidates))
+    return NothingRecorded(
+        f"no {what} matches '{pattern}'",
+        found=f"{what}s in the profile: {shown}{more}",
+        hint=f"names that come near: {near}" if near else "",
+    )
+
+
+def _near(pattern: str, candidates: list[str]) -> list[str]:
+    """The words of these names that are spelled most like the pattern; none where none is."""
+    from difflib import get_close_matches  # only where nothing matches
+
+    words = {word.lower(): word for name in candidates for word in (name, *_WORD.findall(name)) if len(word) <= 80}
+    known = list(words)[:_WORDS_COMPARED]
+    return [words[word] for word in get_close_matches(pattern.lower(), known, n=6, cutoff=0.6)]
 
 
 def matching_ranges(trace: Trace, pattern: re.Pattern[str]) -> Rows:

@@ -100,18 +100,18 @@ def calls_in_ranges(ranges: Rows, calls: Rows) -> tuple[Positions, Positions]:
     )
 
 
-def ranges_around(trace: Trace, calls: Rows, call: int) -> list[str]:
-    """The names of the ranges that one call lies in, outermost first; none for call -1."""
-    if call < 0:
-        return []
+def ranges_around(trace: Trace, calls: Rows, wanted: Positions) -> list[tuple[str, ...]]:
+    """For each of the calls at these positions the names of the ranges that it lies in, outermost first.
+
+    None for call -1.
+    """
     ranges = trace[Table.RANGES]
-    around = (
-        ranges.codes("kind") != trace.strings.code("python")  # those are in the call's stack
-    ) & (
-        (ranges["pid"] == calls["pid"][call])
-        & (ranges["tid"] == calls["tid"][call])
-        & (ranges["start_ns"] <= calls["start_ns"][call])
-        & (ranges["end_ns"] >= calls["end_ns"][call])
-    )
-    nest = ranges.where(around)
-    return [name or "?" for name in nest.at(np.argsort(nest["start_ns"], kind="stable")).texts("name")]
+    ranges = ranges.where(ranges.codes("kind") != trace.strings.code("python"))  # those are in the call's stack
+    made = np.flatnonzero(wanted >= 0)
+    outer, inner = calls_in_ranges(ranges, calls.at(wanted[made]))
+    outermost_first = np.lexsort((ranges["start_ns"][outer], inner))
+    around: list[list[str]] = [[] for _ in wanted]
+    names = ranges.at(outer[outermost_first]).texts("name")
+    for call, name in zip(made[inner[outermost_first]].tolist(), names, strict=True):
+        around[call].append(name or "?")
+    return [tuple(nest) for nest in around]

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.kernel_periods import FEWEST
@@ -105,10 +106,10 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
             raise nothing_matches(wanted.range_pattern, "range", range_names(trace))
         return _tiled(own, host, gpu, say("ranges matching '{pattern}'", pattern=wanted.range_pattern), member)
     if wanted.kernel_pattern is not None:
-        member = _by_kernel(trace, own, re.compile(wanted.kernel_pattern))
+        member = _by_kernel(trace, own, re.compile(wanted.kernel_pattern, re.IGNORECASE))
         if member is None:
             names = {trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
-            raise nothing_matches(wanted.kernel_pattern, "kernel", sorted(names))
+            raise nothing_matches(wanted.kernel_pattern, "kernel", sorted(names), lambda name: cut_label(label(name)))
         return _tiled(own, host, gpu, say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern), member)
     chosen = levels.step() if wanted.level is None else levels.named(wanted.level)
     if chosen is None and wanted.any_level:

@@ -6,6 +6,7 @@ from typing import Final
 
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
+from gpuledger.messages.zh_phases import PHASES
 
 _REPORT: Final[dict[str, str]] = {
     # ledger/steps, phases; analyse/inventory, stack_places
@@ -411,4 +412,4 @@ _REPORT: Final[dict[str, str]] = {
     "next: {command}": "下一步：{command}",
 }
 
-TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML}
+TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML, **PHASES}

@@ -1,10 +1,11 @@
-"""One number, in NVIDIA's digits."""
+"""One number: in NVIDIA's digits, or for people with its unit."""
 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
-from gpuledger.present.sheet import Cell, Digits, Term
+from gpuledger.present.sheet import Cell, Digits, Term, Unit
+from gpuledger.units import bytes_text, count_text, instant_text, time_text
 
 _TENTH = Decimal("0.1")
 
@@ -26,6 +27,29 @@ def cell_text(value: Cell, digits: Digits) -> str:
     if digits is Digits.MEGABYTES:
         return f"{value / 1e6:.3f}"
     return f"{value:d}" if isinstance(value, int) else f"{value:.0f}"
+
+
+def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per unit
+    """A number for people, with its unit."""
+    match unit:
+        case Unit.SHARE_PERCENT | Unit.CHANGE_PERCENT:
+            return f"{tenths(value)} %"
+        case Unit.INSTANT_NS:
+            return instant_text(round(value))
+        case Unit.NS | Unit.MEAN_NS:
+            return time_text(round(value))
+        case Unit.BYTES | Unit.MB:
+            return bytes_text(round(value))
+        case Unit.MB_PER_S:
+            return f"{bytes_text(round(value))}/s"
+        case Unit.GB_PER_S:
+            return f"{tenths(value)} GB/s"
+        case Unit.COUNT if isinstance(value, int):
+            return count_text(value)
+        case Unit.ID:
+            return str(value)
+        case _:
+            return cell_text(value, unit.digits)
 
 
 def tenths(value: float) -> str:

@@ -1,7 +1,7 @@
 """A table for people and programs: columns that know their unit, rows of plain values, and rows that close it.
 
 Only views make sheets. CSV, JSON and text show exact values under `Column.heading`; a page rounds them for people, puts
-the unit to each number, and shows `Term`s by their words.
+the unit to each number, and shows `Term`s by their words. Text rounds the numbers of a sheet that is `rounded`.
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ class Sheet:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(default=())
     foot: tuple[tuple[Cell, ...], ...] = ()
+    rounded: bool = False
+    """Whether text shows numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""
 
     @property
     def all_rows(self) -> tuple[tuple[Cell, ...], ...]:

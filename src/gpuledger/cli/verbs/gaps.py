@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import click
+
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.gaps import gap_sheets
 from gpuledger.trace.model import Trace
+from gpuledger.units import parse_instant
+
+
+def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """A length of time in nanoseconds, none where it was not given."""
+    if value is None:
+        return None
+    try:
+        length = parse_instant(value)
+        if length < 0:
+            raise ValueError(f"'{value}' is no length of time; write 1ms or 50us")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return length
 
 
 @question
-def gaps(trace: Trace, device: Device) -> list[Sheet]:
+@click.option(
+    "--over",
+    metavar="LENGTH",
+    callback=_length,
+    help="List every gap that takes at least so long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
+)
+def gaps(trace: Trace, device: Device, over: int | None) -> list[Sheet]:
     """Say why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
 
     A gap is a stretch in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
-    time is booked to causes, which sum to it; its trigger is what to fix.
+    time is booked to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time takes
+    them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
 
     \b
     Examples:
       gpuledger gaps run.sqlite
-      gpuledger gaps run.sqlite --format=csv -o gaps.csv
+      gpuledger gaps run.sqlite --over=1ms
+      gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
     """
-    return gap_sheets(gap_summary(trace, device))
+    return gap_sheets(gap_summary(trace, device, over))

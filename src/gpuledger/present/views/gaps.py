@@ -1,4 +1,4 @@
-"""Gaps as tables: by cause, by trigger, by length, and the longest ones."""
+"""Gaps as tables: by cause, by trigger, by length, and the longest ones, or all from some length on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gpuledger.messages import say
 from gpuledger.present.digits import percent
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, cause_term, trigger_term
+from gpuledger.units import count_text, share_text, time_text
 
 _TIME: Final = Column("time_ns", say("Time"), Unit.NS)
 _SHARE: Final = Column("share_percent", say("Share"), Unit.SHARE_PERCENT)
@@ -25,14 +26,14 @@ _TRIGGERS: Final = (
 _LENGTHS: Final = (Column("length", say("Length"), Unit.TEXT), _GAPS, _TIME, _SHARE)
 _LONGEST: Final = (
     Column("length_ns", say("Length"), Unit.NS),
-    Column("start_ns", say("Start"), Unit.INSTANT_NS, detail=2),
-    Column("end_ns", say("End"), Unit.INSTANT_NS, detail=2),
+    Column("start_ns", say("Start"), Unit.INSTANT_NS),
+    Column("end_ns", say("End"), Unit.INSTANT_NS, detail=1),
     Column("trigger", say("Trigger"), Unit.TEXT),
-    Column("cause", say("Largest cause"), Unit.TEXT),
-    Column("cause_ns", say("Cause"), Unit.NS, detail=1),
-    Column("before", say("Before"), Unit.TEXT, detail=3, shorten=label),
-    Column("range", say("Range"), Unit.TEXT, detail=4),
-    Column("tid", "Thread", Unit.ID, detail=5),
+    Column("cause", say("Largest cause"), Unit.TEXT, detail=2),
+    Column("cause_ns", say("Cause"), Unit.NS, detail=3),
+    Column("before", say("Before"), Unit.TEXT, detail=4, shorten=label),
+    Column("range", say("Range"), Unit.TEXT, detail=5),
+    Column("tid", "Thread", Unit.ID, detail=6),
     Column("after", say("After"), Unit.TEXT, shorten=label),
 )
 _LENGTH_WORDS: Final = {"under 1 us": say("under 1 us"), "over 1 ms": say("over 1 ms")}
@@ -57,6 +58,7 @@ def causes_sheet(summary: GapSummary) -> Sheet:
         _CAUSES,
         tuple((cause_term(line.cause), line.time_ns, percent(line.time_ns, whole)) for line in summary.by_cause),
         foot=((TOTAL, whole, percent(whole, whole)),),
+        rounded=True,
     )
 
 
@@ -76,6 +78,7 @@ def triggers_sheet(summary: GapSummary) -> Sheet:
             )
             for line in summary.by_trigger
         ),
+        rounded=True,
     )
 
 
@@ -89,14 +92,18 @@ def lengths_sheet(summary: GapSummary) -> Sheet:
             (length_words(bucket.name), bucket.gaps, bucket.time_ns, percent(bucket.time_ns, summary.idle_ns))
             for bucket in summary.by_length
         ),
+        rounded=True,
     )
 
 
 def longest_sheet(summary: GapSummary) -> Sheet:
-    """The longest gaps, one by one."""
+    """The longest gaps, or all of the length that was asked for, one by one."""
+    name, title = f"gaps_longest_gpu{summary.gpu}", f"The {LONGEST} longest gaps, GPU {summary.gpu}"
+    if summary.least_ns is not None:
+        name, title = f"gaps_over_gpu{summary.gpu}", _listed_words(summary, summary.least_ns)
     return Sheet(
-        f"gaps_longest_gpu{summary.gpu}",
-        f"The {LONGEST} longest gaps, GPU {summary.gpu}",
+        name,
+        title,
         _LONGEST,
         tuple(
             (
@@ -113,4 +120,13 @@ def longest_sheet(summary: GapSummary) -> Sheet:
             )
             for gap in summary.longest
         ),
+        rounded=True,
     )
+
+
+def _listed_words(summary: GapSummary, least_ns: int) -> str:
+    """How many gaps are that long, and what they hold."""
+    held_ns = sum(gap.length_ns for gap in summary.longest)
+    share = f", {share_text(held_ns / summary.idle_ns)} of the idle time" if summary.idle_ns else ""
+    counted = f"{count_text(len(summary.longest))} of {count_text(summary.gaps)} gaps"
+    return f"{counted} take {time_text(least_ns)} or more{share}, GPU {summary.gpu}"

@@ -43,10 +43,12 @@ _OUTLIERS: Final = (
 _EVERY_STEP: Final = (
     Column("step", say("Step"), Unit.ID),
     Column("start_ns", say("Start"), Unit.INSTANT_NS, detail=1),
-    Column("end_ns", say("End"), Unit.INSTANT_NS, detail=1),
+    Column("end_ns", say("End"), Unit.INSTANT_NS, detail=2),
     Column("length_ns", say("Length"), Unit.NS),
-    Column("busy_ns", "Busy", Unit.NS),
-    Column("idle_ns", "Idle", Unit.NS),
+    Column("busy_ns", say("Busy"), Unit.NS, detail=3),
+    Column("idle_ns", say("Idle"), Unit.NS, detail=3),
+    Column("busy_percent", say("GPU busy"), Unit.SHARE_PERCENT),
+    Column("kernels", say("Kernels"), Unit.COUNT),
     Column("largest", "Largest line", Unit.TEXT),
     Column("phase", say("Phase"), Unit.TEXT),
     Column("note", "", Unit.TEXT),
@@ -84,7 +86,7 @@ def usual_sheet(device: Device, steps: Variation) -> Sheet:
         steps.p90_ns,
         None if steps.drift_share is None else 100 * steps.drift_share,
     )
-    return Sheet(f"steps_gpu{device.gpu}", f"Steps, GPU {device.gpu}", _USUAL, (row,))
+    return Sheet(f"steps_gpu{device.gpu}", f"Steps, GPU {device.gpu}", _USUAL, (row,), rounded=True)
 
 
 def levels_sheet(device: Device) -> Sheet:
@@ -92,7 +94,7 @@ def levels_sheet(device: Device) -> Sheet:
     rows = tuple(
         (level.name, level.kind, level.count, level.median_ns, 100 * level.coverage) for level in device.levels
     )
-    return Sheet(f"levels_gpu{device.gpu}", f"What repeats, GPU {device.gpu}", _LEVELS, rows)
+    return Sheet(f"levels_gpu{device.gpu}", f"What repeats, GPU {device.gpu}", _LEVELS, rows, rounded=True)
 
 
 def phases_sheet(device: Device, steps: Variation) -> Sheet:
@@ -101,7 +103,7 @@ def phases_sheet(device: Device, steps: Variation) -> Sheet:
         (phase.phase or "not told", _WHERE[phase.where], phase.steps, phase.median_ns, phase.total_ns)
         for phase in phase_times(device, steps)
     )
-    return Sheet(f"step_phases_gpu{device.gpu}", f"Prefill and decode, GPU {device.gpu}", _PHASES, rows)
+    return Sheet(f"step_phases_gpu{device.gpu}", f"Prefill and decode, GPU {device.gpu}", _PHASES, rows, rounded=True)
 
 
 def outliers_sheet(device: Device, steps: Variation) -> Sheet:
@@ -109,7 +111,7 @@ def outliers_sheet(device: Device, steps: Variation) -> Sheet:
     rows = tuple(
         (outlier.step, outlier.length_ns, line_term(outlier.line), outlier.excess_ns) for outlier in steps.outliers
     )
-    return Sheet(f"step_outliers_gpu{device.gpu}", f"Unusual steps, GPU {device.gpu}", _OUTLIERS, rows)
+    return Sheet(f"step_outliers_gpu{device.gpu}", f"Unusual steps, GPU {device.gpu}", _OUTLIERS, rows, rounded=True)
 
 
 def every_step_sheet(device: Device, steps: Variation) -> Sheet:
@@ -123,10 +125,12 @@ def every_step_sheet(device: Device, steps: Variation) -> Sheet:
             step.length_ns,
             step.busy_ns,
             step.idle_ns,
+            100 * step.busy_share,
+            step.kernels,
             lines[step.largest_line],
             step.phase,
             _NOTES[step.note],
         )
         for step in step_books(device, steps)
     )
-    return Sheet(f"step_list_gpu{device.gpu}", f"Every step, GPU {device.gpu}", _EVERY_STEP, rows)
+    return Sheet(f"step_list_gpu{device.gpu}", f"Every step, GPU {device.gpu}", _EVERY_STEP, rows, rounded=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gpuledger.present.digits import cell_text
+from gpuledger.present.digits import cell_text, number_text
 from gpuledger.present.safe_text import cut_apart, cut_in_the_middle, display_width, visible
-from gpuledger.present.sheet import Column, Digits, Sheet
+from gpuledger.present.sheet import Cell, Column, Digits, Sheet
 
 _GAP: Final = "  "
 _NAME_WIDTH: Final = 26
@@ -21,6 +21,7 @@ class _TextColumn(NamedTuple):
     """One column with its cells as text."""
 
     column: Column
+    heading: str
     cells: Sequence[str]
 
     @property
@@ -30,18 +31,30 @@ class _TextColumn(NamedTuple):
     @property
     def width(self) -> int:
         """What its heading and its cells need."""
-        return max(map(display_width, (self.column.heading, *self.cells)))
+        return max(map(display_width, (self.heading, *self.cells)))
 
 
 def sheet_lines(sheet: Sheet, width: int | None, longest_name: int | None = None) -> tuple[list[str], list[str]]:
     """The table itself, no text in it longer than said, and the names of the columns that there was no room for."""
     every = [
-        _TextColumn(column, [visible(cell_text(row[index], column.digits)) for row in sheet.all_rows])
+        _TextColumn(
+            column,
+            column.name if sheet.rounded else column.heading,
+            [visible(_cell(row[index], column, rounded=sheet.rounded)) for row in sheet.all_rows],
+        )
         for index, column in enumerate(sheet.columns)
     ]
     shown = every if width is None else _that_fit(every, width)
-    hidden = [entry.column.heading.removesuffix(" (ns)") for entry in every if entry not in shown]
+    hidden = [entry.heading.removesuffix(" (ns)") for entry in every if entry not in shown]
     return _lines(shown, width, longest_name), hidden
+
+
+def _cell(value: Cell, column: Column, *, rounded: bool) -> str:
+    return (
+        number_text(value, column.unit)
+        if rounded and isinstance(value, int | float)
+        else cell_text(value, column.digits)
+    )
 
 
 def _that_fit(columns: Sequence[_TextColumn], width: int) -> list[_TextColumn]:
@@ -65,7 +78,7 @@ def _lines(columns: Sequence[_TextColumn], width: int | None, longest_name: int 
     widths = [entry.width for entry in columns]
     if longest_name is not None:
         widths = [
-            min(needed, max(longest_name, display_width(entry.column.heading))) if entry.is_text else needed
+            min(needed, max(longest_name, display_width(entry.heading))) if entry.is_text else needed
             for entry, needed in zip(columns, widths, strict=True)
         ]
     if width is not None:
@@ -73,7 +86,7 @@ def _lines(columns: Sequence[_TextColumn], width: int | None, longest_name: int 
     drawn = []
     for entry, room in zip(columns, widths, strict=True):
         texts = [
-            cut_in_the_middle(entry.column.heading, room),
+            cut_in_the_middle(entry.heading, room),
             "-" * room,
             *cut_apart(entry.cells, room, entry.column.shorten),
         ]

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from gpuledger.messages import say
-from gpuledger.present.digits import cell_text, tenths
+from gpuledger.present.digits import number_text
 from gpuledger.present.safe_text import cut_apart, visible
 from gpuledger.present.sheet import Cell as Value
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.html.parts import Cell, Head, Room, Table, Tell
-from gpuledger.units import bytes_text, count_text, instant_text, time_text
+from gpuledger.units import count_text
 
 LONGEST_TEXT: Final = 72
 """Letters of a text before the rest of it is folded away."""
@@ -107,30 +107,7 @@ def cell(value: Value, column: Column, tell: Tell, room: Room) -> Cell:
     if isinstance(value, tuple):
         return Cell(" x ".join(map(str, value)))
     share = min(max(value / 100, 0.0), 1.0) if column.unit is Unit.SHARE_PERCENT else None
-    return Cell(_number_text(value, column.unit), repr(value), share=share)
-
-
-def _number_text(value: float, unit: Unit) -> str:
-    """A number for people, with its unit."""
-    match unit:
-        case Unit.SHARE_PERCENT | Unit.CHANGE_PERCENT:
-            return f"{tenths(value)} %"
-        case Unit.INSTANT_NS:
-            return instant_text(round(value))
-        case Unit.NS | Unit.MEAN_NS:
-            return time_text(round(value))
-        case Unit.BYTES | Unit.MB:
-            return bytes_text(round(value))
-        case Unit.MB_PER_S:
-            return f"{bytes_text(round(value))}/s"
-        case Unit.GB_PER_S:
-            return f"{tenths(value)} GB/s"
-        case Unit.COUNT if isinstance(value, int):
-            return count_text(value)
-        case Unit.ID:
-            return str(value)
-        case _:
-            return cell_text(value, unit.digits)
+    return Cell(number_text(value, column.unit), repr(value), share=share)
 
 
 def _term_cell(term: Term, tell: Tell, room: Room) -> Cell:
