@@ -27,8 +27,52 @@ def turned(head: Any) -> Any:
     return torch.cat((pairs.real, pairs.imag), dim=-1)
 
 
+def looked_at(layer: Any, size: DecoderSize, hidden: Any, asking: Any) -> list[list[int]]:
+    """The tokens that each token may look at: all up to itself, or those that the indexer likes best."""
+    before = [list(range(at + 1)) for at in range(len(hidden))]
+    if size.attention != "sparse":
+        return before
+    rope = size.rope_dim
+    keys = hidden @ layer.index_k.weight.T
+    keys = (keys - keys.mean(-1, keepdim=True)) / (keys.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+    keys = torch.cat((turned(keys[:, :rope]), keys[:, rope:]), dim=-1)
+    scores = torch.zeros(len(hidden), len(hidden))
+    for head in range(size.index_heads):
+        part = slice(head * size.index_dim, (head + 1) * size.index_dim)
+        query = asking @ layer.index_q.weight[part].T
+        query = torch.cat((turned(query[:, :rope]), query[:, rope:]), dim=-1)
+        weight = hidden @ layer.index_weights.weight[head]
+        scores += weight[:, None] * (query @ keys.T).relu()
+    # where no head likes two tokens the later is taken
+    return [
+        sorted(seen, key=lambda at, row=row: (float(row[at]), at))[-size.index_top_k :]
+        for row, seen in zip(scores, before, strict=True)
+    ]
+
+
+def attended_latent(layer: Any, size: DecoderSize, hidden: Any) -> Any:
+    """One sequence; every head by itself, its keys and values opened, each token over those that it looks at."""
+    asking = hidden
+    if size.q_rank:
+        asking = normed(hidden @ layer.q_a.weight.T, layer.q_norm.weight)
+    kept = hidden @ layer.kv_a.weight.T
+    latent, shared = normed(kept[:, : size.kv_rank], layer.kv_norm.weight), turned(kept[:, size.kv_rank :])
+    seen = looked_at(layer, size, hidden, asking)
+    mixed = []
+    for head in range(size.heads):
+        query = asking @ layer.q_b.weight.view(size.heads, -1, asking.shape[1])[head].T
+        query = torch.cat((query[:, : size.head], turned(query[:, size.head :])), dim=-1)
+        both = latent @ layer.kv_b.weight.view(size.heads, -1, size.kv_rank)[head].T
+        key, value = torch.cat((both[:, : size.head], shared), dim=-1), both[:, size.head :]
+        scores = query @ key.T / math.sqrt(size.head + size.rope_dim)
+        mixed.append(torch.stack([row[at].softmax(0) @ value[at] for row, at in zip(scores, seen, strict=True)]))
+    return torch.cat(mixed, dim=-1) @ layer.out.weight.T
+
+
 def attended(layer: Any, size: DecoderSize, hidden: Any) -> Any:
     """One sequence; every query head by itself."""
+    if size.attention != "gqa":
+        return attended_latent(layer, size, hidden)
     length = len(hidden)
     parts = (layer.qkv.weight @ hidden.T).T.reshape(length, -1, size.head)
     mixed = []

@@ -22,11 +22,15 @@ from gpuledger.workloads.decoder.size import DecoderSize, size_of  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
 
 TINY = DecoderSize(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
+LATENT = replace(TINY, q_rank=12, kv_rank=10, rope_dim=4, index_heads=3, index_dim=6)
 SIZES = {
     "grouped": TINY,
     "every head has keys": replace(TINY, kv_heads=4),
     "one key head": replace(TINY, kv_heads=1),
     "experts": replace(TINY, experts=4, top_k=2),
+    "latent": replace(LATENT, attention="mla"),
+    "latent, no query latent, wider values": replace(LATENT, attention="mla", q_rank=0, value_dim=10),
+    "sparse": replace(LATENT, attention="sparse", index_top_k=3),
     "one expert of three": replace(TINY, experts=3, top_k=1),
     "a prompt of one": replace(TINY, prompt=1),
     "heads wider than the model": replace(TINY, head_dim=12),
@@ -83,7 +87,7 @@ def test_going_back_gives_the_same_tokens_again() -> None:
 def test_a_size_knows_its_weights_and_its_cache(size: DecoderSize) -> None:
     model: Any = build(size, 3, "cpu", "fp32", 0)
     assert size.parameters == sum(each.numel() for each in model.parameters())
-    kept = [each for layer in model.layers for each in (layer.attention.keys, layer.attention.values)]
+    kept = [each for layer in model.layers for each in layer.attention.buffers()]
     assert size.kv_bytes(64, 4) == sum(each.nbytes for each in kept)
 
 
@@ -198,12 +202,12 @@ def sized(config: object, folder: Path, *arguments: str) -> DecoderSize:
 
 
 def test_a_config_gives_the_sizes_and_options_go_before_it(tmp_path: Path) -> None:
-    llama = DecoderSize(3, 48, 6, 2, 80, 90, batch=TINY_MODEL.batch, prompt=TINY_MODEL.prompt)
+    llama = replace(TINY_MODEL, layers=3, width=48, heads=6, kv_heads=2, ffn=80, vocab=90)
     assert sized(LLAMA, tmp_path) == llama
     assert sized(LLAMA, tmp_path, "--layers=1", "--batch=7") == replace(llama, layers=1, batch=7)
     assert sized(MIXTRAL, tmp_path) == replace(llama, experts=4, top_k=2)
-    assert sized(DEEPSEEK, tmp_path) == replace(llama, experts=8, top_k=3, ffn=24)
-    assert sized(DEEPSEEK, tmp_path, "--experts=0") == replace(llama, top_k=3)
+    assert sized(DEEPSEEK, tmp_path) == replace(llama, experts=8, top_k=3, ffn=24, shared_experts=1)
+    assert sized(DEEPSEEK, tmp_path, "--experts=0") == replace(llama, top_k=3, shared_experts=1)
     assert sized({**LLAMA, "num_key_value_heads": None, "head_dim": 20}, tmp_path) == replace(
         llama, kv_heads=6, head_dim=20
     )
@@ -212,7 +216,7 @@ def test_a_config_gives_the_sizes_and_options_go_before_it(tmp_path: Path) -> No
 def test_a_config_makes_a_model_that_says_what_it_left_out(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(DEEPSEEK))
     said = ran(f"--config={tmp_path}", "--steps=2", "--warmup=0")  # its folder does as well
-    assert said["not_followed"] == "kv_lora_rank, n_shared_experts"
+    assert said["not_followed"] == "kv_lora_rank"
     assert said["settings"]["experts"] == 8
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     assert "not_followed" not in ran(f"--config={tmp_path}", "--steps=2", "--warmup=0")

@@ -20,8 +20,9 @@ torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import longctx as program  # noqa: E402
 from gpuledger.workloads.common.watchdog import Watchdog  # noqa: E402
-from gpuledger.workloads.decoder import model as model_module  # noqa: E402
-from gpuledger.workloads.decoder.model import Decoder, build, chunk_attention  # noqa: E402
+from gpuledger.workloads.decoder import attention as attention_module  # noqa: E402
+from gpuledger.workloads.decoder.attention import chunk_attention  # noqa: E402
+from gpuledger.workloads.decoder.model import Decoder, build  # noqa: E402
 from gpuledger.workloads.decoder.size import DecoderSize  # noqa: E402
 from gpuledger.workloads.serving.operating_point import chunks  # noqa: E402
 from support.plain_decoder import plain  # noqa: E402
@@ -131,7 +132,6 @@ def test_the_slowdown_compares_chunks_of_one_length() -> None:
         (["--num-pages=9"], "1 x 10 = 10 are needed for 604 tokens in each sequence, and --num-pages=9"),
         (["--chunk-size=513"], "--chunk-size=513 for 1 at a time is more than --max-prefill-tokens=512"),
         (["--max-batch-size=9"], "--chunk-size=64 for 9 at a time is more"),
-        (["--attention-type=dsa"], "this decoder has no such attention"),
         (["--stall-timeout=0"], "0 is less than 1"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
@@ -165,7 +165,7 @@ def test_chunks_that_see_too_little_are_noticed(monkeypatch: pytest.MonkeyPatch)
         attend = torch.nn.functional.scaled_dot_product_attention
         return attend(query, keys, values, is_causal=True, enable_gqa=True)
 
-    monkeypatch.setattr(model_module, "chunk_attention", upper_left)
+    monkeypatch.setattr(attention_module, "chunk_attention", upper_left)
     with pytest.raises(SystemExit, match="the logits after 512 tokens in three chunks are off by"):
         ran()
     monkeypatch.setattr(program, "check_chunks", lambda *_: 0.0)  # the second check notices by itself

@@ -20,7 +20,7 @@ from gpuledger.workloads.common.program import main  # noqa: E402
 from gpuledger.workloads.common.targets import Target, judged, parsed  # noqa: E402
 from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
 from gpuledger.workloads.serving import lockstep  # noqa: E402
-from gpuledger.workloads.serving.lockstep import Phase, Worker  # noqa: E402
+from gpuledger.workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
 from gpuledger.workloads.serving.operating_point import (  # noqa: E402
     LAUNCH,
     OperatingPoint,
@@ -101,24 +101,24 @@ def test_every_sequence_goes_on_as_a_plain_pass_over_its_text_says(most: int, mo
     monkeypatch.setattr(lockstep, "Worker", Seen)
     ran(*SMALL, f"--max-prefill-tokens={most}")
     (worker,) = workers
-    model: Any = worker.model
-    assert torch.equal(model.text[:, :7], worker.prompts)
-    assert len({tuple(row) for row in worker.prompts.tolist()}) == 5
+    (seat,) = worker.seats
+    model: Any = seat.model
+    assert torch.equal(model.text[:, :7], seat.prompts)
+    assert len({tuple(row) for row in seat.prompts.tolist()}) == 5
     for text in model.text[:, :11]:
         assert text[7:].tolist() == plain(model, worker.size, text[:10])[6:].argmax(-1).tolist()
 
 
 @pytest.mark.parametrize("mode", ["prefill", "decode", "all"])
 def test_a_cache_that_is_wrong_is_noticed(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Decoder.prefill
+    honest = Decoder.follow
 
-    def prefill(self: Any, *arguments: Any) -> Any:
-        logits = honest(self, *arguments)
+    def follow(self: Any, *arguments: Any) -> Any:
         for layer in self.layers:
             layer.attention.values.copy_(layer.attention.values.roll(1, dims=0))
-        return logits
+        return honest(self, *arguments)
 
-    monkeypatch.setattr(Decoder, "prefill", prefill)
+    monkeypatch.setattr(Decoder, "follow", follow)
     with pytest.raises(SystemExit, match="off by"):
         ran(*SMALL, f"--mode={mode}")
 
@@ -198,12 +198,10 @@ def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
 
 
 def test_the_first_token_is_there_when_the_last_of_its_prompt_was_read() -> None:
-    worker: Any = Worker.__new__(Worker)
-    worker.point = OperatingPoint(5, 7, 2)
-    worker.plan = readings(5, 7, 15)  # two prompts at a time
-    assert worker.first_tokens_ms([10, 20, 5, 99]) == [10, 10, 30, 30, 35]
-    worker.plan = readings(2, 7, 4)  # each in two chunks
-    assert worker.first_tokens_ms([10, 20, 5, 1]) == [30, 36]
+    seat = Seat(0, 5, readings(5, 7, 15), torch.zeros(0), None)  # two prompts at a time
+    assert seat.first_tokens_ms([10, 20, 5, 99], 7) == [10, 10, 30, 30, 35]
+    seat = Seat(0, 2, readings(2, 7, 4), torch.zeros(0), None)  # each in two chunks
+    assert seat.first_tokens_ms([10, 20, 5, 1], 7) == [30, 36]
 
 
 def test_what_the_requirements_say_about_pages() -> None:
@@ -269,7 +267,9 @@ def test_chunks_tile_a_text(length: int, most: int) -> None:
         (["--decode-batch-size=257"], "257 sequences are more than --max-batch-size=256"),
         (["--disable-chunked-prefill", "--max-prefill-tokens=47"], "48 tokens is longer than --max-prefill-tokens=47"),
         (["--output-len=1"], "leaves nothing to decode"),
-        (["--attention-type=mla"], "--attention-type=mla: this decoder has no such attention"),
+        (["--dispatch=normal", "--experts=0"], "--dispatch=normal sends tokens to experts, and there are none"),
+        (["--experts=2", "--world-size=3"], "3 ranks cannot share 2 experts"),
+        (["--ranks-as=streams", "--backend=gloo"], "--backend=gloo is for processes"),
         (["--graph"], "--graph needs a CUDA device"),
         (["--heads=3"], "--width must be a multiple"),
     ],

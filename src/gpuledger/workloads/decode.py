@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
@@ -47,6 +47,7 @@ from gpuledger.workloads.decoder.logit_checks import agreed, whole_pass
 from gpuledger.workloads.decoder.model import Decoder, Mark, build
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
 
+Found = TypeVar("Found")
 Step = Callable[[], Tensor]  # decodes one token of each sequence and gives the logits of the next
 CAPTURE_STEPS = 3  # before a graph is captured
 STEPS = 20
@@ -79,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def captured(step: Step) -> Step:
+def captured(step: Callable[[], Found]) -> Callable[[], Found]:
     """The step as a CUDA graph: one launch, whatever is in it."""
     cuda: Any = torch.cuda  # its classes are untyped
     side = cuda.Stream()
@@ -90,11 +91,11 @@ def captured(step: Step) -> Step:
     cuda.current_stream().wait_stream(side)
     graph = cuda.CUDAGraph()
     with cuda.graph(graph, capture_error_mode="thread_local"):  # a thread of nccl may ask for its events meanwhile
-        logits = step()
+        found = step()
 
-    def replay() -> Tensor:
+    def replay() -> Found:
         graph.replay()
-        return logits
+        return found
 
     return replay
 
@@ -143,7 +144,7 @@ def run(options: argparse.Namespace) -> Result:
     size = size_of(options)
     if options.graph and options.device != "cuda":
         wrong("--graph needs a CUDA device")
-    settings = {"steps": options.iters} | asked(options, "iters") | asdict(size)
+    settings = {"steps": options.iters} | asked(options, "iters", *asdict(size)) | size.settings()
     ignored = not_followed(options)
     say(f"{size.parameters / 1e6:,.1f} million parameters, {options.dtype} on {options.device}")
     with refused_where_full():

@@ -40,9 +40,10 @@ from gpuledger.workloads.common.program import DTYPES, DeviceClock, Progress, Re
 from gpuledger.workloads.common.ranks import Rank, over_ranks, rank_options, slowest
 from gpuledger.workloads.mixture import routing
 from gpuledger.workloads.mixture.dense_oracle import Oracle
-from gpuledger.workloads.mixture.exchange import exchange, exchanged_counts, layout, owners
+from gpuledger.workloads.mixture.exchange import exchange, exchanged_counts, owners
 from gpuledger.workloads.mixture.experts import ExpertWeights, MixtureShape, bank
 from gpuledger.workloads.mixture.modes import CHOICES, computed
+from gpuledger.workloads.mixture.spread import came, noted, summed, told
 from gpuledger.workloads.moe import complete, figures, layer_options, settings_of, shape_of
 
 _DESCRIPTION = """\
@@ -217,35 +218,24 @@ def passed(place: RankLayer, mode: str, communication: Communication) -> tuple[T
     with window("combine_all2all"):
         with communication():
             back = exchange(mixed, traffic.receive, traffic.send, rank)
-        output = torch.zeros_like(hidden)
-        for tokens, part in zip(order.split(traffic.send), back.split(traffic.send), strict=True):
-            output.index_add_(0, tokens, part)  # rank by rank: a token is there once, so the order is always the same
-    return output, traffic
+        return summed(hidden, order, back, traffic.send), traffic
 
 
 def _dispatched(
     place: RankLayer, routed: routing.Routed, communication: Communication
 ) -> tuple[Tensor, Tensor, routing.Routed, Traffic]:
     """Tokens to the ranks of their experts: the order of those sent, what came, and where that goes here."""
-    rank, k = place.rank, routed.experts.shape[1]
-    sent = layout(routed.experts, place.owner, rank.count)
-    targets = place.owner[routed.experts].flatten()
-    assigned = torch.zeros_like(sent.counts).scatter_add_(0, targets, torch.ones_like(targets))
-    telling = torch.stack((sent.counts, assigned), dim=1)
+    rank = place.rank
+    order, telling = told(routed, place.owner, rank.count)
     with communication():
-        told = exchanged_counts(telling, rank)
-    sends, receives = torch.stack((telling, told)).tolist()  # the host must know how much to send
+        heard = exchanged_counts(telling, rank)
+    sends, receives = torch.stack((telling, heard)).tolist()  # the host must know how much to send
     traffic = Traffic([each for each, _ in sends], [each for each, _ in receives], sum(each for _, each in receives))
-    order = sent.order[: sum(traffic.send)]
-    notes = torch.cat((routed.experts.int(), routed.weights.view(torch.int32)), dim=1)
-    leaving = place.hidden.index_select(0, order), notes.index_select(0, order)
+    order = order[: sum(traffic.send)]
+    leaving = place.hidden.index_select(0, order), noted(routed).index_select(0, order)
     with communication():
         rows, notes = (exchange(each, traffic.send, traffic.receive, rank) for each in leaving)
-    experts = notes[:, :k].long() - place.held.first
-    here = (experts >= 0) & (experts < len(place.held))
-    weights = notes[:, k:].contiguous().view(torch.float32)
-    came = routing.Routed(experts.where(here, len(place.held)), weights.where(here, 0.0), traffic.assigned)
-    return order, rows, came, traffic
+    return order, rows, came(notes, place.held, traffic.assigned), traffic
 
 
 def _step(place: RankLayer, mode: str) -> Callable[[], object]:

@@ -120,10 +120,9 @@ def run(options: argparse.Namespace) -> Result | None:
     say(f"{pages:,} of {room.num_pages:,} KV pages, {size.parameters / 1e6:,.1f} million parameters")
     with Watchdog(options.stall_timeout, "building the model") as dog, refused_where_full():
         found = measured(size, options, dog)
-    sizes = {name: value for name, value in asdict(size).items() if name not in ("batch", "prompt")}
     return {
         "workload": "longctx",
-        "settings": asked(options, "stall_timeout") | sizes,
+        "settings": asked(options, "stall_timeout", *asdict(size)) | size.settings("batch", "prompt"),
         "parameters": size.parameters,
         **ignored,
         "kv_pages_needed": pages,

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> Result:
     if not error < TOLERANCE:  # also when it is NaN
         refuse(f"the {options.part} alone is off by {error:.3g} of the norm of what it gives in the model")
     times = spread_ms(clock.between_ms())
-    settings = asked(options, *asdict(size)) | asdict(size)
+    settings = asked(options, *asdict(size)) | size.settings()
     return {
         "workload": "mock",
         "settings": settings,

@@ -4,8 +4,11 @@ In: a point (sequences of the node, tokens of text, tokens to make), the limits 
 random weights. Out: prefill and decode tokens per second of the node, percentiles of the time to the first token (ttft)
 and between tokens (itl), what each rank worked and waited, and how that stands to the targets.
 
-The sequences are spread over the ranks, each of which has the whole model, and of a mixture all experts see all tokens;
-experts that are spread are `ep`'s subject.
+The sequences are spread over the ranks. Of a model without experts every rank has all. With experts (--experts, or
+--dispatch alone), these are spread over the ranks, all else every rank has, and in each layer tokens go to the ranks of
+their experts and come back (`mixture.spread` says how, in the two ways of --dispatch; prefill always in the normal
+one). Ranks are processes, started here or by torchrun; or, with --ranks-as=streams, streams of one process on one
+device, which one profile of one GPU then holds.
 All prompts are there at the start and have the same length. They are read in steps of at most --max-prefill-tokens
 tokens of a rank; then output - 1 tokens of each are decoded. After each step the ranks meet, so a step takes as long as
 its slowest rank. KV pages are counted, exactly, and too few are refused before anything is allocated; the cache itself
@@ -16,14 +19,17 @@ prefill, so it has the wait for prompts that are read before; itl is a decode st
 prefill and the first of them. prefill_step and decode_step are the work in a step of the rank that had most. Figures of
 the node take each step from the rank where it was longest. At the end each rank compares logits with those that another
 way gives: a pass over the whole text of some sequences or, where nothing was decoded, the last token read again over
-the cache.
+the cache. That way no token is moved between ranks: the weights of experts are made again where they are needed. And
+in each layer what came back is compared, token by token, with what the same experts give so.
 
-NVTX: "bench:measure", in it one "bench:prefill" or "bench:decode" per step; "warmup" and "check" before and after.
+NVTX: "bench:measure", in it one "bench:prefill" or "bench:decode" per step, in that "layerN" with its parts: see
+`serving.rank_decoders`; "warmup" and "check" before and after.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -44,8 +50,11 @@ from gpuledger.workloads.common.program import (
 )
 from gpuledger.workloads.common.ranks import count_of, over_ranks, rank_options
 from gpuledger.workloads.common.targets import Target, judged, target_options, targets_of
-from gpuledger.workloads.decoder.size import not_followed, size_of, size_options
-from gpuledger.workloads.serving.lockstep import serve_on
+from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_options
+from gpuledger.workloads.mixture.rank_group import streams_option
+from gpuledger.workloads.mixture.spread import DISPATCHES
+from gpuledger.workloads.serving.lockstep import serve_on, serve_streams
+from gpuledger.workloads.serving.model_size import served_size
 from gpuledger.workloads.serving.operating_point import (
     LAUNCH,
     SMALL,
@@ -74,6 +83,9 @@ examples:
   gpuledger bench serve --target='decode_tokens_per_s>=22000' --target='ttft_p99_ms<=2000'
   torchrun --nproc_per_node=8 -m gpuledger.workloads.serve --targets=targets.json
   gpuledger bench serve --device=cpu --world-size=2       a tiny model at a small point
+  gpuledger bench serve --attention=mla --dispatch=low-latency --world-size=8 --ranks-as=streams --graph
+                                                          experts over eight ranks, all of them on one GPU
+  torchrun --nproc_per_node=8 -m gpuledger.workloads.serve --attention=sparse --dispatch=normal
 """
 
 
@@ -95,8 +107,15 @@ def parser() -> argparse.ArgumentParser:
         "--disable-chunked-prefill", action="store_true", help="refuse prompts longer than --max-prefill-tokens"
     )
     found.add_argument("--graph", action="store_true", help="the decode step as a CUDA graph")
+    found.add_argument(
+        "--dispatch",
+        choices=list(DISPATCHES),
+        help="how decode sends tokens to experts; normal: the host reads how many, and as many are sent; low-latency: "
+        "always the same number, and no host waits; default normal where there are --experts",
+    )
     target_options(found)
     rank_options(found)
+    streams_option(found)
     size_options(found, "batch", "prompt")
     return found
 
@@ -134,29 +153,53 @@ def run(options: argparse.Namespace) -> Result | None:
         wrong("--output-len=1 leaves nothing to decode: prefill makes the first token", hint="--mode=prefill")
     if point.context > room.max_prefill_tokens and options.disable_chunked_prefill:
         wrong(f"a prompt of {point.context:,} tokens is longer than --max-prefill-tokens={room.max_prefill_tokens}")
-    if options.graph and options.device != "cuda":
-        wrong("--graph needs a CUDA device")
     targets = targets_of(options, figures(options.mode))
-    size = size_of(options, batch=max(shares(point.batch, ranks)), prompt=point.context)
+    size = served_size(options, batch=max(shares(point.batch, ranks)), prompt=point.context)
+    settle_ranks(options, size, ranks)
     ignored = not_followed(options)
-    answers = over_ranks(serve_on, options)
+    answers = serve_streams(options) if options.ranks_as == "streams" else over_ranks(serve_on, options)
     if answers is None:
         return None
     errors = [answer["error"] for answer in answers if answer["error"] is not None]
     if not errors:
         refuse("no rank checked what it computed")
     say(f"logits off by {max(errors):.2g} of their norm at most")
-    sizes = {name: value for name, value in asdict(size).items() if name not in ("batch", "prompt")}
+    expert_errors = [answer["expert_error"] for answer in answers if answer["expert_error"] is not None]
     return {
         "workload": "serve",
-        "settings": asked(options, "target", "targets") | sizes,
+        "settings": asked(options, "target", "targets", *asdict(size)) | size.settings("batch", "prompt"),
         "parameters": size.parameters,
         **ignored,
         "kv_pages_needed": pages,
         "kv_pages_there": room.num_pages,
         **found(options, point, targets, answers),
+        "logits_error_share": float(f"{max(errors):.3g}"),
+        **({"expert_error_share": float(f"{max(expert_errors):.3g}")} if expert_errors else {}),
         "checked": True,
     }
+
+
+def settle_ranks(options: argparse.Namespace, size: DecoderSize, ranks: int) -> None:
+    """Fill in how ranks talk; the program ends where they cannot so."""
+    if options.ranks_as == "streams":
+        if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+            wrong("--ranks-as=streams has all ranks in one process, and torchrun started others", hint="start it alone")
+        if options.backend:
+            wrong(f"--backend={options.backend} is for processes: streams of one device copy")
+    if not size.experts:
+        if options.dispatch:
+            wrong(f"--dispatch={options.dispatch} sends tokens to experts, and there are none", hint="--experts=N")
+    elif ranks > size.experts:
+        wrong(f"{ranks} ranks cannot share {size.experts} experts: each needs one")
+    options.dispatch = options.dispatch or ("normal" if size.experts else None)
+    if not options.graph:
+        return
+    if options.device != "cuda":
+        wrong("--graph needs a CUDA device")
+    if size.experts and options.dispatch == "normal":
+        wrong("--graph cannot hold --dispatch=normal: the host reads how much to send", hint="--dispatch=low-latency")
+    if size.experts and options.backend == "gloo":
+        wrong("--graph cannot hold what gloo sends: it moves host memory", hint="--backend=nccl or --ranks-as=streams")
 
 
 def found(

@@ -22,8 +22,7 @@ def whole_pass(model: Decoder, length: int, rows: slice = EVERY) -> Tensor:
 
 def read_again(model: Decoder, length: int, rows: slice = EVERY) -> Tensor:
     """The logits after so many tokens of the text, from the last of them and the cache of the rest."""
-    position = model.everywhere[length - 1 : length]
-    return model(model.text[rows, length - 1 : length], position, model.until(position), 0, rows)
+    return model(*model.to_read_again(length, rows))
 
 
 def agreed(found: Tensor, expected: Tensor, size: DecoderSize, what: str) -> float:

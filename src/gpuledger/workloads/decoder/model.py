@@ -1,8 +1,8 @@
 """A Llama-like decoder with random weights: sizes and a seed in, a model out that reads prompts and decodes tokens.
 
-RMS norms, rotary embeddings, attention in which query heads share keys, SwiGLU MLPs or a mixture of experts. The cache
-and the text so far have a fixed size and place, and no shape depends on the data, so that a CUDA graph can hold a step.
-A prompt is read at once or in chunks, for all sequences or for some. `decode`, `serve` and `longctx` measure it.
+RMS norms, rotary embeddings, attention of one of three kinds, SwiGLU MLPs or a mixture of experts. The cache and the
+text so far have a fixed size and place, and no shape depends on the data, so that a CUDA graph can hold a step. A
+prompt is read at once or in chunks, for all sequences or for some. `decode`, `serve` and `longctx` measure it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
@@ -21,93 +20,34 @@ from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 from gpuledger.capture.window import window
 from gpuledger.workloads.common.device_memory import gigabytes, needs
 from gpuledger.workloads.common.program import DTYPES, refuse
+from gpuledger.workloads.decoder.attention import Attention, TokenPositions
+from gpuledger.workloads.decoder.latent_attention import LatentAttention
 from gpuledger.workloads.decoder.size import DecoderSize
+from gpuledger.workloads.decoder.sparse_attention import SparseAttention
 
 Mark = Callable[[str], AbstractContextManager[None]]  # a range around a part of the model
 EVERY = slice(None)  # all sequences
 ALIGNED = 64  # positions of the cache are a multiple of this, as attention kernels like their masks
-PEAKED = 3.0
-"""What queries and keys are stretched by: scores then spread by 3 rather than by a third, and a token looks at few
-others, as in a trained model. Flat attention over a long text averages to nothing, and a fault in it would not show."""
+ATTENTION_KINDS: dict[str, Any] = {"gqa": Attention, "mla": LatentAttention, "sparse": SparseAttention}
 
 
-class TokenPositions(NamedTuple):
-    """Where the tokens that are worked on stand."""
+class Reading(NamedTuple):
+    """What a model looks at in one pass."""
 
-    position: Tensor
-    cos: Tensor  # of the rotary angles at these positions
-    sin: Tensor
-    mask: Tensor | None  # 0 for what the token may look at, -inf for the rest; None: a part of a prompt
-    begin: int  # where that part begins
-    rows: slice  # the sequences
-
-
-def rotated(heads: Tensor, place: TokenPositions) -> Tensor:
-    """Rotary embedding: the two halves of each head turned by their position's angles."""
-    first, second = heads.chunk(2, dim=-1)
-    cos, sin = place.cos, place.sin
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-
-
-class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
-    """Attention in which several query heads share a key head, over a cache of fixed size."""
-
-    keys: Tensor
-    values: Tensor
-
-    def __init__(self, size: DecoderSize, positions: int) -> None:
-        super().__init__()
-        self.size = size
-        self.qkv = nn.Linear(size.width, (size.heads + 2 * size.kv_heads) * size.head, bias=False)
-        self.out = nn.Linear(size.heads * size.head, size.width, bias=False)
-        with torch.no_grad():
-            self.qkv.weight[: -size.kv_heads * size.head] *= PEAKED
-        shape = (size.batch, size.kv_heads, positions, size.head)
-        self.register_buffer("keys", torch.zeros(shape))
-        self.register_buffer("values", torch.zeros(shape))
-
-    def forward(self, hidden: Tensor, place: TokenPositions) -> Tensor:
-        size, (batch, length, _) = self.size, hidden.shape
-        heads = self.qkv(hidden).view(batch, length, -1, size.head).transpose(1, 2)
-        query, key, value = heads.split((size.heads, size.kv_heads, size.kv_heads), dim=1)
-        query, key = rotated(query, place), rotated(key, place)
-        keys, values = self.keys[place.rows], self.values[place.rows]
-        keys.index_copy_(2, place.position, key)
-        values.index_copy_(2, place.position, value)
-        if place.mask is not None:
-            # one token: the queries that share a key head stand where a sequence would, so that no key is repeated
-            query = query.reshape(batch, size.kv_heads, -1, size.head)
-            mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=place.mask)
-            mixed = mixed.reshape(batch, size.heads, 1, size.head)
-        elif place.begin == 0:
-            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-        else:
-            end = place.begin + length
-            mixed = chunk_attention(query, keys[:, :, :end], values[:, :, :end])
-        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
-        return out
-
-
-def chunk_attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Causal attention of the last positions over all: the last query sees every key, each before it one key less."""
-    length, end = query.shape[2], keys.shape[2]
-    mask: Any
-    if query.is_cuda:
-        bias: Any = import_module("torch.nn.attention.bias")  # late: it takes two seconds to load
-        mask = bias.causal_lower_right(length, end)  # a kernel's own: no mask of length x end is made
-    else:
-        mask = torch.ones(length, end, dtype=torch.bool).tril(end - length)
-    mixed: Tensor = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
-    return mixed
+    tokens: Tensor  # sequences x length
+    position: Tensor  # where they stand
+    mask: Tensor | None  # as in `TokenPositions`
+    begin: int = 0
+    rows: slice = EVERY
 
 
 class Mlp(nn.Module):  # type: ignore[misc, unused-ignore]
     """SwiGLU: one half opens the gate for the other."""
 
-    def __init__(self, size: DecoderSize) -> None:
+    def __init__(self, width: int, ffn: int) -> None:
         super().__init__()
-        self.up = nn.Linear(size.width, 2 * size.ffn, bias=False)
-        self.down = nn.Linear(size.ffn, size.width, bias=False)
+        self.up = nn.Linear(width, 2 * ffn, bias=False)
+        self.down = nn.Linear(ffn, width, bias=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         gate, up = self.up(hidden).chunk(2, dim=-1)
@@ -135,22 +75,44 @@ class Experts(nn.Module):  # type: ignore[misc, unused-ignore]
         return torch.einsum("te,etw->tw", share, each).view_as(hidden)
 
 
-class DecoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]
-    """Attention, then an MLP, each on the normed sum of all before."""
+Fed = Callable[[DecoderSize, int], nn.Module]
+"""Makes what a layer of that number puts its tokens through, where it has experts."""
 
-    def __init__(self, size: DecoderSize, positions: int, mark: Mark) -> None:
+
+def all_experts(size: DecoderSize, _: int) -> nn.Module:
+    """All experts of a layer, here."""
+    return Experts(size)
+
+
+class DecoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]
+    """Attention, then an MLP or experts, each on the normed sum of all before."""
+
+    def __init__(self, size: DecoderSize, number: int, positions: int, mark: Mark, fed: Fed) -> None:
         super().__init__()
         self.mark = mark
         self.attention_norm, self.mlp_norm = nn.RMSNorm(size.width), nn.RMSNorm(size.width)
-        self.attention = Attention(size, positions)
-        self.mlp = Experts(size) if size.experts else Mlp(size)
+        self.attention = ATTENTION_KINDS[size.attention](size, positions)
+        self.is_mixed = bool(size.experts) and number >= size.dense_layers
+        dense = Mlp(size.width, (size.dense_ffn or size.ffn) if size.experts else size.ffn)
+        self.mlp = fed(size, number) if self.is_mixed else dense
+        shared = self.is_mixed and size.shared_experts
+        self.shared = Mlp(size.width, size.shared_experts * size.ffn) if shared else None
+
+    def attend(self, hidden: Tensor, place: TokenPositions) -> Tensor:
+        """The first half."""
+        attended: Tensor = hidden + self.attention(self.attention_norm(hidden), place)
+        return attended
+
+    def feed(self, normed: Tensor) -> Tensor:
+        """What the second half adds to a normed sum."""
+        fed: Tensor = self.mlp(normed)
+        return fed if self.shared is None else fed + self.shared(normed)
 
     def forward(self, hidden: Tensor, place: TokenPositions) -> Tensor:
         with self.mark("attention"):
-            hidden = hidden + self.attention(self.attention_norm(hidden), place)
+            hidden = self.attend(hidden, place)
         with self.mark("mlp"):
-            fed: Tensor = hidden + self.mlp(self.mlp_norm(hidden))
-        return fed
+            return hidden + self.feed(self.mlp_norm(hidden))
 
 
 class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -163,13 +125,13 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
     tokens: Tensor  # the last of each sequence, not yet looked at
     position: Tensor  # where they stand
 
-    def __init__(self, size: DecoderSize, positions: int, mark: Mark = window) -> None:
+    def __init__(self, size: DecoderSize, positions: int, mark: Mark = window, fed: Fed = all_experts) -> None:
         super().__init__()
         self.mark = mark
         self.embed = nn.Embedding(size.vocab, size.width)
-        self.layers = nn.ModuleList(DecoderLayer(size, positions, mark) for _ in range(size.layers))
+        self.layers = nn.ModuleList(DecoderLayer(size, each, positions, mark, fed) for each in range(size.layers))
         self.norm, self.head = nn.RMSNorm(size.width), nn.Linear(size.width, size.vocab, bias=False)
-        speed = 10000.0 ** -(torch.arange(0, size.head, 2, dtype=torch.float32) / size.head)
+        speed = 10000.0 ** -(torch.arange(0, size.turned, 2, dtype=torch.float32) / size.turned)
         angles = torch.outer(torch.arange(positions, dtype=torch.float32), speed)
         self.register_buffer("cos", angles.cos().to(self.head.weight.dtype))
         self.register_buffer("sin", angles.sin().to(self.head.weight.dtype))
@@ -183,24 +145,46 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         self, tokens: Tensor, position: Tensor, mask: Tensor | None, begin: int = 0, rows: slice = EVERY
     ) -> Tensor:
         """The logits of what follows the last of these tokens; the cache then holds them."""
-        place = TokenPositions(position, self.cos[position], self.sin[position], mask, begin, rows)
-        hidden = self.embed(tokens)
+        hidden, place = self.begun(Reading(tokens, position, mask, begin, rows))
         for number, layer in enumerate(self.layers):
             with self.mark(f"layer{number}"):
                 hidden = layer(hidden, place)
+        return self.logits(hidden)
+
+    def begun(self, reading: Reading) -> tuple[Tensor, TokenPositions]:
+        """The tokens as the first layer gets them, and where they stand."""
+        position = reading.position
+        turned = self.cos[position], self.sin[position]
+        return self.embed(reading.tokens), TokenPositions(position, *turned, reading.mask, reading.begin, reading.rows)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Of what follows the last token that the last layer gave."""
         logits: Tensor = self.head(self.norm(hidden[:, -1]))
         return logits
 
     def prefill(self, prompt: Tensor, begin: int = 0, rows: slice = EVERY) -> Tensor:
         """Read a prompt of some sequences, or the chunk of it that begins there; what follows it is then known."""
+        return self.follow(self(*self.to_prefill(prompt, begin, rows)), rows)
+
+    def to_prefill(self, prompt: Tensor, begin: int, rows: slice) -> Reading:
+        """The prompt is in the text now; what is to be looked at."""
         end = begin + prompt.shape[1]
         self.text[rows, begin:end] = prompt
         self.position.fill_(end - 1)
-        return self._follow(self(prompt, self.everywhere[begin:end], None, begin, rows), rows)
+        return Reading(prompt, self.everywhere[begin:end], None, begin, rows)
 
     def step(self) -> Tensor:
         """Look at the last token of each sequence and find the next."""
-        return self._follow(self(self.tokens, self.position, self.until(self.position)))
+        return self.follow(self(*self.to_step()))
+
+    def to_step(self) -> Reading:
+        """The last token of each sequence."""
+        return Reading(self.tokens, self.position, self.until(self.position))
+
+    def to_read_again(self, length: int, rows: slice = EVERY) -> Reading:
+        """The last of so many tokens of the text, as a step would look at it."""
+        position = self.everywhere[length - 1 : length]
+        return Reading(self.text[rows, length - 1 : length], position, self.until(position), 0, rows)
 
     def until(self, position: Tensor) -> Tensor:
         """A mask that lets a token there look at itself and what is before."""
@@ -212,7 +196,7 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         self.tokens.copy_(tokens)
         self.position.fill_(position)
 
-    def _follow(self, logits: Tensor, rows: slice = EVERY) -> Tensor:
+    def follow(self, logits: Tensor, rows: slice = EVERY) -> Tensor:
         """Go on to the likeliest token."""
         self.tokens[rows] = logits.argmax(dim=-1, keepdim=True)
         self.position.add_(1)
@@ -225,24 +209,37 @@ def positions_for(size: DecoderSize, steps: int) -> int:
     return -(-(size.prompt + steps + 1) // ALIGNED) * ALIGNED
 
 
-def build(size: DecoderSize, steps: int, device: str, dtype: str, seed: int, mark: Mark = window) -> Decoder:
-    """A model with random weights of a seed, and room for the prompt and so many tokens after it."""
+def build(
+    size: DecoderSize,
+    steps: int,
+    device: str,
+    dtype: str,
+    seed: int,
+    mark: Mark = window,
+    fed: Fed = all_experts,
+    experts_here: int | None = None,
+) -> Decoder:
+    """A model with random weights of a seed, and room for the prompt and so many tokens after it.
+
+    `experts_here`: how many of each layer's experts there must be room for, if not for all.
+    """
     positions = positions_for(size, steps)
-    _expect_room(size, positions, device, DTYPES[dtype].itemsize)
+    elsewhere = 0 if experts_here is None else size.expert_weights * (size.experts - experts_here)
+    _expect_room(size, size.parameters - elsewhere, positions, device, DTYPES[dtype].itemsize)
     torch.manual_seed(seed)
     default = torch.get_default_dtype()
     torch.set_default_dtype(DTYPES[dtype])
     try:
         with torch.device(device):
-            return Decoder(size, positions, mark)
+            return Decoder(size, positions, mark, fed)
     finally:
         torch.set_default_dtype(default)
 
 
-def _expect_room(size: DecoderSize, positions: int, device: str, item_bytes: int) -> None:
+def _expect_room(size: DecoderSize, weights: int, positions: int, device: str, item_bytes: int) -> None:
     """Refuse what cannot fit before any of it is allocated; activations come on top."""
     kv_bytes = size.kv_bytes(positions, item_bytes)
-    all_bytes, what = size.parameters * item_bytes + kv_bytes, f"the model with a cache of {gigabytes(kv_bytes)}"
+    all_bytes, what = weights * item_bytes + kv_bytes, f"the model with a cache of {gigabytes(kv_bytes)}"
     needs(what, all_bytes, device)
     host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if device == "cpu" and all_bytes > host_bytes:

@@ -67,12 +67,21 @@ def fill(up: Tensor, down: Tensor, seed: int, expert: int) -> None:
     down.normal_(std=1 / math.sqrt(down.shape[1]), generator=source)
 
 
+Filled = Callable[[Tensor, Tensor, int], None]
+"""Writes the two matrices of the expert of that number."""
+
+
 def bank(shape: MixtureShape, held: range, *, device: str, dtype: Any, seed: int) -> ExpertWeights:
+    """The experts that a rank holds, with random weights."""
+    return filled_bank(shape, held, lambda up, down, expert: fill(up, down, seed, expert), device=device, dtype=dtype)
+
+
+def filled_bank(shape: MixtureShape, held: range, filled: Filled, *, device: str, dtype: Any) -> ExpertWeights:
     """The experts that a rank holds, made where they stay: no second copy in another type or place."""
     up = torch.empty(len(held), 2 * shape.ffn, shape.hidden, device=device, dtype=dtype)
     down = torch.empty(len(held), shape.hidden, shape.ffn, device=device, dtype=dtype)
     for place, expert in enumerate(held):
-        fill(up[place], down[place], seed, expert)
+        filled(up[place], down[place], expert)
     return ExpertWeights(up, down, held.start, grouped_product(shape, device, dtype))
 
 

@@ -114,7 +114,7 @@ def grouped_compute(held: ExpertWeights, packed: Packed) -> Tensor:
 def packed_combine(hidden: Tensor, routed: Routed, packed: Packed, rows: Tensor) -> Tensor:
     """Each token fetches the rows of its experts: no two threads add to one number."""
     count, k = routed.experts.shape
-    fetched = rows.index_select(0, packed.row_of).view(count, k, -1)
+    fetched = rows.index_select(0, packed.row_of).view(count, k, rows.shape[1])
     return torch.bmm(routed.weights.to(hidden.dtype).unsqueeze(1), fetched).squeeze(1)
 
 

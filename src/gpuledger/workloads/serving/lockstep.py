@@ -1,49 +1,43 @@
-"""One rank of a server whose ranks go in lockstep: its share of the sequences in, how long each step took out.
+"""The ranks of a server, which go in lockstep: their sequences in, how long each step took on each of them out.
 
 In each prefill step a rank reads some of its prompts, in each decode step it makes a token of all of its sequences, and
-after each step all ranks meet in an all-reduce of one number, as where ranks agree on what comes next. A rank with
-nothing to do meets the others all the same. Its work ends where it arrives, its wait where the last one has.
+after each step all ranks meet, as where ranks agree on what comes next. A rank with nothing to do meets the others all
+the same. Its work ends where it arrives, its wait where the last one has. Where experts are spread, ranks also wait
+for each other within a step, to dispatch and to combine: that is in their work.
 
-With nccl they meet on the devices, and the host runs ahead; with gloo on the host, which waits for its device before.
+Ranks that are processes meet in an all-reduce of one number: with nccl on the devices, and the host runs ahead; with
+gloo on the host, which waits for its device before. Ranks that are streams of one process wait for each other's events.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import torch  # type: ignore[import-not-found, unused-ignore]
-import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
 from gpuledger.workloads.common.device_memory import refused_where_full
 from gpuledger.workloads.common.program import DeviceClock, Progress, Result
 from gpuledger.workloads.common.ranks import Rank
-from gpuledger.workloads.decode import CAPTURE_STEPS, Step, captured
+from gpuledger.workloads.decode import CAPTURE_STEPS, captured
 from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
-from gpuledger.workloads.decoder.model import EVERY, Decoder, build
-from gpuledger.workloads.decoder.size import DecoderSize, size_of
-from gpuledger.workloads.serving.operating_point import OperatingPoint, pages_for, readings, shares
+from gpuledger.workloads.decoder.model import EVERY, Decoder
+from gpuledger.workloads.decoder.size import DecoderSize
+from gpuledger.workloads.mixture.rank_group import ProcessRanks, RankGroup, StreamRanks
+from gpuledger.workloads.mixture.spread import DISPATCHES, normal
+from gpuledger.workloads.serving.model_size import served_size
+from gpuledger.workloads.serving.operating_point import OperatingPoint, PrefillStep, pages_for, readings, shares
+from gpuledger.workloads.serving.rank_decoders import built, random_source
 
 CHECKED = 4
 """Sequences of a rank whose last logits are compared with a pass over their whole text."""
 
-
-class Lockstep:
-    """Where all ranks meet."""
-
-    def __init__(self, rank: Rank) -> None:
-        on_device = rank.backend == "nccl"
-        self._waits = rank.device != "cpu" and not on_device
-        self._flag = torch.ones(1, device=rank.device if on_device else "cpu")
-
-    def __call__(self) -> None:
-        if self._waits:
-            torch.cuda.synchronize()
-        dist.all_reduce(self._flag, op=dist.ReduceOp.MAX)
+Clocks = Sequence[DeviceClock]
+"""One for each rank of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,63 +59,105 @@ class Phase:
         return tuple(work + wait for work, wait in zip(self.work_ms, self.wait_ms, strict=True))
 
 
-class Worker:
-    """What a rank does in each step. Without sequences it has no model, and nothing to do."""
+@dataclass(slots=True)
+class Seat:
+    """One rank of this process: its sequences, how it reads their prompts, and the last logits and whose they are."""
 
-    def __init__(self, rank: Rank, point: OperatingPoint, options: argparse.Namespace) -> None:
-        mine = shares(point.batch, rank.count)
-        first, self.sequences = sum(mine[: rank.index]), mine[rank.index]
-        self.size: DecoderSize = size_of(options, batch=self.sequences or 1, prompt=point.context)
-        self.point, self.device, self.meet = point, options.device, Lockstep(rank)
-        self.plan = readings(self.sequences, point.context, options.max_prefill_tokens)
-        self.prefill_steps = len(readings(max(mine), point.context, options.max_prefill_tokens))
+    index: int
+    sequences: int
+    plan: Sequence[PrefillStep]
+    prompts: Tensor
+    model: Decoder | None
+    logits: Tensor | None = None
+    rows: slice = field(default_factory=lambda: EVERY)
+
+    def prompt(self, number: int) -> tuple[Tensor, int, slice] | None:
+        """What it reads in a prefill step; None: nothing."""
+        if number >= len(self.plan):
+            return None
+        reading = self.plan[number]
+        return self.prompts[reading.rows, reading.begin : reading.end], reading.begin, reading.rows
+
+    def first_tokens_ms(self, step_ms: Sequence[float], context: int) -> list[float]:
+        """When each sequence had its first token: at the end of the step that read the last of its prompt."""
+        ends_ms = list(accumulate(step_ms))
+        return [
+            ends_ms[number]
+            for number, reading in enumerate(self.plan)
+            if reading.end == context
+            for _ in range(reading.first, reading.last)
+        ]
+
+
+class Worker:
+    """What the ranks of a process do in each step."""
+
+    def __init__(self, group: RankGroup, point: OperatingPoint, options: argparse.Namespace) -> None:
+        batches = shares(point.batch, group.count)
+        self.size: DecoderSize = served_size(options, batch=max(batches), prompt=point.context)
+        self.group, self.point, self.device = group, point, options.device
+        self.dispatch = DISPATCHES[options.dispatch or "normal"]
+        self.prefill_steps = len(readings(max(batches), point.context, options.max_prefill_tokens))
         self.decode_steps = point.output - 1
-        self.logits: Tensor | None = None  # the last, and of which sequences
-        self.rows = EVERY
-        self.tells = rank.index == 0
-        self.model: Decoder | None = None
-        if self.sequences:
-            spare = max(self.decode_steps, options.warmup + CAPTURE_STEPS)
-            self.model = build(self.size, spare, rank.device, options.dtype, options.seed)
+        spare = max(self.decode_steps, options.warmup + CAPTURE_STEPS)
+        source = random_source(self.size, options.seed)
+        self.decoders = built(group, self.size, batches, spare, source, dtype=options.dtype, seed=options.seed)
         # all prompts from one seed, so that a sequence does not depend on how many ranks there are
         drawn = torch.Generator().manual_seed(options.seed)
-        prompts = torch.randint(self.size.vocab, (point.batch, point.context), generator=drawn)
-        self.prompts = prompts[first : first + self.sequences].to(rank.device)
-        self.step: Step | None = self.model.step if self.model else None
+        prompts = torch.randint(self.size.vocab, (point.batch, point.context), generator=drawn).split(batches)
+        self.seats = [
+            Seat(
+                index,
+                batches[index],
+                readings(batches[index], point.context, options.max_prefill_tokens),
+                prompts[index].to(group.device),
+                model,
+            )
+            for index, model in zip(group.indices, self.decoders.models, strict=True)
+        ]
+        self.step: Callable[[], Sequence[Tensor | None]] = self._decoded
+        DeviceClock(self.device).synchronize()  # what was made on one stream is read on others
 
-    def prefill(self, steps: int) -> DeviceClock:
+    def prefill(self, steps: int) -> Clocks:
         """Read the prompts, up to so many steps."""
 
         def work(number: int) -> None:
-            if self.model is not None and number < len(self.plan):
-                reading = self.plan[number]
-                self.rows = reading.rows
-                prompt = self.prompts[reading.rows, reading.begin : reading.end]
-                self.logits = self.model.prefill(prompt, reading.begin, reading.rows)
+            prompts = [seat.prompt(number) for seat in self.seats]
+            for seat, prompt, logits in zip(self.seats, prompts, self.decoders.prefill(prompts), strict=True):
+                if prompt is not None:
+                    seat.logits, seat.rows = logits, prompt[2]
 
         return self._in_lockstep("prefill", steps, work)
 
-    def decode(self, steps: int) -> DeviceClock:
+    def decode(self, steps: int) -> Clocks:
         """Make a token of each sequence, so many times."""
 
         def work(_: int) -> None:
-            if self.step is not None:
-                self.logits, self.rows = self.step(), EVERY
+            for seat, logits in zip(self.seats, self.step(), strict=True):
+                if logits is not None:
+                    seat.logits, seat.rows = logits, EVERY
 
         return self._in_lockstep("decode", steps, work)
 
-    def _in_lockstep(self, kind: str, steps: int, work: Callable[[int], None]) -> DeviceClock:
-        clock, progress = DeviceClock(self.device), Progress(f"{kind} steps", steps)
-        clock.mark()
+    def _decoded(self) -> list[Tensor | None]:
+        return self.decoders.step(self.dispatch)
+
+    def _in_lockstep(self, kind: str, steps: int, work: Callable[[int], None]) -> Clocks:
+        clocks, progress = [DeviceClock(self.device) for _ in self.seats], Progress(f"{kind} steps", steps)
+
+        def mark() -> None:
+            self.group.each(lambda at: clocks[at].mark())
+
+        mark()
         for number in range(steps):
             with window(f"bench:{kind}"):
                 work(number)
-                clock.mark()
-                self.meet()
-            clock.mark()
-            if self.tells:
+                mark()
+                self.group.meet()
+            mark()
+            if self.seats[0].index == 0:
                 progress(number + 1)
-        return clock
+        return clocks
 
     def warm_up(self, options: argparse.Namespace) -> None:
         """One prefill step and `--warmup` decode steps, as far as the mode has them, and the graph."""
@@ -129,46 +165,72 @@ class Worker:
             self.prefill(1)
         if options.mode != "prefill":
             self.decode(options.warmup)
-            if options.graph and self.step is not None:
-                self.step = captured(self.step)
+            if options.graph:
+                self.step = self._replayed()
 
-    def first_tokens_ms(self, step_ms: Sequence[float]) -> list[float]:
-        """When each sequence had its first token: at the end of the step that read the last of its prompt."""
-        ends_ms = list(accumulate(step_ms))
-        return [
-            ends_ms[number]
-            for number, reading in enumerate(self.plan)
-            if reading.end == self.point.context
-            for _ in range(reading.first, reading.last)
-        ]
+    def _replayed(self) -> Callable[[], Sequence[Tensor | None]]:
+        """The step of all ranks of this process as one CUDA graph."""
+        replay = captured(lambda: self.group.alone(self._decoded))
 
-    def check(self, mode: str) -> float | None:
-        """How far the last logits are off; None without sequences. The program ends where that is too far."""
-        if self.model is None or self.logits is None:
+        def step() -> Sequence[Tensor | None]:
+            return self.group.alone(replay)
+
+        return step
+
+    def tokens(self) -> list[Tensor | None]:
+        """The last token of each sequence, by rank, to go back to."""
+        return self.group.each(lambda at: None if (model := self.seats[at].model) is None else model.tokens.clone())
+
+    def rewind(self, tokens: Sequence[Tensor | None]) -> None:
+        """Go back to where the prompts had been read."""
+
+        def back(at: int) -> None:
+            model = self.seats[at].model
+            if model is not None:
+                model.rewind(tokens[at], self.point.context)
+
+        self.group.each(back)
+
+    def check(self, mode: str) -> tuple[list[float | None], float | None]:
+        """How far the last logits of each rank are off, None without sequences; and how far any expert's answer is.
+
+        The program ends where that is too far. What it is compared with needs no other rank; to find the answers of
+        experts once more, all ranks must be here.
+        """
+        clock = DeviceClock(self.device)
+        clock.synchronize()
+        length = self.point.context + (self.decode_steps if mode != "prefill" else 0)
+        again = [seat.model.to_read_again(length) if seat.model and seat.sequences else None for seat in self.seats]
+        clock.synchronize()
+        experts = self.decoders.layer_error(again, normal if mode == "prefill" else self.dispatch)
+        clock.synchronize()
+        return [self._logits_error(seat, mode, length) for seat in self.seats], experts
+
+    def _logits_error(self, seat: Seat, mode: str, length: int) -> float | None:
+        model = seat.model
+        if model is None or seat.logits is None:
             return None
         if mode == "prefill":
-            again = read_again(self.model, self.point.context, self.rows)
-            return agreed(self.logits, again, self.size, "the logits after the prompts")
-        rows = slice(max(0, self.sequences - CHECKED), self.sequences)
-        whole = whole_pass(self.model, self.point.context + self.decode_steps, rows)
-        return agreed(self.logits[rows], whole, self.size, "the last logits")
+            return agreed(seat.logits, read_again(model, length, seat.rows), self.size, "the logits after the prompts")
+        rows = slice(max(0, seat.sequences - CHECKED), seat.sequences)
+        return agreed(seat.logits[rows], whole_pass(model, length, rows), self.size, "the last logits")
 
 
-def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[DeviceClock], list[DeviceClock]]:
+def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[Clocks], list[Clocks]]:
     """The marks of each round's prefill and decode. In mode `decode` the prompts are read before, unmeasured."""
     prefills, decodes = [], []
-    tokens = None
+    tokens: list[Tensor | None] = []
     if options.mode == "decode":
         worker.prefill(worker.prefill_steps)
-        tokens = worker.model.tokens.clone() if worker.model else None
-    worker.meet()
+        tokens = worker.tokens()
+    worker.group.meet()
     DeviceClock(options.device).synchronize()
     with window("bench:measure", profiler=options.cuda_profiler):
         for _ in range(options.iters):
             if options.mode != "decode":
                 prefills.append(worker.prefill(worker.prefill_steps))
-            elif worker.model is not None:
-                worker.model.rewind(tokens, worker.point.context)
+            else:
+                worker.rewind(tokens)
             if options.mode != "prefill":
                 decodes.append(worker.decode(worker.decode_steps))
         DeviceClock(options.device).synchronize()
@@ -176,24 +238,41 @@ def measured(worker: Worker, options: argparse.Namespace) -> tuple[list[DeviceCl
 
 
 def serve_on(rank: Rank, options: argparse.Namespace) -> Result:
-    """Build, warm up, measure, check; what this rank saw."""
+    """A rank that is this process: what it saw."""
+    return served(ProcessRanks(rank), options)[0]
+
+
+def serve_streams(options: argparse.Namespace) -> list[Result]:
+    """All ranks, each a stream of this process: what each saw."""
+    return served(StreamRanks(options.world_size, options.device), options)
+
+
+def served(group: RankGroup, options: argparse.Namespace) -> list[Result]:
+    """Build, warm up, measure, check; what each rank of this process saw."""
     point = OperatingPoint(options.decode_batch_size, options.decode_ctx_len, options.output_len)
     with refused_where_full():
-        worker = Worker(rank, point, options)
+        worker = Worker(group, point, options)
         with window("warmup"):
             worker.warm_up(options)
         prefills, decodes = measured(worker, options)
         peak_bytes = torch.cuda.max_memory_allocated() if options.device == "cuda" else None
         with window("check"):
-            error = worker.check(options.mode)
-    rounds = [Phase.of([clock]) for clock in prefills]
-    return {
-        "sequences": worker.sequences,
-        "kv_pages": worker.sequences * pages_for(point.context + point.output, options.page_size),
-        "kv_bytes": 2 * sum(layer.attention.keys.nbytes for layer in worker.model.layers) if worker.model else 0,
-        "prefill": Phase.of(prefills),
-        "decode": Phase.of(decodes),
-        "ttft_ms": [each for one in rounds for each in worker.first_tokens_ms(one.step_ms)],
-        "error": error,
-        "peak_bytes": peak_bytes,
-    }
+            errors, expert_error = worker.check(options.mode)
+    found = []
+    for at, seat in enumerate(worker.seats):
+        rounds = [Phase.of([clocks[at]]) for clocks in prefills]
+        caches = [layer.attention.buffers() for layer in seat.model.layers] if seat.model and seat.sequences else []
+        found.append(
+            {
+                "sequences": seat.sequences,
+                "kv_pages": seat.sequences * pages_for(point.context + point.output, options.page_size),
+                "kv_bytes": sum(buffer.nbytes for cache in caches for buffer in cache),
+                "prefill": Phase.of([clocks[at] for clocks in prefills]),
+                "decode": Phase.of([clocks[at] for clocks in decodes]),
+                "ttft_ms": [ms for phase in rounds for ms in seat.first_tokens_ms(phase.step_ms, point.context)],
+                "error": errors[at],
+                "expert_error": expert_error,
+                "peak_bytes": peak_bytes,
+            }
+        )
+    return found

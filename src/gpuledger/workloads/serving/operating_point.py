@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from gpuledger.workloads.common.program import at_least, wrong
 
-ATTENTION = "gqa"
-
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoint:
@@ -70,7 +68,6 @@ def room_options(
     )
     told = f"tokens read in one step by a rank; default 16384, on a CPU {prefill_on_cpu}"
     parser.add_argument("--max-prefill-tokens", type=whole, metavar="N", help=told)
-    parser.add_argument("--attention-type", default=ATTENTION, metavar="NAME", help=f"only {ATTENTION} is here")
     parser.add_argument(
         "--disable-prefix-cache", action="store_true", help="changes nothing: no prefixes are kept, all prompts differ"
     )
@@ -79,11 +76,6 @@ def room_options(
 def room_of(options: argparse.Namespace, *, prefill_on_cpu: int) -> ServingLimits:
     """The limits that settled options ask for."""
     options.max_prefill_tokens = options.max_prefill_tokens or (16384 if options.device == "cuda" else prefill_on_cpu)
-    if options.attention_type != ATTENTION:
-        wrong(
-            f"--attention-type={options.attention_type}: this decoder has no such attention",
-            hint=f"{ATTENTION}: query heads share keys and values, as --heads and --kv-heads say",
-        )
     return ServingLimits(
         options.num_pages, options.page_size, options.max_seq_len, options.max_batch_size, options.max_prefill_tokens
     )
