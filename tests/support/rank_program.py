@@ -10,8 +10,9 @@ import time
 
 import torch.distributed as dist
 
-from gpuledger.workloads.common.program import main, program, refuse, settle
+from gpuledger.workloads.common.program import program, refuse, settle
 from gpuledger.workloads.common.ranks import Rank, over_ranks, rank_options
+from support.workload_result import told
 
 
 def work(rank: Rank, options: argparse.Namespace) -> dict[str, object]:
@@ -45,4 +46,4 @@ def run(options: argparse.Namespace) -> dict[str, object] | None:
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    told(parser(), run)

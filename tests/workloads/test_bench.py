@@ -53,7 +53,7 @@ Median                    1.23 ms
 TTFT p99                   400 ns
 Sent                      2.12 MB
 Comm share                 45.7 %
-Tokens                123,457 / s
+Throughput       123,457 tokens/s
 Launches    not measured on a CPU
 Checked                       yes
 
@@ -76,10 +76,17 @@ Verdict: FAIL
         ("stall_s", 120, "120 s"),
         ("sent_bytes", 2_123_456, "2.12 MB"),
         ("padding_share", 0.4567, "45.7 %"),
-        ("tokens_per_s", 123456.7, "123,457 / s"),
+        ("tokens_per_s", 123456.7, "123,457 tokens/s"),
+        ("decode_tokens", 40, "40 tokens"),
+        ("parameters", 155_536, "155,536 weights"),
+        ("kv_pages_needed", 4, "4 pages"),
+        ("slowest_rank", 0, "rank 0"),
+        ("error_share", 3.1e-7, "3e-05 %"),
         ("bandwidth_bytes_per_s", 319_420_693.5, "319 MB/s"),
-        ("launches", 1269, "1,269"),
-        ("imbalance", 1.5, "1.50"),
+        ("launches", 1269, "1,269 launches"),
+        ("imbalance", 1.5, "1.50 x the mean"),
+        ("expert_imbalance", 1.5, "1.50 x the mean"),
+        ("tflop_per_s", 12.3, "12.3 TFLOP/s"),
         ("launches", None, "not measured"),
         ("checked", True, "yes"),
         ("sizes", [1, 2], "1, 2"),
@@ -95,7 +102,9 @@ def test_a_figure_has_the_unit_of_its_name(key: str, value: object, shown: str) 
         ("ttft_cold_ms", "TTFT cold"),
         ("p99_ms", "p99"),
         ("median_ms", "Median"),
-        ("tokens_per_s", "Tokens"),
+        ("tokens_per_s", "Throughput"),
+        ("decode_tokens_per_s", "Decode throughput"),
+        ("weight_bytes", "Weights used"),
         ("bandwidth_bytes_per_s", "Bandwidth"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -166,10 +165,16 @@ def test_nccl_without_gpus_is_one_sentence() -> None:
 
 def test_under_torchrun_rank_0_alone_speaks() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += ["-m", "gpuledger.workloads.ep", "--device=cpu", "--iters=1", "--warmup=0", "--mode=loop"]
+    command += [
+        "-m",
+        "gpuledger.workloads.ep",
+        "--device=cpu",
+        "--iters=1",
+        "--warmup=0",
+        "--mode=loop",
+        "--format=json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    lines = re.findall(r"^\{.*\}$", done.stdout, flags=re.MULTILINE)
-    assert len(lines) == 1
-    result = json.loads(lines[0])
+    result = json.loads(done.stdout[done.stdout.index("{") :])  # as `gpuledger bench ep` tells it
     assert (result["workload"], result["settings"]["world_size"], len(result["ranks"])) == ("ep", 2, 2)

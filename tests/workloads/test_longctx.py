@@ -216,7 +216,7 @@ def prefill(self, prompt, begin=0):
     return honest(self, prompt, begin)
 Decoder.prefill = prefill
 arguments = ["--device=cpu", "--prompt-len=64", "--chunk-size=16", "--stall-timeout=8", "--output-len=1"]
-longctx.main(longctx.parser(), longctx.run, arguments)
+longctx.run(longctx.parser().parse_args(arguments))
 """
 
 

@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 from gpuledger.workloads import serve as program  # noqa: E402
-from gpuledger.workloads.common.program import main  # noqa: E402
 from gpuledger.workloads.common.targets import Target, judged, parsed  # noqa: E402
 from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
 from gpuledger.workloads.serving import lockstep  # noqa: E402
@@ -33,6 +32,7 @@ from gpuledger.workloads.serving.operating_point import (  # noqa: E402
     shares,
 )
 from support.plain_decoder import plain  # noqa: E402
+from support.workload_result import told  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=7", "--output-len=4", "--max-prefill-tokens=15", "--warmup=1")
 counts = st.integers(1, 300)
@@ -127,7 +127,7 @@ def test_a_target_that_is_missed_ends_with_3(capsys: pytest.CaptureFixture[str],
     (tmp_path / "targets.json").write_text('{"itl_p99_ms": "<= 1e9"}')
     options = ["--device=cpu", *SMALL, "--target=decode_tokens_per_s>=1e15", f"--targets={tmp_path / 'targets.json'}"]
     with pytest.raises(SystemExit) as end:
-        main(program.parser(), program.run, options)
+        told(program.parser(), program.run, options)
     assert end.value.code == 3
     said = json.loads(capsys.readouterr().out)
     assert said["verdict"] == "FAIL"

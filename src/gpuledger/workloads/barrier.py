@@ -34,7 +34,7 @@ from gpuledger.workloads.barriers import cuda, host
 from gpuledger.workloads.barriers.crew import PROTOCOLS, Crew, Step
 from gpuledger.workloads.barriers.cuda import OnCuda
 from gpuledger.workloads.barriers.host import OnHost
-from gpuledger.workloads.common.program import Progress, Result, asked, at_least, main, program, refuse, settle, wrong
+from gpuledger.workloads.common.program import Progress, Result, asked, at_least, bench, program, refuse, settle, wrong
 from gpuledger.workloads.common.ranks import Rank, count_of, over_ranks, rank_options
 
 Way = tuple[str, str]
@@ -204,4 +204,4 @@ def _row(way: Way, options: argparse.Namespace, answers: Sequence[Result]) -> Re
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("barrier")

@@ -36,7 +36,7 @@ from gpuledger.workloads.common.program import (
     Result,
     asked,
     at_least,
-    main,
+    bench,
     program,
     say,
     settle,
@@ -192,4 +192,4 @@ def measured(size: DecoderSize, options: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("decode")

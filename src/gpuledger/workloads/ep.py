@@ -36,7 +36,7 @@ from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 from gpuledger.capture.window import window
 from gpuledger.workloads.common.cuda_calls import counted
 from gpuledger.workloads.common.device_memory import needs, refused_where_full
-from gpuledger.workloads.common.program import DTYPES, DeviceClock, Progress, Result, main, program, spread_ms
+from gpuledger.workloads.common.program import DTYPES, DeviceClock, Progress, Result, bench, program, spread_ms
 from gpuledger.workloads.common.ranks import Rank, over_ranks, rank_options, slowest
 from gpuledger.workloads.mixture import routing
 from gpuledger.workloads.mixture.dense_oracle import Oracle
@@ -330,4 +330,4 @@ def _steps(rows: Sequence[Result]) -> Result:
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("ep")

@@ -37,7 +37,7 @@ from gpuledger.workloads.common.program import (
     Result,
     asked,
     at_least,
-    main,
+    bench,
     program,
     refuse,
     say,
@@ -249,4 +249,4 @@ def table(parts: Sequence[tuple[int, int]], chunk_ms: Sequence[float], batch: in
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("longctx")

@@ -26,8 +26,8 @@ from gpuledger.workloads.common.program import (
     Result,
     asked,
     at_least,
+    bench,
     error_of,
-    main,
     program,
     refuse,
     settle,
@@ -138,4 +138,4 @@ def _kept(place: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("mock")

@@ -31,7 +31,7 @@ from gpuledger.workloads.common.program import (
     Result,
     asked,
     at_least,
-    main,
+    bench,
     program,
     say,
     settle,
@@ -278,4 +278,4 @@ def _result(options: argparse.Namespace, layer: MoeLayer, load: ExpertLoad, rows
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("moe")

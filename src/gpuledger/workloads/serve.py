@@ -40,7 +40,7 @@ from gpuledger.workloads.common.program import (
     Result,
     asked,
     at_least,
-    main,
+    bench,
     program,
     refuse,
     say,
@@ -260,4 +260,4 @@ def _row(rank: int, answer: Result) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("serve")

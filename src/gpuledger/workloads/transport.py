@@ -36,7 +36,7 @@ from gpuledger.workloads.common.program import (
     Result,
     asked,
     at_least,
-    main,
+    bench,
     program,
     refuse,
     settle,
@@ -279,4 +279,4 @@ def _rate(moved_bytes: int, ms: float) -> float | None:
 
 
 if __name__ == "__main__":
-    main(parser(), run)
+    bench("transport")

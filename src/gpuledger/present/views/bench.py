@@ -1,7 +1,8 @@
 """What a workload measured, in each format: the flat result of `workloads/common/program` in, text out.
 
-The ending of a name is its unit. Where X is None, X_reason says why. Lists of dictionaries are tables. The JSON
-document is gpuledger.bench/1.
+The ending of a name is its unit; a count is of what its name says, which stands behind it, but in tables, where the
+column's heading says it. Where X is None, X_reason says why. Lists of dictionaries are tables. The JSON document is
+gpuledger.bench/1.
 """
 
 from __future__ import annotations
@@ -27,6 +28,31 @@ from gpuledger.units import bytes_text, count_text, share_text, three_figures, t
 _TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 _LONG: Final = 32
 _SHORT: Final = {"p10", "p90", "p99", "p50"}
+_RATES: Final = {"tokens": ("throughput", "tokens"), "tflop": ("compute", "TFLOP"), "gb": ("traffic", "GB")}
+"""What so much per second is called, and its unit."""
+_COUNTED: Final = {
+    "tokens": "tokens",
+    "parameters": "weights",
+    "kv_pages_needed": "pages",
+    "kv_pages_there": "pages",
+    "launches": "launches",
+    "syncs": "synchronizations",
+    "copies": "copies",
+    "experts_used": "experts",
+    "imbalance": "x the mean",
+    "ranks_per_token": "ranks",
+    "last_to_first_chunk": "x the first",
+    "flop": "FLOP",
+}
+"""What a count is of, by its name or the last word of it."""
+_HEADINGS: Final = {
+    "weight_bytes": "Weights used",
+    "least_bytes": "Least traffic",
+    "kv_bytes": "KV cache",
+    "parameters": "Model",
+    "last_to_first_chunk": "Last chunk",
+}
+_TINY_SHARE: Final = 0.0005
 _NAMED: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "kv": "KV", "tflop": "TFLOP", "gb": "GB", "flop": "FLOP"}
 
 
@@ -84,13 +110,17 @@ def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def heading(key: str) -> str:
     """A key for people, without its unit: ttft_cold_ms -> 'TTFT cold'; comm_share -> 'comm share'."""
+    if key in _HEADINGS:
+        return _HEADINGS[key]
     words = key.removesuffix(_unit(key)).removesuffix("_per_s").removesuffix("_bytes").split("_")
+    if key.endswith("_per_s") and words[-1] in _RATES:
+        words[-1] = _RATES[words[-1]][0]
     named = " ".join(_NAMED.get(word, word) for word in words if word)
     return named if words[0] in _NAMED or words[0] in _SHORT else named[:1].upper() + named[1:]
 
 
-def figure(key: str, value: object) -> str:
-    """A value with the unit that its key ends in."""
+def figure(key: str, value: object, *, under_heading: bool = False) -> str:
+    """A value with its unit: the one that its key ends in, else what it counts, if no heading says that already."""
     if value is None:
         return "not measured"
     if isinstance(value, bool):
@@ -99,19 +129,32 @@ def figure(key: str, value: object) -> str:
         return value
     if not isinstance(value, int | float):
         return ", ".join(str(each) for each in value) if isinstance(value, Sequence) else str(value)
+    measured = _measured(key, value)
+    if measured is not None:
+        return measured
+    amount = count_text(value) if isinstance(value, int) else three_figures(value)
+    if under_heading:
+        return amount
+    if key.endswith("rank"):
+        return f"rank {amount}"
+    unit = next((unit for name, unit in _COUNTED.items() if key == name or key.endswith(f"_{name}")), "")
+    return f"{amount} {unit}" if unit else amount
+
+
+def _measured(key: str, value: float) -> str | None:
+    """A value whose key ends in a unit."""
     if key.endswith("_share"):
-        return share_text(value)
+        return f"{100 * value:.1g} %" if 0 < value < _TINY_SHARE else share_text(value)
     if key.endswith("_bytes"):
         return bytes_text(round(value))
     if key.endswith("_bytes_per_s"):
         return f"{bytes_text(round(value))}/s"
     if key.endswith("_per_s"):
         amount = count_text(round(value)) if abs(value) >= 1000 else three_figures(value)
-        return f"{amount} / s"
+        counted = _RATES.get(key.removesuffix("_per_s").split("_")[-1])
+        return f"{amount} {counted[1]}/s" if counted else f"{amount} / s"
     unit = _unit(key)
-    if unit:
-        return time_text(round(value * _TIMES[unit]))
-    return count_text(value) if isinstance(value, int) else three_figures(value)
+    return time_text(round(value * _TIMES[unit])) if unit else None
 
 
 def _unit(key: str) -> str:
@@ -131,7 +174,12 @@ def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
         Column(each, heading(each), Unit.TEXT if is_text[each] else Unit.FIGURE, detail=at if at > 2 else 0)
         for at, each in enumerate(keys)
     )
-    return Sheet(key, heading(key), columns, tuple(tuple(figure(each, row[each]) for each in keys) for row in rows))
+    return Sheet(
+        key,
+        heading(key),
+        columns,
+        tuple(tuple(figure(each, row[each], under_heading=True) for each in keys) for row in rows),
+    )
 
 
 def _figures(result: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -5,14 +5,15 @@ computed against an independent answer, and gives a `Result`: "workload", "setti
 found, flat: times, rates, counts, and "checked". A name's ending is its unit: _ms, _s, _bytes, _share, _per_s. A table
 is a list of such dictionaries with the same keys. Where there are targets, "verdict" is PASS or FAIL.
 
-`main` prints the result as one JSON line on stdout; what goes on goes to stderr. Exit codes: 2 for a wrong command
-line, 1 where the program could not run or computed something wrong, 3 where a target was missed.
+`gpuledger bench` prints the result on stdout, and so does the module itself (`torchrun -m gpuledger.workloads.serve`);
+what goes on goes to stderr. Exit codes: 2 for a wrong command line, 1 where the program could not run or computed
+something wrong, 3 where a target was missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import runpy
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -150,10 +151,7 @@ def error_of(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float((found.float() - expected).norm()) / (norm or 1.0)
 
 
-def main(parser: argparse.ArgumentParser, run: Run, arguments: Sequence[str] | None = None) -> None:
-    """Run a workload from the command line."""
-    result = run(parser.parse_args(arguments))
-    if result is not None:
-        print(json.dumps(result))  # noqa: T201
-        if result.get("verdict") == "FAIL":
-            raise SystemExit(3)
+def bench(name: str) -> None:
+    """A workload as a module of its own, as torchrun starts it: `gpuledger bench NAME`, options and output included."""
+    sys.argv[1:1] = ["bench", name]
+    runpy.run_module("gpuledger", run_name="__main__")
