@@ -7,10 +7,12 @@ part of the profile is looked at, it is the work that begins there, and the inst
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
 from gpuledger.trace.keys import Positions
@@ -35,6 +37,8 @@ class RangeNode:
     """What was launched inside."""
     waits: int
     """Calls inside that waited for the device."""
+    steady_share: float | None
+    """Host time of those that began in the steady steps, of the steps' time; None where none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class _Sums:
     own_gpu_ns: int = 0
     launches: int = 0
     waits: int = 0
+    steady_ns: int = 0
 
 
 def range_tree(trace: Trace, device: Device) -> RangeTree:
@@ -76,7 +81,8 @@ def range_tree(trace: Trace, device: Device) -> RangeTree:
     np.add.at(own_waits, waiting[waiting >= 0], 1)
     above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges))
     shown = np.ones(len(ranges), np.bool_) if len(here) == len(every) else _with_parents(above, own_launches > 0)
-    nodes = _nodes(ranges, above, shown, own_gpu, own_launches, own_waits)
+    amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits, _steady_ns(trace, device, ranges))
+    nodes = _nodes(ranges, above, amounts, device.steady_ns)
     return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((~inside).sum()))
 
 
@@ -92,13 +98,18 @@ def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.boo
     return marked
 
 
-def _nodes(
-    ranges: Rows, above: Positions, shown: NDArray[np.bool_], own_gpu: Ints, own_launches: Ints, own_waits: Ints
-) -> tuple[RangeNode, ...]:
-    """One node per path of names."""
+def _steady_ns(trace: Trace, device: Device, ranges: Rows) -> Ints:
+    """How long each range is open that began while the host worked on the steady steps; 0 for the others."""
+    stretch = host_stretch(trace, device)
+    counts = begins_in(stretch, ranges) & of_this_gpu(device, ranges) & ~ranges["open"]
+    open_ns: Ints = np.minimum(ranges["end_ns"], stretch.end_ns) - ranges["start_ns"]
+    return np.where(counts, open_ns, 0)
+
+
+def _nodes(ranges: Rows, above: Positions, amounts: tuple[NDArray[Any], ...], steady_ns: int) -> tuple[RangeNode, ...]:
+    """One node per path of names; of each range whether it is shown, and what is added up."""
     sums: dict[tuple[str, ...], _Sums] = {}
-    amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits)
-    for path, is_shown, host_ns, gpu_ns, launches, waits in zip(
+    for path, is_shown, host_ns, gpu_ns, launches, waits, in_steps_ns in zip(
         _paths(ranges, above.tolist()), *(column.tolist() for column in amounts), strict=True
     ):
         if not is_shown:
@@ -112,6 +123,7 @@ def _nodes(
         own.instances += 1
         own.host_ns += host_ns
         own.own_gpu_ns += gpu_ns
+        own.steady_ns += in_steps_ns
     order = sorted(
         sums, key=lambda path: [(-sums[path[:depth]].gpu_ns, path[depth - 1]) for depth in range(1, len(path) + 1)]
     )
@@ -125,6 +137,7 @@ def _nodes(
             own_gpu_ns=sums[path].own_gpu_ns,
             launches=sums[path].launches,
             waits=sums[path].waits,
+            steady_share=sums[path].steady_ns / steady_ns if sums[path].steady_ns and steady_ns else None,
         )
         for path in order
     )

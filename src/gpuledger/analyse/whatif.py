@@ -12,6 +12,9 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.named_time import named_line_ns, named_time, names_of
+from gpuledger.analyse.range_shares import RangeRole, range_shares
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger
 from gpuledger.ledger.device import Device
@@ -19,6 +22,8 @@ from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.ledger.ranges import calls_in_ranges, spans_of_time
 from gpuledger.messages import say
 from gpuledger.trace.model import Trace
+
+LOST: Final = Line.of_cause(Cause.LOST)
 
 CLOSED_BY_A_GRAPH: Final = (QueueTrigger.BEHIND, QueueTrigger.DRAINED)
 """Gaps that close where one launch stands for many, and nothing in between waits."""
@@ -64,38 +69,48 @@ class WhatIf:
         return self.step_ns / rest if rest else None
 
 
-def _matching(device: Device, wanted: str) -> int:
-    """The time of what `wanted` names: a line, else a family or a cause, else all lines of a kind."""
-    for matches in (
-        [line for line in device.line_ns if line == wanted],
-        [line for line in device.line_ns if line.detail == wanted],
-        [line for line in device.line_ns if line.kind == wanted],
-    ):
-        if matches:
-            return sum(device.line_ns[line] for line in matches)
-    names = ", ".join(sorted({line.detail or line for line in device.line_ns}))
-    raise NothingRecorded(f"GPU {device.gpu} has no line '{wanted}'", found=f"its lines are {names}")
-
-
-def speed_up(device: Device, wanted: str, factor: float) -> WhatIf:
-    """A line made `factor` times as fast."""
-    time = _matching(device, wanted)
+def speed_up(trace: Trace, device: Device, wanted: str, factor: float) -> WhatIf:
+    """A line, a range or a kernel made `factor` times as fast."""
+    meaning, time = named_time(trace, device, wanted)
     saving = round(time - time / factor)
     said = say("nothing else changes, and nothing waits for what did not become faster")
+    if meaning == "range":
+        said = say("the time that the range is open on the host is the step's, with all that it waits for")
     return _what_if(device, f"{wanted} {factor:g} x as fast", time, saving, said)
+
+
+def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> WhatIf:
+    """A range of tables made `factor` times as fast: the whole is that of the program's own ranges."""
+    shares = range_shares(side)
+    ranges = {run_range.name: run_range for run_range in side.ranges or ()}
+    chosen = ranges.get(wanted.removeprefix("range:").removeprefix(":"))
+    if chosen is None:
+        known = ", ".join(list(ranges)[:12])
+        raise NothingRecorded(f"{side.name}: has no range '{wanted}'", found=f"its ranges are {known or 'none'}")
+    if shares.share(chosen) is None:
+        raise NothingRecorded(
+            f"{side.name}: {chosen.name} is {shares.roles[chosen.name]}, so it is no part of the whole",
+            found=f"the whole is made of {', '.join(shares.names(RangeRole.PART))}",
+        )
+    said = say(
+        "the whole is {parts}, one after the other; set-up and what libraries mark are left out",
+        parts=", ".join(shares.names(RangeRole.HOLDS)[-1:] or shares.names(RangeRole.PART)),
+    )
+    saving = round(chosen.host_ns - chosen.host_ns / factor)
+    return WhatIf(f"{wanted} {factor:g} x as fast", said, 1, shares.whole_ns, chosen.host_ns, saving)
 
 
 def remove(device: Device, cause: str) -> WhatIf:
     """Idle time of one cause gone."""
-    time = _matching(device, cause)
+    time = named_line_ns(device, cause)
     said = say("the gaps close by that much; the host does not become the limit")
-    is_lost = cause in (Cause.LOST, Line.of_cause(Cause.LOST), LineKind.IDLE)  # then it may not have been idle
-    return _what_if(device, f"no {cause}", time, time - is_lost * device.idle_ns(Cause.LOST), said)
+    lost_ns = device.idle_ns(Cause.LOST) if cause in (*names_of(LOST), Cause.LOST, LineKind.IDLE) else 0
+    return _what_if(device, f"no {cause}", time, time - lost_ns, said)  # what was lost may not have been idle
 
 
 def hide(device: Device, kind: str, *, but_ns: int = 0) -> WhatIf:
     """Exposed communication or copies run under compute, all but `but_ns` of them, and but what lost work may hide."""
-    time = _matching(device, kind)
+    time = named_line_ns(device, kind)
     but_ns += device.exposed_beside_lost_ns(LineKind(kind))
     said = say("compute of the same step covers it, without slowing down")
     return _what_if(device, f"{kind} hidden", time, min(max(time - but_ns, 0), device.compute_ns), said)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
@@ -17,16 +19,25 @@ from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.tables import tables_document
 from gpuledger.read import open_trace
+from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 
 
-def question(answer: Callable[..., list[Sheet]]) -> click.Command:
+def question(
+    answer: Callable[..., list[Sheet]], of_tables: Callable[[RunSide], list[Sheet]] | None = None
+) -> click.Command:
     """A verb from a function that gives tables for a trace and one device of it; its name and docstring are the verb's.
 
-    Options of its own stand under this decorator, and are handed to the function.
+    Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
+    from tables that `nsys stats` printed.
     """
 
     @functools.wraps(answer)
     def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output, **own: object) -> None:
+        if of_tables is not None and is_printed_tables(profile, limits=limits):
+            printed = open_summaries(profile, limits=limits)
+            sheets = of_tables(side_of_tables(printed, profile.name, wanted.families))
+            output.show(tables_document(answer.__name__, profile.name, sheets, printed.health, 0))
+            return
         with progress(quiet=output.quiet) as tell:
             trace = open_trace(profile, limits=limits, progress=tell)
         devices = analysed(trace, profile.name, wanted)

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
+from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import SEPARATOR, look_at, unrecognised
+from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 
@@ -36,20 +37,30 @@ def open_trace(
     wanted = wanted_columns(only)
     if separator and not Path(path).exists():
         from gpuledger.read.archive import read_member
+        from gpuledger.read.stream import is_archive
 
         source = look_at(Path(outer))
+        if not is_archive(source, limits):
+            raise _refused(path, source, limits)
         read = partial(read_member, source, member, wanted, limits, progress)
     else:
         source, member = look_at(Path(path)), ""
         reader = reader_of(source)
         if reader is None:
-            raise unrecognised(source)
+            raise _refused(path, source, limits)
         read = partial(reader.read, source, wanted, limits, progress)
     if not (cache and may_be_cached(source)):
         return read()
     from gpuledger.read.cache.cached_open import cached_open
 
     return cached_open(source, member, wanted, limits, read)
+
+
+def _refused(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:
+    """Why this is no profile."""
+    from gpuledger.read.stats_text.tables import no_timeline
+
+    return no_timeline(path, limits=limits) or unrecognised(source)
 
 
 def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:

@@ -145,6 +145,8 @@ def _notes(
         said.append(f"No controls: {guards.reason}.")
     if before.whole == KERNEL_TIME:
         said.append("Steps, idle time, intervals and what ran inside ranges are not in tables of `nsys stats`.")
+        if ranges:
+            said.append("Shares of ranges are of the time in the program's own: libraries' and set-up are left out.")
     return said + _other_gpus(before, after)
 
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gpuledger.analyse.range_tree import range_tree
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.ranges import ranges_sheet
+from gpuledger.present.views.ranges import printed_ranges_sheet, ranges_sheet
 from gpuledger.trace.model import Trace
 
 
-@question
+@partial(question, of_tables=lambda side: [printed_ranges_sheet(side)])
 def ranges(trace: Trace, device: Device) -> list[Sheet]:
     """Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.
 
     GPU work belongs to the ranges around its launch call. Inclusive time counts the ranges inside, exclusive time does
-    not; GPU times add up durations, so they can exceed the wall time where streams overlap.
+    not; GPU times add up durations, so they can exceed the wall time where streams overlap. Shares are host time in
+    the steady steps over the steps' time, so that set-up and warm-up are left out.
+
+    PROFILE may also be tables that `nsys stats` printed (nvtx_sum). There shares are of the time in the program's own
+    ranges: those of libraries lie inside them or are set-up, and are left out.
 
     \b
     Examples:
+      gpuledger ranges nvtx_sum.txt
       gpuledger ranges run.sqlite
       gpuledger ranges run.sqlite --format=json
     """

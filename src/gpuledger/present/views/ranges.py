@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.analyse.range_shares import range_shares
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
 from gpuledger.messages import Message, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
@@ -13,10 +15,19 @@ _COLUMNS: Final = (
     Column("range", say("Range"), Unit.TEXT),
     Column("instances", say("Instances"), Unit.COUNT),
     Column("host_ns", say("Host"), Unit.NS),
+    Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
     Column("gpu_ns", "GPU", Unit.NS, page_name=say("GPU time")),
-    Column("gpu_own_ns", say("GPU, own"), Unit.NS, detail=1),
-    Column("launches", say("Launches"), Unit.COUNT),
-    Column("syncs", say("Waits"), Unit.COUNT, detail=2),
+    Column("gpu_own_ns", say("GPU, own"), Unit.NS, detail=2),
+    Column("launches", say("Launches"), Unit.COUNT, detail=1),
+    Column("syncs", say("Waits"), Unit.COUNT, detail=3),
+)
+
+_PRINTED: Final = (
+    Column("range", say("Range"), Unit.TEXT),
+    Column("instances", say("Instances"), Unit.COUNT),
+    Column("host_ns", say("Host"), Unit.NS),
+    Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
+    Column("role", "Role", Unit.TEXT, detail=1),
 )
 
 OUTSIDE: Final[Message] = say("(in no range)")
@@ -27,12 +38,30 @@ def ranges_sheet(tree: RangeTree) -> Sheet:
     return sheet_of_nodes(tree, tree.nodes, with_outside=True)
 
 
+def printed_ranges_sheet(side: RunSide) -> Sheet:
+    """The ranges of tables that `nsys stats` printed, with their shares of the program's own, set-up left out."""
+    shares = range_shares(side)
+    rows = tuple(
+        (
+            run_range.name,
+            run_range.instances,
+            run_range.host_ns,
+            None if (share := shares.share(run_range)) is None else 100 * share,
+            str(shares.roles[run_range.name]),
+        )
+        for run_range in side.ranges or ()
+    )
+    foot = (("whole", None, shares.whole_ns, 100.0 if shares.whole_ns else None, ""),)
+    title = "Ranges, as `nsys stats` printed them (shares of the program's own, set-up left out)"
+    return Sheet("ranges", title, _PRINTED, rows, foot)
+
+
 def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside: bool) -> Sheet:
     """Some nodes of the tree."""
     rows = [_row(node) for node in nodes]
     if with_outside:
         outside = tree.outside_gpu_ns
-        rows.append((OUTSIDE, None, None, outside, outside, tree.outside_launches, None))
+        rows.append((OUTSIDE, None, None, None, outside, outside, tree.outside_launches, None))
     return Sheet(f"ranges_gpu{tree.gpu}", f"Ranges, GPU {tree.gpu}", _COLUMNS, tuple(rows))
 
 
@@ -41,6 +70,7 @@ def _row(node: RangeNode) -> tuple[Cell, ...]:
         Term("  " * node.depth + node.name, node.name, depth=node.depth),
         node.instances,
         node.host_ns,
+        None if node.steady_share is None else 100 * node.steady_share,
         node.gpu_ns,
         node.own_gpu_ns,
         node.launches,

@@ -70,6 +70,22 @@ def is_printed_tables(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> b
     return bool(document.tables or document.hint)
 
 
+def no_timeline(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> GpuledgerError | None:
+    """The refusal of printed tables where a timeline is needed; None for what holds no such table."""
+    if not is_printed_tables(path, limits=limits):
+        return None
+    try:
+        runs = runs_in(path, limits=limits)
+    except GpuledgerError as error:
+        return error if _chosen(path)[1] is not None else None
+    reports = dict.fromkeys(report for run in runs for report in run.tables)
+    return UnreadableProfile(
+        f"{Path(path).name}: holds tables of `nsys stats`, not a timeline",
+        found=f"in it: {', '.join(reports)}",
+        hint="sums tell no gaps, steps or causes; `gpuledger diff`, `align`, `ranges` and `whatif` read tables",
+    )
+
+
 def _is_report_file(name: str) -> bool:
     path = Path(name)
     return path.suffix.lower() in (".csv", ".tsv", ".txt") and bool(report_in(path.stem)[0])

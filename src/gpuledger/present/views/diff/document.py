@@ -66,6 +66,8 @@ def _parts_alone(found: Diff) -> Sheet:
 def verdict_text(found: Diff) -> str:
     """One sentence."""
     before, after = found.before.median_ns, found.after.median_ns
+    if found.verdict is None and not before and not after:
+        return "No kernels in these tables: calls and ranges are compared, and there is no verdict"
     if found.verdict is None:
         change = signed_share(found.share)
         return f"Kernel time {times(before, after)} a run ({change}). Sums do not say how long a step takes: no verdict"
@@ -112,7 +114,7 @@ def diff_blocks(compared: Compared) -> list[Block]:
         title = f"Why ({whole}parts sum to the difference)"
         blocks += [Heading(title, short="Why"), Picture("waterfall", lambda _: _waterfall(compared))]
         blocks.append(SheetBlock(parts_sheet(found)))
-    else:
+    elif found.before.median_ns or found.after.median_ns:
         blocks.append(Paragraph("Every part of the difference is 0."))
     if isinstance(found.controls, Controls):
         blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))

@@ -48,6 +48,13 @@ def times(before_ns: float, after_ns: float) -> str:
     return f"{time_text(round(before_ns))} {ARROW} {time_text(round(after_ns))}"
 
 
+def shares_text(before: float | None, after: float | None) -> str:
+    """'15.4 -> 18.8 %'; a side that there is none of is '-', and nothing at all is empty."""
+    if before is None and after is None:
+        return ""
+    return f"{_percent(before)} {ARROW} {_percent(after)} %"
+
+
 def sizes(before: float, after: float) -> str:
     """The same of bytes."""
     return f"{bytes_text(round(before))} {ARROW} {bytes_text(round(after))}"
@@ -73,6 +80,10 @@ def bar(amount: float, largest: float, room: int, *, left: bool, right: bool) ->
     below = ("▐" * (halves % 2) + drawn if amount < 0 else "").rjust(room) if left else ""
     above = (drawn + "▌" * (halves % 2) if amount > 0 else "").ljust(room) if right else ""
     return f"{below}│{above}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
 
 
 def _or_dash(ns: float) -> str:

@@ -15,7 +15,7 @@ from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
 from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.figures import change_share
-from gpuledger.present.views.diff.tables import calls_paired, copies_paired, range_host_ns
+from gpuledger.present.views.diff.tables import RangeWholes, calls_paired, copies_paired, range_host_ns
 from gpuledger.trace.health import NotMeasured
 
 
@@ -23,6 +23,7 @@ def diff_data(compared: Compared) -> dict[str, Any]:
     """The document."""
     found = compared.diff
     known = found.before.whole != KERNEL_TIME
+    wholes = RangeWholes(found)
     return {
         "schema": "gpuledger.diff/1",
         "verdict": found.verdict,
@@ -53,7 +54,7 @@ def diff_data(compared: Compared) -> dict[str, Any]:
             }
             for name, one, other in calls_paired(found)
         ],
-        "ranges": [_range(compared, pair) for pair in found.ranges],
+        "ranges": [_range(compared, pair, wholes) for pair in found.ranges],
         "memory": _memory(compared),
         "controls": _controls(found.controls),
         "gates": [_gate(each) for each in compared.outcomes],
@@ -163,8 +164,9 @@ def _launches(compared: Compared) -> dict[str, Any] | None:
     }
 
 
-def _range(compared: Compared, pair: RangePair) -> dict[str, Any]:
+def _range(compared: Compared, pair: RangePair, wholes: RangeWholes) -> dict[str, Any]:
     found = compared.diff
+    of_whole = wholes.of(pair)
     host = range_host_ns(found, pair)
     share = change_share(*host)
     corrected = None
@@ -178,6 +180,8 @@ def _range(compared: Compared, pair: RangePair) -> dict[str, Any]:
         "host_delta_ns": round(host[1] - host[0]),
         "host_delta_share": _share(share),
         "corrected_share": corrected,
+        "before_of_whole": of_whole[0],
+        "after_of_whole": of_whole[1],
     }
 
 

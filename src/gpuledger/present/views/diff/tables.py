@@ -10,7 +10,8 @@ from gpuledger.analyse.diff.control_ranges import Controls
 from gpuledger.analyse.diff.difference_parts import CALLS, MIX, OTHER_COMPUTE, PER_CALL, UNLIKE, TimeChange
 from gpuledger.analyse.diff.gate import COUNT, TIME, GateOutcome
 from gpuledger.analyse.diff.range_pairs import RangePair
-from gpuledger.analyse.diff.run_side import Call, Copied, RunSide
+from gpuledger.analyse.diff.run_side import STEP, Call, Copied, RunSide
+from gpuledger.analyse.range_shares import range_shares
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
@@ -20,6 +21,7 @@ from gpuledger.present.views.diff.figures import (
     count_of,
     counts,
     interval_text,
+    shares_text,
     signed_share,
     signed_time,
     sizes,
@@ -183,6 +185,7 @@ def ranges_sheet(found: Diff) -> Sheet:
     """The ranges that changed the most on the host; corrected by the controls where there are any."""
     guards = found.controls if isinstance(found.controls, Controls) else None
     corrects = guards is not None and not guards.is_noise
+    wholes = RangeWholes(found)
 
     def row(pair: RangePair) -> tuple[Cell, ...]:
         host = range_host_ns(found, pair)
@@ -191,7 +194,7 @@ def ranges_sheet(found: Diff) -> Sheet:
         role = "control" if guards is not None and pair.name in guards.names else pair.level
         gpu = [_gpu_ns(found, pair, at) for at in (0, 1)]
         on_gpu = "" if gpu[0] is None or gpu[1] is None else times(gpu[0], gpu[1])
-        return (pair.name, role, times(*host), signed_share(share), corrected, on_gpu)
+        return (pair.name, role, times(*host), signed_share(share), shares_text(*wholes.of(pair)), corrected, on_gpu)
 
     chosen = _largest(
         found.ranges, lambda pair: range_host_ns(found, pair)[1] - range_host_ns(found, pair)[0], found, MOST_RANGES
@@ -201,11 +204,25 @@ def ranges_sheet(found: Diff) -> Sheet:
         Column("match", "Match", Unit.TEXT, detail=2),
         Column("host", "Host time", Unit.FIGURE),
         Column("share", "Change", Unit.FIGURE),
+        Column("of_whole", "Of the step" if found.before.whole == STEP else "Of the whole", Unit.FIGURE, detail=1),
         *([Column("corrected", "Corrected", Unit.FIGURE, detail=1)] if corrects else []),
         Column("gpu", "GPU time", Unit.FIGURE, detail=3),
     )
-    rows = tuple(row(pair) if corrects else (*row(pair)[:4], row(pair)[5]) for pair in chosen)
+    rows = tuple(row(pair) if corrects else (*row(pair)[:5], row(pair)[6]) for pair in chosen)
     return Sheet("diff_ranges", "Ranges", columns, rows)
+
+
+class RangeWholes:
+    """What the ranges of both sides are shares of: the step, or in tables the program's own ranges."""
+
+    def __init__(self, found: Diff) -> None:
+        self._before, self._after = range_shares(found.before), range_shares(found.after)
+
+    def of(self, pair: RangePair) -> tuple[float | None, float | None]:
+        """A range's shares before and after; None where it is no part of the whole, or not there."""
+        old = None if pair.before is None else self._before.share(pair.before)
+        new = None if pair.after is None else self._after.share(pair.after)
+        return old, new
 
 
 def range_host_ns(found: Diff, pair: RangePair) -> tuple[float, float]:
