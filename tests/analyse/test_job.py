@@ -291,6 +291,22 @@ def test_a_profile_without_a_rank_is_left_out_where_others_have_one() -> None:
     assert waits(found) == waits(job(THREE))
 
 
+def test_ranks_on_one_clock_are_not_set_right_and_others_are_together() -> None:
+    """On one clock a collective may end later on a rank every time. Another capture's clock is one for its ranks."""
+    first = ["0-50 barrier", "100-150 barrier", "200-250 barrier"]
+    later = ["0-60 barrier", "100-160 barrier", "200-260 barrier"]
+    given = [rank(0, *first), rank(1, *later), moved(rank(2, *first), 900 * US), moved(rank(3, *later), 900 * US)]
+    known = [replace(each, clock=name) for each, name in zip(given, ("a", "a", "b", "b"), strict=True)]
+    assert [clock.offset_ns for clock in job(known).clocks] == [0, 0, 900 * US, 900 * US]
+    assert [clock.offset_ns for clock in job(given).clocks] == [0, 10 * US, 900 * US, 910 * US]
+
+
+def test_a_loss_of_all_ranks_is_told_once() -> None:
+    given = [replace(each, losses=("all lost", f"lost on {number}")) for number, each in enumerate(THREE[:2])]
+    sentences = [note.sentence for note in job(given).notes if note.code == "rank-loss"]
+    assert sentences == ["all lost", "rank 0: lost on 0", "rank 1: lost on 1"]
+
+
 def test_profiles_that_never_name_a_rank_are_ranks_by_their_names() -> None:
     found = job([rank(None, "0-50 barrier", profile="b"), rank(None, "20-50 barrier", profile="a")])
     assert [each.label for each in found.ranks] == ["a", "b"]

@@ -32,7 +32,7 @@ VERBS = {
     "ncu-plan": "Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.",
     "diff": "Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.",
     "align": "Say whether MOCK, one operation alone, runs what it runs in the model of E2E, and as fast.",
-    "fleet": "Analyse all profiles of a job in parallel, and print one report: who waits for whom.",
+    "fleet": "Analyse all ranks of a job, and print one report: who waits for whom.",
     "time": "Time an operation until its median can be trusted, with the GPU's clocks, power and throttling.",
     "capture": "Record a profile of COMMAND, check that it holds what was asked for, and report on it.",
     "doctor": "Say whether profiles can be recorded here, and how to mend what is in the way.",

@@ -232,7 +232,8 @@ def _doubts(job: Job) -> list[Evidence]:
     residuals = [clock.residual_ns for clock in job.clocks if not isinstance(clock.residual_ns, NotMeasured)]
     matched, seen = sum(part.matched for part in job.parts), sum(part.seen for part in job.parts)
     said = f"{share_text(matched / seen)} of the collectives matched across ranks"
-    text = f"{said}; clocks agree to {time_text(max(residuals, default=0))}"
+    agree = "all on one clock" if job.has_one_clock else f"clocks agree to {time_text(max(residuals, default=0))}"
+    text = f"{said}; {agree}"
     return [Evidence(text, count=matched, share=matched / seen, of="the collectives of all ranks")]
 
 

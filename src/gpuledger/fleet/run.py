@@ -1,4 +1,4 @@
-"""The job of many profiles: each is read and summed up on its own; then they are merged.
+"""The job of many profiles: each is read once and its ranks are summed up; then all are merged.
 
 The work is done here, by processes of this machine, or by a cluster. A profile that fails is named and the rest goes
 on. Summaries are put in the order of the profiles' names before they are merged, so that the result does not depend on
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Final
 
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
+from gpuledger.analyse.ranks.rank_traces import RankTrace, rank_traces
 from gpuledger.errors import NothingRecorded, ToolFailed
 from gpuledger.fleet import cluster
 from gpuledger.fleet.profiles import Failed, Profile, failure, job_profiles, memory_bytes, natural
@@ -31,9 +32,10 @@ NEEDED: Final = {
     for table in Table
     if table not in (Table.SYNCS, Table.ALLOCS, Table.SAMPLES)
 }
-"""What a rank's summary is made from; the rest is not read."""
+"""What the summaries of ranks are made from; the rest is not read."""
 
-ProfileOutcome = RankSummary | Failed
+ProfileOutcome = tuple[RankSummary | Failed, ...]
+"""What came of a profile's ranks, of which there is at least one."""
 Tell = Callable[[int, int], None]
 """Is told how many profiles of how many are done; 0 of 0 while they are still looked for."""
 
@@ -50,7 +52,10 @@ class Fleet:
     job: Job
     profiles: int
     """How many there were, those that failed included."""
+    analysed: int
+    """Of how many at least one rank could be analysed."""
     failed: tuple[Failed, ...]
+    """Profiles, and ranks of profiles that hold several."""
 
 
 def say_nothing(_: int, __: int) -> None:
@@ -74,12 +79,15 @@ def fleet(
     profiles, broken = job_profiles(given, limits)
     task = functools.partial(summarise, wanted=wanted, limits=limits, expected=version("gpuledger"))
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
-    failed = [*broken, *(outcome for outcome in outcomes if isinstance(outcome, Failed))]
+    failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
     failed.sort(key=lambda profile: natural(profile.name))
-    ranks = [outcome for outcome in outcomes if isinstance(outcome, RankSummary)]
+    ranks = [part for outcome in outcomes for part in outcome if isinstance(part, RankSummary)]
     if not ranks:
         raise _none(given, failed)
-    return Fleet(job(ranks), len(profiles) + len(broken), tuple(failed))
+    held = {rank.profile for rank in ranks}
+    if len(profiles) + len(broken) > 1:  # which one a rank is from has to be said
+        ranks = [replace(rank, name=f"{rank.profile}, {rank.name}") if rank.name else rank for rank in ranks]
+    return Fleet(job(ranks), len(profiles) + len(broken), len(held), tuple(failed))
 
 
 def done_by(
@@ -120,13 +128,22 @@ def worker_count(profiles: int, largest_bytes: int) -> int:
 
 
 def summarise(profile: Profile, wanted: Wanted, limits: Limits, expected: str) -> ProfileOutcome:
-    """One profile's part in the job; runs on a worker, and raises nothing."""
+    """What a profile's ranks contribute to the job; runs on a worker, and raises nothing."""
     try:
         if (installed := version("gpuledger")) != expected:
             raise ToolFailed(f"the worker has gpuledger {installed}, not {expected}")
-        return rank_summary(open_trace(profile.address, only=NEEDED, limits=limits), profile.name, wanted)
+        trace = open_trace(profile.address, only=NEEDED, limits=limits)
+        return tuple(_summary(part, profile.name) for part in rank_traces(trace, wanted))
     except Exception as error:  # any profile may be broken in a new way, and the others are none the worse for it
-        return failure(profile.name, error)
+        return (failure(profile.name, error),)
+
+
+def _summary(part: RankTrace, profile: str) -> RankSummary | Failed:
+    try:
+        return rank_summary(part.trace, profile, part.wanted, name=part.name, place=part.place)
+    except Exception as error:  # as for a profile
+        failed = failure(profile, error)
+        return replace(failed, name=f"{profile}, {part.name}") if part.name else failed
 
 
 def _done_here(
@@ -136,8 +153,8 @@ def _done_here(
     return task(profile)
 
 
-def _lost(profile: Profile, reason: str) -> Failed:
-    return Failed(profile.name, reason)
+def _lost(profile: Profile, reason: str) -> ProfileOutcome:
+    return (Failed(profile.name, reason),)
 
 
 def _none(given: Sequence[str], failed: Sequence[Failed]) -> NothingRecorded:

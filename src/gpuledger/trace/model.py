@@ -95,6 +95,8 @@ class Origin:
     """Which of a job's ranks this is."""
     world_size: int | None = None
     """How many ranks the job has."""
+    capture: str | None = None
+    """What tells this capture from all others; profiles with the same one are parts of it, on one clock."""
     source_rows: tuple[tuple[str, int], ...] = ()
     """Rows of each of the profile's own event tables, by name."""
     decoding: Decoding | None = None

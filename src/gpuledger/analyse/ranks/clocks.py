@@ -1,7 +1,8 @@
 """The clocks of ranks: matched collectives in, each rank's clock against the first one's, and times on one clock, out.
 
-The usual distance between the ends of a collective on two ranks is their clocks' offset, and how far single distances
-scatter around it is the residual.
+Ranks of one capture share its clock, and there is nothing to set right between them. Between two clocks, the usual
+distance between the ends of a collective is their offset, and how far single distances scatter around it is the
+residual.
 """
 
 from __future__ import annotations
@@ -47,30 +48,43 @@ class RankClock:
         return 0 if isinstance(self.residual_ns, NotMeasured) else self.residual_ns
 
 
-def rank_clocks(count: int, lanes: Sequence[Lane]) -> tuple[RankClock, ...]:
+def rank_clocks(members: Sequence[RankSummary], lanes: Sequence[Lane]) -> tuple[RankClock, ...]:
     """Each rank's clock against the first one's, through ranks that share collectives with both where need be."""
     unknown = NotMeasured("it shares no matched collective with the other ranks")
-    clocks = [RankClock(0, 0, 0) if rank == 0 else RankClock(unknown, 0, unknown) for rank in range(count)]
-    ahead, before = {0: 0}, 0
+    clocks = [RankClock(unknown, 0, unknown)] * len(members)
+    waiting = _by_clock(members)
+    ahead: dict[int, int] = {}
+    for rank in waiting.pop(0) if waiting else ():
+        ahead[rank], clocks[rank] = 0, RankClock(0, 0, 0)
+    before = 0
     while len(ahead) > before:
         placed, before = dict(ahead), len(ahead)
-        for rank in (rank for rank in range(count) if rank not in placed):
-            distance = _distances(rank, lanes, placed)
+        for ranks in (ranks for ranks in waiting if ranks[0] not in placed):
+            distance = _distances(ranks, lanes, placed)
             if len(distance):
-                ahead[rank] = middle = lower_median(distance)
+                middle = lower_median(distance)
                 residual = lower_median(np.abs(distance - middle))
                 is_off = abs(middle) > max(CLEARLY_OFF * residual, CLOCK_TICK_NS)
-                clocks[rank] = RankClock(middle, middle if is_off else 0, residual)
+                for rank in ranks:
+                    ahead[rank], clocks[rank] = middle, RankClock(middle, middle if is_off else 0, residual)
     return tuple(clocks)
 
 
-def _distances(rank: int, lanes: Sequence[Lane], placed: dict[int, int]) -> Ints:
-    """How much later than on the first rank a rank's collectives end; through any other rank whose clock is known."""
+def _by_clock(members: Sequence[RankSummary]) -> list[list[int]]:
+    """The ranks that share a clock, the first rank's first."""
+    shared: dict[str | int, list[int]] = {}
+    for number, rank in enumerate(members):
+        shared.setdefault(number if rank.clock is None else rank.clock, []).append(number)
+    return list(shared.values())
+
+
+def _distances(ranks: Sequence[int], lanes: Sequence[Lane], placed: dict[int, int]) -> Ints:
+    """How much later than on the first rank the collectives of ranks on one clock end; through any whose is known."""
     distances, sure = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
     for lane in lanes:
-        other = next((member for member in lane.members if member in placed), None)
-        if rank in lane.members and other is not None:
-            mine, theirs = (lane.end_ns[:, lane.members.index(member)] for member in (rank, other))
+        own, other = (next((member for member in lane.members if member in group), None) for group in (ranks, placed))
+        if own is not None and other is not None:
+            mine, theirs = (lane.end_ns[:, lane.members.index(member)] for member in (own, other))
             distances.append(mine - theirs + placed[other])
             sure.append(~_ONE_WAY[lane.kind])
     distance, good = np.concatenate(distances), np.concatenate(sure)

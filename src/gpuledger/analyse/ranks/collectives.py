@@ -64,7 +64,7 @@ class SingleCollective:
     """One collective."""
 
     begun_ns: int
-    """When the last rank arrived, from the start of the first rank's window."""
+    """When the last rank arrived, from where the work of the ranks on the first one's clock begins."""
     step: int | None
     kind: str
     ordinal: int
@@ -231,7 +231,7 @@ def _worst_of(job: Job, lane: Lane) -> list[SingleCollective]:
     skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
     return [
         SingleCollective(
-            begun_ns=int(last_ns[row]) - job.ranks[0].begin_ns,
+            begun_ns=int(last_ns[row]) - job.zero_ns,
             step=int(lane.step[row]) if lane.step[row] >= 0 else None,
             kind=KINDS[lane.kind[row]],
             ordinal=int(ordinal[row]),

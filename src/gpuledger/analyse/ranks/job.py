@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.spans import clip, intersection, total, union
 from gpuledger.trace.statistics import median
 from gpuledger.units import count_text
+
+_NAMED: Final = 8
+"""So many ranks are named where a sentence is about several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,18 @@ class Job:
         return self.waited_ns * freed_ns // self.fixing.waited_ns if self.fixing.waited_ns else 0
 
     @property
+    def has_one_clock(self) -> bool:
+        """Whether all ranks are of one capture, so that no clock had to be compared with another."""
+        return len({rank.clock for rank in self.ranks}) == 1 and self.ranks[0].clock is not None
+
+    @property
+    def zero_ns(self) -> int:
+        """The instant that times are told from: where the work begins of the ranks that share the first one's clock."""
+        first, *others = self.ranks
+        shared = [rank.begin_ns for rank in others if rank.clock is not None and rank.clock == first.clock]
+        return min([first.begin_ns, *shared])
+
+    @property
     def steps(self) -> int:
         """How many steps the figures of the steady stretch are spread over; 1 where there are none."""
         return min((rank.step_count for rank in self.ranks), default=1)
@@ -86,7 +102,7 @@ def job(ranks: Sequence[RankSummary]) -> Job:
     """Put the summaries of one job's ranks together, in whatever order they come."""
     members, world, notes = _roster(ranks)
     lanes = matched_lanes(members)
-    clocks = rank_clocks(len(members), lanes)
+    clocks = rank_clocks(members, lanes)
     lanes = [on_one_clock(members, lane, clocks) for lane in lanes]
     kept = [overlapping(lane, clocks) for lane in lanes]
     apart = sum(len(lane) - len(left) for lane, left in zip(lanes, kept, strict=True))
@@ -102,19 +118,21 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
 
     def tell(severity: Severity, code: str, who: Iterable[object], count: int, what: str) -> None:
         if count:
-            shown = ", ".join(map(str, islice(who, 8))) + (f" and {count_text(count - 8)} more" if count > 8 else "")
+            more = f" and {count_text(count - _NAMED)} more" if count > _NAMED else ""
+            shown = ", ".join(map(str, islice(who, _NAMED))) + more
             notes.append(Note(severity, code, f"{what}: {shown}", count))
 
-    given = sorted(ranks, key=lambda rank: (rank.rank or 0, rank.profile, rank.window))
+    given = sorted(ranks, key=_in_order)
     sizes = Counter(rank.world_size for rank in given if rank.world_size is not None)
     world = min(sizes, key=lambda size: (-sizes[size], size), default=None)
     size = NotMeasured("the profiles do not say how many ranks the job has") if world is None else world
-    nameless = [rank.profile for rank in given if rank.rank is None]
+    nameless = [rank.label for rank in given if rank.rank is None]
+    which = "for these" if any(rank.place is not None for rank in given) else "in these profiles"
     if len(nameless) == len(given):
-        sentence = "no rank is recorded in these profiles, each is taken for a rank of its own"
+        sentence = f"no rank is recorded {which}, each is taken for a rank of its own"
         tell(Severity.WARNING, "rank-unknown", nameless, len(nameless), sentence)
         return tuple(given), size, notes
-    sentence = "no rank is recorded in these profiles, they are left out"
+    sentence = f"no rank is recorded {which}, they are left out"
     tell(Severity.LOSS, "rank-unknown", nameless, len(nameless), sentence)
     kept: dict[int, RankSummary] = {}
     twice, foreign = [], []
@@ -136,6 +154,12 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
     sentence = "ranks not given; waiting for them counts as transfer"
     tell(Severity.WARNING, "rank-missing", missing, least - len(kept), sentence)
     return tuple(kept[number] for number in sorted(kept)), size, notes
+
+
+def _in_order(rank: RankSummary) -> tuple[object, ...]:
+    """By number; where none is recorded, by profile, in a profile by GPU and process."""
+    place = (-1, -1) if rank.place is None else (rank.place.gpu, rank.place.pid)
+    return rank.rank or 0, rank.profile, place, rank.window
 
 
 def _part(rank: RankSummary, number: int, lanes: Sequence[Lane], clocks: Sequence[RankClock]) -> RankPart:
@@ -174,6 +198,37 @@ def _doubts(
         (Severity.WARNING, "clocks-unknown", "the clocks of {} ranks could not be compared with the first's", blind),
         (Severity.INFO, "groups-unknown", groups, nameless),
     )
-    losses = [Note(Severity.LOSS, "rank-loss", f"{rank.label}: {loss}") for rank in members for loss in rank.losses]
     notes = [Note(how, code, says.format(count_text(count)), count) for how, code, says, count in doubts if count]
-    return losses + notes
+    return [*_losses(members), *_shared_gpus(members), *notes]
+
+
+def _losses(members: Sequence[RankSummary]) -> list[Note]:
+    """What profiles lack, each sentence once, with the ranks that it is about unless that is all of several."""
+    about: dict[str, list[str]] = {}
+    for rank in members:
+        for loss in rank.losses:
+            about.setdefault(loss, []).append(rank.label)
+    return [
+        Note(Severity.LOSS, "rank-loss", loss if 1 < len(who) == len(members) else f"{_listed(who)}: {loss}", len(who))
+        for loss, who in about.items()
+    ]
+
+
+def _shared_gpus(members: Sequence[RankSummary]) -> list[Note]:
+    """GPUs that several ranks of one capture run on."""
+    on: dict[tuple[str, int], list[str]] = {}
+    for rank in members:
+        if rank.clock is not None and rank.gpu is not None:
+            on.setdefault((rank.clock, rank.gpu), []).append(rank.label)
+    says = "{} ranks share GPU {}, where kernels of one may slow the others': {}"
+    return [
+        Note(Severity.WARNING, "gpu-shared", says.format(len(who), gpu, _listed(who)), len(who))
+        for (_, gpu), who in on.items()
+        if len(who) > 1
+    ]
+
+
+def _listed(who: Sequence[object]) -> str:
+    """The first few by name."""
+    more = f" and {count_text(len(who) - _NAMED)} more" if len(who) > _NAMED else ""
+    return f"{', '.join(map(str, who[:_NAMED]))}{more}"

@@ -152,6 +152,7 @@ def shift(a: Collectives, b: Collectives) -> int:
     apart = len(b) - len(a)
     near = {by for centre in (0, apart) for by in range(centre - FURTHEST_SHIFT, centre + FURTHEST_SHIFT + 1)}
     tried: list[tuple[float, tuple[int, ...]]] = []
+    best = 0.0
     for by in sorted(near, key=lambda by: (abs(by), by)):
         first, last = max(0, -by), min(len(a), len(b) - by)
         if 2 * (last - first) < max(min(len(a), len(b)), 1):
@@ -160,14 +161,14 @@ def shift(a: Collectives, b: Collectives) -> int:
         here, there = a.at(slice(first, last, sparse)), b.at(slice(first + by, last + by, sparse))
         alike = _alike(here, there)
         share = float(alike.mean())
-        if share == 0 or share < _NEARLY * max((share for share, _ in tried), default=0.0):
+        if share == 0 or share < _NEARLY * best:
             continue
         distance = (there.end_ns - here.end_ns)[alike]
         middle = lower_median(distance)
         residual = lower_median(np.abs(distance - middle))
         if share == 1 and max(residual, abs(middle)) <= CLOCKS_AGREE_NS:
             return by
+        best = max(best, share)
         uneven = max(residual, CLOCKS_AGREE_NS)  # below that, evenness says little
         tried.append((share, (uneven, abs(middle) > HOSTS_AGREE_NS, first - last, residual, abs(by), by)))
-    best = max((share for share, _ in tried), default=0.0)
     return min((key for share, key in tried if share >= _NEARLY * best), default=(0,))[-1]

@@ -1,7 +1,7 @@
-"""What one rank contributes to a job: a trace in, a summary out that is small enough to travel between processes.
+"""What one rank contributes to a job: its trace in, a summary out that is small enough to travel between processes.
 
-The figures are those of the rank's busiest GPU, from the same books as its report, over the steady stretch. The
-collectives are that GPU's communication kernels.
+The figures are those of the rank's GPU, of several the busiest, from the same books as its report, over the steady
+stretch. The collectives are that GPU's communication kernels.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuledger.analyse.ranks.rank_collectives import Collectives, rank_collectives
+from gpuledger.analyse.ranks.rank_traces import Place
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.lines import COMM, Line, LineKind
@@ -22,9 +23,10 @@ from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, tota
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSummary:
-    """One profile's part in a job. Times are on the profile's own clock."""
+    """One rank's part in a job. Times are on the profile's own clock."""
 
     profile: str
+    """The file; ranks of one file have it in common."""
     rank: int | None
     """From the profile's metadata; None where that does not say."""
     world_size: int | None
@@ -49,11 +51,19 @@ class RankSummary:
     """What is looked at of the window; None: all of it."""
     zero_ns: int | None = None
     """The instant that times are told from; None: where the window begins."""
+    name: str = ""
+    """What to call it where no rank is recorded; empty: as the profile."""
+    place: Place | None = None
+    """Which process and GPU of its profile it is; None: the profile is this one rank's."""
+    gpu: int | None = None
+    """The GPU's number in its capture; None where the profile does not say which GPU it is."""
+    clock: str | None = None
+    """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
 
     @property
     def label(self) -> str:
         """What to call it."""
-        return self.profile if self.rank is None else f"rank {self.rank}"
+        return self.name or self.profile if self.rank is None else f"rank {self.rank}"
 
     @property
     def line_ns(self) -> dict[Line, int]:
@@ -98,20 +108,26 @@ class RankSummary:
         return self.line_ns.get(COMM, 0)
 
 
-def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
-    """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names."""
-    devices = analysed(trace, name, wanted)
+def rank_summary(
+    trace: Trace, profile: str, wanted: Wanted, *, name: str = "", place: Place | None = None
+) -> RankSummary:
+    """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names.
+
+    `place` says that the profile holds other ranks too, and which one this is.
+    """
+    devices = analysed(trace, profile, wanted)
     activities = devices[0].work
     device = max(devices, key=lambda device: device.device_floor_ns)
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
     if len(devices) > 1:
-        losses.append(f"{len(devices)} GPUs were at work; only GPU {device.gpu}, the busiest, is counted")
+        several = f"{len(devices)} GPUs were at work for this one rank"
+        losses.append(f"{several}; only GPU {device.gpu}, the busiest, is counted (--device=N: another)")
     gpus, steps, work = trace.origin.gpus, device.steps, device.ledger.busy
     here = activities.on(device.gpu)
     here = here[activities.state[here] == State.COMM]
     communicating = intersection(union(activities.start_ns[here], activities.end_ns[here]), device.steady_stretches)
     return RankSummary(
-        profile=name,
+        profile=profile,
         rank=_at_least(0, trace.origin.rank),
         world_size=_at_least(1, trace.origin.world_size),
         gpu_name=gpus[device.gpu].name if 0 <= device.gpu < len(gpus) else "",
@@ -127,6 +143,10 @@ def rank_summary(trace: Trace, name: str, wanted: Wanted) -> RankSummary:
         losses=tuple(losses),
         stretches=work.stretches if len(work.stretches) > 1 else None,
         zero_ns=device.zero_ns,
+        name=name,
+        place=place,
+        gpu=None if any(note.code == "gpus-assumed" for note in trace.health) else device.gpu,
+        clock=trace.origin.capture or (None if place is None else profile),
     )
 
 

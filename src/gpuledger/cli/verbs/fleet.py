@@ -29,7 +29,7 @@ _BAR = 20
 
 
 @click.command()
-@click.argument("given", metavar="DIR|GLOB...", nargs=-1, required=True)
+@click.argument("given", metavar="FILE|DIR|GLOB...", nargs=-1, required=True)
 @click.option(
     "--scheduler", metavar="ADDRESS", help="A running Dask cluster, e.g. tcp://node1:8786. Default: local workers."
 )
@@ -50,14 +50,16 @@ def fleet(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Analyse all profiles of a job in parallel, and print one report: who waits for whom.
+    """Analyse all ranks of a job, and print one report: who waits for whom.
 
-    Reads every profile in the folders, globs and archives given, several at a time, and puts ranks together by the
-    rank that is recorded in each. Collectives are matched across ranks: which rank is late, what the others wait, what
-    the transfer takes. A profile that fails is named, and the rest goes on.
+    Reads every profile in the files, folders, globs and archives given, several at a time, and puts ranks together by
+    the rank that is recorded in each. One profile may hold many ranks, as where nsys was put before torchrun: each
+    process on each GPU is one. Collectives are matched across ranks: which rank is late, what the others wait, what the
+    transfer takes. A profile that fails is named, and the rest goes on.
 
     \b
     Examples:
+      gpuledger fleet all-ranks.nsys-rep
       gpuledger fleet traces/
       gpuledger fleet 'traces/**/*.json.gz' --workers=4 -o job.html
       gpuledger fleet traces/ --scheduler=tcp://node1:8786
@@ -107,7 +109,7 @@ def _headline(made: Fleet) -> str:
     ranks = count_text(len(job.ranks))
     world = "" if isinstance(job.world_size, NotMeasured) else f" of {count_text(job.world_size)}"
     parts = [
-        described(made.profiles, len(made.failed)),
+        described(made.profiles, made.profiles - made.analysed),
         f"{ranks}{world} rank{'s' if world or len(job.ranks) != 1 else ''}",
     ]
     parts += sorted({rank.gpu_name for rank in job.ranks if rank.gpu_name})[:3]

@@ -30,7 +30,7 @@ from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import NO_TEXT, Strings
 from gpuledger.trace.tables import Kind, Rows, Table
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Raised with every change of what is stored or how."""
 
 _MAGIC: Final = b"\x89gpuledg"

@@ -24,7 +24,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
     captured = _pairs(export, "META_DATA_CAPTURE")
     system = _pairs(export, "TARGET_INFO_SYSTEM_ENV")
     product = exported.get("EXPORT_PRODUCT_VERSION", [None])[0]
-    started = text_rows(export, "TARGET_INFO_SESSION_START_TIME", ("utcTime",))
+    started = text_rows(export, _STARTED, ("utcTime",))
     return Origin(
         tool="nsys",
         container=export.container,
@@ -38,10 +38,22 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
         processes=_processes(export, tables),
         rank=_from_environment(captured, _RANK),
         world_size=_from_environment(captured, _WORLD_SIZE),
+        capture=_capture(export, system),
         source_rows=tuple((name, export.count(name)) for name in sorted(export.tables) if schema.holds_events(name)),
         decoding=export.decoding,
         private=_private(captured, system),
     )
+
+
+_STARTED: Final = "TARGET_INFO_SESSION_START_TIME"
+
+
+def _capture(export: NsysExport, system: Mapping[str, list[str]]) -> str | None:
+    """The host and when the capture began: no two of a host do in the same nanosecond."""
+    started = text_rows(export, _STARTED, (), integers=("utcEpochNs",))
+    if not started or started[0]["utcEpochNs"] is None:
+        return None
+    return f"{system.get('Hostname', [''])[0]} {started[0]['utcEpochNs']}"
 
 
 _RANK: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")

@@ -1,0 +1,171 @@
+"""Which ranks a profile holds: one trace in, a trace of each of its ranks out.
+
+A rank is a process on a GPU. A profile holds several where a launcher was recorded with all that it started, or where
+one process drives several GPUs. The trace of a rank is what a profile of it alone would hold: its own work on the GPU
+and all of its process, less the calls that launched work on other GPUs.
+
+Ranks are the pairs that ran a kernel or a graph. Where two or more of them communicate, only those are: the others
+take no part, such as a process that tries out compiled kernels, or what a library leaves on GPU 0. A profile that
+records which rank of several it is, as a launcher's environment does, is that one rank unless two or more communicate:
+then the environment is that of the launcher of all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.kernel_families import COMMUNICATION, family
+from gpuledger.ledger.busy import default_window
+from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.health import Note, NotMeasured, Severity
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Trace, os_pid
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text
+
+_ON_A_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A process on a GPU."""
+
+    gpu: int
+    pid: int
+
+    def __str__(self) -> str:
+        return f"process {os_pid(self.pid)}, GPU {self.gpu}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankTrace:
+    """One rank of a profile."""
+
+    trace: Trace
+    wanted: Wanted
+    """With times that count from where this rank's own work begins."""
+    place: Place | None = None
+    """None: the profile is this one rank's."""
+    name: str = ""
+    """What tells it from the profile's other ranks: its GPU, its process, or both."""
+
+
+def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
+    """The ranks of a trace that was read whole, by GPU, then process; made one after another, as each takes memory."""
+    ran = _kernels_at(trace)
+    talking = _talking(trace, wanted)
+    is_one_of_several = trace.origin.rank is not None and (trace.origin.world_size or 1) > 1
+    chosen = sorted(talking if len(talking) > 1 else ran, key=lambda place: (place.gpu, place.pid))
+    if len(chosen) < 2 or (is_one_of_several and len(talking) < 2):
+        yield RankTrace(trace, wanted)
+        return
+    asked = [place for place in chosen if wanted.device in (None, place.gpu)]
+    if not asked:  # whoever analyses it says which GPUs there are
+        yield RankTrace(trace, wanted)
+        return
+    left_out = tuple(_left_out(place, ran[place]) for place in ran if place not in chosen)
+    whole = replace(
+        trace,
+        health=(*trace.health, *left_out),
+        origin=replace(trace.origin, rank=None, world_size=None),
+    )
+    zero_ns = 0 if wanted.time_ns is None else min(_zero_ns(_at(whole, place)) for place in chosen)
+    names = _names(chosen)
+    for place in asked:
+        alone = _at(whole, place)
+        yield RankTrace(alone, _counted_from(zero_ns, alone, wanted), place, names[chosen.index(place)])
+
+
+def _kernels_at(trace: Trace) -> Counter[Place]:
+    """How many kernels and graphs each process ran on each GPU; where there are none at all, how many copies."""
+    for tables in ((Table.KERNELS, Table.GRAPHS), (Table.COPIES,)):
+        counts = Counter[Place]()
+        for table in tables:
+            counts += _places(trace[table])
+        if counts:
+            return counts
+    return Counter()
+
+
+def _talking(trace: Trace, wanted: Wanted) -> Counter[Place]:
+    """How many communication kernels each process ran on each GPU."""
+    kernels = trace[Table.KERNELS]
+    talks = trace.strings.each(
+        kernels.codes("name"), lambda name: family(name, wanted.families) == COMMUNICATION, np.bool_
+    )
+    return _places(kernels.where(talks))
+
+
+def _places(rows: Rows) -> Counter[Place]:
+    """How many of these rows that took time each process has on each GPU."""
+    rows = rows.only("gpu", "pid").where(rows.duration_ns > 0)
+    processes, process = group(rows["pid"])
+    first, number = group(group(rows["gpu"])[1] * len(processes) + process)
+    places = map(Place, rows["gpu"][first].tolist(), rows["pid"][first].tolist())
+    return Counter(dict(zip(places, np.bincount(number, minlength=len(first)).tolist(), strict=True)))
+
+
+def _left_out(place: Place, kernels: int) -> Note:
+    count = f"{count_text(kernels)} kernel{'s' * (kernels != 1)}"
+    sentence = f"{place} ran {count} and takes no part in collectives: not counted as a rank"
+    return Note(Severity.LOSS, "not-a-rank", sentence, kernels)
+
+
+def _names(places: Sequence[Place]) -> list[str]:
+    """The GPU if each has its own, the process if each has its own, else both."""
+    if len({place.gpu for place in places}) == len(places):
+        return [f"GPU {place.gpu}" for place in places]
+    if len({place.pid for place in places}) == len(places):
+        return [f"process {os_pid(place.pid)}" for place in places]
+    return [str(place) for place in places]
+
+
+def _at(trace: Trace, place: Place) -> Trace:
+    """What there would be if only this process had been recorded, and of its GPUs only this one."""
+    elsewhere, own = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    tables = {}
+    for table, rows in trace.tables.items():
+        mine = rows["pid"] == place.pid
+        if table in _ON_A_GPU:
+            here = mine & (rows["gpu"] == place.gpu)
+            own.append(rows["correlation"][here])
+            elsewhere.append(rows["correlation"][mine & ~here])
+            mine = here
+        elif "gpu" in rows:
+            mine &= np.isin(rows["gpu"], (place.gpu, NOT_RECORDED))
+        tables[table] = _ranges(rows, mine) if table is Table.RANGES else rows.where(mine)
+    if Table.CALLS in tables and any(map(len, elsewhere)):
+        foreign = np.setdiff1d(np.concatenate(elsewhere), np.append(np.concatenate(own), NOT_RECORDED))
+        calls = tables[Table.CALLS]
+        tables[Table.CALLS] = calls.where(~np.isin(calls["correlation"], foreign))
+    processes = tuple(process for process in trace.origin.processes if process.pid == place.pid)
+    return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes))
+
+
+def _ranges(rows: Rows, mine: NDArray[np.bool_]) -> Rows:
+    """Rows of ranges, which point to each other; a range and the one around it are of one process."""
+    number = np.full(len(rows) + 1, NOT_RECORDED, np.int64)  # the last is for ranges that none is around
+    number[:-1][mine] = np.arange(int(mine.sum()))
+    return rows.replaced("parent", number[rows["parent"]]).where(mine)
+
+
+def _zero_ns(trace: Trace) -> int:
+    """Where a rank's own work begins."""
+    window = default_window(*host_and_activities(trace))
+    return 0 if isinstance(window, NotMeasured) else window.start_ns
+
+
+def _counted_from(zero_ns: int, alone: Trace, wanted: Wanted) -> Wanted:
+    """What is asked for in a rank's own times: `--time` counts from where the work of the whole profile begins."""
+    if wanted.time_ns is None:
+        return wanted
+    later_ns = _zero_ns(alone) - zero_ns
+    first, last = (None if instant is None else instant - later_ns for instant in wanted.time_ns)
+    return replace(wanted, time_ns=(first, last))
