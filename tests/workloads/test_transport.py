@@ -115,6 +115,7 @@ def test_a_layout_asks_the_device_for_nothing() -> None:
         experts=torch.empty(5, 3, dtype=torch.long, device="meta"),
         weights=torch.empty(5, 3, device="meta"),
         owner=owners(8, 4, "meta"),
+        room=5,
     )
     laid, shares = transport.laid_out(at, 4)
     assert (laid.order.shape, laid.counts.shape, shares.shape) == ((15,), (4,), (15,))
@@ -187,7 +188,7 @@ def test_the_check_knows_right_sums() -> None:
     for factors, same in (([1.0] * 3, True), ([1.0, 2.0, 3.0], False)):
         for index, whole in enumerate(sums(settings, 3, factors)):
             rank = Rank(index, 3, "gloo", "cpu")
-            transport.checked(transport.point(settings, rank), whole, rank, "fp32", same_everywhere=same)
+            transport.checked(transport.point(settings, rank), whole, rank.index, "fp32", same_everywhere=same)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_the_check_notices(fault: str) -> None:
     elif fault == "not a number":
         whole[3, 3] = float("nan")
     with pytest.raises(SystemExit, match="on rank 1 a token came back wrong"):
-        transport.checked(at, whole, rank, "fp32", same_everywhere=fault != "the wrong rank")
+        transport.checked(at, whole, rank.index, "fp32", same_everywhere=fault != "the wrong rank")
 
 
 def test_one_rank_runs_here_and_sends_nothing_away(capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,6 +267,29 @@ def test_ranks_move_what_the_formula_says(
     assert found["checked"]
     assert 0 <= found["slowest_rank"] < ranks
     assert ("expected_remote_bytes" in found) == (routing == "random")
+
+
+@pytest.mark.parametrize("mode", transport.WAYS)
+@pytest.mark.parametrize(("ranks", "sizes"), [(1, SMALL), (3, EMPTY), (5, SMALL)])
+def test_streams_bring_home_what_processes_do(
+    capsys: pytest.CaptureFixture[str], mode: str, ranks: int, sizes: tuple[str, ...]
+) -> None:
+    arguments = ("--iters=2", "--warmup=0", f"--mode={mode}", f"--world-size={ranks}", "--ranks-as=streams", *sizes)
+    found = ran(capsys, *arguments)  # which checks all sums
+    batch = options(*arguments).decode_batch_size
+    room = -(-batch // ranks)
+    assert sum(row["tokens"] for row in found["ranks"]) == batch
+    if mode == "low-latency":
+        assert {row["remote_bytes"] for row in found["ranks"]} == {(ranks - 1) * room * 8 * 4}
+        copies = sum(row["copies"] for row in found["ranks"])
+        assert found["padding_share"] == pytest.approx(1 - copies / (ranks * ranks * room), abs=1e-4)
+        assert "expected_remote_bytes" not in found
+
+
+def test_low_latency_over_processes_moves_the_same_whatever_the_routing(capsys: pytest.CaptureFixture[str]) -> None:
+    found = ran(capsys, "--iters=2", "--warmup=0", "--mode=low-latency", "--world-size=2", "--backend=gloo", *SMALL)
+    assert [row["remote_bytes"] for row in found["ranks"]] == [6 * 8 * 4] * 2
+    assert found["checked"]
 
 
 def moved(rank: Rank, _: argparse.Namespace) -> dict[str, Any]:

@@ -29,7 +29,6 @@ NVTX: "bench:measure", in it one "bench:prefill" or "bench:decode" per step, in 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -51,7 +50,7 @@ from gpuledger.workloads.common.program import (
 from gpuledger.workloads.common.ranks import count_of, over_ranks, rank_options
 from gpuledger.workloads.common.targets import Target, judged, target_options, targets_of
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_options
-from gpuledger.workloads.mixture.rank_group import streams_option
+from gpuledger.workloads.mixture.rank_group import expect_one_process, streams_option
 from gpuledger.workloads.mixture.spread import DISPATCHES
 from gpuledger.workloads.serving.lockstep import serve_on, serve_streams
 from gpuledger.workloads.serving.model_size import served_size
@@ -181,11 +180,7 @@ def run(options: argparse.Namespace) -> Result | None:
 
 def settle_ranks(options: argparse.Namespace, size: DecoderSize, ranks: int) -> None:
     """Fill in how ranks talk; the program ends where they cannot so."""
-    if options.ranks_as == "streams":
-        if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-            wrong("--ranks-as=streams has all ranks in one process, and torchrun started others", hint="start it alone")
-        if options.backend:
-            wrong(f"--backend={options.backend} is for processes: streams of one device copy")
+    expect_one_process(options)
     if not size.experts:
         if options.dispatch:
             wrong(f"--dispatch={options.dispatch} sends tokens to experts, and there are none", hint="--experts=N")
