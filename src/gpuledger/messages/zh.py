@@ -370,6 +370,9 @@ _REPORT: Final[dict[str, str]] = {
     "The GPU works {share} of the time": "GPU 有 {share} 的时间在工作",
     "GPU {gpu} works {share} of the time": "GPU {gpu} 有 {share} 的时间在工作",
     "{works}.": "{works}。",
+    "The profile holds {count} ranks: `gpuledger fleet` says who waits for whom, `--device=N` shows one GPU.": (
+        "该 profile 含 {count} 个 rank：`gpuledger fleet` 说明谁在等谁，`--device=N` 只看一块 GPU。"
+    ),
     "{works} ({share} in {steps}).": "{works}（{steps}为 {share}）。",
     "the one step, which holds {coverage} of it": "占其中 {coverage} 的唯一一步",
     "{count} steady steps, which hold {coverage} of it": "占其中 {coverage} 的 {count} 个稳定步",

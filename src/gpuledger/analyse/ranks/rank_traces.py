@@ -60,14 +60,9 @@ class RankTrace:
 def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
     """The ranks of a trace that was read whole, by GPU, then process; made one after another, as each takes memory."""
     ran = _kernels_at(trace)
-    talking = _talking(trace, wanted)
-    is_one_of_several = trace.origin.rank is not None and (trace.origin.world_size or 1) > 1
-    chosen = sorted(talking if len(talking) > 1 else ran, key=lambda place: (place.gpu, place.pid))
-    if len(chosen) < 2 or (is_one_of_several and len(talking) < 2):
-        yield RankTrace(trace, wanted)
-        return
+    chosen = rank_places(trace, wanted.families)
     asked = [place for place in chosen if wanted.device in (None, place.gpu)]
-    if not asked:  # whoever analyses it says which GPUs there are
+    if not asked:  # one rank; or not on that GPU, and whoever analyses it says which ones there are
         yield RankTrace(trace, wanted)
         return
     left_out = tuple(_left_out(place, ran[place]) for place in ran if place not in chosen)
@@ -83,6 +78,15 @@ def rank_traces(trace: Trace, wanted: Wanted) -> Iterator[RankTrace]:
         yield RankTrace(alone, _counted_from(zero_ns, alone, wanted), place, names[chosen.index(place)])
 
 
+def rank_places(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> list[Place]:
+    """The ranks of a trace that holds several; none where it is one rank's. `families` are the user's own."""
+    ran, talking = _kernels_at(trace), _talking(trace, families)
+    is_one_of_several = trace.origin.rank is not None and (trace.origin.world_size or 1) > 1
+    if len(talking) < 2 and (len(ran) < 2 or is_one_of_several):
+        return []
+    return sorted(talking if len(talking) > 1 else ran, key=lambda place: (place.gpu, place.pid))
+
+
 def _kernels_at(trace: Trace) -> Counter[Place]:
     """How many kernels and graphs each process ran on each GPU; where there are none at all, how many copies."""
     for tables in ((Table.KERNELS, Table.GRAPHS), (Table.COPIES,)):
@@ -94,13 +98,11 @@ def _kernels_at(trace: Trace) -> Counter[Place]:
     return Counter()
 
 
-def _talking(trace: Trace, wanted: Wanted) -> Counter[Place]:
+def _talking(trace: Trace, families: tuple[tuple[str, str], ...]) -> Counter[Place]:
     """How many communication kernels each process ran on each GPU."""
     kernels = trace[Table.KERNELS]
-    talks = trace.strings.each(
-        kernels.codes("name"), lambda name: family(name, wanted.families) == COMMUNICATION, np.bool_
-    )
-    return _places(kernels.where(talks))
+    talks = trace.strings.each(kernels.codes("name"), lambda name: family(name, families) == COMMUNICATION, np.bool_)
+    return _places(kernels.only("gpu", "pid").where(talks))
 
 
 def _places(rows: Rows) -> Counter[Place]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
+from gpuledger.analyse.ranks.rank_traces import rank_places
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.headline import Headline, headline
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -282,6 +283,14 @@ def closing(report: ProfiledRun) -> list[Message]:
     """What is not known, and the next command."""
     others = [device for device in report.devices if device is not report.main_device]
     lines = [_at_work(device, headline(device, ()), several=True) for device in others]
+    if len(report.devices) * len(report.trace.origin.processes) > 1 and (ranks := rank_places(report.trace)):
+        lines.append(
+            say(
+                "The profile holds {count} ranks: `gpuledger fleet` says who waits for whom, "
+                "`--device=N` shows one GPU.",
+                count=count_text(len(ranks)),
+            )
+        )
     unclassified = report.main_device.line_ns.get(UNCLASSIFIED, 0)
     if unclassified:
         share = share_text(unclassified / report.main_device.compute_ns)
