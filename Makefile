@@ -32,7 +32,7 @@ suite: $(VENV)/installed-dev
 	$(BIN)/pytest -n 3 --dist=worksteal  # two cores, and some tests wait
 
 test-workloads: $(VENV)/installed-dev
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check safetensors torch==2.13.0
 	$(BIN)/pytest $(WORKLOAD_TESTS)
 
 docs: $(VENV)/installed-dev

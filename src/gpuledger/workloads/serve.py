@@ -52,6 +52,7 @@ from gpuledger.workloads.common.targets import Target, judged, target_options, t
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_options
 from gpuledger.workloads.mixture.rank_group import expect_one_process, streams_option
 from gpuledger.workloads.mixture.spread import DISPATCHES
+from gpuledger.workloads.serving.checkpoint import Checkpoint
 from gpuledger.workloads.serving.lockstep import serve_on, serve_streams
 from gpuledger.workloads.serving.model_size import served_size
 from gpuledger.workloads.serving.operating_point import (
@@ -112,6 +113,12 @@ def parser() -> argparse.ArgumentParser:
         help="how decode sends tokens to experts; normal: the host reads how many, and as many are sent; low-latency: "
         "always the same number, and no host waits; default normal where there are --experts",
     )
+    found.add_argument(
+        "--ckpt",
+        metavar="DIR",
+        help="weights: a folder with config.json and *.safetensors, by Llama's, Mixtral's or DeepSeek's names; "
+        "default: random weights",
+    )
     target_options(found)
     rank_options(found)
     streams_option(found)
@@ -156,6 +163,8 @@ def run(options: argparse.Namespace) -> Result | None:
     size = served_size(options, batch=max(shares(point.batch, ranks)), prompt=point.context)
     settle_ranks(options, size, ranks)
     ignored = not_followed(options)
+    if options.ckpt:
+        Checkpoint(options.ckpt).expect(size)
     answers = serve_streams(options) if options.ranks_as == "streams" else over_ranks(serve_on, options)
     if answers is None:
         return None
@@ -171,6 +180,7 @@ def run(options: argparse.Namespace) -> Result | None:
         **ignored,
         "kv_pages_needed": pages,
         "kv_pages_there": room.num_pages,
+        **answers[0]["checkpoint"],
         **found(options, point, targets, answers),
         "logits_error_share": float(f"{max(errors):.3g}"),
         **({"expert_error_share": float(f"{max(expert_errors):.3g}")} if expert_errors else {}),

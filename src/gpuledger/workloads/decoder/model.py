@@ -131,15 +131,22 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         self.embed = nn.Embedding(size.vocab, size.width)
         self.layers = nn.ModuleList(DecoderLayer(size, each, positions, mark, fed) for each in range(size.layers))
         self.norm, self.head = nn.RMSNorm(size.width), nn.Linear(size.width, size.vocab, bias=False)
-        speed = 10000.0 ** -(torch.arange(0, size.turned, 2, dtype=torch.float32) / size.turned)
-        angles = torch.outer(torch.arange(positions, dtype=torch.float32), speed)
-        self.register_buffer("cos", angles.cos().to(self.head.weight.dtype))
-        self.register_buffer("sin", angles.sin().to(self.head.weight.dtype))
+        for name in ("cos", "sin"):
+            self.register_buffer(name, torch.empty(positions, size.turned // 2, dtype=self.head.weight.dtype))
+        self.turn(10000.0)
         self.register_buffer("text", torch.zeros(size.batch, positions, dtype=torch.long))
         self.register_buffer("tokens", torch.zeros(size.batch, 1, dtype=torch.long))
         self.register_buffer("position", torch.zeros(1, dtype=torch.long))
         self.register_buffer("everywhere", torch.arange(positions))
         self.requires_grad_(requires_grad=False)
+
+    def turn(self, theta: float) -> None:
+        """Let positions turn queries and keys by angles of this base."""
+        positions, half = self.cos.shape
+        speed = theta ** -(torch.arange(half, dtype=torch.float32, device=self.cos.device) / half)
+        angles = torch.outer(torch.arange(positions, dtype=torch.float32, device=self.cos.device), speed)
+        self.cos.copy_(angles.cos())
+        self.sin.copy_(angles.sin())
 
     def forward(
         self, tokens: Tensor, position: Tensor, mask: Tensor | None, begin: int = 0, rows: slice = EVERY

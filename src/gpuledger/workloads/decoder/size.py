@@ -230,8 +230,7 @@ def size_options(parser: argparse.ArgumentParser, *left_out: str) -> None:
         "--attention",
         "--attention-type",
         choices=[*ATTENTIONS, *ALIASES],
-        default="gqa",
-        help=f"{kinds}; dsa is sparse; default gqa",
+        help=f"{kinds}; dsa is sparse; default: gqa, or that of a --ckpt",
     )
     parser.add_argument(
         "--config", metavar="FILE", help="a model's config.json, or its folder, for the sizes that no option gives"
@@ -248,7 +247,8 @@ def size_of(options: argparse.Namespace, **settled: int) -> DecoderSize:
     given = {
         each.name: value for each in fields(DecoderSize) if (value := getattr(options, each.name, None)) is not None
     }
-    options.attention = ALIASES.get(options.attention, options.attention)
+    kind = options.attention or (_kind(_config(options.ckpt)) if getattr(options, "ckpt", None) else "gqa")
+    options.attention = ALIASES.get(kind, kind)
     given |= settled | {"attention": options.attention}
     sizes = asdict(LARGE if options.device == "cuda" else TINY)
     if options.config is not None:
@@ -267,15 +267,25 @@ def not_followed(options: argparse.Namespace) -> dict[str, str]:
     config = _config(options.config)
     followed = {"gqa": {}, "mla": LATENT_KEYS, "sparse": {**LATENT_KEYS, **SPARSE_KEYS}}[options.attention]
     known = {key for keys in followed.values() for key in keys}
-    found = ", ".join(key for key in OTHERS if config.get(key) and key not in known)
+    asked = {key for key in OTHERS if config.get(key) and key not in known}
+    if (config.get("rope_parameters") or {}).get("rope_type", "default") != "default":
+        asked.add("rope_parameters")
+    found = ", ".join(sorted(asked))
     if found:
         say(f"this decoder does not follow {found} of {options.config}")
     return {"not_followed": found} if found else {}
 
 
+def _kind(config: dict[str, Any]) -> str:
+    """The attention of a published model."""
+    if not config.get("kv_lora_rank"):
+        return "gqa"
+    return "sparse" if config.get("index_topk") else "mla"
+
+
 def _config(path: str) -> dict[str, Any]:
     place = Path(path)
-    return read_object(str(place / "config.json" if place.is_dir() else place), "--config")
+    return read_object(str(place / "config.json" if place.is_dir() else place), "the model's config")
 
 
 def _from_config(path: str, given: dict[str, Any]) -> dict[str, int]:

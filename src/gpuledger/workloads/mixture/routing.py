@@ -39,17 +39,55 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
+class Gating:
+    """How experts are picked by their scores, and what these count then.
+
+    A sigmoid scores each expert for itself, a softmax all of them. `bias` is added to pick and does not count. Where
+    experts stand in groups, only those of the best groups are picked, a group being as good as its best two together.
+    """
+
+    is_sigmoid: bool = False
+    bias: Tensor | None = None
+    groups: int = 1
+    top_groups: int = 1
+    sums_to_one: bool = True
+    scale: float = 1.0
+
+    def __call__(self, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Weights and experts of each token, tokens x k."""
+        scores = logits.sigmoid() if self.is_sigmoid else logits.softmax(dim=-1)
+        if self.bias is None and self.groups == 1:
+            weights, experts = scores.topk(k, dim=-1)
+        else:
+            experts = self._liked(scores).topk(k, dim=-1).indices
+            weights = scores.gather(1, experts)
+        if self.sums_to_one:
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        return weights * self.scale, experts
+
+    def _liked(self, scores: Tensor) -> Tensor:
+        """What experts are picked by: -inf for those of other groups."""
+        liked = scores if self.bias is None else scores + self.bias
+        if self.groups == 1:
+            return liked
+        grouped = liked.view(len(liked), self.groups, -1)
+        best = grouped.topk(min(2, grouped.shape[-1]), dim=-1).values.sum(dim=-1)
+        chosen = best.topk(self.top_groups, dim=-1).indices
+        is_out = torch.ones_like(best, dtype=torch.bool).scatter(1, chosen, False)  # noqa: FBT003
+        return grouped.masked_fill(is_out.unsqueeze(-1), -math.inf).view_as(liked)
+
+
+@dataclass(frozen=True, slots=True)
 class Router:
     """The router's weights, and the experts that a plan says instead of it."""
 
     weight: Tensor  # experts x hidden
     k: int
     plan: Tensor | None  # tokens x k, int64
+    gating: Gating = Gating()
 
     def __call__(self, hidden: Tensor) -> Routed:
-        chances = F.linear(hidden, self.weight).float().softmax(dim=-1)
-        weights, experts = chances.topk(self.k, dim=-1)
-        weights = weights / weights.sum(dim=-1, keepdim=True)
+        weights, experts = self.gating(F.linear(hidden, self.weight).float(), self.k)
         return Routed(experts if self.plan is None else self.plan, weights, experts.numel())
 
 

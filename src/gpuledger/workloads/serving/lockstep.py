@@ -29,9 +29,10 @@ from gpuledger.workloads.decoder.model import EVERY, Decoder
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.mixture.rank_group import ProcessRanks, RankGroup, StreamRanks
 from gpuledger.workloads.mixture.spread import DISPATCHES, normal
+from gpuledger.workloads.serving.checkpoint import Checkpoint
 from gpuledger.workloads.serving.model_size import served_size
 from gpuledger.workloads.serving.operating_point import OperatingPoint, PrefillStep, pages_for, readings, shares
-from gpuledger.workloads.serving.rank_decoders import built, random_source
+from gpuledger.workloads.serving.rank_decoders import built
 
 CHECKED = 4
 """Sequences of a rank whose last logits are compared with a pass over their whole text."""
@@ -100,8 +101,9 @@ class Worker:
         self.prefill_steps = len(readings(max(batches), point.context, options.max_prefill_tokens))
         self.decode_steps = point.output - 1
         spare = max(self.decode_steps, options.warmup + CAPTURE_STEPS)
-        source = random_source(self.size, options.seed)
-        self.decoders = built(group, self.size, batches, spare, source, dtype=options.dtype, seed=options.seed)
+        self.checkpoint = Checkpoint(options.ckpt) if options.ckpt else None
+        made = {"dtype": options.dtype, "seed": options.seed}
+        self.decoders = built(group, self.size, batches, spare, self.checkpoint, **made)
         # all prompts from one seed, so that a sequence does not depend on how many ranks there are
         drawn = torch.Generator().manual_seed(options.seed)
         prompts = torch.randint(self.size.vocab, (point.batch, point.context), generator=drawn).split(batches)
@@ -117,6 +119,11 @@ class Worker:
         ]
         self.step: Callable[[], Sequence[Tensor | None]] = self._decoded
         DeviceClock(self.device).synchronize()  # what was made on one stream is read on others
+
+    def unused(self) -> Result:
+        """For a result: tensors of the checkpoint that the decoder has no use for, if any."""
+        names = self.checkpoint.unused(self.size) if self.checkpoint else []
+        return {"unused_tensors": f"{len(names)}, such as {names[0]}"} if names else {}
 
     def prefill(self, steps: int) -> Clocks:
         """Read the prompts, up to so many steps."""
@@ -272,6 +279,7 @@ def served(group: RankGroup, options: argparse.Namespace) -> list[Result]:
                 "ttft_ms": [ms for phase in rounds for ms in seat.first_tokens_ms(phase.step_ms, point.context)],
                 "error": errors[at],
                 "expert_error": expert_error,
+                "checkpoint": worker.unused(),
                 "peak_bytes": peak_bytes,
             }
         )

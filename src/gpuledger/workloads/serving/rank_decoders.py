@@ -29,8 +29,9 @@ from gpuledger.workloads.mixture.dense_oracle import TOLERANCE
 from gpuledger.workloads.mixture.exchange import owners
 from gpuledger.workloads.mixture.experts import MixtureShape, fill, filled_bank
 from gpuledger.workloads.mixture.rank_group import RankGroup
-from gpuledger.workloads.mixture.routing import Routed, Router
+from gpuledger.workloads.mixture.routing import Gating, Routed, Router
 from gpuledger.workloads.mixture.spread import Dispatch, RankExperts, normal
+from gpuledger.workloads.serving.checkpoint import Checkpoint
 
 Source = Callable[[Tensor, Tensor, int, int], None]
 """Writes the matrices, up and down, of an expert of a layer."""
@@ -51,11 +52,12 @@ class RoutedExperts(nn.Module):  # type: ignore[misc, unused-ignore]
     def __init__(self, size: DecoderSize, layer: int, source: Source) -> None:
         super().__init__()
         self.size, self.layer, self.source = size, layer, source
+        self.gating = Gating()
         self.router = nn.Parameter(torch.randn(size.experts, size.width) * (2 / math.sqrt(size.width)))
 
     def routed(self, tokens: Tensor) -> Routed:
         """The experts of each token."""
-        return Router(self.router, self.size.top_k, None)(tokens)
+        return Router(self.router, self.size.top_k, None, self.gating)(tokens)
 
     def forward(self, hidden: Tensor) -> Tensor:
         tokens, size = hidden.flatten(0, -2), self.size
@@ -185,9 +187,20 @@ class RankDecoders:
 
 
 def built(
-    group: RankGroup, size: DecoderSize, batches: Sequence[int], steps: int, source: Source, *, dtype: str, seed: int
+    group: RankGroup,
+    size: DecoderSize,
+    batches: Sequence[int],
+    steps: int,
+    checkpoint: Checkpoint | None,
+    *,
+    dtype: str,
+    seed: int,
 ) -> RankDecoders:
-    """The decoders of the ranks of this process, with room for so many steps; `batches` are sequences of all ranks."""
+    """The decoders of the ranks of this process, with room for so many steps; `batches` are sequences of all ranks.
+
+    Weights are those of a checkpoint, or random ones of a seed.
+    """
+    source = partial(checkpoint.fill_expert, size) if checkpoint else random_source(size, seed)
     owner = owners(size.experts, group.count)
     models: list[Decoder | None] = []
     for index in group.indices:
@@ -199,6 +212,8 @@ def built(
         of_rank = replace(size, batch=batches[index] or 1)
         fed = partial(RoutedExperts, source=source)
         model = build(of_rank, steps, group.device, dtype, seed, fed=fed, experts_here=held)
+        if checkpoint:
+            filled(model, size, checkpoint)
         if first:
             share_weights(model, first)
         models.append(model)
@@ -207,6 +222,17 @@ def built(
         for layers in _by_layer(group, models, size)
     ]
     return RankDecoders(group, size, dtype, models, [batches[index] for index in group.indices], mixtures)
+
+
+def filled(model: Decoder, size: DecoderSize, checkpoint: Checkpoint) -> None:
+    """Give a decoder the weights of a checkpoint, and the way in which that picks experts."""
+    checkpoint.fill(model, size)
+    layer: Any
+    for number, layer in enumerate(model.layers):
+        if layer.is_mixed:
+            gating = checkpoint.gating(number)
+            bias = None if gating.bias is None else gating.bias.to(layer.mlp.router.device)
+            layer.mlp.gating = replace(gating, bias=bias)
 
 
 def share_weights(model: Decoder, other: Decoder) -> None:
