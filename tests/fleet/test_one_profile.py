@@ -11,22 +11,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuledger import open_trace
+from gpuledger.analyse.ranks.rank_traces import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.fleet import run
 from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.tables import Kind
 from support.corpus import corpus_file
 from support.nsys_exports import call, insert, kernel, push
 from support.random_export import HOST
+from support.rank_traces import generator
 from support.split_export import split_by_rank
 
 Unpack = Callable[[str], Path]
 ALL_REDUCE, GEMM, LAUNCH = 10, 11, 12
 NAMES = {ALL_REDUCE: "ncclDevKernel_AllReduce_Sum_f32_RING_LL()", GEMM: "gemm_tn", LAUNCH: "cudaLaunchKernel_v7000"}
 US = 1_000
+THREADED = (102,)
+"""Processes with a thread for each of their GPUs; others drive all of them from one."""
 
 
 def process(number: int) -> int:
@@ -43,11 +50,12 @@ def export(path: Path, *ranks: tuple[int, int, list[tuple[int, int, int]]], envi
                 where = {"globalPid": process(number), "deviceId": device, "correlationId": 1000 * place + position}
                 row = kernel(start * US, end * US, demangledName=name, shortName=name, **where)
                 insert(database, "CUPTI_ACTIVITY_KIND_KERNEL", [row])
-                launch = {"globalTid": process(number) | number, "correlationId": where["correlationId"]}
+                thread = process(number) | number + (device if number in THREADED else 0)
+                launch = {"globalTid": thread, "correlationId": where["correlationId"]}
                 began = (start - 5) * US
                 insert(database, "CUPTI_ACTIVITY_KIND_RUNTIME", [call(began, began + US, nameId=LAUNCH, **launch)])
                 if name == GEMM:
-                    step = push(began - 10, began + 2 * US, "step", globalTid=process(number) | number)
+                    step = push(began - 10, began + 2 * US, "step", globalTid=thread)
                     insert(database, "NVTX_EVENTS", [step])
         database.execute("CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT)")
         database.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1794716790126630187, '2026-11-15')")
@@ -113,6 +121,20 @@ def test_two_processes_on_one_gpu_are_two_ranks(unpacked: Unpack, tmp_path: Path
     assert shared.startswith("2 ranks share GPU 0, ")
 
 
+def test_a_rank_has_the_rows_of_a_profile_of_it_alone(unpacked: Unpack, tmp_path: Path) -> None:
+    path = unpacked("two_gloo.sqlite")
+    ranks = rank_traces(open_trace(path), Wanted())
+    for rank, alone in zip(ranks, map(open_trace, split_by_rank(path, tmp_path / "split")), strict=True):
+        assert rank.trace.tables.keys() == alone.tables.keys()
+        for table, rows in rank.trace.tables.items():
+            for column in table.schema.columns:
+                values = (
+                    each.texts(column.name) if column.kind is Kind.TEXT else each[column.name].tolist()
+                    for each in (rows, alone[table])
+                )
+                assert len(set(map(str, values))) == 1, (table, column.name)
+
+
 def test_two_gpus_of_a_published_profile_are_two_ranks(tmp_path: Path) -> None:
     path = tmp_path / "both.sqlite"
     path.write_bytes(lzma.decompress(corpus_file("mfu_2gpu_after.sqlite.xz").read_bytes()))
@@ -139,6 +161,47 @@ def test_one_process_may_be_several_ranks(tmp_path: Path) -> None:
     assert answers(path) == answers(tmp_path / "split")
     assert labels(printed(path)) == ["process 100, GPU 0", "process 100, GPU 1", "process 200, GPU 1"]
     assert labels(printed(path, "--device=1")) == ["process 100, GPU 1", "process 200, GPU 1"]
+
+
+def test_a_thread_for_each_gpu_is_its_ranks(tmp_path: Path) -> None:
+    """The ranges of one thread are no steps of a GPU that another one drives."""
+    together = export(tmp_path / "a.sqlite", (102, 0, steps()), (102, 1, steps(30)))
+    apart = export(tmp_path / "b.sqlite", (200, 0, steps()), (201, 1, steps(30)))
+    assert answers(together) == answers(apart)
+
+
+def joined(folder: Path, path: Path) -> Path:
+    """Traces of torch.profiler as one of a process with a thread for each GPU."""
+    traces = [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
+    events = []
+    for rank, trace in enumerate(traces):
+        for event in trace["traceEvents"]:
+            details = event.get("args", {})
+            for key in ("correlation", "External id"):
+                if key in details:
+                    details[key] += 1_000_000 * rank
+            if "device" in details:
+                event["pid"] = details["device"] = rank
+            elif isinstance(event["tid"], int):
+                event["tid"] += rank
+            events.append(event)
+    traces[0].pop("distributedInfo")
+    path.write_text(json.dumps(traces[0] | {"traceEvents": events}))
+    return path
+
+
+def test_the_gpus_of_a_torch_trace_are_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = generator()
+    monkeypatch.setattr(jobs, "CLOCK_ERROR_NS", 1)  # as they are on one clock in the joined trace
+    jobs.write_job(tmp_path / "split", ranks=3, events=6 * 24 * 8 * 3, steps=3, late=2)
+    of_each, of_one = (
+        {table["table"]: table["rows"] for table in printed(given)["tables"]}
+        for given in (tmp_path / "split", joined(tmp_path / "split", tmp_path / "all.json"))
+    )
+    assert [row["rank"] for row in of_one["job_ranks"]] == ["GPU 0", "GPU 1", "GPU 2"]
+    for column in ("steps", "step_ns", "compute_ns", "matched", "late"):
+        assert [row[column] for row in of_one["job_ranks"]] == [row[column] for row in of_each["job_ranks"]], column
+    assert [row["rank"] for row in of_one["fleet_stragglers"]] == ["GPU 2"]
 
 
 def test_ranks_of_one_capture_have_one_clock(tmp_path: Path) -> None:
@@ -241,7 +304,7 @@ def exports(draw: st.DrawFn) -> list[tuple[int, int, list[tuple[int, int, int]]]
     return ranks
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(exports())
 def test_one_profile_says_what_one_profile_per_rank_says(
     ranks: list[tuple[int, int, list[tuple[int, int, int]]]],

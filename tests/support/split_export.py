@@ -43,6 +43,15 @@ def _rank(export: Path, target: Path, process: int, device: int) -> Path:
                 )
                 for here in ("=", "!=")
             }
+            foreign, own = (
+                f"SELECT globalTid FROM {_CALLS} WHERE correlationId IN ({launched[here]})"
+                f" AND globalTid & {_PROCESS} = {process}"
+                for here in ("!=", "=")
+            )
+            foreign += f" AND correlationId NOT IN ({launched['=']})"
+            threads = [thread for (thread,) in database.execute(f"{foreign} EXCEPT {own}")]
+            for name in (name for name, have in columns.items() if "globalTid" in have):
+                database.executemany(f"DELETE FROM {name} WHERE globalTid = ?", [(thread,) for thread in threads])
             database.execute(
                 f"DELETE FROM {_CALLS} WHERE correlationId IN ({launched['!=']})"
                 f" AND correlationId NOT IN ({launched['=']})"
@@ -50,6 +59,8 @@ def _rank(export: Path, target: Path, process: int, device: int) -> Path:
         for name, have in columns.items():
             if name in on_a_gpu:
                 database.execute(f"DELETE FROM {name} WHERE globalPid IS NOT {process} OR deviceId != {device}")
+            elif "globalPid" in have:
+                database.execute(f"DELETE FROM {name} WHERE globalPid != {process}")
             elif "globalTid" in have:
                 database.execute(f"DELETE FROM {name} WHERE globalTid IS NULL OR globalTid & {_PROCESS} != {process}")
     return target

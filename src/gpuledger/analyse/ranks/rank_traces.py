@@ -2,7 +2,7 @@
 
 A rank is a process on a GPU. A profile holds several where a launcher was recorded with all that it started, or where
 one process drives several GPUs. The trace of a rank is what a profile of it alone would hold: its own work on the GPU
-and all of its process, less the calls that launched work on other GPUs.
+and all of its process, less the calls that launched work on other GPUs, and the threads that launched nothing else.
 
 Ranks are the pairs that ran a kernel or a graph. Where two or more of them communicate, only those are: the others
 take no part, such as a process that tries out compiled kernels, or what a library leaves on GPU 0. A profile that
@@ -130,32 +130,56 @@ def _names(places: Sequence[Place]) -> list[str]:
 
 
 def _at(trace: Trace, place: Place) -> Trace:
-    """What there would be if only this process had been recorded, and of its GPUs only this one."""
-    elsewhere, own = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    tables = {}
-    for table, rows in trace.tables.items():
-        mine = rows["pid"] == place.pid
-        if table in _ON_A_GPU:
-            here = mine & (rows["gpu"] == place.gpu)
-            own.append(rows["correlation"][here])
-            elsewhere.append(rows["correlation"][mine & ~here])
-            mine = here
-        elif "gpu" in rows:
-            mine &= np.isin(rows["gpu"], (place.gpu, NOT_RECORDED))
-        tables[table] = _ranges(rows, mine) if table is Table.RANGES else rows.where(mine)
-    if Table.CALLS in tables and any(map(len, elsewhere)):
-        foreign = np.setdiff1d(np.concatenate(elsewhere), np.append(np.concatenate(own), NOT_RECORDED))
-        calls = tables[Table.CALLS]
-        tables[Table.CALLS] = calls.where(~np.isin(calls["correlation"], foreign))
+    """What there would be if only this rank had been recorded."""
+    rank = _RankRows(trace, place)
+    tables = {table: _kept(rows, rank.owns(table, rows)) for table, rows in trace.tables.items()}
     processes = tuple(process for process in trace.origin.processes if process.pid == place.pid)
     return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes))
 
 
-def _ranges(rows: Rows, mine: NDArray[np.bool_]) -> Rows:
-    """Rows of ranges, which point to each other; a range and the one around it are of one process."""
-    number = np.full(len(rows) + 1, NOT_RECORDED, np.int64)  # the last is for ranges that none is around
-    number[:-1][mine] = np.arange(int(mine.sum()))
-    return rows.replaced("parent", number[rows["parent"]]).where(mine)
+class _RankRows:
+    """Which rows of a trace are one rank's.
+
+    What its process does for other GPUs is not: calls that launch work there, and threads that launch nothing else.
+    """
+
+    def __init__(self, trace: Trace, place: Place) -> None:
+        self._place = place
+        self._launched = self._threads = np.empty(0, np.int64)
+        launched = [(rows["correlation"], rows["pid"] == place.pid, rows["gpu"] == place.gpu) for rows in _work(trace)]
+        there = np.concatenate([correlation[mine & ~here] for correlation, mine, here in launched])
+        if not len(there):
+            return
+        here = np.concatenate([correlation[mine & here] for correlation, mine, here in launched])
+        self._launched = np.setdiff1d(there, np.append(here, NOT_RECORDED))
+        calls = trace[Table.CALLS].only("pid", "tid", "correlation")
+        calls = calls.where(calls["pid"] == place.pid)
+        driving, busy = (calls["tid"][np.isin(calls["correlation"], ids)] for ids in (self._launched, here))
+        self._threads = np.setdiff1d(driving, busy)
+
+    def owns(self, table: Table, rows: Rows) -> NDArray[np.bool_]:
+        """Which rows of a table are the rank's."""
+        own: NDArray[np.bool_] = rows["pid"] == self._place.pid
+        if "gpu" in rows:  # of synchronisations it may not be known
+            own &= (rows["gpu"] == self._place.gpu) | (rows["gpu"] == NOT_RECORDED) & (table not in _ON_A_GPU)
+        if "tid" in rows and len(self._threads):
+            own &= ~np.isin(rows["tid"], self._threads)
+        if table is Table.CALLS and len(self._launched):
+            own &= ~np.isin(rows["correlation"], self._launched)
+        return own
+
+
+def _work(trace: Trace) -> list[Rows]:
+    return [trace[table] for table in _ON_A_GPU]
+
+
+def _kept(rows: Rows, own: NDArray[np.bool_]) -> Rows:
+    """The rows that are a rank's own. Ranges point to the one around them, which is of the same thread."""
+    if "parent" in rows:
+        number = np.full(len(rows) + 1, NOT_RECORDED, np.int64)  # the last is for ranges that none is around
+        number[:-1][own] = np.arange(int(own.sum()))
+        rows = rows.replaced("parent", number[rows["parent"]])
+    return rows.where(own)
 
 
 def _zero_ns(trace: Trace) -> int:
