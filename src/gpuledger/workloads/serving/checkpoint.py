@@ -44,14 +44,14 @@ _BLOCK = 128  # numbers of 8 bits that share a scale, in each direction
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WeightPart:
     """One tensor of the decoder, and the tensors of a checkpoint that it is made of, one below the other."""
 
     target: str
     sources: tuple[tuple[str, Shape], ...]
 
 
-def layer_parts(size: DecoderSize, number: int) -> Iterator[Part]:
+def layer_parts(size: DecoderSize, number: int) -> Iterator[WeightPart]:
     """What a layer is read from, but its experts."""
     here, width = f"model.layers.{number}", size.width
     for norm, name in (("attention_norm", "input_layernorm"), ("mlp_norm", "post_attention_layernorm")):
@@ -59,23 +59,23 @@ def layer_parts(size: DecoderSize, number: int) -> Iterator[Part]:
     for part in _attention_parts(size):
         kind = "bias" if part.target.endswith(".bias") else "weight"
         sources = tuple((f"{here}.self_attn.{name}.{kind}", shape) for name, shape in part.sources)
-        yield Part(f"layers.{number}.attention.{part.target.removesuffix('.bias')}.{kind}", sources)
+        yield WeightPart(f"layers.{number}.attention.{part.target.removesuffix('.bias')}.{kind}", sources)
     if not size.experts or number < size.dense_layers:
         ffn = (size.dense_ffn or size.ffn) if size.experts else size.ffn
         yield from _mlp_parts(f"layers.{number}.mlp", f"{here}.mlp", width, ffn)
         return
-    yield Part(f"layers.{number}.mlp.router", ((f"{here}.mlp.gate.weight", (size.experts, width)),))
+    yield WeightPart(f"layers.{number}.mlp.router", ((f"{here}.mlp.gate.weight", (size.experts, width)),))
     if size.shared_experts:
         ffn = size.shared_experts * size.ffn
         yield from _mlp_parts(f"layers.{number}.shared", f"{here}.mlp.shared_experts", width, ffn)
 
 
-def _attention_parts(size: DecoderSize) -> Iterator[Part]:
+def _attention_parts(size: DecoderSize) -> Iterator[WeightPart]:
     """Of an attention, by names that say not where it is."""
     width, heads = size.width, size.heads
     if size.attention == "gqa":
         kept = (size.kv_heads * size.head, width)
-        yield Part(
+        yield WeightPart(
             "qkv",
             (
                 ("q_proj", (heads * size.head, width)),
@@ -83,33 +83,33 @@ def _attention_parts(size: DecoderSize) -> Iterator[Part]:
                 ("v_proj", kept),
             ),
         )
-        yield Part("out", (("o_proj", (width, heads * size.head)),))
+        yield WeightPart("out", (("o_proj", (width, heads * size.head)),))
         return
     asked = heads * (size.head + size.rope_dim)
     if size.q_rank:
-        yield Part("q_a", (("q_a_proj", (size.q_rank, width)),))
-        yield Part("q_norm", (("q_a_layernorm", (size.q_rank,)),))
-    yield Part("q_b", (("q_b_proj" if size.q_rank else "q_proj", (asked, size.q_rank or width)),))
-    yield Part("kv_a", (("kv_a_proj_with_mqa", (size.kv_rank + size.rope_dim, width)),))
-    yield Part("kv_norm", (("kv_a_layernorm", (size.kv_rank,)),))
-    yield Part("kv_b", (("kv_b_proj", (heads * (size.head + size.value), size.kv_rank)),))
-    yield Part("out", (("o_proj", (width, heads * size.value)),))
+        yield WeightPart("q_a", (("q_a_proj", (size.q_rank, width)),))
+        yield WeightPart("q_norm", (("q_a_layernorm", (size.q_rank,)),))
+    yield WeightPart("q_b", (("q_b_proj" if size.q_rank else "q_proj", (asked, size.q_rank or width)),))
+    yield WeightPart("kv_a", (("kv_a_proj_with_mqa", (size.kv_rank + size.rope_dim, width)),))
+    yield WeightPart("kv_norm", (("kv_a_layernorm", (size.kv_rank,)),))
+    yield WeightPart("kv_b", (("kv_b_proj", (heads * (size.head + size.value), size.kv_rank)),))
+    yield WeightPart("out", (("o_proj", (width, heads * size.value)),))
     if size.attention == "sparse":
-        yield Part("index_q", (("indexer.wq_b", (size.index_heads * size.index_dim, size.q_rank or width)),))
-        yield Part("index_k", (("indexer.wk", (size.index_dim, width)),))
-        yield Part("index_norm", (("indexer.k_norm", (size.index_dim,)),))
-        yield Part("index_norm.bias", (("indexer.k_norm", (size.index_dim,)),))
-        yield Part("index_weights", (("indexer.weights_proj", (size.index_heads, width)),))
+        yield WeightPart("index_q", (("indexer.wq_b", (size.index_heads * size.index_dim, size.q_rank or width)),))
+        yield WeightPart("index_k", (("indexer.wk", (size.index_dim, width)),))
+        yield WeightPart("index_norm", (("indexer.k_norm", (size.index_dim,)),))
+        yield WeightPart("index_norm.bias", (("indexer.k_norm", (size.index_dim,)),))
+        yield WeightPart("index_weights", (("indexer.weights_proj", (size.index_heads, width)),))
 
 
-def _mlp_parts(mine: str, theirs: str, width: int, ffn: int) -> Iterator[Part]:
+def _mlp_parts(mine: str, theirs: str, width: int, ffn: int) -> Iterator[WeightPart]:
     names = [f"{theirs}.{name}_proj.weight" for name in ("gate", "up", "down")]
-    yield Part(f"{mine}.up.weight", ((names[0], (ffn, width)), (names[1], (ffn, width))))
-    yield Part(f"{mine}.down.weight", ((names[2], (width, ffn)),))
+    yield WeightPart(f"{mine}.up.weight", ((names[0], (ffn, width)), (names[1], (ffn, width))))
+    yield WeightPart(f"{mine}.down.weight", ((names[2], (width, ffn)),))
 
 
-def _part(target: str, *sources: tuple[str, Shape]) -> Part:
-    return Part(target, tuple((f"{name}.weight", shape) for name, shape in sources))
+def _part(target: str, *sources: tuple[str, Shape]) -> WeightPart:
+    return WeightPart(target, tuple((f"{name}.weight", shape) for name, shape in sources))
 
 
 class Checkpoint:
@@ -135,7 +135,7 @@ class Checkpoint:
         self._is_mixtral = any(".block_sparse_moe." in name for name in self._files)
         self.used: set[str] = set()
 
-    def parts(self, size: DecoderSize) -> Iterator[Part]:
+    def parts(self, size: DecoderSize) -> Iterator[WeightPart]:
         """All that a decoder is read from, but its experts."""
         words = (size.vocab, size.width)
         yield _part("embed.weight", ("model.embed_tokens", words))
