@@ -25,6 +25,7 @@ VERBS = {
     "launches": "Say what launching costs in PROFILE: calls, time, queue, how far the host runs ahead.",
     "memory": "Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
     "ranges": "Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.",
+    "phases": "Say what the phases of a layer cost in PROFILE, and the idle time inside and between them.",
     "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
     "ops": "Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
     "whatif": "Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.",

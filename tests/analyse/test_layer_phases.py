@@ -1,0 +1,336 @@
+"""The phases of a layer: which nanosecond is of which, and that they sum to the step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gpuledger.analyse.phases.phase_books import phase_pieces
+from gpuledger.analyse.phases.phase_costs import BetweenPhases, PhaseCosts, phase_costs
+from gpuledger.analyse.phases.phase_waits import ONE_RANK, KnownJob, phase_waits
+from gpuledger.analyse.phases.work_phases import NOWHERE, ToldBy, work_phases
+from gpuledger.analyse.ranks.job import Job, job
+from gpuledger.analyse.ranks.rank import rank_summary
+from gpuledger.catalog.phase_names import layer_of_range, phase_of_range
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import total
+from support.book_checks import analysed
+from support.command import ROOT, gpuledger
+from support.nsys_exports import kernel, minimal
+from support.program import LATENCY_US, LAUNCH_US, Program
+from support.trace_notation import trace
+
+SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.phases-1.json").read_text()))
+
+
+def costs(of: Trace, wanted: Wanted | None = None, asked: tuple[tuple[str, str], ...] = ()) -> PhaseCosts:
+    [device] = analysed(of, wanted)
+    return phase_costs(of, device, asked)
+
+
+def busy(of: PhaseCosts) -> dict[str, int]:
+    return {cost.phase: cost.busy_ns for cost in of.phases}
+
+
+def layered(steps: int = 4, layers: int = 2) -> Trace:
+    """A step of layers with ranges as `gpuledger bench serve` has them, and a sampled token."""
+    program = Program()
+    for step in range(steps):
+        with program.range(f"step {step}"):
+            for layer in range(layers):
+                with program.range(f"layer{layer}"):
+                    with program.range("attention"):
+                        program.kernel("gemm", 20)
+                        program.kernel("flash_fwd", 30)
+                    program.kernel("rms_norm", 10)
+                    with program.range("dispatch"):
+                        program.kernel("ncclDevKernel_SendRecv", 40)
+                    program.host(100)
+                    with program.range("expert_gemm"):
+                        program.kernel("gemm", 50)
+                    with program.range("combine"):
+                        program.kernel("ncclDevKernel_SendRecv", 60)
+            program.kernel("argmax", 5)
+            program.read()
+    return program.trace()
+
+
+def test_phases_idle_time_and_other_work_are_told_and_sum_to_the_steps() -> None:
+    summed = costs(layered())
+    assert busy(summed) == {"attention": 400_000, "dispatch": 320_000, "expert_gemm": 400_000, "combine": 480_000}
+    assert {cost.told_by for cost in summed.phases} == {(ToldBy.RANGE,)}
+    assert {cost.visits for cost in summed.phases} == {8}
+    assert sum(busy(summed).values()) + summed.idle_ns + summed.other_ns == summed.whole_ns
+    between = {(place.before, place.after): place for place in summed.between if not place.inside}
+    waits = between["dispatch", "expert_gemm"]
+    assert (waits.times, waits.other_ns, waits.largest_cause) == (4, 0, Cause.HOST_CODE)  # later, the host is ahead
+    assert between["attention", "dispatch"].other_ns == 80_000  # the norm
+    assert between["combine", "attention"].other_ns + between["combine", None].other_ns == 4 * 7_000  # token and read
+    assert ("expert_gemm", "attention") not in between
+
+
+def test_a_layer_has_its_phases_and_what_comes_before_them() -> None:
+    summed = costs(layered())
+    assert not isinstance(summed.layers, NotMeasured)
+    assert [layer.layer for layer in summed.layers] == [0, 1, None]
+    assert summed.layers[1].busy_ns == (200_000, 160_000, 200_000, 240_000)
+    assert sum(layer.length_ns for layer in summed.layers) == summed.whole_ns
+
+
+def test_work_beside_something_more_important_is_hidden() -> None:
+    program = Program()
+    for _ in range(4):
+        with program.range("step"):
+            with program.range("dispatch"):
+                program.kernel("nccl_all_to_all", 100, stream=8)
+            with program.range("attention"):
+                program.kernel("flash_fwd", 60)
+        program.read(stream=8)
+    summed = costs(program.trace())
+    told = {cost.phase: (cost.busy_ns, cost.hidden_ns) for cost in summed.phases}
+    assert told == {"attention": (240_000, 0), "dispatch": (4 * (LAUNCH_US + 100 - LAUNCH_US - 60) * 1_000, 240_000)}
+    assert LATENCY_US  # both streams start that much later
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (
+            (
+                "flash_fwd_kernel",
+                "gemm_o",
+                "deep_ep::intranode::dispatch",
+                "nvjet_a",
+                "silu",
+                "nvjet_b",
+                "deep_ep::combine",
+            ),
+            {"attention": 40, "dispatch": 40, "expert_gemm": 120, "combine": 40},
+        ),
+        (
+            ("kernel_unified_attention_2d", "_topk_forward", "_matmul_ogs_bf16", "nvjet_c"),
+            {"attention": 40, "router": 40, "expert_gemm": 40},
+        ),
+        (("flash_fwd_splitkv_kernel", "flash_fwd_splitkv_combine_kernel", "nvjet"), {"attention": 80}),
+        (("paged_attention", "ncclDevKernel_SendRecv"), {"attention": 40, "communication": 40}),
+    ],
+)
+def test_without_ranges_kernels_tell_phases_and_layers_are_counted(
+    names: tuple[str, ...], told: dict[str, int]
+) -> None:
+    lines = [
+        f"s0: {10 * (index + len(names) * turn)}-{10 * (index + len(names) * turn) + 10} {name}"
+        for turn in range(4)
+        for index, name in enumerate(names)
+    ]
+    summed = costs(trace(*lines), Wanted(kernel_pattern=names[-1]))
+    assert busy(summed) == told
+    assert {cost.told_by for cost in summed.phases} == {(ToldBy.KERNEL,)}
+    assert not isinstance(summed.layers, NotMeasured)
+    assert {layer.layer for layer in summed.layers} <= {0, None}
+    assert {cost.visits for cost in summed.phases} == {4}
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "layer"),
+    [
+        ("attention", "attention", -1),
+        ("layer 3", "", 3),
+        ("model.layers.12.self_attn", "attention", 12),
+        ("nn.Module: DeepseekV2DecoderLayer_7", "", 7),
+        ("nn.Module: Qwen3MoeAttention_7", "attention", -1),
+        ("nn.Module: Qwen3LayerNorm_7", "", -1),
+        ("vllm::unified_attention_with_output", "attention", -1),
+        ("vllm::moe_forward", "moe", -1),
+        ("deep_ep::low_latency_dispatch", "dispatch", -1),
+        ("Buffer.combine", "combine", -1),
+        ("token_permutation", "dispatch", -1),
+        ("token_unpermutation", "combine", -1),
+        ("moe_dispatch", "dispatch", -1),
+        ("shared_experts", "shared_expert", -1),
+        ("compute_batched_gemm", "expert_gemm", -1),
+        ("route", "router", -1),
+        ("AOTDispatcher Runtime Wrapper Prologue", "", -1),
+        ("input_layernorm", "", -1),
+        ("decoder", "", -1),
+        ("", "", -1),
+    ],
+)
+def test_names_of_ranges(name: str, phase: str, layer: int) -> None:
+    assert (phase_of_range(name), layer_of_range(name)) == (phase, layer)
+
+
+def test_the_user_names_phases_by_ranges_or_kernels_before_all_else() -> None:
+    summed = costs(layered(), asked=(("norms", "RMS"), ("send", "^dispatch$")))
+    assert busy(summed)["norms"] == 80_000
+    assert (busy(summed)["send"], "dispatch" in busy(summed)) == (320_000, False)
+    assert summed.phases[0].told_by == (ToldBy.USER,)
+
+
+NAMES = ("flash_fwd", "rms_norm", "ncclDevKernel_SendRecv", "deep_ep::dispatch", "deep_ep::combine", "gemm", "moe_gemm")
+
+
+@given(
+    kernels=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(1, 30), st.sampled_from(NAMES)),
+        min_size=1,
+        max_size=25,
+    ),
+    marker=st.sampled_from(("gemm", "rms_norm", "deep_ep::combine")),
+    cut=st.tuples(st.integers(0, 60), st.integers(120, 230)),
+)
+def test_every_nanosecond_of_every_step_is_on_one_line(
+    kernels: list[tuple[int, int, int, str]], marker: str, cut: tuple[int, int]
+) -> None:
+    lines = trace(*(f"s{stream}: {start}-{start + length} {name}" for stream, start, length, name in kernels))
+    has_marker = any(name == marker for *_, name in kernels)
+    window = None if cut[0] == 0 else (0, cut[1])
+    for device in analysed(lines, Wanted(kernel_pattern=f"^{marker}$" if has_marker else None, time_ns=window)):
+        work = work_phases(lines, device)
+        pieces = phase_pieces(device, work)
+        ledger = device.ledger
+        sums = np.bincount(pieces.tile, weights=pieces.work_ns + pieces.idle_ns, minlength=len(ledger.books))
+        assert sums.tolist() == ledger.books.sum(axis=1).tolist()
+        assert int(pieces.idle_ns.sum()) == total(ledger.busy.idle)
+        assert (pieces.start_ns[1:] == pieces.end_ns[:-1]).all()  # nothing twice, nothing left out
+        assert not (pieces.inside & (pieces.before != pieces.after)).any()
+        of_phase = pieces.phase != NOWHERE
+        assert not pieces.idle_ns[of_phase].any()
+        summed = phase_costs(lines, device)
+        assert sum(cost.busy_ns for cost in summed.phases) + summed.idle_ns + summed.other_ns == device.steady_ns
+        own = device.work.of(device.gpu)
+        for number, cost in enumerate(summed.phases):
+            mine = work.phase == number
+            running = device.steady_part_ns(own.start_ns, own.end_ns)[mine].sum()
+            assert 0 <= cost.hidden_ns <= running - cost.busy_ns
+        if not isinstance(summed.layers, NotMeasured):
+            assert sum(layer.length_ns for layer in summed.layers) == device.steady_ns
+
+
+def test_what_one_rank_waits_is_not_measured_and_not_zero() -> None:
+    names = ("flash_fwd", "deep_ep::dispatch", "deep_ep::combine")
+    rows = trace(*(f"s0: {10 * at}-{10 * at + 9} {names[at % 3]}" for at in range(12)))
+    [device] = analysed(rows)
+    assert phase_waits(rows, device, None) is ONE_RANK
+    silent = trace("s0: 0-10 flash_fwd")
+    [device] = analysed(silent)
+    assert phase_waits(silent, device, None) == NotMeasured("no communication kernel was recorded")
+
+
+def test_the_verb_prints_one_answer_in_every_format(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
+    path = unpacked("experts_grouped.sqlite")
+    document = json.loads(gpuledger("phases", path, "--format=json").stdout)
+    SCHEMA.validate(document)
+    tables = {table["table"]: table["rows"] for table in document["tables"]}
+    whole = tables["phases_gpu0"][-1]["total_ns"]
+    assert sum(row["total_ns"] for row in tables["phases_gpu0"][:-1]) == whole
+    assert sum(row["idle_ns"] + row["other_ns"] for row in tables["phase_gaps_gpu0"][:-1]) == sum(
+        row["total_ns"] for row in tables["phases_gpu0"][-3:-1]
+    )
+    assert [row["phase"] for row in tables["phases_gpu0"]][:4] == ["router", "dispatch", "expert_gemm", "combine"]
+    assert document["not_measured"][-1]["table"] == "phase_waits_gpu0"
+    text = gpuledger("phases", path, COLUMNS="80").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "the most inside dispatch" in text
+    csv = gpuledger("phases", path, "--format=csv")
+    assert f"total,{whole / 18:.1f},100.0,,,,{whole}," in csv.stdout
+    page = tmp_path / "phases.html"
+    assert gpuledger("phases", path, "-o", page).exit_code == 0
+    assert "expert_gemm" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "said"),
+    [
+        (["--phase=a"], 2, "expected NAME=REGEX"),
+        (["--phase==x"], 2, "expected NAME=REGEX"),
+        (["--phase=a=("], 2, "is no regular expression"),
+        (["--phase=a=absent"], 1, "no range or kernel name matches 'absent'"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_in_a_sentence(asked: list[str], code: int, said: str, tmp_path: Path) -> None:
+    ran = gpuledger("phases", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9)]), *asked)
+    assert (ran.exit_code, ran.stdout) == (code, "")
+    assert said in " ".join(ran.stderr.split())
+
+
+def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: Path) -> None:
+    ran = gpuledger("phases", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9), kernel(12, 15)]), "--format=json")
+    document = json.loads(ran.stdout)
+    SCHEMA.validate(document)
+    assert [row["total_ns"] for row in document["tables"][0]["rows"]] == [3, 12, 15]  # idle, of no phase, in all
+    assert "no range and no kernel is called after a phase" in document["not_measured"][0]["reason"]
+
+
+def test_a_place_is_named_by_both_its_phases() -> None:
+    places = costs(layered()).between
+    assert isinstance(places[0], BetweenPhases)
+    assert [place.idle_ns + place.other_ns for place in places] == sorted(
+        (place.idle_ns + place.other_ns for place in places), reverse=True
+    )
+
+
+def rank_of_two(turns: list[tuple[int, int]]) -> Trace:
+    """In each turn of 1 ms attention, then a dispatch and a combine that this rank comes to when it likes.
+
+    They end at fixed instants: 400 us and 900 us after the turn began.
+    """
+    lines = []
+    for turn, (dispatch, combine) in enumerate(turns):
+        us = 1_000 * turn
+        lines += [
+            f"s0: {1_000 * us}-{1_000 * (us + dispatch)} flash_fwd",
+            f"s0: {1_000 * (us + dispatch)}-{1_000 * (us + 400)} deep_ep::dispatch",
+            f"s0: {1_000 * (us + combine)}-{1_000 * (us + 900)} deep_ep::combine",
+        ]
+    return trace(*lines)
+
+
+def known(traces: list[Trace], wanted: Wanted) -> Job:
+    return job([rank_summary(rank, f"rank{number}", wanted) for number, rank in enumerate(traces)])
+
+
+def test_with_all_ranks_a_collective_is_waiting_and_transfer() -> None:
+    wanted = Wanted(kernel_pattern="combine")
+    early, late = rank_of_two([(100, 500)] * 4), rank_of_two([(300, 600)] * 4)
+    for number, (rank, waits) in enumerate(((early, (200, 100)), (late, (0, 0)))):
+        [device] = analysed(rank, wanted)
+        told = phase_waits(rank, device, KnownJob(known([early, late], wanted), (number,)))
+        assert not isinstance(told, NotMeasured)
+        in_all = {wait.phase: wait for wait in told if wait.layer is None}
+        assert [in_all[name].wait_ns for name in ("dispatch", "combine")] == [4_000 * wait for wait in waits]
+        assert [in_all[name].transfer_ns for name in ("dispatch", "combine")] == [400_000, 1_200_000]
+        assert [(wait.seen, wait.matched) for wait in in_all.values()] == [(4, 4)] * 2
+        by_layer = [wait for wait in told if wait.layer is not None]
+        assert {wait.layer for wait in by_layer} == {0}
+        assert sum(wait.wait_ns for wait in by_layer) == sum(wait.wait_ns for wait in in_all.values())
+
+
+ARRIVALS = st.lists(st.tuples(st.integers(1, 399), st.integers(401, 899)), min_size=3, max_size=3)
+
+
+@settings(max_examples=15)
+@given(ARRIVALS, ARRIVALS)
+def test_waiting_and_transfer_are_never_more_than_the_collective_runs(
+    first: list[tuple[int, int]], second: list[tuple[int, int]]
+) -> None:
+    wanted = Wanted(kernel_pattern="combine")
+    traces = [rank_of_two(first), rank_of_two(second)]
+    merged = known(traces, wanted)
+    for number, rank in enumerate(traces):
+        [device] = analysed(rank, wanted)
+        told = phase_waits(rank, device, KnownJob(merged, (number,)))
+        assert not isinstance(told, NotMeasured)
+        for wait in told:
+            assert wait.matched <= wait.seen
+            assert 0 <= wait.wait_ns + wait.transfer_ns <= wait.running_ns
