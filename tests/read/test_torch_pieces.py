@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import threading
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -120,6 +121,22 @@ def test_pieces_parts_and_packing_change_nothing(
     assert read(plain, piece=piece, parts=parts, window=window) == whole
     assert read(packed) == whole
     assert read(packed, piece=piece, parts=parts, window=window) == whole
+
+
+def test_a_long_event_is_looked_at_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each piece, which would take time that grows with the square of its length."""
+    long = SMALL[0] | {"args": {"note": "x" * 64_000}}
+    path = saved(tmp_path / "a.json", [*SMALL, long, *SMALL])
+    looks = Counter[bool]()
+    whole_events = events.EventStream._whole_events
+
+    def counted(stream: events.EventStream, text: bytes) -> tuple[list[Any] | None, bytes]:
+        looks[len(text) > 2000] += 1
+        return whole_events(stream, text)
+
+    monkeypatch.setattr(events.EventStream, "_whole_events", counted)
+    assert read(path, piece=1000) == read(path)
+    assert 0 < looks[True] < 10
 
 
 def test_how_many_events_are_odd_does_not_depend_on_their_neighbours(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def findings(
     for device in devices:
         subject = OneGpu(trace, device, ranges, (profiled or {}).get(device.gpu))
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
+            len(device.work),
             lambda subject=subject: _told(subject, idle.RULES),  # type: ignore[misc]
             lambda subject=subject: _told(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )

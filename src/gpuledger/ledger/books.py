@@ -66,7 +66,9 @@ def ledger(
     window = Span(int(split.stretches.start_ns[0]), int(split.stretches.end_ns[-1]))
     inside = distinct(cuts[(cuts > window.start_ns) & (cuts < window.end_ns)])
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
-    compute, idle = side_by_side(lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside, lost))
+    compute, idle = side_by_side(
+        len(work), lambda: _compute(work, split, tiles), lambda: gaps(work, host, split, inside, lost)
+    )
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
     lines = (*map(Line.of_family, work.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))

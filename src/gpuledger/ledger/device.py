@@ -242,11 +242,12 @@ def _device(
 ) -> Device:
     levels = LevelFinder(trace, work, host, gpu)
     split, found = side_by_side(
-        lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
+        len(work), lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
     )
     cut = _steps(found, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(
+        len(work),
         lambda: phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches),
         lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )

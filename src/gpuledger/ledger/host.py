@@ -185,7 +185,9 @@ class Host:
 
 def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> tuple[Host, Activities]:
     """Both sides of a trace, and which call launched what; `families` are the user's own (family, pattern)."""
-    (host, places), work = side_by_side(lambda: _host(trace), lambda: activities(trace, families))
+    (host, places), work = side_by_side(
+        sum(map(len, trace.tables.values())), lambda: _host(trace), lambda: activities(trace, families)
+    )
     launch = launching_call(work.pid, work.gathered("correlation"), host.calls, places)
     return host, work.launched_by(launch)
 

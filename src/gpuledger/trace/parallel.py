@@ -12,9 +12,17 @@ from typing import TypeVar
 First = TypeVar("First")
 Second = TypeVar("Second")
 
+WORTH_A_THREAD = 10_000
+"""Rows. A pass over fewer is over before a thread has started, and a trace may have a thousand GPUs."""
 
-def side_by_side(first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
-    """Both results; `first` is done on a thread of its own, `second` here. What either raises is raised here."""
+
+def side_by_side(rows: int, first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
+    """Both results of going through so many rows; `first` is done on a thread of its own if that is worth it.
+
+    What either raises is raised here.
+    """
+    if rows < WORTH_A_THREAD:
+        return first(), second()
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(first)
         here = second()

@@ -38,7 +38,10 @@ class Kind(Enum):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype({Kind.INT64: np.int64, Kind.FLAG: np.bool_}.get(self, np.int32))
+        return _DTYPES[self]
+
+
+_DTYPES: Final = {kind: np.dtype({"int64": np.int64, "bool": np.bool_}.get(kind.value, np.int32)) for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class EventStream:
         """All events, some thousands at a time; `by_category` sorts them."""
         text = self._find_events()
         while True:
-            piece = self._next_piece()
+            piece = self._next_piece(len(text))
             text += piece
             if len(text) > self._limits.event_bytes + 2 * PIECE:
                 most = self._limits.event_bytes
@@ -106,17 +106,20 @@ class EventStream:
             found.append(Note(Severity.WARNING, "events-odd", sentence, self._odd))
         return found
 
-    def _next_piece(self) -> bytes:
-        """The next bytes; refuses where reading takes too long."""
+    def _next_piece(self, waiting: int) -> bytes:
+        """The next bytes; refuses where reading takes too long.
+
+        As many again as wait for the end of an event: a long one is looked at a few times, not once for each piece.
+        """
         if time.monotonic() > self._deadline:
             raise too_slow(self._name, self._limits.read_seconds)
-        return self._stream.read(PIECE)
+        return self._stream.read(max(PIECE, min(waiting, self._limits.event_bytes - waiting)))
 
     def _find_events(self) -> bytes:
         """Reads up to the first event; what stands before is metadata."""
         text, looked_at, tried = b"", 0, 0
         while True:
-            piece = self._next_piece()
+            piece = self._next_piece(len(text))
             text = (text + piece).removeprefix(b"\xef\xbb\xbf").lstrip()
             if text.startswith(b"["):
                 return text[1:]
