@@ -312,7 +312,7 @@ def test_one_report_per_rank_puts_nsys_behind_the_launcher() -> None:
     assert "--output=run_%q{MY_RANK}" in nsys_command("nsys", "run", wishes, ["srun", "./a"])[1]
 
 
-@pytest.mark.parametrize("command", ["./a", "python train.py", "python -m train", "bash -c torchrun"])
+@pytest.mark.parametrize("command", ["./a", "python train.py", "python -m train", "bash -c ./a", "env A=1 ./a"])
 def test_without_a_launcher_there_are_no_ranks(command: str) -> None:
     with pytest.raises(GpuledgerError, match="no launcher of ranks"):
         nsys_command("nsys", "run", Wishes(("multi",)), command.split())
@@ -348,6 +348,7 @@ def test_the_users_words_come_last_and_unchanged(words: list[str]) -> None:
         ("torchrun --nproc-per-node=2 train.py", "train"),
         ("python3.11 -m torch.distributed.run train.py", "train"),
         ("/opt/a$b", "a_b"),
+        ("env A=1 timeout 60 python -m pkg.serve", "serve"),
     ],
 )
 def test_a_profile_is_named_for_the_program(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gpuledger.errors import ToolFailed
+from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.processes import run
 
 KEPT: Final = (
@@ -42,6 +42,9 @@ _SECRET_SETTING: Final = re.compile(
     rf"(?P<name>--?(?:{_HIDDEN_WORDS})|\b[A-Za-z0-9_]*(?:_TOKEN|_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?))="
     r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|]+)"
 )
+_VARIABLE: Final = re.compile(r"(?P<before>(?:--env=)?)(?P<name>[A-Z_][A-Z0-9_]*)=.*", re.DOTALL)
+"""A word that is nothing but a variable with its value, blanks and all."""
+_NAME: Final = re.compile(r"[A-Za-z_*][\w*]*", re.ASCII)
 _GIT_S: Final = 10.0
 
 
@@ -59,11 +62,55 @@ def looks_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class EnvironmentWishes:
+    """What --env asks for."""
+
+    noted: tuple[str, ...] = ()
+    """Names for the manifest, besides those of the list; a star stands for any letters."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """What the program is to have."""
+
+    def carried(self, here: Mapping[str, str]) -> dict[str, str]:
+        """What a program elsewhere is to have: what was given, and what the names that were not given have here.
+
+        A secret goes only where it was given: on a command line, others can read it.
+        """
+        named = {name: here[name] for name in sorted(here) if _matches(name, self.noted) and not looks_secret(name)}
+        return named | dict(self.given)
+
+    def withheld(self, here: Mapping[str, str]) -> tuple[str, ...]:
+        """The secrets that are named, and not carried."""
+        return tuple(name for name in self.noted if name in here and looks_secret(name) and name not in self.given)
+
+
+def environment_wishes(words: Iterable[str]) -> EnvironmentWishes:
+    """NAME or NAME=VALUE, each as --env was given."""
+    noted, given = list[str](), dict[str, str]()
+    for word in words:
+        name, equals, value = word.partition("=")
+        if _NAME.fullmatch(name) is None or (equals and not name.isidentifier()):
+            raise GpuledgerError(f"--env={word}: expected NAME or NAME=VALUE, e.g. --env=NCCL_DEBUG=INFO")
+        noted.append(name)
+        if equals:
+            given[name] = value
+    return EnvironmentWishes(tuple(noted), given)
+
+
+def kept_names(more: Iterable[str] = ()) -> tuple[str, ...]:
+    """The names of variables that may be kept, with those that the user adds."""
+    return tuple(dict.fromkeys((*KEPT, *more)))
+
+
 def environment(variables: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """The variables that may be kept, by name; the values of secrets are withheld."""
-    wanted = (*KEPT, *more)
-    kept = {name: value for name, value in variables.items() if any(fnmatch.fnmatchcase(name, each) for each in wanted)}
+    wanted = kept_names(more)
+    kept = {name: value for name, value in variables.items() if _matches(name, wanted)}
     return {name: WITHHELD if looks_secret(name) else value for name, value in sorted(kept.items())}
+
+
+def _matches(name: str, wanted: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)
 
 
 def without_secrets(argv: Sequence[str]) -> list[str]:
@@ -73,6 +120,8 @@ def without_secrets(argv: Sequence[str]) -> list[str]:
     for word in argv:
         if hide and not word.startswith("-"):
             shown.append(WITHHELD)
+        elif (setting := _VARIABLE.fullmatch(word)) and looks_secret(setting["name"]):
+            shown.append(f"{setting['before']}{setting['name']}={WITHHELD}")
         else:
             shown.append(_SECRET_SETTING.sub(rf"\g<name>={WITHHELD}", word))
         hide = _SECRET_FLAG.fullmatch(word) is not None

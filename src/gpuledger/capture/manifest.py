@@ -25,7 +25,10 @@ SCHEMA: Final = "gpuledger.capture/1"
 ENDING: Final = ".capture.json"
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
-"""The states: not over yet (or killed, if `pid` is gone), over, ended by a signal to us, or nothing was recorded."""
+"""The states: not over yet (or killed, if `pid` is gone), over, ended by a signal to us, or nothing was recorded.
+
+`failed` is also where what was set for the program did not reach it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class Manifest:
     called_as: tuple[str, ...]
     started_utc: str
     environment: dict[str, str] = field(default_factory=dict)
+    """What the program had, of the variables that are kept."""
+    carried: dict[str, str] = field(default_factory=dict)
+    """What was set for the program with --env."""
+    environment_of: str | None = None
+    """The program that was seen to have `environment`; None where it is ours, which the program inherits."""
     machine: Machine | None = None
     git: Commit | None = None
     via: tuple[str, ...] | None = None
@@ -90,6 +98,8 @@ class Manifest:
             "exit_code": self.exit_code,
             "pid": self.pid,
             "environment": self.environment,
+            "environment_of": self.environment_of,
+            "carried": self.carried,
             "git": None if self.git is None else {"commit": self.git.commit, "dirty": self.git.is_dirty},
             "machine": None if self.machine is None else _machine(self.machine),
             "files": [dataclasses.asdict(each) for each in self.files],

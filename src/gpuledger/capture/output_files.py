@@ -14,6 +14,7 @@ from typing import Final
 
 from gpuledger.capture import manifest
 from gpuledger.capture.launchers import PYTHON, launched
+from gpuledger.capture.main_program import main_program
 from gpuledger.errors import OutputRefused
 
 REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz"}
@@ -98,8 +99,9 @@ def _numbered(place: CapturePlace, *, force: bool) -> CapturePlace:
 
 def _stem(command: Sequence[str]) -> str:
     """A name for a profile of this command: the script's, the module's, or the program's."""
-    launch = launched(command)
-    words = launch.program if launch else tuple(command)
+    program = main_program(command).words or tuple(command)
+    launch = launched(program)
+    words = launch.program if launch else program
     name = Path(words[0]).name
     if PYTHON.fullmatch(name):
         after = [word for word in words[1:] if not word.startswith("-")]

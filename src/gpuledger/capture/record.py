@@ -8,21 +8,25 @@ what was recorded is kept, and the manifest says so.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture.empty_report import NOT_STARTED, Attempt, why_nothing
-from gpuledger.capture.environment import commit_of, environment
+from gpuledger.capture.environment import EnvironmentWishes, commit_of, environment, without_secrets
+from gpuledger.capture.main_program import main_program
 from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, RecordedFile, utc
 from gpuledger.capture.nsys.command import Start, export_beside
 from gpuledger.capture.output_files import EXPORT, CapturePlace, prepared
 from gpuledger.capture.remote import Remote
+from gpuledger.capture.witness import SeenEnvironment, Witness
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import machine
@@ -52,8 +56,11 @@ class Recording:
     ranged: bool = False
     delay: float | None = None
     duration: float | None = None
-    variables: tuple[str, ...] = ()
-    """Environment variables that the user wants in the manifest, besides those of the list."""
+    variables: EnvironmentWishes = field(default_factory=EnvironmentWishes)
+    witness: Witness | None = None
+    """Looks at the program's environment, where that may be another than ours."""
+    script: Path | None = None
+    """What the command needs on the other side."""
     called_as: tuple[str, ...] = ()
     session: str | None = None
 
@@ -82,7 +89,8 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
         commands=tuple(tuple(each) for each in commands),
         called_as=recording.called_as,
         started_utc=utc(time.time()),
-        environment=environment(os.environ, recording.variables),
+        environment=environment(os.environ | recording.variables.given, recording.variables.noted) if here else {},
+        carried=environment(_set(recording), _set(recording)),
         machine=machine() if here else None,
         git=commit_of(Path.cwd()) if here else None,
         via=recording.remote.prefix if recording.remote else None,
@@ -93,14 +101,14 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
 def recorded(recording: Recording, tell: Tell) -> CaptureOutcome:
     """Run the program under its tool, and bring everything to its end."""
     with Interruption() as interruption:
-        argv = recording.remote.started(recording.argv) if recording.remote else recording.argv
         prepared(recording.place)
-        begun = first_manifest(recording, (argv,))
+        begun = first_manifest(recording, (_started(recording, without_secrets(recording.argv), hide=True),))
         manifests.written(begun, recording.place.manifest)
         try:
             ended = attended(
-                argv,
+                _started(recording, recording.argv),
                 interruption,
+                environment=recording.variables.given if recording.remote is None else None,
                 signaller=recording.remote.signalled if recording.remote else None,
                 on_stage=lambda name: tell(_said_of(name, recording.tool)),
             )
@@ -112,25 +120,45 @@ def recorded(recording: Recording, tell: Tell) -> CaptureOutcome:
         return closed(recording, begun, ended, interruption)
 
 
+def _set(recording: Recording) -> dict[str, str]:
+    """What was set for the program."""
+    if recording.witness is not None:
+        return dict(recording.witness.wanted)
+    return dict(recording.variables.given)
+
+
+def _started(recording: Recording, argv: Sequence[str], *, hide: bool = False) -> tuple[str, ...]:
+    """What is run; `hide` the secrets in it before anything is quoted, for the manifest."""
+    if recording.remote is None:
+        return tuple(argv)
+    wanted = _set(recording)
+    return recording.remote.started(argv, environment(wanted, wanted) if hide else wanted, recording.script)
+
+
 def closed(recording: Recording, begun: Manifest, ended: AttendedRun, interruption: Interruption) -> CaptureOutcome:
     """After the program: bring the files here, export them, and say how it ended."""
     place, problem = recording.place, None
+    seen = _seen_here(recording)
     if recording.remote is not None:
-        problem = _brought(recording.remote, place, ended)
+        seen, problem = _brought(recording, ended)
     reports = place.reports()
-    if not reports and problem is None:
+    lost = _lost(recording, seen, is_recorded=bool(reports) and not ended.interrupted)
+    if not reports and problem is None and lost is None:
         via = recording.remote.prefix if recording.remote else None
         problem = why_nothing(Attempt(recording.tool, ended, place.folder, recording.ranged, recording.delay, via))
     elif reports and not ended.interrupted and recording.tool == "nsys":
         problem = problem or _exported(recording, reports, interruption)
+    problem = lost or problem
     stopped = ended.interrupted or bool(interruption)
-    state = INTERRUPTED if stopped else FINISHED if reports else FAILED
+    state = INTERRUPTED if stopped else FINISHED if reports and lost is None else FAILED
     done = replace(
         begun,
         state=state,
         reason=problem.claim if problem else None,
         exit_code=ended.exit_code,
         seconds=ended.seconds,
+        environment=begun.environment if seen is None else dict(seen.variables),
+        environment_of=None if seen is None else _program(recording),
         files=tuple(RecordedFile(path.name, path.stat().st_size) for path in place.files()),
     )
     try:
@@ -185,21 +213,53 @@ def _exported(recording: Recording, reports: Sequence[Path], interruption: Inter
     return None
 
 
-def _brought(remote: Remote, place: CapturePlace, ended: AttendedRun) -> GpuledgerError | None:
-    """Copy the reports here, and their exports where there is no nsys here; then clean up over there."""
+def _brought(recording: Recording, ended: AttendedRun) -> tuple[SeenEnvironment | None, GpuledgerError | None]:
+    """What the program's environment was, and the reports copied here, exported over there where that cannot be here;
+    then clean up over there. An error where something could not be copied."""
+    remote, place, seen = recording.remote, recording.place, None
+    assert remote is not None  # noqa: S101 - who calls has looked
     with Interruption() as again:  # the first Ctrl-C ended the program; what it recorded is still wanted
         try:
-            names = [name for name in remote.names() if name.endswith(place.ending)]
-            for name in names:
+            text = remote.environment_seen()
+            seen = recording.witness.read(text) if recording.witness is not None and text is not None else None
+            for name in remote.names():
+                if not re.fullmatch(rf"report(_\d+)?{re.escape(place.ending)}", name):
+                    continue
                 here = name.replace("report", place.name, 1)
                 remote.fetched(name, place.folder / here, again)
                 if place.ending == ".nsys-rep" and not ended.interrupted:
                     _exported_there(remote, name, place.folder / here, again)
         except GpuledgerError as error:
-            return error  # the folder over there stays: it holds what could not be copied
+            return seen, error  # the folder over there stays: it holds what could not be copied
         with suppress(ToolFailed):  # nothing depends on it, and what matters is here
             remote.cleaned()
-    return None
+    return seen, None
+
+
+def _program(recording: Recording) -> str:
+    """The program whose environment was looked at."""
+    main = main_program(recording.command)
+    shown = without_secrets(main.words)
+    return shlex.join(shown) if main.in_text is None else " ".join(shown)
+
+
+def _seen_here(recording: Recording) -> SeenEnvironment | None:
+    """What was written down about a program on this machine, which is read once and goes away."""
+    if recording.witness is None or recording.remote is not None:
+        return None
+    file = Path(recording.witness.file)
+    if not file.exists():
+        return None
+    seen = recording.witness.read(file.read_text(errors="backslashreplace"))
+    file.unlink()
+    return seen
+
+
+def _lost(recording: Recording, seen: SeenEnvironment | None, *, is_recorded: bool) -> GpuledgerError | None:
+    """What was set and did not arrive. Where the program was not even reached, its own end says more."""
+    if recording.witness is None or (seen is None and not is_recorded):
+        return None
+    return recording.witness.complaint(seen, _program(recording))
 
 
 def _profiles(reports: Sequence[Path]) -> tuple[Path, ...]:

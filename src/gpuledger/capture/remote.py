@@ -2,30 +2,39 @@
 
 Files come back through the same prefix, with `cat`, and are counted. Whatever the prefix does with arguments that it
 hands to a shell, each of ours arrives as one: ssh puts its arguments into one line for a shell, so for ssh they are
-quoted. Everything lies in one new folder over there, which goes away at the end.
+quoted. No prefix hands over our environment, so what the program is to have stands in the command. Everything lies in
+one new folder over there, which goes away at the end.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
 import secrets
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from gpuledger.errors import GpuledgerError, ToolFailed
+from gpuledger.capture.prefix import prefix_words, shells_behind
+from gpuledger.errors import ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Ran, fetched, run
 
 _SECONDS: Final = 60.0
 _START: Final = (
     'umask 077; mkdir "$1" || exit 125; echo "$$" > "$1/pid"; PATH="$PATH:/usr/local/cuda/bin"; export PATH; '
-    'shift; exec "$@"'
+    '[ -z "$2" ] || echo "$2" | base64 -d | gzip -dc > "$1/script" || exit 125; shift 2; exec "$@"'
 )
-"""The folder is new, or it is somebody else's. `exec` keeps the process id that was noted."""
+"""The folder is new, or it is somebody else's. `exec` keeps the process id that was noted.
+
+A script of ours travels in the command: standard input is the program's, and not every prefix hands that over.
+"""
+_ENVIRONMENT: Final = "environment"
 _SIGNAL: Final = (
     'p=$(cat "$1/pid") && read -r stat < "/proc/$p/stat" || exit 0; s=$2; set -- ${stat##*) }; '
     'case $3 in 0|1) kill -s "$s" "$p";; *) kill -s "$s" -- "-$3";; esac'
@@ -41,16 +50,26 @@ class Remote:
     folder: str = field(default_factory=lambda: f"/tmp/gpuledger-{secrets.token_hex(6)}")  # noqa: S108 - made anew
 
     @property
-    def _is_ssh(self) -> bool:
-        return any(Path(word).name == "ssh" for word in self.prefix)
+    def script(self) -> str:
+        """Where a script lies that was sent along."""
+        return f"{self.folder}/script"
+
+    @property
+    def environment_file(self) -> str:
+        """Where what the program's environment was is written down."""
+        return f"{self.folder}/{_ENVIRONMENT}"
 
     def argv(self, command: Sequence[str]) -> tuple[str, ...]:
         """The command with its prefix."""
-        return (*self.prefix, *(map(shlex.quote, command) if self._is_ssh else command))
+        return (*self.prefix, *(reduce(_quoted, range(shells_behind(self.prefix)), word) for word in command))
 
-    def started(self, command: Sequence[str]) -> tuple[str, ...]:
-        """The same, with the folder made first and the process id noted in it."""
-        return self.argv(("sh", "-c", _START, "sh", self.folder, *command))
+    def started(
+        self, command: Sequence[str], variables: Mapping[str, str] | None = None, script: Path | None = None
+    ) -> tuple[str, ...]:
+        """The same, with the folder made first, the process id noted in it, and the environment set."""
+        packed = "" if script is None else base64.b64encode(gzip.compress(script.read_bytes(), mtime=0)).decode()
+        setting = ("env", *(f"{name}={value}" for name, value in variables.items())) if variables else ()
+        return self.argv(("sh", "-c", _START, "sh", self.folder, packed, *setting, *command))
 
     def signalled(self, which: signal.Signals) -> None:
         """Send a signal to what was started."""
@@ -60,6 +79,11 @@ class Remote:
         """The files in the folder."""
         listed = self._asked("ls", self.folder)
         return tuple(listed.output.splitlines()) if listed.exit_code == 0 else ()
+
+    def environment_seen(self) -> str | None:
+        """What was written down about the program's environment; None where nothing was."""
+        shown = self._asked("cat", self.environment_file)
+        return shown.output if shown.exit_code == 0 else None
 
     def exported(self, report: str, target: str, *, seconds: float) -> Ran:
         """Let the nsys over there make an export."""
@@ -79,7 +103,7 @@ class Remote:
             raise ToolFailed(
                 f"{name} could not be copied back whole: {got} of {size[1] if size else 'an unknown number of'} bytes",
                 found=f"it lies at {there} on the other side, reached with `{shlex.join(self.prefix)}`",
-                hint="leave -t and -it out of --via: a terminal changes bytes",
+                hint="does something there write to standard output when a shell starts, or ask for a terminal?",
             )
 
     def cleaned(self) -> None:
@@ -92,12 +116,8 @@ class Remote:
 
 def remote(via: str) -> Remote:
     """The place that --via names."""
-    try:
-        words = tuple(shlex.split(via))
-    except ValueError as error:
-        raise GpuledgerError(f"--via={via!r}: {str(error).lower()}") from None
-    if not words:
-        raise GpuledgerError("--via is empty", hint="e.g. --via='ssh HOST' or --via='kubectl exec POD --'")
-    if Path(words[0]).name in ("kubectl", "oc") and "--" not in words:
-        raise GpuledgerError(f"--via={via!r}: kubectl takes what follows for its own options", hint="end it with --")
-    return Remote(words)
+    return Remote(prefix_words(via))
+
+
+def _quoted(word: str, _: int) -> str:
+    return shlex.quote(word)

@@ -7,11 +7,15 @@ Without torch, or without a CUDA device, nothing happens, so that a program can 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
+
+_OPENS = re.compile(r"(?:^|\s)--cuda-profiler(?![^\s=;&|)])")
+"""As a word, or within the text of `bash -c`."""
 
 
 @cache
@@ -48,4 +52,4 @@ def window(name: str, profiler: bool = False) -> Iterator[None]:
 
 def opens_window(command: Sequence[str]) -> bool:
     """Whether a program is told to open a window itself, as our benches are with --cuda-profiler."""
-    return any(word.split("=")[0] == "--cuda-profiler" for word in command)
+    return any(_OPENS.search(word) for word in command)

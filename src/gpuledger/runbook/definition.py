@@ -118,8 +118,13 @@ class CaptureStep(_StepPart, frozen=True, kw_only=True):
         return self.own_flags if self.preset is None else (f"--preset={self.preset}", *self.own_flags)
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is recorded on another machine, or in a pod."""
+        return any(flag == "--via" or flag.startswith("--via=") for flag in self.own_flags)
+
+    @property
     def usual_needs(self) -> tuple[Need, ...]:
-        return ("gpu", self.tool)
+        return () if self.is_elsewhere else ("gpu", self.tool)
 
     @property
     def profiles(self) -> Mapping[str, str]:

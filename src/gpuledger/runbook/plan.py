@@ -197,8 +197,9 @@ def _job(
             commands = [[OURS, "bench", name, *rest, f"--output={target}", "--force"]]
         case CaptureStep():
             title = f"capture {step.tool}"
-            ours = [] if step.bench is None else [choices.python, "-m", OURS, "bench"]
-            shown = [f"--env={name}" for name in variables if not looks_secret(name)]
+            starts_us = [OURS] if step.is_elsewhere else [choices.python, "-m", OURS]
+            ours = [] if step.bench is None else [*starts_us, "bench"]
+            shown = [f"--env={name}" for name in variables if step.is_elsewhere or not looks_secret(name)]
             flags = [*words(step.flags), *shown, f"--output={folder / step.name}", "--force", "--no-report"]
             commands = [[OURS, "capture", step.tool, *flags, "--", *ours, *words(step.program)]]
             gated = False

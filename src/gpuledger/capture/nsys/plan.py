@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from gpuledger.capture.launchers import launched
 from gpuledger.capture.nsys.command import output_flags, profile_command
 from gpuledger.capture.nsys.presets import Flag, changed, joined, traced, value_of
+from gpuledger.capture.program_place import Edit, edited
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError
 
@@ -65,24 +66,41 @@ def flags_for(wishes: Wishes) -> tuple[Flag, ...]:
 
 
 def nsys_command(
-    nsys: str, output: str, wishes: Wishes, command: Sequence[str]
+    nsys: str,
+    output: str,
+    wishes: Wishes,
+    command: Sequence[str],
+    *,
+    is_here: bool = True,
+    watched: Callable[[Sequence[str]], tuple[str, ...]] = tuple,
 ) -> tuple[tuple[Flag, ...], tuple[str, ...]]:
-    """The flags, and the whole command. With the preset multi, nsys stands behind the launcher, once per rank."""
+    """The flags, and the whole command. With the preset multi, nsys stands behind the launcher, once per rank.
+
+    `watched` puts what is to look at the program's environment before it.
+    """
     flags = flags_for(wishes)
     if "multi" not in wishes.presets:
         flags = (*output_flags(output), *flags)
-        return flags, profile_command(nsys, flags, command)
-    launch = launched(command, wishes.rank_variable)
-    if launch is None:
+        return flags, profile_command(nsys, flags, watched(command))
+    file, overwrite = output_flags(output)
+    per_rank = [file]
+
+    def behind_launcher(words: tuple[str, ...], in_text: bool) -> tuple[Edit, ...] | None:
+        launch = launched(words, wishes.rank_variable, is_here=is_here and not in_text)
+        if launch is None:
+            return None
+        per_rank[0] = replace(file, value=f"{file.value}_%q{{{launch.rank_variable}}}", why="one report per rank")
+        return launch.with_each_rank(profile_command(nsys, (*per_rank, overwrite, *flags)))
+
+    argv = edited(command, behind_launcher)
+    if argv is None:
         raise GpuledgerError(
-            f"--preset=multi: {command[0]} is no launcher of ranks that is known here",
-            found="known are torchrun, python -m torch.distributed.run, mpirun, mpiexec and srun",
+            f"--preset=multi: {command[0]} is no launcher of ranks that is known here, nor does it start one",
+            found="known are torchrun, python -m torch.distributed.run, mpirun, mpiexec and srun, also behind env and "
+            "in the text of bash -c",
             hint="any other preset records all processes that the command starts, into one report",
         )
-    file, overwrite = output_flags(output)
-    per_rank = replace(file, value=f"{file.value}_%q{{{launch.rank_variable}}}", why="one report per rank")
-    flags = (per_rank, overwrite, *flags)
-    return flags, launch.with_each_rank(profile_command(nsys, flags))
+    return (*per_rank, overwrite, *flags), watched(argv)
 
 
 def doubts(wishes: Wishes, flags: Sequence[Flag], command: Sequence[str], folder: Path | None) -> tuple[str, ...]:

@@ -1,20 +1,24 @@
-"""`capture torch`: a Python command in, the same command with the runner in front of its script out.
+"""`capture torch`: a command that runs Python in, the same command with the runner in front of its script out.
 
 The runner is a file of its own that imports nothing of gpuledger, as the Python that runs it is the user's.
 """
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.launchers import PYTHON, launched
+from gpuledger.capture.launchers import PYTHON, launched, python_beside
 from gpuledger.capture.nsys.presets import Flag
+from gpuledger.capture.program_place import Edit, edited, edits_behind, program_place
 from gpuledger.errors import GpuledgerError
 
 RUNNER: Final = Path(__file__).parent / "runner.py"
+OURS: Final = "gpuledger"
 _TAKE_A_VALUE: Final = ("-X", "-W", "--check-hash-based-pycs")
 
 
@@ -51,27 +55,56 @@ def torch_flags(schedule: Schedule) -> tuple[Flag, ...]:
     return (*flags, *(Flag(name, "", why) for name, wanted, why in switches if wanted))
 
 
-def torch_command(command: Sequence[str], schedule: Schedule, output: Path) -> tuple[str, ...]:
-    """The arguments that record this command; behind a launcher, of each of its ranks."""
+def torch_command(
+    command: Sequence[str], schedule: Schedule, output: Path | str, *, runner: str = str(RUNNER), is_here: bool = True
+) -> tuple[str, ...]:
+    """The arguments that record this command; behind a launcher, of each of its ranks.
+
+    The program may stand behind `env` and the like, and in the text of `bash -c`. `runner` is where the runner lies.
+    """
     options = [f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}" for flag in torch_flags(schedule)]
-    runner = (str(RUNNER), f"--out={output}", *options, "--")
-    launch = launched(command)
-    if launch is None:
-        return _wrapped(tuple(command), runner)
-    ranks = _wrapped(launch.program, runner)
-    return (*launch.head, *(("--no-python",) if launch.starts_python else ()), *ranks)
+    recorder = (runner, f"--out={output}", *options, "--")
+
+    def behind_python(words: tuple[str, ...], in_text: bool) -> tuple[Edit, ...] | None:
+        near = is_here and not in_text
+        launch = launched(words, is_here=near)
+        if launch is not None and launch.python:
+            return launch.with_each_rank((), recorder)
+        if launch is not None:
+            return edits_behind(words, launch.begin, behind_python, in_text=in_text)
+        if Path(words[0]).name == OURS:
+            python = _python_of_ours(words[0], is_here=near)
+            return (Edit(0, 1, (python, *recorder, "-m", OURS)),)
+        place = _script_place(words)
+        return None if place is None else (Edit(place, place, recorder),)
+
+    argv = edited(command, behind_python)
+    if argv is None:
+        raise _no_python(tuple(command))
+    return argv
 
 
-def _wrapped(program: tuple[str, ...], runner: tuple[str, ...]) -> tuple[str, ...]:
-    if not PYTHON.fullmatch(Path(program[0]).name):
-        raise GpuledgerError(
-            f"{program[0]}: `capture torch` records Python programs",
-            hint="write `-- python SCRIPT.py ...` or `-- python -m MODULE ...`; `capture nsys` records any program",
-        )
-    at = 1
-    while at < len(program) and program[at].startswith("-") and program[at] not in ("-", "-m", "-c"):
-        at += 2 if program[at] in _TAKE_A_VALUE else 1
-    target = program[at:]
-    if not target or target[0] in ("-", "-c") or target == ("-m",):
-        raise GpuledgerError("no script to record", hint="write `-- python SCRIPT.py ...` or `-- python -m MODULE ...`")
-    return (*program[:at], *runner, *target)
+def _python_of_ours(script: str, *, is_here: bool) -> str:
+    """The Python that runs gpuledger: of what is on the PATH, or else the one that runs us."""
+    return sys.executable if is_here and shutil.which(script) is None else python_beside(script, is_here=is_here)
+
+
+def _script_place(words: tuple[str, ...]) -> int | None:
+    """Where the script or the module of a Python command stands; None where it runs neither, or is not Python."""
+    if not PYTHON.fullmatch(Path(words[0]).name):
+        return None
+    place = 1
+    while place < len(words) and words[place].startswith("-") and words[place] not in ("-", "-m", "-c"):
+        place += 2 if words[place] in _TAKE_A_VALUE else 1
+    target = words[place:]
+    return None if not target or target[0] in ("-", "-c") or target == ("-m",) else place
+
+
+def _no_python(command: tuple[str, ...]) -> GpuledgerError:
+    hint = "write `-- python SCRIPT.py ...` or `-- python -m MODULE ...`"
+    program = command[program_place(command).begin :] or command
+    if PYTHON.fullmatch(Path(program[0]).name):
+        return GpuledgerError("no script to record", hint=hint)
+    return GpuledgerError(
+        f"{program[0]}: `capture torch` records Python programs", hint=f"{hint}; `capture nsys` records any program"
+    )

@@ -12,14 +12,17 @@ from gpuledger.capture.remote import remote
 from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
+    VIA_OPTION,
     CaptureOptions,
     called_as,
     capture_options,
     check_program,
     needed,
     printed,
+    shown_here,
     tell,
     warn,
+    witness_for,
     word_for,
 )
 from gpuledger.cli.regex import regex_option
@@ -38,7 +41,7 @@ from gpuledger.system.tools import find_ncu
     help="What to measure. Default: what verdicts need.",
 )
 @click.option("--metrics", metavar="NAME[,NAME...]", help="Measure these instead of a set; names are checked.")
-@click.option("--via", metavar="PREFIX", help="Run it elsewhere: 'ssh HOST' or 'kubectl exec POD --'; copied back.")
+@VIA_OPTION
 @capture_options
 def ncu(
     kernel: str | None,
@@ -79,10 +82,13 @@ def ncu(
             ]
         )
     options = tuple(flag for flag, _ in flags)
+    witness = witness_for(manner, command, place, there)
+    program = command if witness is None else witness.before(command)
     if manner.only_prints:
-        shown = (word_for("ncu", found), *options, *command)
+        shown = (word_for("ncu", found), *options, *program)
         notes = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
-        printed(manner, flags, (there.started(shown) if there else shown,), notes)
+        started = there.started(shown, witness.wanted if witness else {}) if there else shown_here(manner, shown)
+        printed(manner, flags, (started,), notes)
         return
     executable = None if there else needed("ncu", found)
     if not there:
@@ -91,11 +97,12 @@ def ncu(
         Recording(
             tool="ncu",
             executable=executable,
-            argv=(str(executable or "ncu"), *options, *command),
+            argv=(str(executable or "ncu"), *options, *program),
             command=command,
             place=place,
             remote=there,
             variables=manner.variables,
+            witness=witness,
             called_as=called_as(),
         ),
         tell,

@@ -15,16 +15,20 @@ from gpuledger.capture.nsys.session import launch_command, session_name
 from gpuledger.capture.output_files import EXPORT, CapturePlace, place_for
 from gpuledger.capture.record import INTERRUPTED_CODE, Recording, recorded
 from gpuledger.capture.remote import Remote, remote
+from gpuledger.capture.witness import Witness
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
+    VIA_OPTION,
     CaptureOptions,
     called_as,
     capture_options,
     check_program,
     needed,
     printed,
+    shown_here,
     tell,
     warn,
+    witness_for,
     word_for,
 )
 from gpuledger.errors import GpuledgerError
@@ -54,7 +58,7 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
     "--duration", type=click.FloatRange(0, 1e6, min_open=True), metavar="S", help="Record so long, then end COMMAND."
 )
 @click.option("--set", "settings", multiple=True, metavar="FLAG=VALUE", help="Any other flag of `nsys profile`.")
-@click.option("--via", metavar="PREFIX", help="Run it elsewhere: 'ssh HOST' or 'kubectl exec POD --'; copied back.")
+@VIA_OPTION
 @click.option("--session", metavar="NAME", help="Only start COMMAND, to be recorded with `gpuledger capture start`.")
 @click.option("--rank-variable", metavar="NAME", help="For multi: the variable that holds the rank. Default: known.")
 @capture_options
@@ -90,6 +94,7 @@ def nsys(
       gpuledger capture nsys -o run -- python bench.py --cuda-profiler
       gpuledger capture nsys --preset=multi -- torchrun --nproc-per-node=8 x.py
       gpuledger capture nsys --via='kubectl exec POD --' -- python bench.py
+      gpuledger capture nsys --via='ssh HOST' --env=NCCL_DEBUG=INFO -- ./bench
       gpuledger capture nsys --preset=steady,graph --dry-run -- python bench.py
     """
     name = session_name(session) if session is not None else None
@@ -106,10 +111,12 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
     found = None if there else find_nsys()
     output = f"{there.folder}/report" if there else str(place.base)
     word = "nsys" if there else word_for("nsys", found)
-    flags, argv = nsys_command(word, output, wishes, command)
+    witness = witness_for(manner, command, place, there)
+    watched = tuple if witness is None else witness.before
+    flags, argv = nsys_command(word, output, wishes, command, is_here=there is None, watched=watched)
     warn(doubts(wishes, flags, command, place.folder))
     if manner.only_prints:
-        _printed(manner, flags, argv, place, there)
+        _printed(manner, flags, argv, place, there, witness)
         return
     executable = None if there else needed("nsys", found)
     if not there:
@@ -117,7 +124,9 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
     recording = Recording(
         tool="nsys",
         executable=executable,
-        argv=nsys_command(str(executable or "nsys"), output, wishes, command)[1],
+        argv=nsys_command(str(executable or "nsys"), output, wishes, command, is_here=there is None, watched=watched)[
+            1
+        ],
         command=command,
         place=place,
         presets=wishes.presets,
@@ -126,6 +135,7 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
         delay=wishes.delay,
         duration=wishes.duration,
         variables=manner.variables,
+        witness=witness,
         called_as=called_as(),
     )
     outcome = recorded(recording, tell)
@@ -136,16 +146,21 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
 
 
 def _printed(
-    manner: CaptureOptions, flags: tuple[Flag, ...], argv: tuple[str, ...], place: CapturePlace, there: Remote | None
+    manner: CaptureOptions,
+    flags: tuple[Flag, ...],
+    argv: tuple[str, ...],
+    place: CapturePlace,
+    there: Remote | None,
+    witness: Witness | None,
 ) -> None:
     if there is not None:
         note = f"then copied back to {place.folder.absolute()}, and exported"
-        printed(manner, _reasons(flags), (there.started(argv),), [note])
+        printed(manner, _reasons(flags), (there.started(argv, witness.wanted if witness else {}),), [note])
     elif argv[1] != "profile":  # nsys stands behind the launcher
-        printed(manner, _reasons(flags), (argv,), ["then the report of each rank is exported"])
+        printed(manner, _reasons(flags), (shown_here(manner, argv),), ["then the report of each rank is exported"])
     else:
         export = export_command(argv[0], f"{place.base}{place.ending}", f"{place.base}{EXPORT}")
-        printed(manner, _reasons(flags), (argv, export))
+        printed(manner, _reasons(flags), (shown_here(manner, argv), export))
 
 
 def _reasons(flags: tuple[Flag, ...]) -> list[tuple[str, str]]:
@@ -167,11 +182,13 @@ def _launched(name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[
     flags = flags_for(wishes)
     warn(doubts(wishes, flags, command, None))
     if manner.only_prints:
-        printed(manner, _reasons(flags), (launch_command(word_for("nsys", found), name, flags, command),))
+        argv = launch_command(word_for("nsys", found), name, flags, command)
+        printed(manner, _reasons(flags), (shown_here(manner, argv),))
         sys.exit(0)
     executable: Path = needed("nsys", found)
     check_program(command[0])
     tell(f"session {name}: record a piece with `gpuledger capture start {name} -o NAME --duration=10`")
     with Interruption() as interruption:
-        done = attended(launch_command(str(executable), name, flags, command), interruption)
+        argv = launch_command(str(executable), name, flags, command)
+        done = attended(argv, interruption, environment=manner.variables.given)
     sys.exit(INTERRUPTED_CODE if done.interrupted else done.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,11 @@ from pathlib import Path
 
 import click
 
+from gpuledger.capture.environment import EnvironmentWishes, environment_wishes
+from gpuledger.capture.main_program import is_direct
+from gpuledger.capture.output_files import CapturePlace
+from gpuledger.capture.remote import Remote
+from gpuledger.capture.witness import Witness
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, MissingPackage
 
@@ -27,7 +33,7 @@ class CaptureOptions:
     dry_run: bool
     explain: bool
     no_report: bool
-    variables: tuple[str, ...]
+    variables: EnvironmentWishes
 
     @property
     def only_prints(self) -> bool:
@@ -49,7 +55,7 @@ def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
         command: tuple[str, ...],
         **options: object,
     ) -> None:
-        manner = CaptureOptions(name, force, dry_run, explain, no_report, variables)
+        manner = CaptureOptions(name, force, dry_run, explain, no_report, environment_wishes(variables))
         verb(*arguments, manner=manner, command=a_program(command), **options)
 
     options = (
@@ -60,7 +66,11 @@ def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
         click.option("--explain", is_flag=True, help="Print each flag with its reason, and run nothing."),
         click.option("--no-report", is_flag=True, help="Record and check only."),
         click.option(
-            "--env", "variables", multiple=True, metavar="NAME", help="Also note this variable in the manifest."
+            "--env",
+            "variables",
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            help="NAME=VALUE sets it for COMMAND; NAME takes it along with --via. Both are noted.",
         ),
     )
     for option in reversed(options):
@@ -75,6 +85,37 @@ def a_program(command: tuple[str, ...]) -> tuple[str, ...]:
     if command[0].startswith("-"):
         raise click.UsageError(f"no such option: {command[0]}. COMMAND comes last, behind `--`.")
     return command
+
+
+VIA_OPTION = click.option(
+    "--via", metavar="PREFIX", help="Run it elsewhere: 'ssh HOST' or 'kubectl exec POD --'; copied back."
+)
+
+
+def witness_for(
+    manner: CaptureOptions, command: tuple[str, ...], place: CapturePlace, there: Remote | None
+) -> Witness | None:
+    """Who looks at the program's environment: elsewhere always, here where something may change what --env names."""
+    wishes = manner.variables
+    if there is not None:
+        warn(
+            [
+                f"{name} looks like a secret, and is not carried over: others could read it on the command line; "
+                f"set it over there, or write --env={name}=VALUE"
+                for name in wishes.withheld(os.environ)
+            ]
+        )
+        return Witness(there.environment_file, wishes.noted, wishes.carried(os.environ))
+    wanted = wishes.carried(os.environ)
+    if not wanted or is_direct(command):
+        return None
+    return Witness(str(place.folder.absolute() / f".{place.name}.environment"), wishes.noted, wanted)
+
+
+def shown_here(manner: CaptureOptions, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """A command for people that sets what --env gives."""
+    given = manner.variables.given
+    return ("env", *(f"{name}={value}" for name, value in given.items()), *argv) if given else argv
 
 
 def check_program(program: str) -> None:

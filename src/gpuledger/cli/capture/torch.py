@@ -6,16 +6,20 @@ import click
 
 from gpuledger.capture.output_files import place_for
 from gpuledger.capture.record import Recording, recorded
-from gpuledger.capture.torch.command import Schedule, torch_command, torch_flags
+from gpuledger.capture.remote import remote
+from gpuledger.capture.torch.command import OURS, RUNNER, Schedule, torch_command, torch_flags
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
+    VIA_OPTION,
     CaptureOptions,
     called_as,
     capture_options,
     check_program,
     printed,
+    shown_here,
     tell,
     warn,
+    witness_for,
 )
 from gpuledger.errors import GpuledgerError
 
@@ -28,6 +32,7 @@ from gpuledger.errors import GpuledgerError
 @click.option("--record-shapes", is_flag=True, help="The shapes of operators' inputs: gives TFLOP/s.")
 @click.option("--with-stack", is_flag=True, help="Python's call stacks: slow, but names lines.")
 @click.option("--memory", is_flag=True, help="Allocations and releases of tensors.")
+@VIA_OPTION
 @capture_options
 def torch(
     wait: int,
@@ -37,36 +42,49 @@ def torch(
     record_shapes: bool,
     with_stack: bool,
     memory: bool,
+    via: str | None,
     manner: CaptureOptions,
     command: tuple[str, ...],
 ) -> None:
     """Record the operators of a Python program with torch.profiler.
 
-    COMMAND is `python SCRIPT.py ...` or `python -m MODULE ...`, also behind torchrun; its Python needs torch, and
-    nothing of gpuledger. With --active that many steps are recorded: a step is an optimizer's, or a range named
-    --step-range. Without, the profiler range that the program opens (`gpuledger.window(NAME, profiler=True)`, or
-    torch.cuda.profiler.start), and if it opens none, the whole run. The trace is written whatever the program does.
+    COMMAND is `python SCRIPT.py ...`, `python -m MODULE ...` or `gpuledger bench ...`, also behind torchrun or env, or
+    in the text of `bash -lc`; its Python needs torch, and nothing of gpuledger. With --active that many steps are
+    recorded: a step is an optimizer's, or a range named --step-range. Without, the profiler range that the program
+    opens (`gpuledger.window(NAME, profiler=True)`, or torch.cuda.profiler.start), and if it opens none, the whole run.
+    The trace is written whatever the program does.
 
     \b
     Examples:
       gpuledger capture torch --wait=2 --warmup=2 --active=5 -- python train.py
       gpuledger capture torch -o decode -- python -m bench --cuda-profiler
       gpuledger capture torch -- torchrun --nproc-per-node=2 train.py
+      gpuledger capture torch -- gpuledger bench moe --device=cpu
+      gpuledger capture torch --via='kubectl exec POD --' -- python train.py
     """
     if step_range is not None and active is None:
         raise GpuledgerError("--step-range says what a step is, but not how many to record", hint="add --active=N")
     schedule = Schedule(wait, warmup if active else 0, active or 0, step_range, record_shapes, with_stack, memory)
     place = place_for(manner.name, command, "torch", force=manner.force)
-    argv = torch_command(command, schedule, place.base.absolute())
+    there = remote(via) if via is not None else None
+    output = f"{there.folder}/report" if there else place.base.absolute()
+    runner = there.script if there else str(RUNNER)
+    argv = torch_command(command, schedule, output, runner=runner, is_here=there is None)
+    witness = witness_for(manner, command, place, there)
+    if witness is not None:
+        argv = witness.before(argv)
     if with_stack:
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
         reasons = [(flag.argument if flag.value else f"--{flag.name}", flag.why) for flag in torch_flags(schedule)]
-        printed(
-            manner, reasons or [("(no options)", "the profiler range of the program, or else the whole run")], (argv,)
-        )
+        wanted = witness.wanted if witness else {}
+        started = there.started(argv, wanted, RUNNER) if there else shown_here(manner, argv)
+        notes = [f"then copied back to {place.folder.absolute()}"] if there else []
+        whole = [("(no options)", "the profiler range of the program, or else the whole run")]
+        printed(manner, reasons or whole, (started,), notes)
         return
-    check_program(command[0])
+    if not there and command[0] != OURS:
+        check_program(command[0])
     outcome = recorded(
         Recording(
             tool="torch",
@@ -74,7 +92,10 @@ def torch(
             argv=argv,
             command=command,
             place=place,
+            remote=there,
             variables=manner.variables,
+            witness=witness,
+            script=RUNNER if there else None,
             called_as=called_as(),
         ),
         tell,
