@@ -63,6 +63,7 @@ def test_what_was_changed_on_the_way_is_an_error_and_the_program_is_not_started(
     assert "error: the program was not started: it would not have had TOY=1" in ran.stderr
     assert f"there was {had}" in ran.stderr
     assert not (tmp_path / "began").exists()
+    assert sorted(path.name for path in tmp_path.glob("run*")) == ["run.capture.json"]
     found = manifest(tmp_path)
     assert (found["state"], found["carried"]) == ("failed", {"TOY": "1"})
     assert found["environment"] == ({} if had == "no TOY" else {"TOY": had[-1]})
@@ -74,6 +75,7 @@ def test_here_too_a_shell_may_not_change_what_was_set(pod_machine: OtherMachine,
     ran = gpuledger(*ours, "bash", "-c", "export TOY=2; exec true", cwd=tmp_path, PATH=path)
     assert ran.exit_code == 1
     assert "it would not have had TOY=1" in ran.stderr
+    assert not (tmp_path / "run.nsys-rep").exists()
     ran = gpuledger(*ours, "bash", "-c", f'A=1 exec python -c "{SHOW}"', cwd=tmp_path, PATH=path)
     assert (ran.exit_code, json.loads(ran.stdout)) == (0, {"TOY": "1"})
     assert manifest(tmp_path)["environment"]["TOY"] == "1"

@@ -203,6 +203,16 @@ def test_ranks_write_traces_of_their_own(fake: Tools) -> None:
     assert alive(str(fake.folder)) == []
 
 
+def test_our_own_bench_is_recorded(fake: Tools) -> None:
+    size = ("--device=cpu", "--num-experts=4", "--experts-per-token=2", "--iters=2")
+    command = ["env", "OMP_NUM_THREADS=1", "gpuledger", "bench", "moe", *size]
+    ran = fake.run("torch", "--no-report", "-o", "run", "--env=OMP_NUM_THREADS=1", "--", *command)
+    assert ran.exit_code == 0, ran.stderr
+    assert "Experts used" in ran.stdout
+    assert "aten::mm" in names(fake)
+    assert fake.manifest()["environment"]["OMP_NUM_THREADS"] == "1"
+
+
 def test_the_runner_runs_where_gpuledger_is_not(fake: Tools) -> None:
     argv = torch_command([sys.executable, "train.py", "2"], Schedule(), fake.folder / "run")
     blocked = fake.folder / "gpuledger.py"

@@ -384,6 +384,15 @@ def test_the_commands_of_a_cell() -> None:
     assert [job.needs for job in (bench, capture, report)] == [("torch",), ("gpu", "nsys"), ()]
 
 
+def test_a_capture_elsewhere_needs_nothing_here_and_starts_what_is_there() -> None:
+    text = GOOD.replace("preset: steady", "preset: steady\n    flags: ['--via=ssh host']")
+    made = book(text)
+    _, capture, _ = jobs_of(made, cells_of(made)[1], CHOICES)
+    assert capture.needs == ()
+    assert capture.commands[0][capture.commands[0].index("--") + 1 :][:3] == ("gpuledger", "bench", "moe")
+    assert {"--via=ssh host", "--env=FAST"} <= set(capture.commands[0])
+
+
 def test_each_pair_is_compared() -> None:
     made = book()
     found = comparisons_of(made, cells_of(made), CHOICES)

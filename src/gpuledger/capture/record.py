@@ -141,6 +141,9 @@ def closed(recording: Recording, begun: Manifest, ended: AttendedRun, interrupti
     seen = _seen_here(recording)
     if recording.remote is not None:
         seen, problem = _brought(recording, ended)
+    elif seen is not None and seen.lost:
+        for path in place.files():
+            path.unlink()  # of a program that was not started: it would be taken for one that was
     reports = place.reports()
     lost = _lost(recording, seen, is_recorded=bool(reports) and not ended.interrupted)
     if not reports and problem is None and lost is None:
@@ -222,7 +225,7 @@ def _brought(recording: Recording, ended: AttendedRun) -> tuple[SeenEnvironment 
         try:
             text = remote.environment_seen()
             seen = recording.witness.read(text) if recording.witness is not None and text is not None else None
-            for name in remote.names():
+            for name in () if seen is not None and seen.lost else remote.names():
                 if not re.fullmatch(rf"report(_\d+)?{re.escape(place.ending)}", name):
                     continue
                 here = name.replace("report", place.name, 1)
