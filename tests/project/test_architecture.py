@@ -97,6 +97,8 @@ OPENERS = {
     "read/cache/trace_folder.py": "the cache, which it wrote itself",
     "config.py": "the user's settings",
     "findings/pages.py": "pages, which are part of the package",
+    "capture/record.py": "what a program's environment was seen to be",
+    "capture/remote.py": "a script of ours that goes to another machine",
     "system/atomic_files.py": "whole files, put in their places",
     "system/host_resources.py": "/proc and /sys",
     "system/surviving_processes.py": "/proc",
