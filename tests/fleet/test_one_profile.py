@@ -159,8 +159,8 @@ def test_one_process_may_be_several_ranks(tmp_path: Path) -> None:
     path = export(tmp_path / "all.sqlite", (100, 0, steps()), (100, 1, steps(30)), (200, 1, steps(10)))
     split_by_rank(path, tmp_path / "split")
     assert answers(path) == answers(tmp_path / "split")
-    assert labels(printed(path)) == ["process 100, GPU 0", "process 100, GPU 1", "process 200, GPU 1"]
-    assert labels(printed(path, "--device=1")) == ["process 100, GPU 1", "process 200, GPU 1"]
+    assert labels(printed(path)) == ["process 100 on GPU 0", "process 100 on GPU 1", "process 200 on GPU 1"]
+    assert labels(printed(path, "--device=1")) == ["process 100 on GPU 1", "process 200 on GPU 1"]
 
 
 def test_a_thread_for_each_gpu_is_its_ranks(tmp_path: Path) -> None:
@@ -226,8 +226,8 @@ def test_what_takes_no_part_in_collectives_is_no_rank(tmp_path: Path) -> None:
     assert answers(path) == answers(plain)
     lost = [note["sentence"] for note in printed(path)["health"] if note["code"] == "rank-loss"]
     assert lost == [
-        "process 101, GPU 0 ran 1 kernel and takes no part in collectives: not counted as a rank",
-        "process 300, GPU 0 ran 4 kernels and takes no part in collectives: not counted as a rank",
+        "process 101 on GPU 0 ran 1 kernel and takes no part in collectives: not counted as a rank",
+        "process 300 on GPU 0 ran 4 kernels and takes no part in collectives: not counted as a rank",
     ]
 
 
@@ -252,10 +252,10 @@ def test_profiles_of_many_ranks_go_together(tmp_path: Path) -> None:
         other.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = 1")
     other.close()
     assert labels(printed(tmp_path / "job")) == [
-        "node0.sqlite, GPU 0",
-        "node0.sqlite, GPU 1",
-        "node1.sqlite, GPU 0",
-        "node1.sqlite, GPU 1",
+        "GPU 0 of node0.sqlite",
+        "GPU 1 of node0.sqlite",
+        "GPU 0 of node1.sqlite",
+        "GPU 1 of node1.sqlite",
     ]
     found = run.fleet([str(tmp_path / "job")], Wanted(), count=0)
     assert (found.profiles, found.analysed) == (2, 2)
@@ -277,7 +277,7 @@ def test_a_rank_without_what_is_asked_for_is_named(tmp_path: Path) -> None:
     document = printed(path, "--range=step")
     assert labels(document) == ["GPU 0", "GPU 1"]
     [failed] = document["failed"]
-    assert failed["profile"] == "all.sqlite, GPU 2"
+    assert failed["profile"] == "GPU 2 of all.sqlite"
     assert failed["sentence"].startswith("no range matches 'step'")
 
 

@@ -86,7 +86,7 @@ def fleet(
         raise _none(given, failed)
     held = {rank.profile for rank in ranks}
     if len(profiles) + len(broken) > 1:  # which one a rank is from has to be said
-        ranks = [replace(rank, name=f"{rank.profile}, {rank.name}") if rank.name else rank for rank in ranks]
+        ranks = [replace(rank, name=f"{rank.name} of {rank.profile}") if rank.name else rank for rank in ranks]
     return Fleet(job(ranks), len(profiles) + len(broken), len(held), tuple(failed))
 
 
@@ -143,7 +143,7 @@ def _summary(part: RankTrace, profile: str) -> RankSummary | Failed:
         return rank_summary(part.trace, profile, part.wanted, name=part.name, place=part.place)
     except Exception as error:  # as for a profile
         failed = failure(profile, error)
-        return replace(failed, name=f"{profile}, {part.name}") if part.name else failed
+        return replace(failed, name=f"{part.name} of {profile}") if part.name else failed
 
 
 def _done_here(

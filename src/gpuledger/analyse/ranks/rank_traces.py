@@ -41,7 +41,7 @@ class Place:
     pid: int
 
     def __str__(self) -> str:
-        return f"process {os_pid(self.pid)}, GPU {self.gpu}"
+        return f"process {os_pid(self.pid)} on GPU {self.gpu}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

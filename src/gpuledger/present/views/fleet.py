@@ -187,7 +187,8 @@ def _joined(first: str, last: str) -> str:
     if first == last:
         return first
     head, _, number = last.rpartition(" ")
-    return f"{first}-{number}" if head and first.startswith(f"{head} ") else f"{first} - {last}"
+    is_numbered = number.isdecimal() and first.startswith(f"{head} ")
+    return f"{first}-{number}" if is_numbered else f"{first} - {last}"
 
 
 def for_people(sheet: Sheet) -> Sheet:
