@@ -525,7 +525,7 @@ def test_the_document_is_valid_and_the_other_formats_say_the_same(folder: Path) 
     Draft202012Validator(schema).validate(found)
     assert (found["operation"], found["device"], found["gpu"]) == ("mocks.py:sines", "cpu", None)
     [row] = csv.DictReader(StringIO(timed(folder, "mocks.py:sines", "--format=csv", seconds=1).stdout))
-    assert set(found) - set(row) == {"schema", "interval_ns", "gpu", "gpu_not_watched"}
+    assert set(found) - set(row) == {"schema", "interval_ns", "samples_ns", "gpu", "gpu_not_watched"}
     assert float(row["interval_low_ns"]) <= float(row["median_ns"]) <= float(row["interval_high_ns"])
     assert "| median |" in timed(folder, "mocks.py:sines", "--format=md").stdout
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from gpuledger.analyse.diff.baseline import from_document, is_baseline
 from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.analyse.diff.from_timing import side_of_timing, sides_of_pair
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, pooled
+from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.errors import UnreadableProfile
 from gpuledger.fleet.profiles import job_profiles
 from gpuledger.ledger.device import analysed
@@ -31,7 +33,9 @@ class Sides:
         """The side at a path or glob."""
         path = Path(given)
         if path.is_file() and is_baseline(look_at(path).head):
-            return self._kept(_saved(path, self._limits))
+            return self._kept(from_document(_content(path, "baseline", self._limits), path.name))
+        if (timed := timings_at(given, self._limits)) is not None:
+            return side_of_timing(_only(timed, path.name), path.name)
         if is_printed_tables(given, limits=self._limits):
             return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
         found, failed = job_profiles([given], self._limits)
@@ -59,13 +63,37 @@ def told_apart(one: str, other: str) -> tuple[str, str]:
     return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
 
 
-def _saved(path: Path, limits: Limits) -> RunSide:
+def timings_at(given: str, limits: Limits) -> tuple[TimedOperation, ...] | None:
+    """What `gpuledger time` wrote there, one operation or two; None where it is something else."""
+    path = Path(given)
+    if not path.is_file() or not is_timing(look_at(path).head):
+        return None
+    return timed_operations(_content(path, "timing", limits), path.name)
+
+
+def pair_of_timings(given: str, limits: Limits) -> tuple[RunSide, RunSide] | None:
+    """Both sides from one file of two operations that were timed in turns; None where it is something else."""
+    timed = timings_at(given, limits)
+    if timed is None or len(timed) == 1:
+        return None
+    return sides_of_pair(*timed)
+
+
+def _only(timed: tuple[TimedOperation, ...], name: str) -> TimedOperation:
+    if len(timed) > 1:
+        raise UnreadableProfile(
+            f"{name}: holds two operations that were timed in turns", hint=f"`gpuledger diff {name}` compares the two"
+        )
+    return timed[0]
+
+
+def _content(path: Path, what: str, limits: Limits) -> bytes:
     source = look_at(path)
     if source.size > limits.event_bytes:
         most = bytes_text(limits.event_bytes)
         raise UnreadableProfile(
-            f"{source.name}: {bytes_text(source.size)}, and no baseline is larger than {most}",
+            f"{source.name}: {bytes_text(source.size)}, and no {what} is larger than {most}",
             hint=f"if this is one: --limit=event-bytes={source.size}",
         )
     with opened(source) as file:
-        return from_document(file.read(), source.name)
+        return file.read()

@@ -19,6 +19,8 @@ from typing import Final
 
 FEWEST: Final = 10
 """Samples before the first look: fewer make p10 and p90 hollow."""
+SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
+"""What the second of two operations is, next to the first."""
 _BLOCKS: Final = 40
 _EXACT_UP_TO: Final = 2000
 _ALIKE: Final = 0.1
@@ -141,6 +143,101 @@ def measured(
             if is_over or found.is_within(target_share):
                 return found
             ask_at = len(samples) + max(FEWEST // 2, len(samples) // 10)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpread:
+    """Two operations that were timed in turns: what each takes, and how they differ round by round."""
+
+    first: SampleSpread
+    second: SampleSpread
+    difference_ns: float
+    """The median over the rounds of what the second takes more than the first."""
+    interval_ns: tuple[float, float] | None
+    """Of that median; None for fewer than 6 rounds."""
+    drift_share: float
+    """How much the difference moved from the first half of the rounds to the second, of what the first takes."""
+
+    @property
+    def difference_share(self) -> float:
+        """Of what the first takes."""
+        return self._share(self.difference_ns)
+
+    @property
+    def interval_share(self) -> tuple[float, float] | None:
+        if self.interval_ns is None:
+            return None
+        low, high = self.interval_ns
+        return self._share(low), self._share(high)
+
+    @property
+    def off_share(self) -> float | None:
+        """How far the interval reaches from the difference, on its longer side, of what the first takes."""
+        if self.interval_share is None:
+            return None
+        low, high = self.interval_share
+        return max(high - self.difference_share, self.difference_share - low)
+
+    def is_within(self, target_share: float) -> bool:
+        """Whether the difference is known to `target_share`, and stood still by as much while it was measured."""
+        return self.off_share is not None and max(self.off_share, abs(self.drift_share)) <= target_share
+
+    def verdict(self, target_share: float) -> str:
+        """same: the whole interval is within `target_share` of no difference; else slower or faster, or unknown."""
+        if self.interval_share is None:
+            return UNKNOWN
+        low, high = self.interval_share
+        if max(abs(low), abs(high)) <= target_share:
+            return SAME
+        return SLOWER if low > 0 else FASTER if high < 0 else UNKNOWN
+
+    def _share(self, ns: float) -> float:
+        return ns / self.first.median_ns if self.first.median_ns > 0 else 0.0
+
+
+def pair_spread(first: Sequence[float], second: Sequence[float]) -> PairSpread:
+    """What the samples of two operations say, round by round: as many of each, at least one."""
+    differences = [other - one for one, other in zip(first, second, strict=True)]
+    one, half = spread(first), len(differences) // 2
+    before, after = (median(sorted(part)) if part else 0.0 for part in (differences[:half], differences[half:]))
+    return PairSpread(
+        first=one,
+        second=spread(second),
+        difference_ns=median(sorted(differences)),
+        interval_ns=interval(sorted(blocks(differences))),
+        drift_share=(after - before) / one.median_ns if half and one.median_ns > 0 else 0.0,
+    )
+
+
+def measured_in_turns(
+    take_first: Callable[[], Sequence[float]],
+    take_second: Callable[[], Sequence[float]],
+    now: Callable[[], int],
+    *,
+    seconds: float,
+    target_share: float,
+    least_seconds: float = 0.0,
+) -> PairSpread:
+    """Take samples of two operations in turns until their difference is known to `target_share` of the first.
+
+    What changes slowly, clocks and heat, is the same for both in a round, and falls out of the difference. Who goes
+    first changes from round to round, because the second finds caches and clocks as the first left them.
+    """
+    samples: tuple[list[float], list[float]] = [], []
+    turns = (0, take_first), (1, take_second)
+    start = now()
+    rounds, ask_at = 0, FEWEST
+    while True:
+        for number, take in turns if rounds % 2 == 0 else reversed(turns):
+            samples[number].extend(take())
+        rounds += 1
+        elapsed = now() - start
+        is_over = elapsed >= seconds * 1e9
+        if is_over or (len(samples[0]) >= ask_at and elapsed >= least_seconds * 1e9):
+            pair = pair_spread(*samples)
+            if is_over or pair.is_within(target_share):
+                return pair
+            ask_at = len(samples[0]) + max(FEWEST // 2, len(samples[0]) // 10)
 
 
 def settled_after(

@@ -1,4 +1,4 @@
-"""How long one call of an operation takes: a function that prepares it in, a `Timing` out.
+"""How long one call of an operation takes: a function that prepares it in, a `Timing` out; of two, a `TimedPair`.
 
     def attention():                      # prepares: weights, inputs
         q, k, v = (torch.randn(4, 32, 4096, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3))
@@ -27,7 +27,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from math import ceil
 from typing import Any, Final, Protocol
@@ -35,7 +35,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from gpuledger.capture.window import window
-from gpuledger.timing.settle import SampleSpread, batch_size, measured, settled_after
+from gpuledger.timing.settle import PairSpread, SampleSpread, batch_size, measured, measured_in_turns, settled_after
 
 Operation = Callable[[], object]
 Watch = Callable[[str], AbstractContextManager[object]]
@@ -82,6 +82,19 @@ class Timing:
     warmup_calls: int
     seconds: float
     """How long measuring took, without the warm-up."""
+    samples_ns: tuple[float, ...] = ()
+    """In the order in which they were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPair:
+    """Two operations timed in turns."""
+
+    first: Timing
+    second: Timing
+    spread: PairSpread
+    is_settled: bool
+    """Whether the difference is known as well as was asked for."""
 
 
 class _Stopwatch(Protocol):
@@ -120,49 +133,126 @@ def time_operation(
     chosen = device_for(device)
     cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
     operation = prepared(make)
-    stopwatch: _Stopwatch = _OnCpu(operation) if cuda is None else _OnCuda(operation, cuda)
-    why_eager = ""
     with window("gpuledger:warmup"):
-        warmed = _warmed(stopwatch, warmup)
-        if isinstance(stopwatch, _OnCuda) and graph:
-            why_eager = stopwatch.capture(several=not cold)
-        units = 1 if cold else batch_size(stopwatch.run, least_ns=_BATCH_NS)
-        heat = _HEAT_SECONDS if cuda is not None else 0.0
-        batch = units * stopwatch.unit
-        if warmup is None:
-            warmed += batch * settled_after(
-                lambda: stopwatch.run(units),
-                time.perf_counter_ns,
-                fewest=LEAST_WARMUP,
-                least_seconds=min(heat, seconds / 5),
-                seconds=min(_WARM_SECONDS, seconds / 2),
-            )
-
-    def take() -> list[float]:
-        return stopwatch.apart(_COLD_CALLS) if cold else [stopwatch.run(units) / batch]
-
-    uuid = "" if cuda is None else _uuid(cuda)
-    watching = watch(uuid) if watch is not None and cuda is not None else nullcontext()
-    with window("gpuledger:measure"), watching, _no_garbage_collection():
+        warm = _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds)
+    with _measuring(cuda, watch):
         start = time.perf_counter_ns()
         spread = measured(
-            take, time.perf_counter_ns, seconds=seconds, target_share=target_share, least_seconds=_LEAST_SECONDS
+            warm.take, time.perf_counter_ns, seconds=seconds, target_share=target_share, least_seconds=_LEAST_SECONDS
         )
         took = time.perf_counter_ns() - start
-    return Timing(
-        spread=spread,
-        is_settled=spread.is_within(target_share),
-        target_share=target_share,
-        device=chosen,
-        device_name=stopwatch.name,
-        is_graph=isinstance(stopwatch, _OnCuda) and stopwatch.is_graph,
-        why_eager=why_eager,
-        is_cold=cold,
-        calls=spread.samples * (1 if cold else batch),
-        batch=1 if cold else batch,
-        warmup_calls=warmed,
-        seconds=took / 1e9,
+    return warm.timing(spread, target_share, chosen, took)
+
+
+def time_in_turns(
+    makes: tuple[Callable[[], object], Callable[[], object]],
+    *,
+    seconds: float = 5.0,
+    target_share: float = 0.01,
+    graph: bool = True,
+    cold: bool = False,
+    warmup: int | None = None,
+    device: str | None = None,
+    watch: Watch | None = None,
+) -> TimedPair:
+    """Time two operations in turns, until their difference is known to `target_share` of the first.
+
+    The options are those of `time_operation`; `seconds` are those of both together.
+    """
+    chosen = device_for(device)
+    cuda: Any = import_module("torch").cuda if chosen == "cuda" else None
+    operations = [prepared(make) for make in makes]
+    with window("gpuledger:warmup"):
+        one, other = (
+            _warm(operation, cuda, graph=graph, cold=cold, warmup=warmup, seconds=seconds / 2)
+            for operation in operations
+        )
+    with _measuring(cuda, watch):
+        start = time.perf_counter_ns()
+        pair = measured_in_turns(
+            one.take,
+            other.take,
+            time.perf_counter_ns,
+            seconds=seconds,
+            target_share=target_share,
+            least_seconds=_LEAST_SECONDS,
+        )
+        took = time.perf_counter_ns() - start
+    return TimedPair(
+        one.timing(pair.first, target_share, chosen, took),
+        other.timing(pair.second, target_share, chosen, took),
+        pair,
+        pair.is_within(target_share),
     )
+
+
+@dataclass(slots=True)
+class _Warm:
+    """An operation that has warmed up, and how its samples are taken."""
+
+    stopwatch: _Stopwatch
+    units: int
+    is_cold: bool
+    warmup_calls: int
+    why_eager: str
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def batch(self) -> int:
+        return 1 if self.is_cold else self.units * self.stopwatch.unit
+
+    def take(self) -> list[float]:
+        """Some samples more, which are kept."""
+        one_by_one, together = self.stopwatch.apart, self.stopwatch.run
+        taken = one_by_one(_COLD_CALLS) if self.is_cold else [together(self.units) / self.batch]
+        self.samples += taken
+        return taken
+
+    def timing(self, spread: SampleSpread, target_share: float, device: str, took_ns: int) -> Timing:
+        """What was measured of it."""
+        return Timing(
+            spread=spread,
+            is_settled=spread.is_within(target_share),
+            target_share=target_share,
+            device=device,
+            device_name=self.stopwatch.name,
+            is_graph=isinstance(self.stopwatch, _OnCuda) and self.stopwatch.is_graph,
+            why_eager=self.why_eager,
+            is_cold=self.is_cold,
+            calls=spread.samples * self.batch,
+            batch=self.batch,
+            warmup_calls=self.warmup_calls,
+            seconds=took_ns / 1e9,
+            samples_ns=tuple(self.samples),
+        )
+
+
+def _warm(operation: Operation, cuda: Any, *, graph: bool, cold: bool, warmup: int | None, seconds: float) -> _Warm:
+    """Call an operation until it is warm, captured where that can be done."""
+    stopwatch: _Stopwatch = _OnCpu(operation) if cuda is None else _OnCuda(operation, cuda)
+    why_eager = ""
+    warmed = _warmed(stopwatch, warmup)
+    if isinstance(stopwatch, _OnCuda) and graph:
+        why_eager = stopwatch.capture(several=not cold)
+    units = 1 if cold else batch_size(stopwatch.run, least_ns=_BATCH_NS)
+    heat = _HEAT_SECONDS if cuda is not None else 0.0
+    if warmup is None:
+        warmed += (units * stopwatch.unit) * settled_after(
+            lambda: stopwatch.run(units),
+            time.perf_counter_ns,
+            fewest=LEAST_WARMUP,
+            least_seconds=min(heat, seconds / 5),
+            seconds=min(_WARM_SECONDS, seconds / 2),
+        )
+    return _Warm(stopwatch, units, cold, warmed, why_eager)
+
+
+@contextmanager
+def _measuring(cuda: Any, watch: Watch | None) -> Iterator[None]:
+    """The stretch in which samples are taken: marked, watched, and without collections of garbage."""
+    watching = watch(_uuid(cuda)) if watch is not None and cuda is not None else nullcontext()
+    with window("gpuledger:measure"), watching, _no_garbage_collection():
+        yield
 
 
 def device_for(device: str | None) -> str:

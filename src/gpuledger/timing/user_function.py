@@ -59,6 +59,16 @@ def checked(of: UserFunction, operation: Callable[[], object]) -> UserFunction:
     return of
 
 
+def to_be_called(of: UserFunction, made: object) -> Callable[..., object]:
+    """What a function returned, where that has to be something to call."""
+    if callable(made):
+        return made
+    raise GpuledgerError(
+        f"{_place(of.file, of.line)}: returns {type(made).__name__}, which cannot be called with the input",
+        hint="with --input, FUNCTION returns the module or function to time",
+    )
+
+
 @contextlib.contextmanager
 def blamed(file: str, line: int, what: str) -> Iterator[None]:
     """Turns what the user's code raises into one sentence, with the line in `file` where it came from."""

@@ -48,8 +48,11 @@ class Alignment:
     def conclusion(self) -> str:
         """One sentence: the verdict in words, and what weighs most."""
         counting = [check for check in self.checks if check.verdict in (FAIL, WARN)]
+        if not counting and self.sides.mock.is_timed and self._ratio is not None:
+            return f"ALIGNED IN TIME: a call of the mock takes {self._ratio:.2f} x the model's{self._but}."
         if not counting:
-            return f"ALIGNED: the mock runs what the model runs{self._time}{self._but}."
+            time = "" if self._ratio is None else f", in {self._ratio:.2f} x its time"
+            return f"ALIGNED: the mock runs what the model runs{time}{self._but}."
         first = next(check for check in counting if check.verdict == self.verdict)
         others = [check.title for check in counting if check is not first]
         also = f"; see also {_listed(others)}" if others else ""
@@ -57,9 +60,10 @@ class Alignment:
         return f"{state}: {first.evidence[0]}{also}."
 
     @property
-    def _time(self) -> str:
+    def _ratio(self) -> float | None:
+        """The mock's time over the model's."""
         ratio = next(check.figures["ratio"] for check in self.checks if check.check == LATENCY)
-        return f", in {ratio:.2f} x its time" if isinstance(ratio, float) else ""
+        return ratio if isinstance(ratio, float) else None
 
     @property
     def _but(self) -> str:

@@ -46,8 +46,25 @@ COUNT_SHARE: Final = 0.1
 """Calls may differ by this share, or by one, before it is a failure."""
 
 
+_TITLES: Final = {
+    NAMES: "kernel names",
+    COUNTS: "calls per forward",
+    MISSING_KERNELS: "missing kernels",
+    EXTRA_KERNELS: "extra kernels",
+    SHAPE: "launch shape",
+}
+"""The checks that need to know kernels."""
+
+
 def checks(sides: SideBySide, tier: Tier, known: KnownDifferences) -> tuple[AlignCheck, ...]:
     """All seven, in order."""
+    if sides.mock.is_timed:
+        names, counts, missing, extra, shape = (
+            AlignCheck(check, title, NOT_MEASURED, "", "", {}, ("a timing does not say which kernels run",))
+            for check, title in _TITLES.items()
+        )
+        told = latency(sides, tier, known, CRITICAL_SHARE), _graph(sides, known)
+        return names, counts, missing, extra, *told, shape
     return (
         _names(sides, known),
         _counts(sides, known),
@@ -90,7 +107,7 @@ def _names(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     levels = {level: len(sides.rows_at(level)) for level in (EXACT, FUNCTION, FAMILY, NONE)}
     return AlignCheck(
         check=NAMES,
-        title="kernel names",
+        title=_TITLES[NAMES],
         verdict=verdict_of(counted, accepted),
         mock=f"{len(exact[0])} of {len(mains[0])} main the same",
         e2e=f"{len(exact[1])} of {len(mains[1])}",
@@ -143,7 +160,7 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         verdict = NOT_MEASURED
     return AlignCheck(
         check=COUNTS,
-        title="calls per forward",
+        title=_TITLES[COUNTS],
         verdict=verdict,
         mock=f"{count_text(mock)} of {count_text(len(sides.mock.kernels))} kernels",
         e2e=f"{count_text(e2e)} of {count_text(len(sides.e2e.kernels))}",
@@ -176,7 +193,7 @@ def _missing(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         evidence = ("the model's table does not say which of its other kernels belong to the operation",)
     return AlignCheck(
         check=MISSING_KERNELS,
-        title="missing kernels",
+        title=_TITLES[MISSING_KERNELS],
         verdict=verdict,
         mock=_how_many(len(alone), "missing"),
         e2e=_of_time(time, sides.e2e),
@@ -199,7 +216,7 @@ def _extra(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     time = sum(row.mock.time_ns for row in alone if row.mock is not None)
     return AlignCheck(
         check=EXTRA_KERNELS,
-        title="extra kernels",
+        title=_TITLES[EXTRA_KERNELS],
         verdict=verdict_of(counted, accepted),
         mock=_how_many(len(alone), "extra"),
         e2e=_of_time(time, sides.mock),
@@ -252,9 +269,7 @@ def _graph(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     mock, e2e = (_in_graph(side) for side in (sides.mock, sides.e2e))
     if mock is None or e2e is None:
         figures = dict.fromkeys(("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels"))
-        return AlignCheck(
-            GRAPH, "CUDA graphs", NOT_MEASURED, "", "", figures, ("tables do not say what ran in a graph",)
-        )
+        return AlignCheck(GRAPH, "CUDA graphs", NOT_MEASURED, "", "", figures, ("what ran in a graph is not known",))
     ours, theirs = (_state(*counts) for counts in (mock, e2e))
     same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
     items = [] if same else [FoundDifference(WARN, f"the mock runs {ours}, the model {theirs}")]
@@ -293,7 +308,7 @@ def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     verdict = verdict_of(counted, accepted) if known_shapes else NOT_MEASURED
     return AlignCheck(
         check=SHAPE,
-        title="launch shape",
+        title=_TITLES[SHAPE],
         verdict=verdict,
         mock=f"{len(known_shapes) - len(differ)} of {len(known_shapes)} the same" if known_shapes else "",
         e2e="",

@@ -70,6 +70,8 @@ class OperationSide:
     wait: Wait | None = None
     ordered: bool = True
     """Whether `kernels` are in the order in which they ran."""
+    is_timed: bool = False
+    """Whether a clock alone was looked at: one kernel stands for all, and which there are is not known."""
 
     @property
     def gpu_ns(self) -> int:

@@ -33,7 +33,7 @@ def notes(sides: SideBySide) -> tuple[str, ...]:
 
 def _chosen(side: OperationSide, which: str) -> str:
     """Which forward stands for the side."""
-    if not side.ordered:
+    if not side.ordered or side.is_timed:
         return ""
     per = ""
     if side.steps > 1:

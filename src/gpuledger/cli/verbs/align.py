@@ -14,10 +14,12 @@ from gpuledger.analyse.align.alignment import Isolation, alignment
 from gpuledger.analyse.align.forwards import Forwards
 from gpuledger.analyse.align.from_profiles import of_mock, of_model
 from gpuledger.analyse.align.from_tables import mock_from_table, model_from_table
+from gpuledger.analyse.align.from_timing import side_of_timing
 from gpuledger.analyse.align.known_differences import KnownDifferences, known
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
-from gpuledger.cli.diff_sides import told_apart
+from gpuledger.analyse.timed_operations import TimedOperation
+from gpuledger.cli.diff_sides import timings_at, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, cache_option, page_options
 from gpuledger.cli.progress import progress
@@ -39,6 +41,7 @@ GATE = 3
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _COUNT = click.IntRange(min=1)
+_SIDES = ("mock", "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class _Reading:
 
 @click.command()
 @click.argument("mock")
-@click.argument("e2e", nargs=-1, required=True)
+@click.argument("e2e", nargs=-1)
 @regex_option("--range", "range_", said="The operation is what ranges that match launch.")
 @regex_option("--pattern", said="The operation is the kernels whose names match, on both sides.")
 @click.option("--auto", is_flag=True, help="Look for the mock's sequence of kernels. The default.")
@@ -111,25 +114,33 @@ def align(
     left out, and the one with the median GPU time stands for the others.
 
     E2E may be several profiles, a folder or a glob, one per rank: each forward counts where it computes the longest.
-    Both sides may also be what `nsys stats --report=cuda_gpu_kern_sum` printed; what that cannot tell is not measured.
+    Both sides may also be what `nsys stats --report=cuda_gpu_kern_sum` printed, or the JSON of `gpuledger time`, which
+    for two operations is one file; what these cannot tell is not measured.
 
     \b
     Examples:
       gpuledger align attn.sqlite model.sqlite --range=attention
       gpuledger align attn.sqlite model.sqlite --pattern='flash|fmha'
       gpuledger align attn.json.gz ranks/ --known=known.toml --gate
+      gpuledger align timed.json --tier=same-module
       gpuledger align mock.csv model.csv --forwards-mock=20 --forwards-e2e=160
     """
     isolation = _isolation(range_, pattern, auto=auto)
     accepted = KnownDifferences() if known_file is None else known(_toml(known_file), known_file.name, CHECKS)
     if junit is not None and junit.exists() and not output.force:
         raise OutputRefused(f"{junit}: exists already", hint="--force overwrites it")
+    timed = _timed(mock, e2e, limits)
+    if timed is None and not e2e:
+        raise click.UsageError("give MOCK and E2E, or one file of two operations that `gpuledger time` timed in turns.")
     with progress(quiet=output.quiet) as tell:
         reading = _Reading(limits, tell)
-        ours = _mock(mock, mock_range, isolation, forwards_mock, reading)
-        theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
+        if timed is None:
+            ours = _mock(mock, mock_range, isolation, forwards_mock, reading)
+            theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
+        else:
+            ours, theirs = (_Read(operation, (), ()) for operation in timed)
     one, other = ours.side, theirs.side
-    if one.profile == other.profile:
+    if one.profile == other.profile and e2e:
         names = told_apart(mock, e2e[0])
         one, other = replace(one, profile=names[0]), replace(other, profile=names[1])
     made = alignment(
@@ -163,6 +174,28 @@ def _toml(path: Path) -> dict[str, object]:
         return tomllib.loads(content.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise GpuledgerError(f"{path.name}: cannot be read as TOML", found=str(error)) from None
+
+
+def _timed(mock: str, e2e: Sequence[str], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
+    """Both sides where they are what `gpuledger time` wrote; None where neither is."""
+    files = [(given, timings_at(given, limits)) for given in (mock, *e2e)]
+    operations = [(Path(given).name, operation) for given, timings in files for operation in timings or ()]
+    if not operations:
+        return None
+    if len(operations) != len(_SIDES) or any(timings is None for _, timings in files):
+        raise GpuledgerError(
+            "a timing is compared with one other timing",
+            found=", ".join(f"{Path(given).name}: {_counted(timings)}" for given, timings in files),
+            hint="give one file of `gpuledger time A B -o FILE.json`, or two of `gpuledger time A -o FILE.json`",
+        )
+    first, second = (
+        side_of_timing(operation, operation.operation if not e2e else name) for name, operation in operations
+    )
+    return first, second
+
+
+def _counted(timings: tuple[TimedOperation, ...] | None) -> str:
+    return "no timing" if timings is None else "two operations" if len(timings) > 1 else "one operation"
 
 
 def _mock(path: str, mock_range: str | None, isolation: Isolation, forwards: int | None, reading: _Reading) -> _Read:

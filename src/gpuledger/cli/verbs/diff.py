@@ -14,7 +14,7 @@ from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
 from gpuledger.analyse.diff.like_sides import like_sides
 from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.cli.diff_sides import Sides, told_apart
+from gpuledger.cli.diff_sides import Sides, pair_of_timings, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
 from gpuledger.cli.progress import progress
@@ -82,10 +82,11 @@ def diff(
 ) -> None:
     """Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.
 
-    Each is a profile, a folder or glob of several runs of the same, a baseline saved with --save-baseline, or tables
-    that `nsys stats` printed. The difference of the usual step is split into parts that sum to it: number of kernel
-    calls, time per call, other kernels, exposed communication and copies, idle time by cause. Steps are resampled for
-    an interval; a difference inside the noise is called no change.
+    Each is a profile, a folder or glob of several runs of the same, a baseline saved with --save-baseline, tables that
+    `nsys stats` printed, or the JSON of `gpuledger time`; that of two operations holds both sides. The difference of
+    the usual step is split into parts that sum to it: number of kernel calls, time per call, other kernels, exposed
+    communication and copies, idle time by cause. Steps are resampled for an interval; a difference inside the noise is
+    called no change.
 
     \b
     Gates (--fail-on) are WHAT[:REGEX]>LIMIT:
@@ -99,21 +100,19 @@ def diff(
     Examples:
       gpuledger diff before.sqlite after.sqlite
       gpuledger diff 'before/*.sqlite' 'after/*.sqlite' -o diff.html
+      gpuledger diff timed.json
       gpuledger diff run.sqlite --save-baseline=base.json
       gpuledger diff base.json run.sqlite --fail-on='step>2%' --junit=diff.xml
     """
-    if (after is None) == (baseline is None):
+    pair = pair_of_timings(before, limits) if after is None and baseline is None else None
+    if pair is None and (after is None) == (baseline is None):
         raise click.UsageError("give BEFORE and AFTER, or one profile with --save-baseline=FILE.")
     if baseline is not None and (gates or junit or github):
         raise click.UsageError("a baseline alone is compared with nothing: give gates when you compare with it.")
     for target in (junit, baseline):
         if target is not None and target.exists() and not output.force:
             raise OutputRefused(f"{target}: exists already", hint="--force overwrites it")
-    with progress(quiet=output.quiet) as tell:
-        if after is None:
-            one, other = Sides(wanted, tell, limits).read(before), None
-        else:
-            one, other = like_sides(lambda asked: _read(Sides(asked, tell, limits), before, after), wanted)
+    one, other = pair or _sides(before, after, wanted, limits, output)
     if other is None:
         Output("json", baseline, output.force, output.quiet).write(json_text(to_document(one)))
         return
@@ -131,6 +130,16 @@ def diff(
     output.show(document, remarks=tripped)
     if tripped:
         sys.exit(TRIPPED)
+
+
+def _sides(
+    before: str, after: str | None, wanted: Wanted, limits: Limits, output: Output
+) -> tuple[RunSide, RunSide | None]:
+    """The two sides as the user names them; the first alone where there is no second."""
+    with progress(quiet=output.quiet) as tell:
+        if after is None:
+            return Sides(wanted, tell, limits).read(before), None
+        return like_sides(lambda asked: _read(Sides(asked, tell, limits), before, after), wanted)
 
 
 def _read(sides: Sides, before: str, after: str) -> tuple[RunSide, RunSide]:

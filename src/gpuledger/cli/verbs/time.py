@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import NamedTuple, TypedDict
 
 import click
 
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import GpuledgerError
 from gpuledger.present.views.timing import timing_document
+from gpuledger.present.views.timing_pair import timing_pair_document
 from gpuledger.system.nvml import GpuWatch, NotWatched
-from gpuledger.timing.timer import NoDevice, device_for, prepared, time_operation
-from gpuledger.timing.user_function import blamed, checked, named, stdout_to_stderr
+from gpuledger.timing.timer import (
+    NoDevice,
+    Operation,
+    TimedPair,
+    Timing,
+    device_for,
+    prepared,
+    time_in_turns,
+    time_operation,
+)
+from gpuledger.timing.user_function import UserFunction, blamed, checked, named, stdout_to_stderr, to_be_called
 
 
-def _operation(_: click.Context, __: click.Parameter, value: str) -> str:
+def _operation(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
     module, _sign, function = value.rpartition(":")
     if not module or not all(part.isidentifier() for part in function.split(".")):
         raise click.BadParameter(f"{value!r}: expected MODULE:FUNCTION, e.g. mocks.py:attention")
@@ -29,8 +43,52 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
     return share
 
 
+class HowToTime(TypedDict):
+    """The options that both ways of timing take."""
+
+    seconds: float
+    target_share: float
+    graph: bool
+    cold: bool
+    warmup: int | None
+    device: str
+    watch: GpuWatch
+
+
+class PreparedInput(NamedTuple):
+    """What operations are called with."""
+
+    arguments: tuple[object, ...]
+    named: dict[str, object]
+
+
+def _input(source: UserFunction) -> PreparedInput:
+    with blamed(source.file, source.line, "failed while preparing the input"):
+        given = source.function()
+    if isinstance(given, dict):
+        return PreparedInput((), given)
+    return PreparedInput(given if isinstance(given, tuple) else (given,), {})
+
+
+def _prepared(of: UserFunction, given: PreparedInput | None) -> Operation:
+    """The operation, bound to its input where one is given."""
+    with blamed(of.file, of.line, "failed while preparing"):
+        made = prepared(of.function) if given is None else of.function()
+    operation = to_be_called(of, made)
+    checked(of, operation)
+    return operation if given is None else partial(operation, *given.arguments, **given.named)
+
+
 @click.command()
 @click.argument("operation", metavar="MODULE:FUNCTION", callback=_operation)
+@click.argument("other", metavar="[MODULE:FUNCTION]", required=False, callback=_operation)
+@click.option(
+    "--input",
+    "input_",
+    metavar="MODULE:FUNCTION",
+    callback=_operation,
+    help="Prepares the input: a tuple of arguments, a dict of named ones, or one argument.",
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0, 86400, min_open=True),
@@ -50,6 +108,8 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
 @output_options
 def time(
     operation: str,
+    other: str | None,
+    input_: str | None,
     seconds: float,
     target: float,
     no_graph: bool,
@@ -68,34 +128,50 @@ def time(
     host's. Samples are averages over batches of at least 1 ms. It stops when the 95 % interval of their median is
     within --target of it. Clocks and power need the package nvidia-ml-py.
 
+    Of two operations, samples are taken in turns, so that clocks and heat are the same for both, until the 95 %
+    interval of their difference is within --target. With --input both are called with the same input, and FUNCTION
+    returns the module. `gpuledger diff` and `gpuledger align` read the JSON of one or two.
+
     \b
     Examples:
       gpuledger time mocks.py:attention
       gpuledger time mocks.py:attention --cold --target=0.5% -o attention.json
       gpuledger time package.mocks:mlp --device=cpu --seconds=20
+      gpuledger time mocks.py:attention model.py:attention --input=mocks.py:input
     """
     try:
         chosen = device_for(device)
     except NoDevice as error:
         hint = "--device=cpu uses the host's clock; torch comes with `pip install 'gpuledger[workloads]'`"
         raise GpuledgerError(str(error), hint=hint) from None
-    found = named(operation)
+    functions = [named(name) for name in (operation, other) if name is not None]
+    source = None if input_ is None else named(input_)
     watch = GpuWatch()
+    how: HowToTime = {
+        "seconds": seconds,
+        "target_share": target,
+        "graph": not no_graph,
+        "cold": cold,
+        "warmup": warmup,
+        "device": chosen,
+        "watch": watch,
+    }
     with stdout_to_stderr():
-        with blamed(found.file, found.line, "failed while preparing"):
-            prepared_operation = prepared(found.function)
-        checked(found, prepared_operation)
-        with blamed(found.file, found.line, "failed while it was timed"):
-            timing = time_operation(
-                lambda: prepared_operation,
-                seconds=seconds,
-                target_share=target,
-                graph=not no_graph,
-                cold=cold,
-                warmup=warmup,
-                device=chosen,
-                watch=watch,
-            )
+        given = None if source is None else _input(source)
+        operations = [_prepared(function, given) for function in functions]
+        if len(operations) > 1:  # so that what fails is told of the one that failed
+            for function, first_call in zip(functions, operations, strict=True):
+                with blamed(function.file, function.line, "failed while it was timed"):
+                    first_call()
+        with blamed(functions[0].file, functions[0].line, "failed while it was timed"):
+            one, *rest = operations
+            if rest:
+                timing: Timing | TimedPair = time_in_turns((lambda: one, lambda: rest[0]), **how)
+            else:
+                timing = time_operation(lambda: one, **how)
     gpu = None if isinstance(watch.seen, NotWatched) else watch.seen
     unwatched = watch.seen.reason if isinstance(watch.seen, NotWatched) and chosen == "cuda" else ""
-    output.show(timing_document(operation, timing, gpu, unwatched))
+    if isinstance(timing, TimedPair):
+        output.show(timing_pair_document((operation, other or ""), timing, gpu, unwatched))
+    else:
+        output.show(timing_document(operation, timing, gpu, unwatched))

@@ -119,7 +119,8 @@ def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
             Paragraph(f"{count_text(left_out)} more kinds of kernels, and single calls, are in CSV and JSON.")
         )
     lost = [note.sentence for note in health if note.severity is Severity.LOSS]
-    blocks.append(Points("Notes", tuple(map(_sentence, (*made.notes, *lost))), is_section=True))
+    if noted := (*made.notes, *lost):
+        blocks.append(Points("Notes", tuple(map(_sentence, noted)), is_section=True))
     return blocks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> Document:
     """The time of one call; JSON is the document gpuledger.time/1."""
-    seen = None if gpu is None else _gpu_json(gpu)
-    sheet, notes = timing_sheet(timing, gpu), tuple(remarks(timing, gpu, unwatched))
+    sheet, notes = (
+        timing_sheet(timing, gpu),
+        (*_settling_remarks(timing), *launch_remarks(timing), *gpu_remarks(gpu, unwatched)),
+    )
     marked = tuple(f"note: {note}" for note in notes)
     return Document(
         blocks=lambda: (
@@ -27,30 +30,46 @@ def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatche
             Only(Medium.TEXT, (SheetBlock(sheet), *((Remarks(marked, 6),) if notes else ()))),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *((Remarks(notes),) if notes else ()))),
         ),
-        data=lambda: _measured(name, timing) | {"gpu": seen, "gpu_not_watched": unwatched or None},
-        sheets=lambda: (_one_row(name, timing, gpu),),
+        data=lambda: timing_data(name, timing, gpu, unwatched),
+        sheets=lambda: (figures_sheet([timing_figures(name, timing, gpu)]),),
         remarks=marked,
     )
 
 
-def _one_row(name: str, timing: Timing, gpu: GpuReadings | None) -> Sheet:
+def timing_data(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> dict[str, Any]:
+    """The document gpuledger.time/1, with every sample, so that two can be compared later."""
+    return _measured(name, timing) | {
+        "samples_ns": [round(sample, 3) for sample in timing.samples_ns],
+        "gpu": None if gpu is None else _gpu_json(gpu),
+        "gpu_not_watched": unwatched or None,
+    }
+
+
+def timing_figures(name: str, timing: Timing, gpu: GpuReadings | None) -> dict[str, Any]:
     """One row, so that the rows of several operations make a table."""
-    found = _measured(name, timing)
     low, high = timing.spread.interval_ns or (None, None)
-    figures: dict[str, Any] = {key: value for key, value in found.items() if key not in ("schema", "interval_ns")}
+    figures = {key: value for key, value in _measured(name, timing).items() if key not in ("schema", "interval_ns")}
     figures |= {"interval_low_ns": low and round(low, 3), "interval_high_ns": high and round(high, 3)}
     seen = () if gpu is None else (gpu.sm_mhz, gpu.memory_mhz, gpu.power_mw)
     figures |= dict.fromkeys(("sm_mhz", "memory_mhz", "power_mw", "throttled"))
     figures |= {
-        key: each and each.median for key, each in zip(("sm_mhz", "memory_mhz", "power_mw"), seen, strict=False)
+        key: sampled and sampled.median
+        for key, sampled in zip(("sm_mhz", "memory_mhz", "power_mw"), seen, strict=False)
     }
     figures["throttled"] = gpu and gpu.is_throttled
-    texts = {
-        key: value if value is None or isinstance(value, str) else json.dumps(value) for key, value in figures.items()
-    }
-    kinds = {key: Unit.TEXT if isinstance(value, str) else Unit.FIGURE for key, value in figures.items()}
-    columns = tuple(Column(key, key, kinds[key]) for key in texts)
-    return Sheet("time", "One call", columns, (tuple(texts.values()),))
+    return figures
+
+
+def figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    """Rows of like figures, for a spreadsheet: their keys say the unit."""
+    texts = [
+        tuple(value if value is None or isinstance(value, str) else json.dumps(value) for value in row.values())
+        for row in rows
+    ]
+    columns = tuple(
+        Column(key, key, Unit.TEXT if isinstance(value, str) else Unit.FIGURE) for key, value in rows[0].items()
+    )
+    return Sheet("time", "One call", columns, tuple(texts))
 
 
 def _measured(name: str, timing: Timing) -> dict[str, Any]:
@@ -86,32 +105,42 @@ def _measured(name: str, timing: Timing) -> dict[str, Any]:
 
 def timing_sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
     """One line per quantity."""
+    median, *others = sample_rows(timing)
+    columns = (Column("what", "What", Unit.TEXT), Column("value", "Value", Unit.TEXT))
+    rows = (median, ("95 % interval", _interval(timing)), *others, *gpu_rows(gpu))
+    return Sheet("time", "One call", columns, rows)
+
+
+def sample_rows(timing: Timing) -> list[tuple[str, str]]:
+    """What the samples say, and how many they are."""
     spread = timing.spread
     batches = "" if timing.batch == 1 else f" in {count_text(spread.samples)} samples of {count_text(timing.batch)}"
-    rows = [
+    return [
         ("median", precise_time_text(spread.median_ns)),
-        ("95 % interval", _interval(timing)),
         ("p10 to p90", f"{precise_time_text(spread.p10_ns)} to {precise_time_text(spread.p90_ns)}"),
         ("least, most", f"{precise_time_text(spread.least_ns)}, {precise_time_text(spread.most_ns)}"),
         ("calls", f"{count_text(timing.calls)}{batches}, {precise_time_text(timing.seconds * 1e9)}"),
         ("warm-up", f"{count_text(timing.warmup_calls)} calls"),
     ]
-    if gpu is not None:
-        highest = f"highest {gpu.highest_sm_mhz}" if gpu.highest_sm_mhz else ""
-        limit = f"limit {gpu.power_limit_mw / 1000:.0f}" if gpu.power_limit_mw else ""
-        rows += [
-            ("SM clock", _range(gpu.sm_mhz, 1, "MHz", highest)),
-            ("memory clock", _range(gpu.memory_mhz, 1, "MHz")),
-            ("power", _range(gpu.power_mw, 1000, "W", limit)),
-            ("temperature", _range(gpu.temperature_c, 1, "°C")),
-            ("throttled", _throttling(gpu)),
-        ]
-    columns = (Column("what", "What", Unit.TEXT), Column("value", "Value", Unit.TEXT))
-    return Sheet("time", "One call", columns, tuple(rows))
 
 
-def remarks(timing: Timing, gpu: GpuReadings | None, unwatched: str) -> list[str]:
-    """What makes the time less than it seems, or something else."""
+def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
+    """What the GPU did meanwhile, where it was watched."""
+    if gpu is None:
+        return []
+    highest = f"highest {gpu.highest_sm_mhz}" if gpu.highest_sm_mhz else ""
+    limit = f"limit {gpu.power_limit_mw / 1000:.0f}" if gpu.power_limit_mw else ""
+    return [
+        ("SM clock", _range(gpu.sm_mhz, 1, "MHz", highest)),
+        ("memory clock", _range(gpu.memory_mhz, 1, "MHz")),
+        ("power", _range(gpu.power_mw, 1000, "W", limit)),
+        ("temperature", _range(gpu.temperature_c, 1, "°C")),
+        ("throttled", _throttling(gpu)),
+    ]
+
+
+def _settling_remarks(timing: Timing) -> list[str]:
+    """What makes the time less certain than it seems."""
     lines = []
     spread = timing.spread
     if not timing.is_settled:
@@ -123,20 +152,25 @@ def remarks(timing: Timing, gpu: GpuReadings | None, unwatched: str) -> list[str
             f"the second half of the samples is {100 * abs(spread.drift_share):.1f} % {slower} than the first: "
             "something changed meanwhile, such as clocks or heat."
         )
-    if timing.why_eager:
-        lines.append(
-            f"not as a CUDA graph: {timing.why_eager.rstrip('.')}. The time holds what the host takes to launch."
-        )
-    elif timing.device == "cuda" and not timing.is_graph:
-        lines.append("not as a CUDA graph, as asked: the time holds what the host takes to launch.")
-    if gpu is not None:
-        lines += [
-            f"the clocks were held down by {limit.what} in {_percent(limit.share)} of the looks."
-            for limit in gpu.limits
-        ]
-    if unwatched:
-        lines.append(f"clocks, power and throttling are not known: {unwatched}.")
     return lines
+
+
+def launch_remarks(timing: Timing) -> list[str]:
+    """What else is in the time."""
+    if timing.why_eager:
+        return [f"not as a CUDA graph: {timing.why_eager.rstrip('.')}. The time holds what the host takes to launch."]
+    if timing.device == "cuda" and not timing.is_graph:
+        return ["not as a CUDA graph, as asked: the time holds what the host takes to launch."]
+    return []
+
+
+def gpu_remarks(gpu: GpuReadings | None, unwatched: str) -> list[str]:
+    """What held the GPU back, or that it is not known."""
+    held = [] if gpu is None else gpu.limits
+    lines = [
+        f"the clocks were held down by {limit.what} in {percent_text(limit.share)} of the looks." for limit in held
+    ]
+    return [*lines, f"clocks, power and throttling are not known: {unwatched}."] if unwatched else lines
 
 
 def _headline(timing: Timing) -> str:
@@ -150,24 +184,24 @@ def _verdict(timing: Timing) -> str:
     if timing.spread.interval_ns is None:
         return f"{middle}, with no interval: {timing.spread.samples} samples are too few."
     off = timing.spread.off_share or 0.0
-    return f"{middle}, give or take {_percent(off)}{'' if timing.is_settled else ', which has not settled'}."
+    return f"{middle}, give or take {percent_text(off)}{'' if timing.is_settled else ', which has not settled'}."
 
 
 def _interval(timing: Timing) -> str:
     found = timing.spread.interval_ns
-    asked = f"asked for {_percent(timing.target_share)}"
+    asked = f"asked for {percent_text(timing.target_share)}"
     if found is None:
         return f"none: {timing.spread.samples} samples are too few ({asked})"
     low, high = map(precise_time_text, found)
-    return f"{low} to {high} ({_percent(timing.spread.off_share or 0.0)}, {asked})"
+    return f"{low} to {high} ({percent_text(timing.spread.off_share or 0.0)}, {asked})"
 
 
 def _reached(timing: Timing) -> str:
     off = timing.spread.off_share
-    asked = _percent(timing.target_share)
+    asked = percent_text(timing.target_share)
     if off is None:
         return f"{timing.spread.samples} samples are too few for an interval"
-    return f"the interval is within {_percent(off)} of the median, asked for was {asked}"
+    return f"the interval is within {percent_text(off)} of the median, asked for was {asked}"
 
 
 def _throttling(gpu: GpuReadings) -> str:
@@ -185,7 +219,8 @@ def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "")
     return f"{middle} {unit} ({details})" if details else f"{middle} {unit}"
 
 
-def _percent(share: float) -> str:
+def percent_text(share: float) -> str:
+    """A share to two figures."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 

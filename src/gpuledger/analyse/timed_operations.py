@@ -1,0 +1,59 @@
+"""What `gpuledger time` wrote: a JSON document in, the operations that it timed out, one or two.
+
+A timing knows how long calls took, and nothing of kernels, so only times are compared.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from gpuledger.errors import UnreadableProfile
+
+ONE: Final = "gpuledger.time/1"
+TWO: Final = "gpuledger.timepair/1"
+
+
+CALL: Final = "timed_call"
+"""Stands for all that runs in a call, by one name whatever the operation is called."""
+
+
+class TimedOperation(msgspec.Struct, frozen=True):
+    """One operation, as far as a comparison needs it."""
+
+    operation: str
+    device: str
+    device_name: str
+    graph: bool
+    median_ns: Annotated[float, msgspec.Meta(ge=0)]
+    """The usual call; of the second of a pair, the first's and their difference round by round."""
+    samples_ns: Annotated[tuple[Annotated[float, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
+    """How long one call took, sample by sample."""
+
+
+class _Pair(msgspec.Struct, frozen=True):
+    first: TimedOperation
+    second: TimedOperation
+    difference_ns: float
+
+
+def is_timing(head: bytes) -> bool:
+    """Whether a file that begins so is of `gpuledger time`."""
+    return any(f'"{schema}"'.encode() in head[:200] for schema in (ONE, TWO))
+
+
+def timed_operations(content: bytes, name: str) -> tuple[TimedOperation, ...]:
+    """The operations of a document; `name` is what a refusal calls it."""
+    try:
+        if f'"{TWO}"'.encode() in content[:200]:
+            pair = msgspec.json.decode(content, type=_Pair)
+            if len(pair.first.samples_ns) != len(pair.second.samples_ns):
+                raise msgspec.ValidationError("its operations have not as many samples")
+            usual_ns = max(pair.first.median_ns + pair.difference_ns, 0.0)
+            return pair.first, msgspec.structs.replace(pair.second, median_ns=usual_ns)
+        return (msgspec.json.decode(content, type=TimedOperation),)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnreadableProfile(
+            f"{name}: not a whole timing: {error}", hint="write it again with `gpuledger time ... -o FILE.json`"
+        ) from None

@@ -1,0 +1,176 @@
+"""Two operations timed in turns: what is common to a round falls out, and `diff` and `align` read the document."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from gpuledger.timing.settle import FASTER, SAME, SLOWER, UNKNOWN, measured_in_turns, pair_spread
+from support.command import ROOT, gpuledger, gpuledger_process
+
+MOCKS = """\
+import math
+
+def input():
+    return [float(n) for n in range(400)], 1
+
+def layer():
+    return lambda values, factor: [factor * math.sin(value) for value in values]
+
+def same():
+    return layer()
+
+def twice():
+    one = layer()
+    return lambda *given: one(*given) and one(*given)
+
+def fails():
+    return lambda *given: 1 / 0
+
+def nothing():
+    return 5
+"""
+
+
+def clock(samples: list[float]) -> tuple[Any, Any]:
+    """A clock that goes on by what is taken, and a way to take."""
+    now = [0.0]
+
+    def take(ns: float) -> list[float]:
+        now[0] += ns
+        samples.append(ns)
+        return [ns]
+
+    return take, lambda: round(now[0])
+
+
+def in_turns(first: float, second: float, noise: random.Random, seconds: float = 2.0) -> Any:
+    """Two operations on a machine whose speed wanders by half from round to round."""
+    taken: list[float] = []
+    take, now = clock(taken)
+
+    def pace() -> float:
+        return 1 + 0.5 * ((len(taken) // 2) % 7) / 7
+
+    return measured_in_turns(
+        lambda: take(first * pace() * noise.gauss(1, 0.002)),
+        lambda: take(second * pace() * noise.gauss(1, 0.002)),
+        now,
+        seconds=seconds,
+        target_share=0.01,
+    )
+
+
+def test_a_difference_far_below_what_both_wander_is_found() -> None:
+    pair = in_turns(1e6, 1.03e6, random.Random(1))
+    assert pair.first.p90_ns > 1.3 * pair.first.p10_ns
+    assert pair.is_within(0.01)
+    assert pair.difference_share == pytest.approx(0.03, abs=0.01)
+    assert pair.verdict(0.01) == SLOWER
+    assert in_turns(1e6, 0.97e6, random.Random(2)).verdict(0.01) == FASTER
+    assert in_turns(1e6, 1e6, random.Random(3)).verdict(0.01) == SAME
+
+
+def test_who_goes_first_changes_from_round_to_round() -> None:
+    order: list[str] = []
+    ticks = iter(range(0, 10**10, 10**8))
+
+    def take(name: str) -> list[float]:
+        order.append(name)
+        return [1.0]
+
+    measured_in_turns(lambda: take("a"), lambda: take("b"), lambda: next(ticks), seconds=0.4, target_share=0.01)
+    assert "".join(order)[:8] == "abbaabba"
+
+
+def test_few_rounds_say_nothing() -> None:
+    pair = pair_spread([1.0, 2.0], [1.0, 2.5])
+    assert (pair.interval_ns, pair.off_share, pair.verdict(0.01), pair.is_within(0.5)) == (None, None, UNKNOWN, False)
+
+
+rounds = st.lists(st.tuples(st.floats(1, 1e9), st.floats(1, 1e9)), min_size=1, max_size=100)
+
+
+@given(rounds)
+def test_the_other_way_round_the_difference_is_the_opposite(samples: list[tuple[float, float]]) -> None:
+    first, second = ([pair[at] for pair in samples] for at in (0, 1))
+    one, other = pair_spread(first, second), pair_spread(second, first)
+    assert one.difference_ns == pytest.approx(-other.difference_ns)
+    if one.interval_ns is not None and other.interval_ns is not None:
+        assert one.interval_ns[0] <= one.difference_ns <= one.interval_ns[1]
+        assert one.interval_ns == pytest.approx((-other.interval_ns[1], -other.interval_ns[0]))
+    assert pair_spread(first, first).difference_ns == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("turns")
+    (folder / "mocks.py").write_text(MOCKS)
+    arguments = ("mocks.py:layer", "mocks.py:twice", "--input=mocks.py:input", "--device=cpu", "--seconds=0.3")
+    ran = gpuledger_process("time", *arguments, "-o", "pair.json", cwd=folder)
+    assert ran.exit_code == 0, ran.stderr
+    return folder
+
+
+def test_the_document_of_a_pair_is_valid(folder: Path) -> None:
+    whole, one = (
+        json.loads((ROOT / "docs" / "schemas" / f"gpuledger.{name}-1.json").read_text())
+        for name in ("timepair", "time")
+    )
+    registry: Any = Registry().with_resource("gpuledger.time-1.json", Resource.from_contents(one))
+    pair = json.loads((folder / "pair.json").read_text())
+    Draft202012Validator(whole, registry=registry).validate(pair)
+    assert pair["difference_share"] > 0.3
+    assert len(pair["first"]["samples_ns"]) == len(pair["second"]["samples_ns"]) == pair["rounds"]
+
+
+def test_diff_and_align_read_it(folder: Path) -> None:
+    pair = json.loads((folder / "pair.json").read_text())
+    diff = json.loads(gpuledger("diff", "pair.json", "--format=json", cwd=folder).stdout)
+    assert diff["whole"]["delta_ns"] == pytest.approx(pair["difference_ns"], rel=0.05)
+    align = gpuledger("align", "pair.json", "--format=json", cwd=folder)
+    checks = {check["check"]: check for check in json.loads(align.stdout)["checks"]}
+    ratio = 1 / (1 + pair["difference_share"])
+    assert checks["latency"]["figures"]["ratio"] == pytest.approx(ratio, rel=0.01)
+    assert {check["verdict"] for name, check in checks.items() if name != "latency"} == {"NOT MEASURED"}
+    for name in ("first", "second"):
+        (folder / f"{name}.json").write_text(json.dumps(pair[name]))
+    assert gpuledger("diff", "first.json", "second.json", cwd=folder).exit_code == 0
+    assert "a call of the mock takes 1.00 x" in gpuledger("align", "first.json", "first.json", cwd=folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("diff", "pair.json", "first.json"), "pair.json: holds two operations that were timed in turns"),
+        (("align", "pair.json", "first.json"), "a timing is compared with one other timing"),
+        (("align", "first.json"), "a timing is compared with one other timing"),
+        (("diff", "cut.json", "first.json"), "cut.json: not a whole timing"),
+    ],
+)
+def test_a_wrong_number_of_timings_is_refused(arguments: tuple[str, ...], said: str, folder: Path) -> None:
+    whole = (folder / "pair.json").read_text()
+    (folder / "first.json").write_text(json.dumps(json.loads(whole)["first"]))
+    (folder / "cut.json").write_text(whole[: len(whole) // 2])
+    ran = gpuledger(*arguments, cwd=folder)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith(f"error: {said}")
+
+
+def test_what_fails_is_told_of_the_operation_that_failed(folder: Path) -> None:
+    for name, said in (
+        ("fails", "mocks.py:17: failed while it was timed: ZeroDivisionError"),
+        ("nothing", "mocks.py:19: returns int, which cannot be called with the input"),
+    ):
+        arguments = ("mocks.py:layer", f"mocks.py:{name}", "--input=mocks.py:input", "--device=cpu", "--seconds=0.05")
+        ran = gpuledger_process("time", *arguments, cwd=folder)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert ran.stderr.startswith(f"error: {said}")
