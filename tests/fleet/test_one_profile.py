@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuledger import open_trace
+from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.ranks.rank_traces import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.fleet import run
@@ -279,6 +279,9 @@ def test_a_rank_without_what_is_asked_for_is_named(tmp_path: Path) -> None:
     [failed] = document["failed"]
     assert failed["profile"] == "GPU 2 of all.sqlite"
     assert failed["sentence"].startswith("no range matches 'step'")
+    with pytest.raises(GpuledgerError, match="not one of 1 profile could be analysed") as refused:
+        run.fleet([str(path)], Wanted(scope_pattern="nope"), count=0)
+    assert "GPU 2 of all.sqlite: no range matches 'nope'" in (refused.value.found or "")
 
 
 # At random

@@ -83,7 +83,7 @@ def fleet(
     failed.sort(key=lambda profile: natural(profile.name))
     ranks = [part for outcome in outcomes for part in outcome if isinstance(part, RankSummary)]
     if not ranks:
-        raise _none(given, failed)
+        raise _none(given, len(profiles) + len(broken), failed)
     held = {rank.profile for rank in ranks}
     if len(profiles) + len(broken) > 1:  # which one a rank is from has to be said
         ranks = [replace(rank, name=f"{rank.name} of {rank.profile}") if rank.name else rank for rank in ranks]
@@ -157,12 +157,12 @@ def _lost(profile: Profile, reason: str) -> ProfileOutcome:
     return (Failed(profile.name, reason),)
 
 
-def _none(given: Sequence[str], failed: Sequence[Failed]) -> NothingRecorded:
+def _none(given: Sequence[str], profiles: int, failed: Sequence[Failed]) -> NothingRecorded:
     """The refusal when not one profile could be analysed."""
     lines = [f"{profile.name}: {profile.sentence}" for profile in failed[:_SHOWN]]
     rest = [f"and {count_text(len(failed) - _SHOWN)} more"] if len(failed) > _SHOWN else []
     return NothingRecorded(
-        f"{', '.join(given)}: not one of {count_text(len(failed))} profile{'s' * (len(failed) > 1)} could be analysed",
+        f"{', '.join(given)}: not one of {count_text(profiles)} profile{'s' * (profiles > 1)} could be analysed",
         found="\n".join([*lines, *rest]),
         hint="`gpuledger info PROFILE` says what is in one of them",
     )
