@@ -13,6 +13,7 @@ from typing import Final
 
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import parse
+from gpuledger.catalog.name_likeness import unnumbered
 
 ATTENTION, ROUTER, DISPATCH, EXPERTS, COMBINE = "attention", "router", "dispatch", "expert_gemm", "combine"
 SHARED, DENSE, MIXTURE = "shared_expert", "mlp", "moe"
@@ -59,9 +60,13 @@ _KERNELS: Final = (
 _OF_EXPERTS: Final = re.compile(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
 
 
-@lru_cache(maxsize=65536)
 def phase_of_range(name: str) -> str:
     """The phase that a range, an operator or a module is called after; empty where it is none."""
+    return _phase_of_unnumbered(unnumbered(name))  # ids make every name another
+
+
+@lru_cache(maxsize=65536)
+def _phase_of_unnumbered(name: str) -> str:
     module = _MODULE.match(name)
     text = _camel_apart(module["kind"]) if module else name.lower()
     if _NOT_A_RANGE.search(text):

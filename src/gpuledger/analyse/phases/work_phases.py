@@ -98,7 +98,7 @@ def work_phases(trace: Trace, device: Device, asked: Asked = ()) -> WorkPhases:
         phase[fresh], told_by[fresh] = said[fresh], source
 
     if patterns:
-        _refuse_what_matches_nothing(trace, own, ranges, asked)
+        _refuse_what_matches_nothing(trace, device.work, ranges, asked)
         settle(launches.by_range(by_user), ToldBy.USER)
         settle(trace.strings.each(own.name, by_user), ToldBy.USER)
     ranged = launches.by_range(by_range)
@@ -183,10 +183,11 @@ def _between(own: Activities, phase: Ints, dispatch: int, experts: int, combine:
     return said
 
 
-def _refuse_what_matches_nothing(trace: Trace, own: Activities, ranges: Rows, asked: Asked) -> None:
+def _refuse_what_matches_nothing(trace: Trace, work: Activities, ranges: Rows, asked: Asked) -> None:
+    """What matches on one GPU need not on another; what matches nowhere is a mistake."""
     texts = {
         trace.strings.text(code) or ""
-        for codes in (ranges.codes("name"), own.name)
+        for codes in (ranges.codes("name"), work.name)
         for code in trace.strings.distinct(codes)
     }
     for _, pattern in asked:
