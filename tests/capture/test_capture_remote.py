@@ -149,10 +149,12 @@ def test_the_prefix_is_split_as_a_shell_would() -> None:
 
 
 def test_a_dry_run_shows_the_prefix(fake: Tools) -> None:
-    ran = fake.run("nsys", "--via=kubectl exec POD --", "--dry-run", "-o", "run", "--", "python", "a b.py")
-    first, note = ran.stdout.splitlines()
+    asked = ("--via=kubectl exec POD --", "--env=TOY=a b", "--dry-run", "-o", "run")
+    ran = fake.run("nsys", *asked, "--", "python", "a b.py")
+    first, look, note = ran.stdout.splitlines()
     argv = shlex.split(first)
     assert argv[:4] == ["kubectl", "exec", "POD", "--"]
     assert argv[-2:] == ["python", "a b.py"]
+    assert look == "# right before the program starts, its environment is looked at, and must hold 'TOY=a b'"
     assert note.startswith("# then copied back to ")
     assert fake.calls() == []

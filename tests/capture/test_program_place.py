@@ -153,7 +153,7 @@ def test_our_own_benches_are_recorded_with_torch(tmp_path: Path, monkeypatch: py
         ("python a.py; python b.py", "starts 2 programs that could be recorded"),
         ("cat <<X\nX\npython a.py", "holds a here-document"),
         ("torchrun $ARGS x.py", "whether $ARGS is the program or options cannot be told"),
-        ("./a", "records Python programs"),
+        ("./a", "the text for bash starts no Python program"),
     ],
 )
 def test_what_could_be_meant_otherwise_is_refused(text: str, says: str) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from gpuledger.capture.launchers import PYTHON, launched, python_beside
 from gpuledger.capture.nsys.presets import Flag
 from gpuledger.capture.program_place import Edit, edited, edits_behind, program_place
+from gpuledger.capture.shell_text import text_place
 from gpuledger.errors import GpuledgerError
 
 RUNNER: Final = Path(__file__).parent / "runner.py"
@@ -105,6 +106,11 @@ def _no_python(command: tuple[str, ...]) -> GpuledgerError:
     program = command[program_place(command).begin :] or command
     if PYTHON.fullmatch(Path(program[0]).name):
         return GpuledgerError("no script to record", hint=hint)
+    if text_place(program) is not None:
+        return GpuledgerError(
+            f"the text for {program[0]} starts no Python program that is known here",
+            hint="the program must stand in it, as `python SCRIPT.py ...`, `python -m MODULE ...` or behind torchrun",
+        )
     return GpuledgerError(
         f"{program[0]}: `capture torch` records Python programs", hint=f"{hint}; `capture nsys` records any program"
     )

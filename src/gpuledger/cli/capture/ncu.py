@@ -17,6 +17,7 @@ from gpuledger.cli.capture.options import (
     called_as,
     capture_options,
     check_program,
+    looked_at,
     needed,
     printed,
     shown_here,
@@ -85,10 +86,10 @@ def ncu(
     witness = witness_for(manner, command, place, there)
     program = command if witness is None else witness.before(command)
     if manner.only_prints:
-        shown = (word_for("ncu", found), *options, *program)
-        notes = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
+        shown = (word_for("ncu", found), *options, *command)
+        copied = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
         started = there.started(shown, witness.wanted if witness else {}) if there else shown_here(manner, shown)
-        printed(manner, flags, (started,), notes)
+        printed(manner, flags, (started,), [*looked_at(witness), *copied])
         return
     executable = None if there else needed("ncu", found)
     if not there:

@@ -23,6 +23,7 @@ from gpuledger.cli.capture.options import (
     called_as,
     capture_options,
     check_program,
+    looked_at,
     needed,
     printed,
     shown_here,
@@ -112,8 +113,7 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
     output = f"{there.folder}/report" if there else str(place.base)
     word = "nsys" if there else word_for("nsys", found)
     witness = witness_for(manner, command, place, there)
-    watched = tuple if witness is None else witness.before
-    flags, argv = nsys_command(word, output, wishes, command, is_here=there is None, watched=watched)
+    flags, argv = nsys_command(word, output, wishes, command, is_here=there is None)
     warn(doubts(wishes, flags, command, place.folder))
     if manner.only_prints:
         _printed(manner, flags, argv, place, there, witness)
@@ -121,12 +121,12 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
     executable = None if there else needed("nsys", found)
     if not there:
         check_program(command[0])
+    watched = tuple if witness is None else witness.before
+    word = str(executable or "nsys")
     recording = Recording(
         tool="nsys",
         executable=executable,
-        argv=nsys_command(str(executable or "nsys"), output, wishes, command, is_here=there is None, watched=watched)[
-            1
-        ],
+        argv=nsys_command(word, output, wishes, command, is_here=there is None, watched=watched)[1],
         command=command,
         place=place,
         presets=wishes.presets,
@@ -153,14 +153,16 @@ def _printed(
     there: Remote | None,
     witness: Witness | None,
 ) -> None:
+    notes = looked_at(witness)
     if there is not None:
-        note = f"then copied back to {place.folder.absolute()}, and exported"
-        printed(manner, _reasons(flags), (there.started(argv, witness.wanted if witness else {}),), [note])
+        notes.append(f"then copied back to {place.folder.absolute()}, and exported")
+        printed(manner, _reasons(flags), (there.started(argv, witness.wanted if witness else {}),), notes)
     elif argv[1] != "profile":  # nsys stands behind the launcher
-        printed(manner, _reasons(flags), (shown_here(manner, argv),), ["then the report of each rank is exported"])
+        notes.append("then the report of each rank is exported")
+        printed(manner, _reasons(flags), (shown_here(manner, argv),), notes)
     else:
         export = export_command(argv[0], f"{place.base}{place.ending}", f"{place.base}{EXPORT}")
-        printed(manner, _reasons(flags), (shown_here(manner, argv), export))
+        printed(manner, _reasons(flags), (shown_here(manner, argv), export), notes)
 
 
 def _reasons(flags: tuple[Flag, ...]) -> list[tuple[str, str]]:

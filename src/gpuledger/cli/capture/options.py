@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.capture.environment import EnvironmentWishes, environment_wishes
+from gpuledger.capture.environment import EnvironmentWishes, environment, environment_wishes
 from gpuledger.capture.main_program import is_direct
 from gpuledger.capture.output_files import CapturePlace
 from gpuledger.capture.remote import Remote
@@ -110,6 +111,15 @@ def witness_for(
     if not wanted or is_direct(command):
         return None
     return Witness(str(place.folder.absolute() / f".{place.name}.environment"), wishes.noted, wanted)
+
+
+def looked_at(witness: Witness | None) -> list[str]:
+    """What is done about the program's environment besides what a printed command shows, for people."""
+    if witness is None:
+        return []
+    settings = [f"{name}={value}" for name, value in environment(witness.wanted, witness.wanted).items()]
+    must = f", and must hold {shlex.join(settings)}" if settings else ""
+    return [f"right before the program starts, its environment is looked at{must}"]
 
 
 def shown_here(manner: CaptureOptions, argv: tuple[str, ...]) -> tuple[str, ...]:

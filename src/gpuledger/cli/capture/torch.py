@@ -15,6 +15,7 @@ from gpuledger.cli.capture.options import (
     called_as,
     capture_options,
     check_program,
+    looked_at,
     printed,
     shown_here,
     tell,
@@ -71,17 +72,15 @@ def torch(
     runner = there.script if there else str(RUNNER)
     argv = torch_command(command, schedule, output, runner=runner, is_here=there is None)
     witness = witness_for(manner, command, place, there)
-    if witness is not None:
-        argv = witness.before(argv)
     if with_stack:
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
         reasons = [(flag.argument if flag.value else f"--{flag.name}", flag.why) for flag in torch_flags(schedule)]
         wanted = witness.wanted if witness else {}
         started = there.started(argv, wanted, RUNNER) if there else shown_here(manner, argv)
-        notes = [f"then copied back to {place.folder.absolute()}"] if there else []
+        copied = [f"then copied back to {place.folder.absolute()}"] if there else []
         whole = [("(no options)", "the profiler range of the program, or else the whole run")]
-        printed(manner, reasons or whole, (started,), notes)
+        printed(manner, reasons or whole, (started,), [*looked_at(witness), *copied])
         return
     if not there and command[0] != OURS:
         check_program(command[0])
@@ -89,7 +88,7 @@ def torch(
         Recording(
             tool="torch",
             executable=None,
-            argv=argv,
+            argv=argv if witness is None else witness.before(argv),
             command=command,
             place=place,
             remote=there,
