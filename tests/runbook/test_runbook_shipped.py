@@ -21,7 +21,16 @@ from gpuledger.runbook.read import runbook_of
 from support.command import ROOT, gpuledger
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.runbook-1.json").read_text())
-SEEDS = {"moe-launches", "ep-ranks", "decode-gaps", "layer-kernels", "align-mock", "serve-point", "serve-parts", "serve-experts"}
+SEEDS = {
+    "moe-launches",
+    "ep-ranks",
+    "decode-gaps",
+    "layer-kernels",
+    "align-mock",
+    "serve-point",
+    "serve-parts",
+    "serve-experts",
+}
 
 
 def test_all_are_there() -> None:

@@ -328,6 +328,14 @@ def test_short_calls_go_into_one_graph_so_that_launching_does_not_count(cuda: Fa
     assert found.is_settled
 
 
+def test_two_operations_go_into_graphs_of_their_own_and_are_timed_in_turns(cuda: FakeCuda) -> None:
+    pair = timer.time_in_turns((lambda: cuda.kernel, lambda: lambda: cuda.kernel(2500)))
+    assert (pair.first.is_graph, pair.second.is_graph, pair.is_settled) == (True, True, True)
+    assert (pair.first.spread.median_ns, pair.second.spread.median_ns) == pytest.approx((2000, 2500))
+    assert pair.spread.difference_ns == pytest.approx(500)
+    assert len(pair.first.samples_ns) == len(pair.second.samples_ns) == pair.spread.first.samples
+
+
 def test_as_it_is_the_hosts_time_counts(cuda: FakeCuda) -> None:
     found = timer.time_operation(lambda: cuda.kernel, graph=False)
     assert (found.is_graph, found.why_eager) == (False, "")

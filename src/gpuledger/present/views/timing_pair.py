@@ -51,7 +51,7 @@ def _verdict(names: tuple[str, str], pair: TimedPair) -> str:
     if spread.interval_share is None:
         return f"{spread.first.samples} rounds are too few to compare them."
     low, high = spread.interval_share
-    more = "longer" if spread.difference_ns >= 0 else "less long"
+    more = "more time" if spread.difference_ns >= 0 else "less time"
     took = f"{percent_text(abs(spread.difference_share))} {more} than {names[0]}"
     said = f"{names[1]} takes {took} (95 % interval {100 * low:+.2f} % to {100 * high:+.2f} %)"
     said += {
