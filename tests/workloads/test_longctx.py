@@ -154,10 +154,14 @@ def test_the_longest_text_has_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (said["kv_pages_needed"], said["kv_pages_there"]) == (2560, 4096)
 
 
-def test_only_one_rank_works_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchrun_says_over_how_many_ranks_the_text_is_spread(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    assert ran(*SMALL) is None
+    monkeypatch.setattr(program, "over_ranks", lambda *_: None)  # rank 0 tells
+    assert ran(*SMALL, "--page-size=2") is None
+    assert "3 of 4,096 KV pages" in capsys.readouterr().err  # 43 tokens take 22 pages
 
 
 def test_chunks_that_see_too_little_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

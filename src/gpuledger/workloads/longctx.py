@@ -12,13 +12,14 @@ the last token of the prompt, read again as a decode step reads it, over the who
 of the last chunk. A text that one prefill may hold is also read at once, to check the last logits.
 
 NVTX: "bench:measure", in it a "bench:prefill" per chunk and a "bench:decode" per step; "check" and "warmup" before,
-"check" after. Under torchrun rank 0 works alone: one sequence has one rank.
+"check" after. With several ranks (--world-size, torchrun) the pages of the text are dealt out to them, each attends to
+those that it keeps, and what they saw is put together: see `serving.sharded_context`. Then the start of the prompt is
+also read by one rank alone, to compare. Times are those of rank 0, which waits for the others in every layer.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -45,11 +46,20 @@ from gpuledger.workloads.common.program import (
     spread_ms,
     wrong,
 )
+from gpuledger.workloads.common.ranks import Rank, count_of, over_ranks, rank_options
 from gpuledger.workloads.common.watchdog import Watchdog
 from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
 from gpuledger.workloads.decoder.model import Decoder, build, positions_for
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
+from gpuledger.workloads.mixture.rank_group import (
+    ProcessRanks,
+    RankGroup,
+    StreamRanks,
+    expect_one_process,
+    streams_option,
+)
 from gpuledger.workloads.serving.operating_point import OperatingPoint, chunks, expect_fit, room_of, room_options
+from gpuledger.workloads.serving.sharded_context import ShardedText
 
 PREFIX = 512
 """Tokens of the prompt that are read at once and in chunks, to compare."""
@@ -71,6 +81,9 @@ examples:
   gpuledger bench longctx --prompt-len=163824 --chunk-size=8192 up to --max-seq-len
   gpuledger bench longctx --config=config.json --layers=2 --stall-timeout=30
   gpuledger bench longctx --device=cpu                          600 tokens, a tiny model
+  gpuledger bench longctx --world-size=8 --ranks-as=streams --attention=mla
+                                                                the text's keys and values over eight ranks
+  torchrun --nproc_per_node=8 -m gpuledger.workloads.longctx --attention=mla
 """
 
 
@@ -96,15 +109,16 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--stall-timeout", type=at_least(1), default=120, metavar="S", help="seconds for a chunk; default 120"
     )
+    rank_options(found)
+    streams_option(found)
     size_options(found, "batch", "prompt")
     return found
 
 
 def run(options: argparse.Namespace) -> Result | None:
     """Refuse what cannot run; then build, check, warm up, measure, check again."""
-    if "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0":
-        return None
     settle(options)
+    expect_one_process(options)
     for name, (large, small) in LENGTHS.items():
         setattr(options, name, getattr(options, name) or (large if options.device == "cuda" else small))
     room = room_of(options, prefill_on_cpu=PREFILL_ON_CPU)
@@ -114,12 +128,14 @@ def run(options: argparse.Namespace) -> Result | None:
             f"--chunk-size={options.chunk_size} for {batch} at a time is more than "
             f"--max-prefill-tokens={room.max_prefill_tokens}"
         )
-    pages = expect_fit(OperatingPoint(batch, options.prompt_len, options.output_len), room, 1)
+    point = OperatingPoint(batch, options.prompt_len, options.output_len)
+    pages = expect_fit(point, room, 1, sharded=count_of(options))
     size = size_of(options, batch=batch, prompt=options.prompt_len)
     ignored = not_followed(options)
     say(f"{pages:,} of {room.num_pages:,} KV pages, {size.parameters / 1e6:,.1f} million parameters")
-    with Watchdog(options.stall_timeout, "building the model") as dog, refused_where_full():
-        found = measured(size, options, dog)
+    found = over_all(options)
+    if found is None:
+        return None
     return {
         "workload": "longctx",
         "settings": asked(options, "stall_timeout", *asdict(size)) | size.settings("batch", "prompt"),
@@ -132,14 +148,47 @@ def run(options: argparse.Namespace) -> Result | None:
     }
 
 
-def measured(size: DecoderSize, options: argparse.Namespace, dog: Watchdog) -> dict[str, Any]:
-    """All that is found once the sizes are known."""
-    model = build(size, options.output_len, options.device, options.dtype, options.seed)
+def over_all(options: argparse.Namespace) -> Result | None:
+    """What rank 0 found; None on other ranks of torchrun."""
+    if options.ranks_as == "streams":
+        return watched(options, StreamRanks(options.world_size, options.device))
+    if count_of(options) == 1:
+        return watched(options, None)
+    answers = over_ranks(work, options)
+    return None if answers is None else answers[0]
+
+
+def work(rank: Rank, options: argparse.Namespace) -> Result:
+    """A rank that is this process."""
+    return watched(options, ProcessRanks(rank))
+
+
+def watched(options: argparse.Namespace, group: RankGroup | None) -> Result:
+    """Measure, and end the program where that stalls."""
+    size = size_of(options, batch=options.max_batch_size, prompt=options.prompt_len)
+    with Watchdog(options.stall_timeout, "building the model") as dog, refused_where_full():
+        return measured(size, options, dog, group)
+
+
+def measured(
+    size: DecoderSize, options: argparse.Namespace, dog: Watchdog, group: RankGroup | None = None
+) -> dict[str, Any]:
+    """All that is found once the sizes are known; the text is spread over a group's ranks, if there is one."""
+    made = {"dtype": options.dtype, "seed": options.seed}
+    tells = group is None or group.indices[0] == 0
+    model: Decoder | ShardedText
+    if group is None:
+        model = build(size, options.output_len, options.device, **made)
+        kv_bytes = size.kv_bytes(positions_for(size, options.output_len), DTYPES[options.dtype].itemsize)
+    else:
+        model = ShardedText(group, size, options.output_len, options.page_size, device=group.device, **made)
+        kv_bytes = model.kv_bytes
     prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
     with window("check"):
         dog.begin(f"the check of the first {min(size.prompt, PREFIX)} tokens")
         error = check_chunks(model, size, prompt)
-    say(f"chunks give what the whole gives, up to {error:.2g} of the logits' norm")
+    if tells:
+        say(f"chunks give what the whole gives, up to {error:.2g} of the logits' norm")
     parts = chunks(size.prompt, options.chunk_size)
     with window("warmup"):
         for begin, end in parts[: options.warmup]:
@@ -153,14 +202,19 @@ def measured(size: DecoderSize, options: argparse.Namespace, dog: Watchdog) -> d
         dog.begin("the check of the last logits")
         for each in passes:
             expect_finite(each, len(parts))
-        check_pass(model, size, passes[-1], options)
+        error = check_pass(model, size, passes[-1], options)
+    if tells:
+        say(f"the last logits are off by {error:.2g} of their norm")
     reason = {} if peak_bytes is not None else {"peak_memory_bytes_reason": "only a GPU's memory is counted"}
-    kv_bytes = size.kv_bytes(positions_for(size, options.output_len), DTYPES[options.dtype].itemsize)
     return {"kv_bytes": kv_bytes, "peak_memory_bytes": peak_bytes, **reason, **figures(passes, parts, size)}
 
 
 def one_pass(
-    model: Decoder, prompt: Tensor, parts: Sequence[tuple[int, int]], options: argparse.Namespace, dog: Watchdog
+    model: Decoder | ShardedText,
+    prompt: Tensor,
+    parts: Sequence[tuple[int, int]],
+    options: argparse.Namespace,
+    dog: Watchdog,
 ) -> Passed:
     """Read the prompt, chunk after chunk, and decode; the host waits for each."""
     clock, finite, start = DeviceClock(options.device), [], time.perf_counter()
@@ -191,24 +245,28 @@ def _pace(tokens_per_s: float, device: str) -> str:
     return f"{tokens_per_s:,.0f} tokens/s{memory}"
 
 
-def check_chunks(model: Decoder, size: DecoderSize, prompt: Tensor) -> float:
+def check_chunks(model: Decoder | ShardedText, size: DecoderSize, prompt: Tensor) -> float:
     """How far the logits after the prompt's start, read in three chunks, are from those of one reading."""
     start = prompt[:, :PREFIX]
     length = start.shape[1]
-    whole = model.prefill(start)
+    whole = (model if isinstance(model, Decoder) else model.alone(length)).prefill(start)
     for begin, end in chunks(length, -(-length // 3)):
         logits = model.prefill(start[:, begin:end], begin)
     return agreed(logits, whole, size, f"the logits after {length} tokens in three chunks")
 
 
-def check_pass(model: Decoder, size: DecoderSize, passed: Passed, options: argparse.Namespace) -> None:
-    """Compare logits with those that other ways give; the program ends where they differ."""
-    again = read_again(model, size.prompt)
+def check_pass(model: Decoder | ShardedText, size: DecoderSize, passed: Passed, options: argparse.Namespace) -> float:
+    """How far logits are from those that other ways give; the program ends where they differ."""
+    again = read_again(model, size.prompt) if isinstance(model, Decoder) else model.read_again(size.prompt)
     error = agreed(passed.prompt_logits, again, size, "the logits of the last chunk")
     length = size.prompt + options.output_len - 1
     if length * size.batch <= options.max_prefill_tokens:
-        error = max(error, agreed(passed.logits, whole_pass(model, length), size, "the last logits"))
-    say(f"the last logits are off by {error:.2g} of their norm")
+        if isinstance(model, Decoder):
+            whole = whole_pass(model, length)
+        else:
+            whole = model.alone(length).prefill(model.text[:, :length])
+        error = max(error, agreed(passed.logits, whole, size, "the last logits"))
+    return error
 
 
 def expect_finite(passed: Passed, parts: int) -> None:

@@ -8,6 +8,7 @@ into the query instead, the one that opens values into what was mixed, so that t
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
@@ -15,6 +16,15 @@ from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.workloads.decoder.attention import PEAKED, TokenPositions, chunk_attention, rotated
 from gpuledger.workloads.decoder.size import DecoderSize
+
+
+class Projected(NamedTuple):
+    """Tokens as latent attention needs them."""
+
+    asking: Tensor  # what queries were made of
+    plain: Tensor  # sequences x heads x length x width: the part of a query that is not turned
+    turned: Tensor  # the part that is
+    rows: Tensor  # sequences x length x width: what is to be kept
 
 
 class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -38,18 +48,24 @@ class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
             self._openers()[0].mul_(PEAKED)
         self.register_buffer("kept", torch.zeros(size.batch, positions, size.kv_rank + size.rope_dim))
 
-    def forward(self, hidden: Tensor, place: TokenPositions) -> Tensor:
+    def projected(self, hidden: Tensor, place: TokenPositions) -> Projected:
+        """Queries, and the rows to keep."""
         size, (batch, length, _) = self.size, hidden.shape
         asking = hidden if self.q_a is None or self.q_norm is None else self.q_norm(self.q_a(hidden))
         query = self.q_b(asking).view(batch, length, size.heads, -1).transpose(1, 2)
         plain, turned = query.split((size.head, size.rope_dim), dim=-1)
-        turned = rotated(turned, place)
         latent, key = self.kv_a(hidden).split((size.kv_rank, size.rope_dim), dim=-1)
+        rows = torch.cat((self.kv_norm(latent), rotated(key, place)), dim=-1)
+        return Projected(asking, plain, rotated(turned, place), rows)
+
+    def forward(self, hidden: Tensor, place: TokenPositions) -> Tensor:
+        batch, length, _ = hidden.shape
+        asking, plain, turned, rows = self.projected(hidden, place)
         kept = self.kept[place.rows]
-        kept.index_copy_(1, place.position, torch.cat((self.kv_norm(latent), rotated(key, place)), dim=-1))
+        kept.index_copy_(1, place.position, rows)
         if place.mask is not None:
             rows, mask = self.looked_at(hidden, asking, kept, place.mask.view(1, -1), place)
-            mixed = self._absorbed(plain.squeeze(2), turned.squeeze(2), rows, mask).unsqueeze(2)
+            mixed = self._absorbed(plain, turned, rows, mask)
         else:
             end = place.begin + length
             seen = self.seen(hidden, asking, end, place)
@@ -67,14 +83,25 @@ class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
         """Which of the first `end` tokens each token of a prompt looks at; None: all up to itself."""
         return None
 
+    def absorbing(self, plain: Tensor, turned: Tensor) -> Tensor:
+        """Queries that can be held against kept rows: what opens keys is multiplied into them."""
+        return torch.cat((torch.einsum("bhld,hdr->bhlr", plain, self._openers()[0]), turned), dim=-1)
+
+    def opening(self, mixed: Tensor) -> Tensor:
+        """Values from mixed latents, sequences x heads x length x width."""
+        return torch.einsum("bhlr,hvr->bhlv", mixed, self._openers()[1])
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by."""
+        return 1 / math.sqrt(self.size.head + self.size.rope_dim)
+
     def _absorbed(self, plain: Tensor, turned: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
-        """One token of each sequence, sequences x heads x width; the cache is not opened."""
-        key_opener, value_opener = self._openers()
-        query = torch.cat((torch.einsum("bhd,hdr->bhr", plain, key_opener), turned), dim=-1)
-        scores = torch.matmul(query, rows.transpose(1, 2)).float() * self._scale() + mask.unsqueeze(1).float()
+        """One token of each sequence; the cache is not opened."""
+        query = self.absorbing(plain, turned).squeeze(2)
+        scores = torch.matmul(query, rows.transpose(1, 2)).float() * self.scale + mask.unsqueeze(1).float()
         shares = scores.softmax(dim=-1).to(rows.dtype)
-        mixed = torch.matmul(shares, rows[..., : self.size.kv_rank])
-        return torch.einsum("bhr,hvr->bhv", mixed, value_opener)
+        return self.opening(torch.matmul(shares, rows[..., : self.size.kv_rank]).unsqueeze(2))
 
     def _opened(self, query: Tensor, rows: Tensor, seen: Tensor | None, begin: int) -> Tensor:
         """Part of a prompt over all tokens so far, whose keys and values are opened."""
@@ -85,13 +112,12 @@ class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
         key = torch.cat((key, turned.unsqueeze(1).expand(-1, size.heads, -1, -1)), dim=-1)
         width = max(key.shape[-1], size.value)  # fast kernels want queries, keys and values of one width
         query, key, value = (F.pad(each, (0, width - each.shape[-1])) for each in (query, key, value))
-        scale = self._scale()
         if seen is not None:
-            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
+            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=self.scale)
         elif begin == 0:
-            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.scale)
         else:
-            mixed = chunk_attention(query, key, value, scale)
+            mixed = chunk_attention(query, key, value, self.scale)
         return mixed[..., : size.value]
 
     def _openers(self) -> tuple[Tensor, Tensor]:
@@ -99,6 +125,3 @@ class LatentAttention(nn.Module):  # type: ignore[misc, unused-ignore]
         size = self.size
         key, value = self.kv_b.weight.view(size.heads, -1, size.kv_rank).split((size.head, size.value), dim=1)
         return key, value
-
-    def _scale(self) -> float:
-        return 1 / math.sqrt(self.size.head + self.size.rope_dim)

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
@@ -125,11 +126,11 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
     tokens: Tensor  # the last of each sequence, not yet looked at
     position: Tensor  # where they stand
 
-    def __init__(self, size: DecoderSize, positions: int, mark: Mark = window, fed: Fed = all_experts) -> None:
+    def __init__(self, size: DecoderSize, positions: int, mark: Mark, fed: Fed, kept: int) -> None:
         super().__init__()
         self.mark = mark
         self.embed = nn.Embedding(size.vocab, size.width)
-        self.layers = nn.ModuleList(DecoderLayer(size, each, positions, mark, fed) for each in range(size.layers))
+        self.layers = nn.ModuleList(DecoderLayer(size, each, kept, mark, fed) for each in range(size.layers))
         self.norm, self.head = nn.RMSNorm(size.width), nn.Linear(size.width, size.vocab, bias=False)
         for name in ("cos", "sin"):
             self.register_buffer(name, torch.empty(positions, size.turned // 2, dtype=self.head.weight.dtype))
@@ -216,6 +217,14 @@ def positions_for(size: DecoderSize, steps: int) -> int:
     return -(-(size.prompt + steps + 1) // ALIGNED) * ALIGNED
 
 
+@dataclass(frozen=True, slots=True)
+class ModelShare:
+    """What is here of a model: so many of each layer's experts, and a cache of so many positions (0: of all)."""
+
+    experts: int
+    positions: int = 0
+
+
 def build(
     size: DecoderSize,
     steps: int,
@@ -224,21 +233,20 @@ def build(
     seed: int,
     mark: Mark = window,
     fed: Fed = all_experts,
-    experts_here: int | None = None,
+    share: ModelShare | None = None,
 ) -> Decoder:
-    """A model with random weights of a seed, and room for the prompt and so many tokens after it.
-
-    `experts_here`: how many of each layer's experts there must be room for, if not for all.
-    """
+    """A model with random weights of a seed, and room for the prompt and so many tokens after it; or a share of it."""
     positions = positions_for(size, steps)
-    elsewhere = 0 if experts_here is None else size.expert_weights * (size.experts - experts_here)
-    _expect_room(size, size.parameters - elsewhere, positions, device, DTYPES[dtype].itemsize)
+    share = share or ModelShare(size.experts, positions)
+    weights = size.parameters - size.expert_weights * (size.experts - share.experts)
+    kept = share.positions or positions
+    _expect_room(size, weights, kept, device, DTYPES[dtype].itemsize)
     torch.manual_seed(seed)
     default = torch.get_default_dtype()
     torch.set_default_dtype(DTYPES[dtype])
     try:
         with torch.device(device):
-            return Decoder(size, positions, mark, fed)
+            return Decoder(size, positions, mark, fed, kept)
     finally:
         torch.set_default_dtype(default)
 

@@ -38,18 +38,18 @@ class SparseAttention(LatentAttention):
     def looked_at(
         self, hidden: Tensor, asking: Tensor, kept: Tensor, mask: Tensor, place: TokenPositions
     ) -> tuple[Tensor, Tensor]:
-        keys = self._indexed(hidden, place)
-        query, weights = self._asked(hidden, asking, place)
-        scores = self._scores(query, weights, keys).squeeze(1) + mask.float()
+        keys = self._keeping(hidden, place)
+        query, weights = self.asked(hidden, asking, place)
+        scores = self.scores(query, weights, keys).squeeze(1) + mask.float()
         best, chosen = scores.topk(min(self.size.index_top_k, scores.shape[-1]), dim=-1)
         rows = kept.gather(1, chosen.unsqueeze(-1).expand(-1, -1, kept.shape[-1]))
         return rows, torch.zeros_like(best).masked_fill(best == -math.inf, -math.inf)
 
     def seen(self, hidden: Tensor, asking: Tensor, end: int, place: TokenPositions) -> Tensor | None:
-        keys = self._indexed(hidden, place)[:, :end]
+        keys = self._keeping(hidden, place)[:, :end]
         if end <= self.size.index_top_k:
             return None
-        query, weights = self._asked(hidden, asking, place)
+        query, weights = self.asked(hidden, asking, place)
         later = torch.arange(end, device=hidden.device) > place.position.unsqueeze(1)  # length x end
         seen = torch.zeros(len(hidden), 1, *later.shape, dtype=torch.bool, device=hidden.device)
         block = max(1, _BLOCK_NUMBERS // (self.size.index_heads * end))
@@ -57,19 +57,23 @@ class SparseAttention(LatentAttention):
             for begin in range(0, len(later), block):
                 part = slice(begin, begin + block)
                 one = slice(sequence, sequence + 1)
-                scores = self._scores(query[one, part], weights[one, part], keys[one])[0]
+                scores = self.scores(query[one, part], weights[one, part], keys[one])[0]
                 chosen = scores.masked_fill(later[part], -math.inf).topk(self.size.index_top_k, dim=-1).indices
                 seen[sequence, 0, part].scatter_(1, chosen, True)  # noqa: FBT003
         return seen & ~later
 
-    def _indexed(self, hidden: Tensor, place: TokenPositions) -> Tensor:
-        """The keys kept for the indexer, with those of these tokens."""
+    def indexed(self, hidden: Tensor, place: TokenPositions) -> Tensor:
+        """The indexer's keys of these tokens."""
         key = self.index_norm(self.index_k(hidden)).unsqueeze(1)
+        return self._turned(key, place).squeeze(1)
+
+    def _keeping(self, hidden: Tensor, place: TokenPositions) -> Tensor:
+        """The keys kept for the indexer, with those of these tokens."""
         keys = self.index_keys[place.rows]
-        keys.index_copy_(1, place.position, self._turned(key, place).squeeze(1))
+        keys.index_copy_(1, place.position, self.indexed(hidden, place))
         return keys
 
-    def _asked(self, hidden: Tensor, asking: Tensor, place: TokenPositions) -> tuple[Tensor, Tensor]:
+    def asked(self, hidden: Tensor, asking: Tensor, place: TokenPositions) -> tuple[Tensor, Tensor]:
         """The indexer's queries, sequences x length x heads x width, and how much each head counts."""
         size, (batch, length, _) = self.size, hidden.shape
         query = self.index_q(asking).view(batch, length, size.index_heads, size.index_dim).transpose(1, 2)
@@ -81,9 +85,12 @@ class SparseAttention(LatentAttention):
         first, rest = heads.split((self.size.rope_dim, self.size.index_dim - self.size.rope_dim), dim=-1)
         return torch.cat((rotated(first, place), rest), dim=-1)
 
-    def _scores(self, query: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
-        """How much each token likes each key: sequences x length x keys, in single precision."""
+    def scores(self, query: Tensor, weights: Tensor, keys: Tensor, positions: Tensor | None = None) -> Tensor:
+        """How much each token likes each key: sequences x length x keys, in single precision.
+
+        `positions` are those of the keys; by default they stand one after the other.
+        """
         batch, length, heads, width = query.shape
         liked = torch.matmul(query.reshape(batch, -1, width), keys.transpose(1, 2)).float().relu_()
         scores = torch.einsum("blh,blhk->blk", weights, liked.view(batch, length, heads, -1))
-        return scores + _LATER * torch.arange(keys.shape[1], device=keys.device)
+        return scores + _LATER * (torch.arange(keys.shape[1], device=keys.device) if positions is None else positions)

@@ -76,7 +76,7 @@ def layout(experts: Tensor, owner: Tensor, ranks: int) -> Layout:
 
 def exchanged_counts(counts: Tensor, rank: Rank) -> Tensor:
     """How many rows come from each rank, given how many go to each."""
-    there = _stageable(counts, rank)
+    there = stageable(counts, rank)
     received = torch.empty_like(there)
     dist.all_to_all_single(received, there)
     return received.to(counts.device)
@@ -90,14 +90,15 @@ def agreed(send: Tensor, receive: Tensor) -> Counts:
 
 def exchange(rows: Tensor, send_counts: list[int], receive_counts: list[int], rank: Rank) -> Tensor:
     """Send the first rows to rank 0, the next to rank 1, and so on; what came, sorted by rank."""
-    there = _stageable(rows.contiguous(), rank)
+    there = stageable(rows.contiguous(), rank)
     received = there.new_empty(sum(receive_counts), *rows.shape[1:])
     # as bytes: gloo does not know all types of numbers, and neither needs to
     dist.all_to_all_single(_bytes(received), _bytes(there), receive_counts, send_counts)
     return received.to(rows.device)
 
 
-def _stageable(tensor: Tensor, rank: Rank) -> Tensor:
+def stageable(tensor: Tensor, rank: Rank) -> Tensor:
+    """A tensor where the ranks' backend can take it from."""
     return tensor.cpu() if rank.backend == "gloo" else tensor
 
 

@@ -21,7 +21,7 @@ from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.workloads.common.program import wrong
 from gpuledger.workloads.common.ranks import Rank
-from gpuledger.workloads.mixture.exchange import exchange
+from gpuledger.workloads.mixture.exchange import exchange, stageable
 
 Found = TypeVar("Found")
 Splits = Sequence[list[int]]
@@ -40,6 +40,9 @@ class RankGroup(Protocol):
 
     def swapped(self, rows: Sequence[Tensor], sends: Splits, receives: Splits) -> list[Tensor]:
         """Each rank's first rows go to rank 0, the next to rank 1, and so on; what came, sorted by rank."""
+
+    def gathered(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """What all ranks have, each the same shape, on each rank: ranks first."""
 
     def read(self, numbers: Sequence[Tensor]) -> list[Any]:
         """Numbers of each rank, all of one shape, on the host, which waits for them once."""
@@ -67,6 +70,12 @@ class ProcessRanks:
 
     def swapped(self, rows: Sequence[Tensor], sends: Splits, receives: Splits) -> list[Tensor]:
         return [exchange(rows[0], sends[0], receives[0], self._rank)]
+
+    def gathered(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        mine = stageable(rows[0].contiguous(), self._rank)
+        parts = [torch.empty_like(mine) for _ in range(self.count)]
+        dist.all_gather(parts, mine)
+        return [torch.stack(parts).to(rows[0].device)]
 
     def read(self, numbers: Sequence[Tensor]) -> list[Any]:
         return [numbers[0].tolist()]
@@ -102,6 +111,11 @@ class StreamRanks:
         self._sent = rows  # what was sent before may go now: since then all met, so all have fetched it
         parts = [of_rank.split(send) for of_rank, send in zip(rows, sends, strict=True)]
         return self.each(lambda place: torch.cat([of_rank[place] for of_rank in parts]))
+
+    def gathered(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        self.meet()
+        self._sent = rows
+        return self.each(lambda _: torch.stack(list(rows)))
 
     def read(self, numbers: Sequence[Tensor]) -> list[Any]:
         self.meet()

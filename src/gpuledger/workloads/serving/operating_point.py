@@ -92,8 +92,11 @@ def shares(batch: int, ranks: int) -> tuple[int, ...]:
     return tuple(each + (rank < more) for rank in range(ranks))
 
 
-def expect_fit(point: OperatingPoint, room: ServingLimits, ranks: int) -> int:
-    """The pages that the busiest rank needs; the program ends where these or anything else is more than there is."""
+def expect_fit(point: OperatingPoint, room: ServingLimits, ranks: int, *, sharded: int = 1) -> int:
+    """The pages that the busiest rank needs; the program ends where these or anything else is more than there is.
+
+    Sequences are spread over `ranks`; the pages of each over `sharded` ranks.
+    """
     length = point.context + point.output
     if length > room.max_seq_len:
         wrong(
@@ -102,7 +105,7 @@ def expect_fit(point: OperatingPoint, room: ServingLimits, ranks: int) -> int:
         )
     if point.batch > room.max_batch_size:
         wrong(f"{point.batch:,} sequences are more than --max-batch-size={room.max_batch_size}")
-    each, most = pages_for(length, room.page_size), max(shares(point.batch, ranks))
+    each, most = -(-pages_for(length, room.page_size) // sharded), max(shares(point.batch, ranks))
     needed = each * most
     if needed > room.num_pages:
         wrong(

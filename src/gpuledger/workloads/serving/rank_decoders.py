@@ -23,7 +23,7 @@ from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
 from gpuledger.workloads.common.program import DTYPES, refuse
-from gpuledger.workloads.decoder.model import Decoder, DecoderLayer, Reading, build
+from gpuledger.workloads.decoder.model import Decoder, DecoderLayer, ModelShare, Reading, build
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.mixture.dense_oracle import TOLERANCE
 from gpuledger.workloads.mixture.exchange import owners
@@ -211,7 +211,7 @@ def built(
         held = 0 if first else sum(int((owner == each).sum()) for each in group.indices)
         of_rank = replace(size, batch=batches[index] or 1)
         fed = partial(RoutedExperts, source=source)
-        model = build(of_rank, steps, group.device, dtype, seed, fed=fed, experts_here=held)
+        model = build(of_rank, steps, group.device, dtype, seed, fed=fed, share=ModelShare(held))
         if checkpoint:
             filled(model, size, checkpoint)
         if first:
