@@ -12,7 +12,6 @@ import json
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from gpuledger.capture.environment import Commit, without_secrets
 from gpuledger.errors import OutputRefused
 from gpuledger.system.atomic_files import whole_file
 from gpuledger.system.machine import Machine
+from gpuledger.version import own_version
 
 SCHEMA: Final = "gpuledger.capture/1"
 ENDING: Final = ".capture.json"
@@ -86,7 +86,7 @@ class Manifest:
             "state": self.state,
             "reason": self.reason,
             "tool": self.tool,
-            "versions": {"gpuledger": version("gpuledger"), self.tool: self.tool_version},
+            "versions": {"gpuledger": own_version(), self.tool: self.tool_version},
             "presets": list(self.presets),
             "command": without_secrets(self.command),
             "commands": [without_secrets(each) for each in self.commands],

@@ -99,9 +99,9 @@ class Verbs(click.Group):
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version
+        from gpuledger.version import own_version
 
-        click.echo(f"gpuledger {version('gpuledger')}")
+        click.echo(f"gpuledger {own_version()}")
         ctx.exit()
 
 

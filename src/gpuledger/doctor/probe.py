@@ -23,6 +23,7 @@ from typing import Final
 from gpuledger.system.machine import Machine, machine
 from gpuledger.system.processes import Ran, run
 from gpuledger.system.tools import find_importer, find_ncu, find_nsys
+from gpuledger.version import own_version
 
 _MOST_BYTES: Final = 1 << 16
 """Of a file in /proc or /sys; they are all shorter."""
@@ -78,7 +79,7 @@ def here() -> Probe:
         scratch=_scratch,
         folders={"this folder": Path.cwd(), "the temporary folder": Path(tempfile.gettempdir())},
         python=Path(sys.executable),
-        versions={"Python": platform.python_version(), "gpuledger": version("gpuledger")},
+        versions={"Python": platform.python_version(), "gpuledger": own_version()},
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Final
 
 from gpuledger.analyse.ranks.job import Job, job
@@ -25,6 +24,7 @@ from gpuledger.read import open_trace
 from gpuledger.system import host_resources, worker_processes
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
+from gpuledger.version import own_version
 
 NEEDED: Final = {
     table: frozenset(column.name for column in table.schema.columns)
@@ -77,7 +77,7 @@ def fleet(
     """
     tell(0, 0)
     profiles, broken = job_profiles(given, limits)
-    task = functools.partial(summarise, wanted=wanted, limits=limits, expected=version("gpuledger"))
+    task = functools.partial(summarise, wanted=wanted, limits=limits, expected=own_version())
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
     failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
     failed.sort(key=lambda profile: natural(profile.name))
@@ -130,7 +130,7 @@ def worker_count(profiles: int, largest_bytes: int) -> int:
 def summarise(profile: Profile, wanted: Wanted, limits: Limits, expected: str) -> ProfileOutcome:
     """What a profile's ranks contribute to the job; runs on a worker, and raises nothing."""
     try:
-        if (installed := version("gpuledger")) != expected:
+        if (installed := own_version()) != expected:
             raise ToolFailed(f"the worker has gpuledger {installed}, not {expected}")
         trace = open_trace(profile.address, only=NEEDED, limits=limits)
         return tuple(_summary(part, profile.name) for part in rank_traces(trace, wanted))

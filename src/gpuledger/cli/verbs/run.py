@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -27,6 +26,7 @@ from gpuledger.runbook.state import FINISHED, state_of
 from gpuledger.runbook.suggestion import suggestion
 from gpuledger.runbook.summary import RunSummary, summed_up
 from gpuledger.system.interruption import Interruption
+from gpuledger.version import own_version
 
 INTERRUPTED = 130
 
@@ -116,7 +116,7 @@ def run(
     make_folder(choices.folder)
     with locked(choices.folder), Interruption() as interruption:
         state = state_of(choices.folder, book.name)
-        ran = Engine(book, choices, lacking, version("gpuledger"), tell).run(
+        ran = Engine(book, choices, lacking, own_version(), tell).run(
             cells, state, interruption, every=every, again=again, keep_going=keep_going
         )
         summary = summed_up(book, choices, every, ran, lacking)

@@ -119,12 +119,12 @@ def _digest(*about: object) -> str:
 @cache
 def _readers() -> str:
     """Stands for the code that reads: its version, and the times of its files, for changes that have no version."""
-    from importlib.metadata import version
+    from gpuledger.version import own_version
 
     package = Path(__file__).parents[2]
     files = [path for part in ("read", "trace") for path in sorted((package / part).rglob("*.*"))]
     times = [(str(path.relative_to(package)), path.stat().st_mtime_ns) for path in files if path.suffix in _CODE]
-    return repr((version("gpuledger"), times))
+    return repr((own_version(), times))
 
 
 def _remark(sentence: str) -> None:

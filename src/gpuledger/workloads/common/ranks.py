@@ -8,6 +8,7 @@ or Ctrl-C, ends all of them. A single rank needs no second process, so that a pr
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import socket
 import sys
@@ -137,6 +138,7 @@ def _joined(
     found = work(Rank(index, count, options.backend, device), options)
     answers: list[Any] | None = [None] * count if index == 0 else None
     dist.gather_object(found, answers)
+    gc.collect()  # nccl waits for ever for a CUDA graph that still holds its kernels
     dist.destroy_process_group()  # not after a fault: it would wait for the others, or break their talk first
     return answers
 

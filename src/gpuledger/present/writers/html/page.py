@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import version
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,6 +22,7 @@ from gpuledger.present.document import Document
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import visible, visible_json
 from gpuledger.present.writers.html.parts import Page, Reader, Room
+from gpuledger.version import own_version
 
 LARGEST: Final = 2_000_000
 """No page has more bytes than this."""
@@ -52,7 +52,7 @@ def document_html(document: Document, language: str, command: str) -> str:
     """The page of a document, with as much in it as fits; `command` is how to make it again."""
     if document.page is None:
         raise ValueError("this document has no page")
-    made_by, content, text = version("gpuledger"), embedded(document.data()), ""
+    made_by, content, text = own_version(), embedded(document.data()), ""
     for room in ROOMS:
         page = document.page(Reader(language, room, command, made_by))
         text = html(page, language, content, made_by)
