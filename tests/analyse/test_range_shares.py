@@ -145,6 +145,17 @@ def test_a_profile_answers_by_the_names_that_its_report_prints(unpacked: Callabl
     assert 0 < kernel_ns <= named_time(trace, device, "gemm")[1]
 
 
+def test_every_line_that_a_report_prints_is_a_name(decode: Path) -> None:
+    trace = open_trace(decode)
+    (device,) = analysed(trace, "x", Wanted())
+    for language in ("en", "zh"):
+        shown = gpuledger("report", decode, "--format=md", f"--lang={language}").stdout
+        cells = [line.split("|")[1].strip().replace("\\", "") for line in shown.splitlines() if line.startswith("| ")]
+        names = cells[1:-1]  # between the heading and the total
+        assert len(names) > 5
+        assert {named_time(trace, device, name)[0] for name in names} == {"line"}
+
+
 def test_a_line_comes_before_a_range_of_its_name_unless_it_is_said(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("decode.sqlite"))
     (device,) = analysed(trace, "x", Wanted())

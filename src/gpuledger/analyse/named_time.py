@@ -18,9 +18,9 @@ from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.name_likeness import normalised, unnumbered
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import Line
+from gpuledger.ledger.lines import OTHER_FAMILIES, Line, small_families
 from gpuledger.ledger.ranges import spans_of_time, thread
-from gpuledger.messages import LANGUAGES, translated
+from gpuledger.messages import LANGUAGES, say, translated
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, parents, total, union
 
@@ -28,6 +28,8 @@ BETWEEN: Final = " > "
 """Between the names of a range and of those around it, as reports print a place."""
 
 _MOST_LISTED: Final = 12
+_COMPUTE: Final = frozenset(translated(say("compute"), language) for language in LANGUAGES)
+_OTHER_FAMILIES: Final = frozenset(translated(OTHER_FAMILIES, language).strip() for language in LANGUAGES)
 
 
 def named_time(trace: Trace, device: Device, name: str) -> tuple[str, int]:
@@ -63,7 +65,8 @@ def line_ns(device: Device, wanted: str) -> int | None:
     for matches in (
         [line for line in device.line_ns if line == wanted],
         [line for line in device.line_ns if wanted in names_of(line) or line.detail == wanted],
-        [line for line in device.line_ns if line.kind == wanted],
+        [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in _COMPUTE)],
+        small_families(device.line_ns) if wanted in _OTHER_FAMILIES else [],
     ):
         if matches:
             return sum(device.line_ns[line] for line in matches)

@@ -6,6 +6,7 @@ kind, family and cause, so that nobody takes the name apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -99,3 +100,15 @@ WHOLE_GRAPHS = Line.of_family("graph")
 
 COMM = Line(LineKind.COMM)
 COPY = Line(LineKind.COPY)
+
+OTHER_FAMILIES = say("  other families")
+"""What reports call the families of compute that they show together."""
+
+SMALL_FAMILY = 0.02
+"""Families with less than this share of compute are shown together."""
+
+
+def small_families(line_ns: Mapping[Line, int]) -> list[Line]:
+    """The lines of compute that reports show together."""
+    compute = {line: ns for line, ns in line_ns.items() if line.is_compute}
+    return [line for line, ns in compute.items() if ns < SMALL_FAMILY * sum(compute.values())]

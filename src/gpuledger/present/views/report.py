@@ -15,7 +15,7 @@ from gpuledger.findings.headline import Headline, headline
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import EXPOSED, UNCLASSIFIED
+from gpuledger.ledger.lines import EXPOSED, OTHER_FAMILIES, UNCLASSIFIED, small_families
 from gpuledger.ledger.phases import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
@@ -38,8 +38,6 @@ _BESIDE_THE_BAR = 53
 """What a ledger line needs beside its bar."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_SMALL_FAMILY = 0.02
-"""Families with less than this share of the step are shown together."""
 
 
 def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = ()) -> Document:
@@ -225,12 +223,13 @@ def _one_step(phase: int) -> Message:
 
 def _rows(device: Device) -> list[tuple[str, int]]:
     """The lines to show, largest first within compute, then exposed copies and communication, then idle."""
-    compute = {line.family: ns for line, ns in device.line_ns.items() if line.is_compute}
+    compute = {line: ns for line, ns in device.line_ns.items() if line.is_compute}
     rows: list[tuple[str, int]] = [(say("compute"), sum(compute.values()))] if compute else []
-    large = {family: ns for family, ns in compute.items() if ns >= _SMALL_FAMILY * sum(compute.values())}
-    rows += [(f"  {family}", ns) for family, ns in sorted(large.items(), key=lambda entry: -entry[1])]
-    if rest := sum(compute.values()) - sum(large.values()):
-        rows.append((say("  other families"), rest))
+    small = small_families(device.line_ns)
+    large = [(line, ns) for line, ns in compute.items() if line not in small]
+    rows += [(f"  {line.family}", ns) for line, ns in sorted(large, key=lambda entry: -entry[1])]
+    if small:
+        rows.append((OTHER_FAMILIES, sum(compute[line] for line in small)))
     rows += [(words, exposed) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))]
     idle = [(line, ns) for line, ns in device.line_ns.items() if line.is_idle]
     return [*rows, *((line.label, ns) for line, ns in sorted(idle, key=lambda entry: -entry[1]))]
