@@ -226,8 +226,9 @@ def dispatched_at_capacity(
     even = [[room] * group.count for _ in loads]
 
     def addressed(at: int) -> Tensor:
-        tokens, goes = loads[at].tokens, laid[at].t().unsqueeze(-1) > 0
-        return F.pad(tokens.where(goes, 0.0), (0, 0, 0, room - len(tokens))).flatten(0, 1)
+        tokens, stays = loads[at].tokens, laid[at].t().unsqueeze(-1) == 0
+        rows = tokens.expand(group.count, -1, -1).masked_fill(stays, 0.0)
+        return F.pad(rows, (0, 0, 0, room - len(tokens))).flatten(0, 1)
 
     return group.swapped(group.each(addressed), even, even), laid
 

@@ -63,7 +63,9 @@ def layout(experts: Tensor, owner: Tensor, ranks: int) -> Layout:
     by_rank = goes.t().flatten()
     room = tokens * min(topk, ranks)
     # a copy's place is how many stand before it; what is no copy goes to one place past the end, which is cut off
-    place = torch.where(by_rank, by_rank.cumsum(0) - 1, room)
+    place = (by_rank.cumsum(0) - 1).masked_fill(
+        ~by_rank, room
+    )  # `where` would bring the number from the host, and wait
     pairs = torch.arange(ranks * tokens, device=experts.device)
     kept = torch.zeros(room + 1, dtype=torch.long, device=experts.device).scatter_(0, place, pairs)[:room]
     return Layout(

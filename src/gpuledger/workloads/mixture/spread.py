@@ -54,9 +54,10 @@ def came(notes: Tensor, held: ExpertWeights, assigned: int) -> Routed:
     """Where tokens that came go here; an expert that is elsewhere is none."""
     k = notes.shape[1] // 2
     experts = notes[:, :k].long() - held.first
-    here = (experts >= 0) & (experts < len(held))
+    elsewhere = (experts < 0) | (experts >= len(held))
     weights = notes[:, k:].contiguous().view(torch.float32)
-    return Routed(experts.where(here, len(held)), weights.where(here, 0.0), assigned)
+    # not `where`: it brings its number from the host, which waits for that
+    return Routed(experts.masked_fill(elsewhere, len(held)), weights.masked_fill(elsewhere, 0.0), assigned)
 
 
 def told(routed: Routed, owner: Tensor, ranks: int) -> tuple[Tensor, Tensor]:
@@ -124,11 +125,12 @@ def addressed(rows: Tensor, routed: Routed, owner: Tensor, ranks: int, room: int
 
     A token has the same place in every message, so that nothing is needed to bring its answers home.
     """
-    goes = torch.zeros(len(rows), ranks, dtype=torch.bool, device=rows.device)
-    goes = goes.scatter_(1, owner[routed.experts], True).t().unsqueeze(-1)  # noqa: FBT003
+    stays = torch.ones(len(rows), ranks, dtype=torch.bool, device=rows.device)
+    stays = stays.scatter_(1, owner[routed.experts], False).t().unsqueeze(-1)  # noqa: FBT003
     spare = (0, 0, 0, room - len(rows))
-    states = F.pad(rows.unsqueeze(0).where(goes, 0.0), spare)
-    notes = F.pad(noted(routed).unsqueeze(0).where(goes, _NOBODY), spare, value=_NOBODY)
+    states = F.pad(rows.unsqueeze(0).expand(ranks, -1, -1).masked_fill(stays, 0.0), spare)
+    notes = noted(routed).unsqueeze(0).expand(ranks, -1, -1).masked_fill(stays, _NOBODY)
+    notes = F.pad(notes, spare, value=_NOBODY)
     return torch.cat((states.view(torch.uint8), notes.view(torch.uint8)), dim=-1).flatten(0, 1)
 
 
@@ -156,8 +158,8 @@ def at_capacity(held: ExpertWeights, rows: Tensor, routed: Routed) -> Tensor:
         return torch.einsum("re,erh->rh", shares[:, :-1], padded(held, rows.expand(len(held), -1, -1)))
     packed = grouped_dispatch(held, rows, routed)
     made = grouped_compute(held, packed)
-    is_computed = torch.arange(len(made), device=made.device) < packed.ends[-1:]
-    return packed_combine(rows, routed, packed, made.where(is_computed.unsqueeze(1), 0.0))
+    is_past = torch.arange(len(made), device=made.device) >= packed.ends[-1:]  # the last group: nothing was computed
+    return packed_combine(rows, routed, packed, made.masked_fill(is_past.unsqueeze(1), 0.0))
 
 
 DISPATCHES: dict[str, Dispatch] = {"normal": normal, "low-latency": low_latency}

@@ -84,7 +84,7 @@ def seen(asked: Asked) -> Tensor:
         scores = scores.view(sequences, heads, shared, -1, count)
         scores = scores.masked_fill(~asked.allowed[:, None, None, part], -math.inf)
         weight = scores.logsumexp(dim=-1, keepdim=True)
-        shares = (scores - weight.where(weight > -math.inf, 0.0)).exp().to(asked.values.dtype).flatten(2, 3)
+        shares = (scores - weight.masked_fill(weight == -math.inf, 0.0)).exp().to(asked.values.dtype).flatten(2, 3)
         mixed = torch.matmul(shares, asked.values).float().view(sequences, heads, shared, -1, width)
         found[:, :, :, part] = torch.cat((mixed, weight), dim=-1)
     return found
