@@ -20,6 +20,7 @@ from gpuledger.workloads.common.targets import Target, judged, parsed  # noqa: E
 from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
 from gpuledger.workloads.serving import lockstep  # noqa: E402
 from gpuledger.workloads.serving.lockstep import Phase, Seat, Worker  # noqa: E402
+from gpuledger.workloads.serving.model_size import served_size  # noqa: E402
 from gpuledger.workloads.serving.operating_point import (  # noqa: E402
     LAUNCH,
     OperatingPoint,
@@ -292,7 +293,10 @@ def test_on_a_gpu_the_point_is_the_launch_point_and_no_other(capsys: pytest.Capt
         each.device = "cuda"
         assert program.settled_point(each) == LAUNCH
         room_of(each, prefill_on_cpu=1)
+        assert served_size(each, batch=1, prompt=1).attention == "gqa"
     assert options == usual
+    sparse = Namespace(**{**vars(usual), "attention": "dsa"})
+    assert served_size(sparse, batch=1, prompt=1).attention == "sparse"
     with pytest.raises(SystemExit):
         program.settled_point(Namespace(**{**vars(usual), "output_len": 32}))
     assert "--output-len=32 is another point" in capsys.readouterr().err
