@@ -1,7 +1,7 @@
 """A server's throughput at a fixed point: `gpuledger bench serve [--world-size=N] [--target='NAME>=N']`.
 
 In: a point (sequences of the node, tokens of text, tokens to make), the limits of the server, sizes of a model with
-random weights. Out: prefill and decode tokens per second of the node, percentiles of the time to the first token (ttft)
+random weights or a checkpoint. Out: prefill and decode tokens per second of the node, percentiles of the time to the first token (ttft)
 and between tokens (itl), what each rank worked and waited, and how that stands to the targets.
 
 The sequences are spread over the ranks. Of a model without experts every rank has all. With experts (--experts, or
@@ -70,11 +70,12 @@ FLAGS = {"batch": "decode_batch_size", "context": "decode_ctx_len", "output": "o
 SPREADS = {"prefill": ("ttft", "prefill_step"), "decode": ("itl", "decode_step")}
 
 DESCRIPTION = """\
-Prefill and decode of a node at a fixed operating point, in lockstep over ranks, with random weights. Prints tokens per
-second of the node, time to the first token, time between tokens, and what each rank worked and waited. The launch point
-is 256 sequences, 2000 tokens of text, 100 of output; --point=any allows others, whose figures do not compare with it.
-What cannot fit is refused before anything is allocated. --iters is how often all of it is done and measured, --warmup
-how many decode steps come before. The exit code is 3 where a --target was missed.
+Prefill and decode of a node at a fixed operating point, in lockstep over ranks, with random weights or those of --ckpt.
+With --experts, or --dispatch alone, experts are spread over the ranks, and every layer sends tokens to them and back.
+Prints tokens per second of the node, time to the first token, time between tokens, and what each rank worked and
+waited. The launch point is 256 sequences, 2000 tokens of text, 100 of output; --point=any allows others, whose figures
+do not compare with it. What cannot fit is refused before anything is allocated. --iters is how often all of it is done
+and measured, --warmup how many decode steps come before. The exit code is 3 where a --target was missed.
 
 examples:
   gpuledger bench serve --world-size=8                    the launch point on eight GPUs
