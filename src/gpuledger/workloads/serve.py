@@ -1,8 +1,8 @@
 """A server's throughput at a fixed point: `gpuledger bench serve [--world-size=N] [--target='NAME>=N']`.
 
 In: a point (sequences of the node, tokens of text, tokens to make), the limits of the server, sizes of a model with
-random weights or a checkpoint. Out: prefill and decode tokens per second of the node, percentiles of the time to the first token (ttft)
-and between tokens (itl), what each rank worked and waited, and how that stands to the targets.
+random weights or a checkpoint. Out: prefill and decode tokens per second of the node, percentiles of the time to the
+first token (ttft) and between tokens (itl), what each rank worked and waited, and how that stands to the targets.
 
 The sequences are spread over the ranks. Of a model without experts every rank has all. With experts (--experts, or
 --dispatch alone), these are spread over the ranks, all else every rank has, and in each layer tokens go to the ranks of
