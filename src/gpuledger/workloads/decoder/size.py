@@ -285,7 +285,7 @@ def _kind(config: dict[str, Any]) -> str:
 
 def _config(path: str) -> dict[str, Any]:
     place = Path(path)
-    return read_object(str(place / "config.json" if place.is_dir() else place), "the model's config")
+    return read_object(str(place / "config.json" if place.is_dir() else place), "--config")
 
 
 def _from_config(path: str, given: dict[str, Any]) -> dict[str, int]:
