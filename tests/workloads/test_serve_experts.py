@@ -153,3 +153,14 @@ def test_low_latency_sends_the_same_whatever_the_routing_is_and_the_host_reads_n
         spread.low_latency(StreamRanks(2, "cpu"), places, [torch.ones(4, 8), -torch.ones(1, 8)])
     assert len(shapes) == 4
     assert shapes[:2] == shapes[2:]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_on_a_gpu_a_graph_holds_the_step_of_all_ranks(attention: str) -> None:
+    """Capturing fails where the host waits for anything; the check fails where a replay is not what a step is."""
+    sizes = ("--layers=2", "--width=256", "--heads=4", "--kv-heads=2", "--vocab=512", "--experts=16", "--ffn=128")
+    flags = ("--point=any", "--decode-batch-size=13", "--decode-ctx-len=70", "--output-len=5", "--index-top-k=32")
+    flags += ("--world-size=4", "--ranks-as=streams", "--dispatch=low-latency", "--graph", f"--attention={attention}")
+    said: Any = program.run(program.parser().parse_args(["--device=cuda", *sizes, *flags]))
+    assert said["checked"] is True
