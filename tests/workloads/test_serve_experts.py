@@ -161,6 +161,6 @@ def test_on_a_gpu_a_graph_holds_the_step_of_all_ranks(attention: str) -> None:
     """Capturing fails where the host waits for anything; the check fails where a replay is not what a step is."""
     sizes = ("--layers=2", "--width=256", "--heads=4", "--kv-heads=2", "--vocab=512", "--experts=16", "--ffn=128")
     flags = ("--point=any", "--decode-batch-size=13", "--decode-ctx-len=70", "--output-len=5", "--index-top-k=32")
-    flags += ("--world-size=4", "--ranks-as=streams", "--dispatch=low-latency", "--graph", f"--attention={attention}")
-    said: Any = program.run(program.parser().parse_args(["--device=cuda", *sizes, *flags]))
+    ranks = ("--world-size=4", "--ranks-as=streams", "--dispatch=low-latency", "--graph", f"--attention={attention}")
+    said: Any = program.run(program.parser().parse_args(["--device=cuda", *sizes, *flags, *ranks]))
     assert said["checked"] is True
