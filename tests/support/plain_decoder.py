@@ -43,11 +43,11 @@ def looked_at(layer: Any, size: DecoderSize, hidden: Any, asking: Any) -> list[l
         query = torch.cat((turned(query[:, :rope]), query[:, rope:]), dim=-1)
         weight = hidden @ layer.index_weights.weight[head]
         scores += weight[:, None] * (query @ keys.T).relu()
-    # where no head likes two tokens the later is taken
-    return [
-        sorted(seen, key=lambda at, row=row: (float(row[at]), at))[-size.index_top_k :]
-        for row, seen in zip(scores, before, strict=True)
-    ]
+    best = []
+    for row, seen in zip(scores.tolist(), before, strict=True):
+        ranked = sorted((row[at], at) for at in seen)  # where no head likes two tokens the later is taken
+        best.append([at for _, at in ranked[-size.index_top_k :]])
+    return best
 
 
 def attended_latent(layer: Any, size: DecoderSize, hidden: Any) -> Any:
