@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from gpuledger import open_trace
 from gpuledger.analyse.phases.phase_books import phase_pieces
 from gpuledger.analyse.phases.phase_costs import BetweenPhases, PhaseCosts, phase_costs
 from gpuledger.analyse.phases.phase_waits import ONE_RANK, KnownJob, phase_waits
@@ -270,6 +272,38 @@ def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: 
     SCHEMA.validate(document)
     assert [row["total_ns"] for row in document["tables"][0]["rows"]] == [3, 12, 15]  # idle, of no phase, in all
     assert "no range and no kernel is called after a phase" in document["not_measured"][0]["reason"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Profiles of `gpuledger bench serve` with eight ranks as streams, 4 layers, 5 decode steps."""
+    folder = tmp_path_factory.mktemp("serve")
+
+    def unpacked(name: str) -> Path:
+        path = folder / f"{name}.sqlite"
+        path.write_bytes(lzma.decompress((ROOT / "captures" / "serve" / f"{name}.sqlite.xz").read_bytes()))
+        return path
+
+    return unpacked
+
+
+@pytest.mark.parametrize("dispatch", ["normal", "low_latency"])
+def test_every_layer_of_a_served_model_attends_routes_dispatches_multiplies_and_combines(
+    served: Callable[[str], Path], dispatch: str
+) -> None:
+    told = costs(open_trace(served(dispatch), cache=False))
+    assert {cost.phase: cost.visits for cost in told.phases} == dict.fromkeys(
+        ("attention", "router", "dispatch", "expert_gemm", "combine"), 4 * 5
+    )
+    assert not isinstance(told.layers, NotMeasured)
+    assert [layer.layer for layer in told.layers] == [0, 1, 2, 3, None]
+    assert told.tell_the_most
+
+
+def test_of_a_graph_whose_kernels_names_tell_little_no_layers_are_claimed(served: Callable[[str], Path]) -> None:
+    ran = gpuledger("phases", served("graph"))
+    assert "Most of the GPU's work is of no phase" in " ".join(ran.stdout.split())
+    assert "phase_layers_gpu0: not measured" in ran.stdout
 
 
 def test_a_place_is_named_by_both_its_phases() -> None:

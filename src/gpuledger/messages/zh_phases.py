@@ -17,7 +17,7 @@ PHASES: Final[dict[str, str]] = {
     "Idle, all steps": "空闲，全部步",
     "Other work, all steps": "其他工作，全部步",
     "Layer": "层",
-    "Layer, whole": "整层",
+    "Whole": "整层",
     "Collectives": "集合通信",
     "Matched": "已匹配",
     "Waiting": "等待",
@@ -33,6 +33,11 @@ PHASES: Final[dict[str, str]] = {
     "{table}: not measured: {reason}.": "{table}：未测量：{reason}。",
     "GPU {gpu}: of {whole} {unit}, the phases take {busy}, work of no phase {other}; idle {idle}": (
         "GPU {gpu}：{unit} {whole}，其中各阶段占 {busy}，不属于任何阶段的工作占 {other}；空闲 {idle}"
+    ),
+    "Most of the GPU's work is of no phase: neither a range nor its name tells. Work of a CUDA graph has no ranges: "
+    "record a run without the graph, or say --phase NAME=REGEX.": (
+        "GPU 的大部分工作不属于任何阶段：range 和 kernel 名称都看不出来。"
+        "CUDA graph 内的工作没有 range：请不用 graph 再录一次，或用 --phase 名称=正则 指定。"
     ),
     "{told}.": "{told}。",
     "{told}, the most {where} ({time}).": "{told}，最多的在{where}（{time}）。",

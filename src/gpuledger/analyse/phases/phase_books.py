@@ -11,6 +11,7 @@ after the last, has an end of the window on one side.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from gpuledger.ledger.device import Device
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints, Spans, covered, cut_at, cut_to, shares_in_order, union
+
+_AGREEING: Final = 0.9
+"""The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +123,8 @@ def _layers(
     """For each piece of work its layer's range and number; where no range has any, layers are counted.
 
     A layer then begins where the first phase of a layer comes after another one, or where there is one alone after work
-    of no phase or in another step. Its number counts from the step that it begins in; without steps there is none.
+    of no phase or in another step. Its number counts from the step that it begins in; without steps there is none, and
+    none where steps do not agree on how many there are: those are no layers of a model.
     """
     nowhere = np.full(len(activity), NOWHERE)
     if (work.layer != NOWHERE).any():
@@ -130,7 +135,8 @@ def _layers(
     begins = leads & (parted if len(work.phases) == 1 else np.append(True, ~leads[:-1]))
     cycle = np.cumsum(begins) - 1
     first = np.flatnonzero(begins)
-    if len(first) < 2:
+    counts = np.bincount(step[first] - 1, minlength=len(device.steady_tiles))[device.steady_tiles]
+    if len(first) < 2 or (counts == np.bincount(counts).argmax()).mean() < _AGREEING:
         return nowhere, nowhere
     earlier = np.searchsorted(step[first], step[first])  # how many layers began before the step that each is in
     number = np.append(np.arange(len(first)) - earlier, NOWHERE)

@@ -90,6 +90,11 @@ class PhaseCosts:
     def other_ns(self) -> int:
         return sum(place.other_ns for place in self.between)
 
+    @property
+    def tell_the_most(self) -> bool:
+        """Whether the phases hold most of the GPU's work."""
+        return sum(cost.busy_ns for cost in self.phases) >= self.other_ns
+
 
 def phase_costs(trace: Trace, device: Device, asked: Asked = ()) -> PhaseCosts:
     """Sum up the phases of one GPU; `asked` are phases of the user's own. Where there are none, all work is of none."""
@@ -158,7 +163,7 @@ def _layers(work: WorkPhases, pieces: Pieces, steady: Positions) -> tuple[LayerC
     """The layers in the order of their numbers, and what is in none."""
     layer, phase = pieces.layer[steady], pieces.phase[steady]
     if not (layer != NOWHERE).any():
-        return NotMeasured("no range is called after a layer, and no layers could be counted in steps")
+        return NotMeasured("no range is called after a layer, and steps do not agree on how many there are")
     first, number = group(layer)
     columns = len(work.phases) + 2
     books = np.zeros(len(first) * columns, np.int64)

@@ -57,6 +57,10 @@ _WAITS: Final = (
 _NO_PHASES: Final = NotMeasured(
     "no range and no kernel is called after a phase of a layer; --phase NAME=REGEX says what is"
 )
+_UNTOLD: Final = say(
+    "Most of the GPU's work is of no phase: neither a range nor its name tells. Work of a CUDA graph has no ranges: "
+    "record a run without the graph, or say --phase NAME=REGEX."
+)
 IDLE: Final = say("idle")
 OTHER_WORK: Final = say("work of no phase")
 INSIDE: Final = say("(inside)")
@@ -98,6 +102,8 @@ def phases_document(
         }
 
     sentences = [Paragraph(_sentence(costs)) for costs, _ in answers]
+    if any(costs.phases and not costs.tell_the_most for costs, _ in answers):
+        sentences.append(Paragraph(_UNTOLD))
     doubts = [Paragraph(say("{table}: not measured: {reason}.", table=table, reason=why)) for table, why in missing]
     return Document(
         blocks=lambda: (
@@ -176,7 +182,7 @@ def layers_sheet(costs: PhaseCosts) -> Sheet:
         *(Column(f"{name}_ns", name, Unit.MEAN_NS) for name in names),
         Column("idle_ns", say("Idle"), Unit.MEAN_NS),
         Column("other_ns", say("Other work"), Unit.MEAN_NS, detail=1),
-        Column("length_ns", say("Layer, whole"), Unit.MEAN_NS),
+        Column("length_ns", say("Whole"), Unit.MEAN_NS),
         Column("share_percent", say("Share"), Unit.SHARE_PERCENT, detail=2),
     )
 
