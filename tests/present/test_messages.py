@@ -142,7 +142,7 @@ def test_a_message_stays_one_between_processes(again: Callable[[str], str]) -> N
 
 TERMS = {
     *("GPU", "CUDA", "NVTX", "NVIDIA", "nsys", "torch", "ProfilerStep", "kernel", "graph", "profiler", "profile"),
-    *("token", "trace", "pageable", "pinned", "prefill", "decode", "rank", "other"),
+    *("token", "trace", "launch", "stream", "pageable", "pinned", "prefill", "decode", "rank", "other"),
     *("us", "ms", "ns", "s", "MB", "GB", "TB", "kB", "B"),
     *(word for family, _ in FAMILIES for word in family.split("-")),
 }

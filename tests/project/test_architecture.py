@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "messages": set(),
     "config": {"errors"},
-    "trace": set(),
+    "trace": {"messages"},
     "system": {"errors"},
     "catalog": {"trace"},
     "capture": {"errors", "version", "system"},
@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ledger": {"errors", "units", "messages", "trace", "catalog"},
     "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger"},
     "findings": {"units", "messages", "trace", "catalog", "ledger", "analyse"},
-    "fleet": {"errors", "limits", "version", "units", "trace", "system", "read", "ledger", "analyse"},
+    "fleet": {"errors", "limits", "version", "units", "messages", "trace", "system", "read", "ledger", "analyse"},
     "present": {"units", "version", "messages", "trace", "catalog", "runbook", "ledger", "analyse", "findings"},
     "export": {"errors", "units", "trace", "catalog", "ledger", "analyse", "findings"},
 }

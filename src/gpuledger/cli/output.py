@@ -19,6 +19,7 @@ import click
 
 from gpuledger.cli.regex import regex_option
 from gpuledger.errors import MissingPackage
+from gpuledger.messages import LANGUAGES
 from gpuledger.present.formats import FORMATS, PAGE
 from gpuledger.system.atomic_files import refuse_existing, replacing
 
@@ -37,6 +38,8 @@ class Output:
     path: Path | None
     force: bool
     quiet: bool
+    language: str = "en"
+    """Of text, Markdown and pages; JSON and CSV are the same in all."""
 
     @property
     def width(self) -> int | None:
@@ -60,13 +63,13 @@ class Output:
         if not self.quiet:
             click.echo(f"Wrote {path}", err=True)
 
-    def show(self, document: Document, *, language: str = "en", remarks: Iterable[str] = ()) -> None:
+    def show(self, document: Document, *, remarks: Iterable[str] = ()) -> None:
         """Write a document in the format that was asked for: the one place where results leave."""
         from gpuledger.present.writers import write
 
         beside = document.remarks if self.format == "csv" else ()
         command = asked() if self.format == PAGE else ""
-        text = write(document, self.format, width=self.width, language=language, command=command)
+        text = write(document, self.format, width=self.width, language=self.language, command=command)
         self.write(text, (*remarks, *beside))
 
     def write(self, text: str, remarks: Iterable[str] = ()) -> None:
@@ -81,19 +84,27 @@ class Output:
             click.echo(line, err=True)
 
 
-def output_options(verb: Callable[..., None], formats: tuple[str, ...] = FORMATS) -> Callable[..., None]:
-    """--format, --output, --force and --quiet, handed to the verb as one `output`."""
+def output_options(
+    verb: Callable[..., None], formats: tuple[str, ...] = FORMATS, languages: tuple[str, ...] = LANGUAGES
+) -> Callable[..., None]:
+    """--format, --lang, --output, --force and --quiet, handed to the verb as one `output`."""
 
     @functools.wraps(verb)
     def with_output(
-        *arguments: object, format_: str | None, path: Path | None, force: bool, quiet: bool, **options: object
+        *arguments: object,
+        format_: str | None,
+        path: Path | None,
+        force: bool,
+        quiet: bool,
+        language: str = "en",
+        **options: object,
     ) -> None:
         if path is not None and path.exists() and not force:
             raise refuse_existing(path)
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
         if chosen == PAGE:
             _need_pages(formats)
-        verb(*arguments, output=Output(chosen, path, force, quiet), **options)
+        verb(*arguments, output=Output(chosen, path, force, quiet, language), **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
@@ -103,6 +114,7 @@ def output_options(verb: Callable[..., None], formats: tuple[str, ...] = FORMATS
             type=click.Choice(formats),
             help="How to print. Default: by the ending of --output, else text.",
         ),
+        *((language_option,) if len(languages) > 1 else ()),
         click.option("-o", "--output", "path", type=file, help="Write to this file instead of stdout."),
         click.option("--force", is_flag=True, help="Overwrite the output file if it is there."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the result and errors."),
@@ -115,6 +127,11 @@ def output_options(verb: Callable[..., None], formats: tuple[str, ...] = FORMATS
 def page_options(verb: Callable[..., None]) -> Callable[..., None]:
     """The same for a verb that can also write a page."""
     return output_options(verb, (*FORMATS, PAGE))
+
+
+def english_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """The same for a verb whose words are others', or names of this machine: it has no other language."""
+    return output_options(verb, languages=("en",))
 
 
 def _need_pages(formats: tuple[str, ...]) -> None:
@@ -163,8 +180,6 @@ def _bare(value: object) -> str:
 
 def language_option(verb: Callable[..., None]) -> Callable[..., None]:
     """--lang, handed to the verb as `language`."""
-    from gpuledger.messages import LANGUAGES
-
     said = "The language of text, Markdown and pages: English or Chinese. JSON and CSV are the same in both."
     return click.option("--lang", "language", type=click.Choice(LANGUAGES), default="en", help=said)(verb)
 

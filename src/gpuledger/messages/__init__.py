@@ -46,7 +46,16 @@ def joined(separator: str, texts: Iterable[str]) -> Message:
 
 def capitalised(text: str) -> str:
     """With a capital first, as English begins a sentence; a translation begins as it does."""
-    begun = text[:1].upper() + text[1:]
+    return _begun(text, text[:1].upper())
+
+
+def uncapitalised(text: str) -> str:
+    """The reverse, for a heading inside a sentence."""
+    return _begun(text, text[:1].lower())
+
+
+def _begun(text: str, first: str) -> str:
+    begun = first + text[1:]
     return Message(begun, text.template, text.parts) if isinstance(text, Message) else begun
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpuledger.messages.zh_compare import COMPARE
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
 from gpuledger.messages.zh_phases import PHASES
+from gpuledger.messages.zh_programs import PROGRAMS
+from gpuledger.messages.zh_ranks import RANKS
+from gpuledger.messages.zh_tables import TABLES
 
 _REPORT: Final[dict[str, str]] = {
     # ledger/steps, phases; analyse/inventory, stack_places
@@ -22,7 +26,7 @@ _REPORT: Final[dict[str, str]] = {
     "kernels that choose a token": "按选出 token 的 kernel 划分",
     "kernels that update parameters": "按更新参数的 kernel 划分",
     "ranges": "区间",
-    "graph launches": "按 graph 启动划分",
+    "graph launches": "按 graph launch 划分",
     "the period of the kernel sequence": "按 kernel 序列的周期划分",
     # analyse/whatif
     "nothing else changes, and nothing waits for what did not become faster": (
@@ -41,20 +45,20 @@ _REPORT: Final[dict[str, str]] = {
     ),
     # findings/capture
     "{count} CUDA graph launches were traced whole: what ran inside was not recorded": (
-        "{count} 次 CUDA graph 启动只作为整体记录，没有记录图内运行了什么"
+        "{count} 次 CUDA graph launch 只作为整体记录，没有记录图内运行了什么"
     ),
     "record with `nsys profile --cuda-graph-trace=node`": "请用 `nsys profile --cuda-graph-trace=node` 重新采集",
     "the profiler itself held the host for {share} of the time": "profiler 自身占用了主机 {share} 的时间",
     "{share} of the time cannot be told: launches are missing from the profile": (
-        "{share} 的时间无法归因：profile 中缺少相应的启动调用"
+        "{share} 的时间无法归因：profile 中缺少相应的 launch 调用"
     ),
     "{count} of {steps} steps are warm-up": "{steps} 步中有 {count} 步是预热",
     "record later, or more steps": "请推迟采集，或多采集几步",
-    "the profiler lost {share} of the GPU's work: {what}": "性能分析器丢失了 {share} 的 GPU 工作：{what}",
-    "{count} of {of} kernel launches": "{of} 次 kernel 启动中的 {count} 次",
+    "the profiler lost {share} of the GPU's work: {what}": "profiler 丢失了 {share} 的 GPU 工作：{what}",
+    "{count} of {of} kernel launches": "{of} 次 kernel launch 中的 {count} 次",
     "{count} of {of} copies": "{of} 次拷贝中的 {count} 次",
-    "{count} of {of} graph launches": "{of} 次图启动中的 {count} 次",
-    "{count} of {of} nodes of graphs": "{of} 个图节点中的 {count} 个",
+    "{count} of {of} graph launches": "{of} 次 graph launch 中的 {count} 次",
+    "{count} of {of} nodes of graphs": "{of} 个 graph 节点中的 {count} 个",
     "for example {name} of thread {thread}": "例如线程 {thread} 的 {name}",
     "{share} of the time is idle beside it: no saving is claimed from that": (
         "{share} 的时间是其旁边的空闲：不据此给出任何收益"
@@ -110,7 +114,7 @@ _REPORT: Final[dict[str, str]] = {
         "去掉等待后主机可以提前提交工作，主机与设备完全重叠"
     ),
     "the host cannot launch as fast as the GPU works: {what}": "主机启动 kernel 的速度跟不上 GPU：{what}",
-    "{launches}, {time} lost between them": "{launches}，启动间隙损失：{time}",
+    "{launches}, {time} lost between them": "{launches}，launch 间隙损失：{time}",
     "launching costs nothing, as in a CUDA graph or with far fewer, larger kernels": (
         "启动不再有开销，例如改用 CUDA graph，或改用数量少得多、粒度更大的 kernel"
     ),
@@ -236,7 +240,7 @@ _REPORT: Final[dict[str, str]] = {
     "{share} of the bytes go to the device": "{share} 的字节迁往设备",
     "{share} of the bytes go to the host": "{share} 的字节迁往主机",
     "in the whole profile: {host} page faults of the host, {gpu} groups of page faults of the GPU": (
-        "整个剖析文件中：主机缺页 {host} 次，GPU 缺页 {gpu} 组"
+        "整个 profile 中：主机缺页 {host} 次，GPU 缺页 {gpu} 组"
     ),
     # findings/kernels, memory, steps
     "{kernels} only to change a tensor's type: {time}": "{kernels}只用来转换张量的数据类型：{time}",
@@ -303,7 +307,7 @@ _REPORT: Final[dict[str, str]] = {
         "{table} 中有 {count} 行的结束早于开始；NVIDIA 的统计表照原样计入"
     ),
     "{count} CUDA graph launches were traced whole; their kernels are in none of NVIDIA's tables": (
-        "{count} 次 CUDA graph 启动只作为整体记录；其中的 kernel 不在 NVIDIA 的任何统计表里"
+        "{count} 次 CUDA graph launch 只作为整体记录；其中的 kernel 不在 NVIDIA 的任何统计表里"
     ),
     "unknown GPU": "未知 GPU",
     "unnamed GPU": "未命名的 GPU",
@@ -341,8 +345,8 @@ _REPORT: Final[dict[str, str]] = {
     # ledger/causes; present/views/report
     "synchronising": "同步等待",
     "host code": "主机代码",
-    "launch calls": "启动调用",
-    "launch latency": "启动延迟",
+    "launch calls": "launch 调用",
+    "launch latency": "launch 延迟",
     "loading code": "加载代码",
     "creating the context": "创建上下文",
     "migrating pages": "迁移页面",
@@ -421,4 +425,4 @@ _REPORT: Final[dict[str, str]] = {
     "next: {command}": "下一步：{command}",
 }
 
-TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML, **PHASES}
+TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML, **PHASES, **TABLES, **COMPARE, **RANKS, **PROGRAMS}

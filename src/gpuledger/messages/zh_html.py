@@ -76,29 +76,29 @@ HTML: Final[dict[str, str]] = {
     "during the call": "调用期间",
     "over 1 ms": "1 ms 以上",
     "under 1 us": "1 us 以下",
-    "GPU {gpu}, stream {stream}": "GPU {gpu}，流 {stream}",
-    "GPU {gpu}, stream {stream} of process {pid}": "GPU {gpu}，进程 {pid} 的流 {stream}",
+    "GPU {gpu}, stream {stream}": "GPU {gpu}，stream {stream}",
+    "GPU {gpu}, stream {stream} of process {pid}": "GPU {gpu}，进程 {pid} 的 stream {stream}",
     "busy": "忙碌",
     "{share} busy": "忙碌 {share}",
-    "How busy each stream was": "各流的忙碌程度",
+    "How busy each stream was": "各 stream 的忙碌程度",
     "The window in {bins} parts of {time}; the stronger the colour, the longer the stream was busy in it.": (
-        "把窗口分成 {bins} 段，每段 {time}；颜色越深，该流在这一段中忙碌的时间越长。"
+        "把窗口分成 {bins} 段，每段 {time}；颜色越深，该 stream 在这一段中忙碌的时间越长。"
     ),
-    "{count} streams with less work are not shown.": "另有 {count} 个工作较少的流未显示。",
-    "Streams over time": "各流随时间的忙碌程度",
-    "From the launch call's return to the start on the GPU": "从启动调用返回到 GPU 开始执行",
+    "{count} streams with less work are not shown.": "另有 {count} 个工作较少的 stream 未显示。",
+    "Streams over time": "各 stream 随时间的忙碌程度",
+    "From the launch call's return to the start on the GPU": "从 launch 调用返回到 GPU 开始执行",
     "Work that waits long was launched well ahead: the host keeps up. Work that starts at once was waited for by the "
     "GPU.": "等待久的工作是提前启动的：主机跟得上。立即开始的工作说明 GPU 在等它。",
-    "Launch calls, steady steps": "启动调用（稳定的步）",
+    "Launch calls, steady steps": "launch 调用（稳定的步）",
     "Calls that wait for the device, steady steps": "等待设备的调用（稳定的步）",
     "How far the host runs ahead, steady steps": "主机领先多少（稳定的步）",
     "Launches by range, steady steps": "各区间的启动（稳定的步）",
-    "Launches and the queue": "启动与排队",
+    "Launches and the queue": "launch 与排队",
     "At most {size} in use": "最多使用 {size}",
-    "Device memory in use": "设备内存占用",
+    "Device memory in use": "显存占用",
     "Copies, steady steps": "拷贝（稳定的步）",
     "Allocation calls, steady steps": "内存分配调用（稳定的步）",
-    "Device memory": "设备内存",
+    "Device memory": "显存",
     "Nothing was copied.": "没有拷贝。",
     "Memory and copies": "内存与拷贝",
     # present/views/page/gaps
@@ -121,7 +121,7 @@ HTML: Final[dict[str, str]] = {
     "Kernels by name, the most time first": "按名称统计的 kernel（耗时长的在前）",
     "{count} other kernels": "其余 {count} 个 kernel",
     "operations per byte of DRAM traffic": "每字节 DRAM 流量的运算次数",
-    "Kernels under their roofs": "屋顶线下的 kernel",
+    "Kernels under their roofs": "roofline：kernel 离硬件上限还有多远",
     "Kernels in depth (Nsight Compute)": "kernel 深入分析（Nsight Compute）",
     "Kernels in depth": "kernel 深入分析",
     "no report of Nsight Compute was given; `gpuledger ncu-plan` says which kernels are worth one": (
@@ -132,15 +132,16 @@ HTML: Final[dict[str, str]] = {
     ),
     "A dot is a profiled launch, as large as its share of the time; under a roof it could be faster. Hollow ones are "
     "of kernels that are in no steady step here.": (
-        "每个圆点是一次被分析的启动，面积为其时间占比；离屋顶线越远，可提速越多。空心的点不属于这里的稳定步。"
+        "每个圆点是一次被分析的 launch，面积为其时间占比；离上限（roofline）越远，可提速越多。"
+        "空心的点不属于这里的稳定步。"
     ),
     # present/views/page/ranges
     "Ranges": "区间",
     "no range was recorded": "没有记录到区间",
-    "no launch call is in the profile": "profile 中没有启动调用",
+    "no launch call is in the profile": "profile 中没有 launch 调用",
     "GPU time by the range that launched it, children under their parents, the most first. Work belongs to a range "
     "through its launch call.": (
-        "按启动工作的区间统计 GPU 时间，子区间在父区间之下，多的在前。工作通过启动调用归属区间。"
+        "按启动工作的区间统计 GPU 时间，子区间在父区间之下，多的在前。工作通过 launch 调用归属区间。"
     ),
     "GPU time by range": "各区间的 GPU 时间",
     "Ranges of the whole window, GPU {gpu}": "整个窗口的区间，GPU {gpu}",
@@ -167,7 +168,7 @@ HTML: Final[dict[str, str]] = {
     "recorded at: {time} UTC": "采集时间：{time} UTC",
     "driver {driver}, CUDA {cuda}": "驱动 {driver}，CUDA {cuda}",
     "read by: gpuledger {version}": "读取工具：gpuledger {version}",
-    "{share} of the GPU work has its launch call in the profile": "{share} 的 GPU 工作在 profile 中有对应的启动调用",
+    "{share} of the GPU work has its launch call in the profile": "{share} 的 GPU 工作有对应的 launch 调用记录",
     # present/writers/html/tables
     "{title} (the first {shown} of {count} rows)": "{title}（共 {count} 行，显示前 {shown} 行）",
     "… (cut here: {count} letters in all)": "…（此处截断，共 {count} 个字符）",
@@ -198,7 +199,7 @@ HTML: Final[dict[str, str]] = {
     "Figure": "指标",
     "Value": "数值",
     "Instances": "次数（实例）",
-    "Launches": "启动次数",
+    "Launches": "launch 次数",
     "Each": "每个",
     "Kind": "种类",
     "From": "从",
@@ -225,7 +226,7 @@ HTML: Final[dict[str, str]] = {
     "GPU time": "GPU 时间",
     "GPU activities a step": "每步的 GPU 活动数",
     "of them under 5 us": "其中短于 5 us 的",
-    "launched by a recorded call": "有启动调用记录的",
+    "launched by a recorded call": "有 launch 调用记录的",
     "queued, median": "排队时间，中位数",
     "queued, 10th percentile": "排队时间，第 10 百分位",
     "queued, 90th percentile": "排队时间，第 90 百分位",
@@ -246,7 +247,7 @@ HTML: Final[dict[str, str]] = {
     "no GPU time by kernel": "无法按 kernel 统计 GPU 时间",
     "no copies or memsets ran, or they were not traced": "没有拷贝或 memset，或未被记录",
     "launch overhead, synchronisation and the cause of GPU idle time stay unknown": (
-        "启动开销、同步以及 GPU 空闲的成因无从得知"
+        "launch 开销、同步以及 GPU 空闲的成因无从得知"
     ),
     "nothing can be told by step or layer; steps must be found from the kernels": (
         "无法按步或层统计；只能从 kernel 中识别步"

@@ -16,32 +16,32 @@ KERNELS: Final[dict[str, str]] = {
         "只有减少访存量才能更快：与相邻 kernel 融合，改用更小的数据类型，避免重复读取"
     ),
     "coalesce its accesses: let neighbouring threads touch neighbouring addresses, change the layout, or go through "
-    "shared memory": "合并访存：让相邻线程访问相邻地址，改变数据布局，或经由共享内存",
+    "shared memory": "合并访存：让相邻线程访问相邻地址，改变数据布局，或经由 shared memory",
     "{share} of the sectors that its global accesses move are excessive (uncoalesced): NVIDIA estimates "
     "that {saving} of the kernel's time would go": (
-        "全局访存搬运的扇区（sector）中有 {share} 是多余的（未合并访问）：NVIDIA 估计可省下该 kernel {saving} 的时间"
+        "全局访存搬运的 sector 中有 {share} 是多余的（未合并访问）：NVIDIA 估计可省下该 kernel {saving} 的时间"
     ),
     "{share} of the sectors that its global accesses move are excessive (uncoalesced): up to {saving} of the "
     "kernel's time would go": (
-        "全局访存搬运的扇区（sector）中有 {share} 是多余的（未合并访问）：至多可省下该 kernel {saving} 的时间"
+        "全局访存搬运的 sector 中有 {share} 是多余的（未合并访问）：至多可省下该 kernel {saving} 的时间"
     ),
     "let less go through L2: larger tiles, blocks ordered so that neighbours share data, TMA multicast": (
-        "减少经过 L2 的数据量：加大分块（tile），调整线程块次序让相邻线程块共享数据，使用 TMA 多播"
+        "减少经过 L2 的数据量：加大 tile，调整 block 次序让相邻 block 共享数据，使用 TMA 多播"
     ),
     "relieve shared memory: wider accesses, no bank conflicts, more reuse in registers": (
-        "减轻共享内存的压力：加宽每次访问，消除 bank 冲突，在寄存器中更多地复用数据"
+        "减轻 shared memory 的压力：加宽每次访问，消除 bank 冲突，在寄存器中更多地复用数据"
     ),
     "it is near what tensor cores can do: only a smaller type, sparsity or less work make it faster": (
-        "已接近张量核心的极限：只有改用更小的数据类型、利用稀疏性或减少计算量才能更快"
+        "已接近 Tensor Core 的极限：只有改用更小的数据类型、利用稀疏性或减少计算量才能更快"
     ),
-    "use FP32, or tensor cores, where the accuracy allows": "在精度允许时改用 FP32 或张量核心",
+    "use FP32, or tensor cores, where the accuracy allows": "在精度允许时改用 FP32 或 Tensor Core",
     "use tensor cores, or packed half precision, where the accuracy allows": (
-        "在精度允许时改用张量核心或打包（packed）半精度运算"
+        "在精度允许时改用 Tensor Core 或打包（packed）半精度运算"
     ),
     "spend fewer integer instructions: simpler indexing, wider loads, more elements per thread": (
         "减少整数指令：简化索引计算，加宽加载，让每个线程处理更多元素"
     ),
-    "use tensor cores where the shapes allow": "在形状允许时改用张量核心",
+    "use tensor cores where the shapes allow": "在形状允许时改用 Tensor Core",
     "replace exponentials, divisions and roots by cheaper approximations": "用开销更低的近似代替指数、除法和开方",
     "move more bytes per instruction: vectorised loads and stores, coalesced accesses": (
         "让每条指令搬运更多字节：向量化加载与存储，合并访存"
@@ -55,13 +55,13 @@ KERNELS: Final[dict[str, str]] = {
         "增加并行工作：拆分归约维，合并多次调用，或同时运行其他 kernel"
     ),
     "choose a tile or a grid that makes full waves, or a persistent kernel": (
-        "选择能凑成完整波次的分块或网格大小，或改用常驻（persistent）kernel"
+        "选择能凑成完整 wave 的 tile 或 grid 大小，或改用常驻（persistent）kernel"
     ),
     "use fewer registers or less shared memory per block, or keep more loads in flight per warp": (
-        "减少每个线程块的寄存器或共享内存用量，或让每个 warp 同时发出更多加载"
+        "减少每个 block 的寄存器或 shared memory 用量，或让每个 warp 同时发出更多加载"
     ),
     "spread the work evenly: smaller tiles, or tiles handed out while it runs": (
-        "均匀分配工作：减小分块，或在运行时动态分发分块"
+        "均匀分配工作：减小 tile，或在运行时动态分发 tile"
     ),
     "fuse it with its neighbours: most of so short a kernel is starting and ending": (
         "与相邻 kernel 融合：这么短的 kernel，大部分时间花在启动和收尾上"
@@ -87,9 +87,9 @@ KERNELS: Final[dict[str, str]] = {
     "L1 throughput": "L1 吞吐量",
     "L2 hit rate": "L2 命中率",
     "L1 hit rate": "L1 命中率",
-    "occupancy": "占用率",
+    "occupancy": "占用率（occupancy）",
     "possible occupancy": "理论占用率",
-    "occupancy efficiency": "占用率达成率",
+    "occupancy efficiency": "占用率效率",
     "DRAM bandwidth": "显存带宽",
     # analyse/kernels/verdict
     "neither compute nor memory throughput was collected": "计算和访存的吞吐量都未采集",
@@ -102,8 +102,8 @@ KERNELS: Final[dict[str, str]] = {
     "L2 hit rate {share}: data that is read once cannot hit": "L2 命中率 {share}：仅被读取一次的数据不可能命中",
     "DRAM": "显存",
     "the L2 cache": "L2 缓存",
-    "L1 and shared memory": "L1 与共享内存",
-    "the tensor pipeline": "张量核心流水线",
+    "L1 and shared memory": "L1 与 shared memory",
+    "the tensor pipeline": "Tensor Core 流水线",
     "the FP64 pipeline": "FP64 流水线",
     "the FMA pipeline": "FMA 流水线",
     "the integer and logic pipeline": "整数与逻辑（ALU）流水线",
@@ -114,30 +114,30 @@ KERNELS: Final[dict[str, str]] = {
     "the texture pipeline": "纹理流水线",
     "the issue of instructions": "指令发射",
     "it runs {time} only": "单次运行只有 {time}",
-    "of each instruction's wait, {cycles} cycles are {reason}": "主要停顿：{reason}，平均每条指令 {cycles} 个周期",
+    "of each instruction's wait, {cycles} cycles are {reason}": "主要 stall：{reason}，平均每条指令 {cycles} 个周期",
     "nothing that was collected says what it waits for": "已采集的指标不足以说明它在等待什么",
-    "{blocks} blocks for {processors} multiprocessors": "{processors} 个 SM 只分到 {blocks} 个线程块",
-    "the grid fills the GPU {waves} times": "整个网格只有 {waves} 个波次，填不满 GPU",
+    "{blocks} blocks for {processors} multiprocessors": "{processors} 个 SM 只分到 {blocks} 个 block",
+    "the grid fills the GPU {waves} times": "整个 grid 只有 {waves} 个 wave，填不满 GPU",
     "{waves} waves take as long as {whole}: {share} of the multiprocessors' time is lost in the last one": (
-        "{waves} 个波次要花 {whole} 个波次的时间：SM 有 {share} 的时间浪费在最后一个波次"
+        "{waves} 个 wave 要花 {whole} 个 wave 的时间：SM 有 {share} 的时间浪费在最后一个 wave"
     ),
-    "occupancy is {share} only": "占用率只有 {share}",
+    "occupancy is {share} only": "占用率（occupancy）只有 {share}",
     "occupancy is {share}; {resource} allow no more than {allowed}": (
-        "占用率为 {share}；受{resource}限制，最高只能达到 {allowed}"
+        "占用率（occupancy）为 {share}；受{resource}限制，最高只能达到 {allowed}"
     ),
     "its resources": "资源用量",
     "its registers": "寄存器用量",
-    "its blocks' shared memory": "线程块的共享内存用量",
-    "its blocks' size": "线程块大小",
-    "the blocks that fit on a multiprocessor": "每个 SM 可容纳的线程块数",
-    "its barriers": "屏障数量",
+    "its blocks' shared memory": "block 的 shared memory 用量",
+    "its blocks' size": "block 大小",
+    "the blocks that fit on a multiprocessor": "每个 SM 可容纳的 block 数",
+    "its barriers": "barrier 数量",
     "multiprocessors work {share} of the busiest one's time on average": (
         "各 SM 的平均工作时间只有最忙的 SM 的 {share}"
     ),
     "for data from L1, L2 or DRAM": "等待来自 L1、L2 或显存的数据",
-    "for data from shared memory": "等待来自共享内存的数据",
-    "at a barrier of the block": "在线程块的同步屏障处等待",
-    "at a memory barrier": "在内存屏障处等待",
+    "for data from shared memory": "等待来自 shared memory 的数据",
+    "at a barrier of the block": "在 block 的同步 barrier 处等待",
+    "at a memory barrier": "在内存 barrier 处等待",
     "for a busy pipeline": "等待繁忙的流水线",
     "for a full queue of memory instructions": "访存指令队列已满",
     "for a full queue of global memory instructions": "全局内存指令队列已满",
@@ -149,13 +149,11 @@ KERNELS: Final[dict[str, str]] = {
     "for stores to drain at the end": "结束时等待写操作排空",
     "for constants": "等待常量缓存",
     "asleep": "线程处于休眠",
-    "for the tensor cores": "等待张量核心",
+    "for the tensor cores": "等待 Tensor Core",
     # findings/kernels
-    "{kernel} takes {time} and reaches {share} of its nearest roof": (
-        "{kernel}（{time}）只达到离它最近的屋顶线的 {share}"
-    ),
+    "{kernel} takes {time} and reaches {share} of its nearest roof": ("{kernel}（{time}）只达到硬件峰值的 {share}"),
     "its accesses are coalesced, and the host keeps up": "其访存已合并，且主机跟得上",
-    "it reaches 90 % of that roof, and the host keeps up": "它达到该屋顶线的 90 %，且主机跟得上",
+    "it reaches 90 % of that roof, and the host keeps up": "它达到该峰值的 90 %，且主机跟得上",
     # read/ncu/blocks, csv, rep_file
     "cut off": "被截断",
     "damaged": "已损坏",
@@ -220,7 +218,7 @@ KERNELS: Final[dict[str, str]] = {
     "Time": "时间",
     "Share": "占比",
     "Match": "匹配",
-    "Of roof": "达屋顶线",
+    "Of roof": "达峰值",
     "Range": "所在区间",
     "Kernels of a step": "每步的 kernel",
     "Kernels in depth, the most to gain first": "kernel 逐个分析（提升空间大的在前）",
@@ -232,7 +230,7 @@ KERNELS: Final[dict[str, str]] = {
         "每步调用 {calls}，共 {time}；若合并访存，可省 {saving}"
     ),
     "{time} a step in {calls}; at its nearest roof it would save {saving}": (
-        "每步调用 {calls}，共 {time}；若达到离它最近的屋顶线，可省 {saving}"
+        "每步调用 {calls}，共 {time}；若达到硬件峰值，可省 {saving}"
     ),
     "one call": "1 次",
     "{count} calls": "{count} 次",
@@ -247,7 +245,7 @@ KERNELS: Final[dict[str, str]] = {
     "not known": "未知",
     "L2": "L2 缓存",
     "L1": "L1 缓存",
-    "tensor cores": "张量核心",
+    "tensor cores": "Tensor Core 单元",
     "FP64": "FP64 单元",
     "FMA": "FMA 单元",
     "ALU": "ALU 单元",
@@ -257,11 +255,11 @@ KERNELS: Final[dict[str, str]] = {
     "uniform": "uniform 单元",
     "texture": "纹理单元",
     "issue slots": "指令发射",
-    "too few blocks": "线程块太少",
+    "too few blocks": "block 太少",
     "tail effect": "尾部效应",
     "uneven load": "负载不均",
     "too short": "运行太短",
-    "stalls": "停顿",
+    "stalls": "stall 停顿",
     "cause not collected": "原因未采集",
     "not collected": "未采集",
     "low": "低",
@@ -276,25 +274,25 @@ KERNELS: Final[dict[str, str]] = {
     "GPU not named": "GPU（名称未记录）",
     "In depth, the most to gain first": "逐个分析（提升空间大的在前）",
     "How far these kernels are from the device's roofs was not collected.": (
-        "没有采集到足以判断这些 kernel 距设备屋顶线多远的指标。"
+        "没有采集到足以判断这些 kernel 离硬件峰值多远的指标。"
     ),
     "All these kernels are at their roofs; only less work would make them faster.": (
-        "这些 kernel 都已达到各自的屋顶线；只有减少工作量才能更快。"
+        "这些 kernel 都已达到各自的硬件峰值；只有减少工作量才能更快。"
     ),
     "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and {wasted} of the sectors "
     "it moves are excessive; with coalesced accesses it would save {gain} of the time.": (
-        "提升空间最大的是 {kernel}：占总时间的 {share}，{bound}受限（{limiter}），所搬运的扇区中有 {wasted} 是多余的；"
-        "若合并访存，可省下总时间的 {gain}。"
+        "提升空间最大的是 {kernel}：占总时间的 {share}，{bound}受限（{limiter}），"
+        "所搬运的 sector 中有 {wasted} 是多余的；若合并访存，可省下总时间的 {gain}。"
     ),
     "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its nearest roof it would "
     "save {gain} of the time.": (
         "提升空间最大的是 {kernel}：占总时间的 {share}，{bound}受限（{limiter}）；"
-        "若达到离它最近的屋顶线，可省下总时间的 {gain}。"
+        "若达到硬件峰值，可省下总时间的 {gain}。"
     ),
     "x": "次数",
     "Occupancy": "占用率",
-    "Grid": "网格",
-    "Block": "线程块",
+    "Grid": "grid 大小",
+    "Block": "block 大小",
     "Kernels": "各 kernel",
     "{bound}: {limiter}": "{bound}（{limiter}）",
     "{kernel}: {bound}, severity {severity}": "{kernel}，瓶颈：{bound}，严重程度：{severity}",
@@ -310,7 +308,7 @@ KERNELS: Final[dict[str, str]] = {
     "{bound} {count} ({details})": "{bound} {count} 个（{details}）",
     "{what} {count}": "{what} {count} 个",
     "below {half} of the nearest roof: {count} of {kernels}": (
-        "低于最近性能上限 {half} 的 kernel：{count} 个（共 {kernels} 个）"
+        "低于硬件峰值 {half} 的 kernel：{count} 个（共 {kernels} 个）"
     ),
     "below {half}: {counts}": "低于 {half}：{counts}",
     "below {half}: {counts} (data that is read once cannot hit)": "低于 {half}：{counts}（只读一次的数据不可能命中）",

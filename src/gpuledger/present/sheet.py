@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from gpuledger.messages import translated
+from gpuledger.messages import Message, translated
 
 
 class Digits(Enum):
@@ -114,12 +114,24 @@ class Sheet:
 
 
 def translated_sheet(sheet: Sheet, language: str) -> Sheet:
-    """The same with the names of its columns, and cells that are messages, in another language."""
+    """The same with its title, the names of its columns, and cells that are messages, in another language."""
     if language == "en":
         return sheet
     columns = tuple(replace(column, name=translated(column.name, language)) for column in sheet.columns)
 
     def told(row: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        return tuple(translated(cell, language) if isinstance(cell, str) else cell for cell in row)
+        return tuple(_told_cell(cell, language) for cell in row)
 
-    return replace(sheet, columns=columns, rows=tuple(map(told, sheet.rows)), foot=tuple(map(told, sheet.foot)))
+    return replace(
+        sheet,
+        title=translated(sheet.title, language),
+        columns=columns,
+        rows=tuple(map(told, sheet.rows)),
+        foot=tuple(map(told, sheet.foot)),
+    )
+
+
+def _told_cell(cell: Cell, language: str) -> Cell:
+    if isinstance(cell, Term):  # its code is English; what others named, such as a range, is as it is
+        return translated(cell.words, language) if isinstance(cell.words, Message) else cell
+    return translated(cell, language) if isinstance(cell, str) else cell

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.messages import say
 from gpuledger.trace.columns import take
 from gpuledger.trace.strings import Codes, Strings
 
@@ -102,7 +103,7 @@ _GRAPH_NODE = ColumnSchema("graph_node", Kind.INT64, "CUDA graph node that it is
 
 SCHEMAS: Final[Mapping[Table, Schema]] = {
     Table.KERNELS: Schema(
-        "one kernel execution",
+        say("one kernel execution"),
         (
             _START,
             _END,
@@ -120,7 +121,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.COPIES: Schema(
-        "one memory copy or memset on the GPU",
+        say("one memory copy or memset on the GPU"),
         (
             _START,
             _END,
@@ -133,7 +134,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.GRAPHS: Schema(
-        "one execution of a whole CUDA graph whose nodes were not traced",
+        say("one execution of a whole CUDA graph whose nodes were not traced"),
         (
             _START,
             _END,
@@ -143,7 +144,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.CALLS: Schema(
-        "one call on the host: CUDA runtime, CUDA driver, a CUDA library, or the operating system",
+        say("one call on the host: CUDA runtime, CUDA driver, a CUDA library, or the operating system"),
         (
             _START,
             _END,
@@ -157,7 +158,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.RANGES: Schema(
-        "one annotation on the host's timeline",
+        say("one annotation on the host's timeline"),
         (
             _START,
             _END,
@@ -180,7 +181,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.SYNCS: Schema(
-        "one synchronisation, as CUPTI reports it; incomplete by nature, so count calls instead",
+        say("one synchronisation, as CUPTI reports it; incomplete by nature, so count calls instead"),
         (
             _START,
             _END,
@@ -189,7 +190,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.ALLOCS: Schema(
-        "one allocation or release of GPU memory; start_ns equals end_ns",
+        say("one allocation or release of GPU memory; start_ns equals end_ns"),
         (
             _START,
             _END,
@@ -201,15 +202,15 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.OVERHEADS: Schema(
-        "a stretch in which the profiler itself held a thread",
+        say("a stretch in which the profiler itself held a thread"),
         (_START, _END, _PID, _TID, ColumnSchema("name", Kind.TEXT, "what the profiler was doing")),
     ),
     Table.SAMPLES: Schema(
-        "one look at what a thread was running; start_ns equals end_ns",
+        say("one look at what a thread was running; start_ns equals end_ns"),
         (_START, _END, _PID, _TID, _STACK, ColumnSchema("source", Kind.TEXT, "cpu or python")),
     ),
     Table.COLLECTIVES: Schema(
-        "one collective as the framework described it: on its kernel, or on the operator that launched the kernel",
+        say("one collective as the framework described it: on its kernel, or on the operator that launched the kernel"),
         (
             _START,
             _END,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from gpuledger.cli.output import Output, output_options
+from gpuledger.cli.output import Output, english_options
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools
 from gpuledger.doctor.checks import diagnosed
 from gpuledger.doctor.probe import here
@@ -52,7 +52,7 @@ def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
 @click.command()
 @click.argument("profile", type=click.Path(path_type=Path), required=False)
 @click.option("--quick", is_flag=True, help="No trial captures: only look, start nothing on the GPU.")
-@output_options
+@english_options
 def doctor(profile: Path | None, quick: bool, output: Output) -> None:
     """Say whether profiles can be recorded here, and how to mend what is in the way.
 

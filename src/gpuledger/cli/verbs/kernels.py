@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, language_option, output_options, step_options
+from gpuledger.cli.output import Output, output_options, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -18,10 +18,9 @@ from gpuledger.read.source import look_at
 @click.command()
 @click.argument("files", metavar="NCU|PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @step_options
-@language_option
 @limit_option
 @output_options
-def kernels(files: tuple[Path, ...], wanted: Wanted, language: str, limits: Limits, output: Output) -> None:
+def kernels(files: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
     """Say what limits each kernel in NCU: memory, compute or latency, and what to try.
 
     NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
@@ -39,12 +38,12 @@ def kernels(files: tuple[Path, ...], wanted: Wanted, language: str, limits: Limi
       gpuledger kernels run.sqlite --range=layer0
     """
     if len(files) == 1 and reader_of(look_at(files[0])) is not None:
-        _of_timeline(files[0], wanted, language, limits, output)
+        _of_timeline(files[0], wanted, limits, output)
     else:
-        _of_reports(files, language, limits, output)
+        _of_reports(files, limits, output)
 
 
-def _of_reports(files: tuple[Path, ...], language: str, limits: Limits, output: Output) -> None:
+def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None:
     from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.judgement import kernels as put_together
     from gpuledger.present.views.kernels import kernels_document
@@ -53,10 +52,10 @@ def _of_reports(files: tuple[Path, ...], language: str, limits: Limits, output: 
     with progress(quiet=output.quiet) as tell:
         report = open_kernels(files, limits=limits, progress=tell)
     judged_kernels = put_together([judged(launch) for launch in report.launches])
-    output.show(kernels_document([path.name for path in files], judged_kernels, report.health), language=language)
+    output.show(kernels_document([path.name for path in files], judged_kernels, report.health))
 
 
-def _of_timeline(profile: Path, wanted: Wanted, language: str, limits: Limits, output: Output) -> None:
+def _of_timeline(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.ledger.device import analysed
     from gpuledger.present.views.tables import tables_document
@@ -70,4 +69,4 @@ def _of_timeline(profile: Path, wanted: Wanted, language: str, limits: Limits, o
         step_kernels_sheet(overview(trace, device, wanted.scope_pattern), device, wanted.families) for device in devices
     ]
     document = tables_document("stepkernels", profile.name, sheets, trace.health, devices[0].zero_ns)
-    output.show(document, language=language)
+    output.show(document)

@@ -12,7 +12,7 @@ from gpuledger.analyse.kernels.ncu_plan import plan
 from gpuledger.capture.ncu.command import ENDING, SETS, Measure, ncu_command
 from gpuledger.capture.ncu.metric_names import checked
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, output_options, profile_argument, step_options
+from gpuledger.cli.output import Output, english_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.steps import Wanted
@@ -43,7 +43,7 @@ from gpuledger.read import open_trace
 @click.option("--anyway", is_flag=True, help="Plan even where kernels are hardly any of the step's time.")
 @step_options
 @limit_option
-@output_options
+@english_options
 def ncu_plan(
     profile: Path,
     command: tuple[str, ...],

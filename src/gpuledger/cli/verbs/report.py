@@ -10,7 +10,6 @@ import click
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import (
     Output,
-    language_option,
     need,
     page_options,
     profile_argument,
@@ -39,12 +38,9 @@ if TYPE_CHECKING:
 )
 @click.option("--charts", is_flag=True, help="With a Markdown file: write its pictures beside it, as PNG.")
 @step_options
-@language_option
 @limit_option
 @page_options
-def report(
-    profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, language: str, limits: Limits, output: Output
-) -> None:
+def report(profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, limits: Limits, output: Output) -> None:
     """Say where the time in PROFILE went, and what to do about it.
 
     Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and copies,
@@ -70,8 +66,8 @@ def report(
         trace = open_trace(profile, only=columns_for(profiled=bool(ncu)), limits=limits, progress=tell)
         profiled = _profiled(ncu, limits, tell) if ncu else None
     made = diagnosed(trace, profile.name, wanted, profiled)
-    pictures = _written(made, language, output) if charts else []
-    output.show(report_document(made, pictures), language=language)
+    pictures = _written(made, output) if charts else []
+    output.show(report_document(made, pictures))
 
 
 def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:
@@ -80,12 +76,12 @@ def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> Kernel
     return open_kernels(files, limits=limits, progress=tell)
 
 
-def _written(made: ProfiledRun, language: str, output: Output) -> list[tuple[str, str]]:
+def _written(made: ProfiledRun, output: Output) -> list[tuple[str, str]]:
     """Write the pictures beside the document: all of them, or none if one is there already. Titles and names."""
     from gpuledger.present.charts.png import png
     from gpuledger.present.views.page.pictures import report_pictures
 
-    found = [(each.picture, output.beside(each.ending)) for each in report_pictures(made, language)]
+    found = [(each.picture, output.beside(each.ending)) for each in report_pictures(made, output.language)]
     for picture, path in found:
         output.write_bytes(path, png(picture))
     return [(picture.title, path.name) for picture, path in found]

@@ -10,7 +10,7 @@ import click
 
 from gpuledger.analyse.nvidia.reports import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, output_options, profile_argument
+from gpuledger.cli.output import Output, english_options, profile_argument
 from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
@@ -47,7 +47,7 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     help=f"NVIDIA's name of a table; several with commas. Default: {','.join(DEFAULT_REPORTS)}.",
 )
 @limit_option
-@output_options
+@english_options
 def stats(profile: Path, reports: tuple[NvidiaReport[Any], ...], limits: Limits, output: Output) -> None:
     """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
 

@@ -13,6 +13,7 @@ from gpuledger.analyse.align.side_by_side import AlignRow, shape_text
 from gpuledger.analyse.align.verdicts import FAIL, PASS, WARN, AlignCheck
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
+from gpuledger.messages import say
 from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.writers.json import health_json
@@ -32,10 +33,10 @@ MOST_LINES: Final = 6
 """So much of what a check found is said to people."""
 
 _CHECKS: Final = (
-    Column("check", "Check", Unit.TEXT),
-    Column("verdict", "Verdict", Unit.TEXT),
-    Column("mock", "Mock", Unit.TEXT),
-    Column("e2e", "Model", Unit.TEXT),
+    Column("check", say("Check"), Unit.TEXT),
+    Column("verdict", say("Verdict"), Unit.TEXT),
+    Column("mock", say("Mock"), Unit.TEXT),
+    Column("e2e", say("Model"), Unit.TEXT),
 )
 _BADGES: Final = {PASS: "good", WARN: "warn", FAIL: "bad"}
 
@@ -108,19 +109,21 @@ def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
     found = made.sides
     blocks: list[Block] = []
     blocks += [
-        Points(f"{check.title}: {check.verdict}", tuple(map(_sentence, _said(check))))
+        Points(say("{title}: {verdict}", title=check.title, verdict=check.verdict), tuple(map(_sentence, _said(check))))
         for check in made.checks
         if check.evidence
     ]
     lines, left_out = _worth_drawing(found.rows)
-    blocks += [Heading("Kernel by kernel"), SheetBlock(_side_by_side(lines))]
+    blocks += [Heading(say("Kernel by kernel")), SheetBlock(_side_by_side(lines))]
     if left_out:
         blocks.append(
-            Paragraph(f"{count_text(left_out)} more kinds of kernels, and single calls, are in CSV and JSON.")
+            Paragraph(
+                say("{count} more kinds of kernels, and single calls, are in CSV and JSON.", count=count_text(left_out))
+            )
         )
     lost = [note.sentence for note in health if note.severity is Severity.LOSS]
     if noted := (*made.notes, *lost):
-        blocks.append(Points("Notes", tuple(map(_sentence, noted)), is_section=True))
+        blocks.append(Points(say("Notes"), tuple(map(_sentence, noted)), is_section=True))
     return blocks
 
 
@@ -183,17 +186,17 @@ def _side_by_side(lines: Sequence[_Line]) -> Sheet:
     several = any(line.calls > 1 for line in lines)
     columns = (
         Column("position", "#", Unit.ID, detail=3),
-        *((Column("calls", "Calls", Unit.COUNT),) if several else ()),
-        Column("mock_kernel", "Kernel" if same else "Kernel of the mock", Unit.TEXT, shorten=label),
-        Column("mock_time", "Mock" if same else "Time", Unit.FIGURE),
-        *(() if same else (Column("e2e_kernel", "of the model", Unit.TEXT, shorten=label),)),
-        Column("e2e_time", "Model" if same else "Time", Unit.FIGURE),
-        Column("ratio", "Ratio", Unit.RATIO, detail=1),
-        Column("match", "Match", Unit.TEXT),
-        Column("shape", "Shape", Unit.TEXT, detail=2),
+        *((Column("calls", say("Calls"), Unit.COUNT),) if several else ()),
+        Column("mock_kernel", say("Kernel") if same else say("Kernel of the mock"), Unit.TEXT, shorten=label),
+        Column("mock_time", say("Mock") if same else say("Time"), Unit.FIGURE),
+        *(() if same else (Column("e2e_kernel", say("of the model"), Unit.TEXT, shorten=label),)),
+        Column("e2e_time", say("Model") if same else say("Time"), Unit.FIGURE),
+        Column("ratio", say("Ratio"), Unit.RATIO, detail=1),
+        Column("match", say("Match"), Unit.TEXT),
+        Column("shape", say("Shape"), Unit.TEXT, detail=2),
     )
     rows = tuple(_drawn(line, same=same, several=several) for line in lines)
-    return Sheet("align_kernels", "Kernel by kernel", columns, rows)
+    return Sheet("align_kernels", say("Kernel by kernel"), columns, rows)
 
 
 def _drawn(line: _Line, *, same: bool, several: bool) -> tuple[Cell, ...]:

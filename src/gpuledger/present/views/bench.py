@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gpuledger.messages import say
 from gpuledger.present.document import (
     Block,
     Conclusion,
@@ -87,9 +88,9 @@ def _one_row(result: Mapping[str, Any]) -> Sheet:
 
 def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:
     """The figures, then each table."""
-    columns = (Column("what", "What", Unit.TEXT), Column("value", "Value", Unit.FIGURE))
+    columns = (Column("what", say("What"), Unit.TEXT), Column("value", say("Value"), Unit.FIGURE))
     rows = tuple((heading(key), shown) for key, shown in _shown(result) if len(shown) <= _LONG)
-    found = [Sheet("result", "Result", columns, rows)] if rows else []
+    found = [Sheet("result", say("Result"), columns, rows)] if rows else []
     found += [_table(key, value) for key, value in result.items() if _is_table(value)]
     return found
 

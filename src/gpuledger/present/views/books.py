@@ -20,5 +20,5 @@ def ledger_sheet(device: Device) -> Sheet:
     """Line, time and share; the foot is the window, which the lines sum to."""
     whole = device.ledger.window_ns
     rows = tuple((line_term(line), amount, 100 * amount / whole) for line, amount in device.ledger.total().items())
-    title = f"Ledger, GPU {device.gpu}"
+    title = say("Ledger, GPU {gpu}", gpu=device.gpu)
     return Sheet(f"ledger_gpu{device.gpu}", title, _COLUMNS, rows, foot=((TOTAL, whole, 100.0),))

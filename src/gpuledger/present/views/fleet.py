@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gpuledger.findings.finding import Finding
+from gpuledger.messages import say, uncapitalised
 from gpuledger.present.document import Conclusion, Document, Drawn, Opening, Remarks, SheetBlock, SheetTitle, Tell
 from gpuledger.present.safe_text import cut_in_the_middle, visible, wrapped
 from gpuledger.present.sheet import Cell, Sheet
@@ -196,13 +197,19 @@ def for_people(sheet: Sheet) -> Sheet:
     if len(sheet.rows) <= _MOST_SHOWN:
         return sheet
     kept: Iterable[int] = range(_MOST_SHOWN)
-    which = "first"
+    which = say("first")
     if sheet.name in _WORST_BY:
         at = [[column.key for column in sheet.columns].index(key) for key in _WORST_BY[sheet.name]]
         order = sorted(range(len(sheet.rows)), key=lambda row: [-_number(sheet.rows[row][each]) for each in at])
         kept = sorted(order[:_MOST_SHOWN])
-        which = f"worst by {sheet.columns[at[0]].name.lower()}"
-    title = f"{sheet.title}: the {_MOST_SHOWN} {which}, of {count_text(len(sheet.rows))}"
+        which = say("worst by {column}", column=uncapitalised(sheet.columns[at[0]].name))
+    title = say(
+        "{title}: the {shown} {which}, of {count}",
+        title=sheet.title,
+        shown=_MOST_SHOWN,
+        which=which,
+        count=count_text(len(sheet.rows)),
+    )
     return replace(sheet, title=title, rows=tuple(sheet.rows[row] for row in kept))
 
 

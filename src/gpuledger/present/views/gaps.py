@@ -33,7 +33,7 @@ _LONGEST: Final = (
     Column("cause_ns", say("Cause"), Unit.NS, detail=3),
     Column("before", say("Before"), Unit.TEXT, detail=4, shorten=label),
     Column("range", say("Range"), Unit.TEXT, detail=5),
-    Column("tid", "Thread", Unit.ID, detail=6),
+    Column("tid", say("Thread"), Unit.ID, detail=6),
     Column("after", say("After"), Unit.TEXT, shorten=label),
 )
 _LENGTH_WORDS: Final = {"under 1 us": say("under 1 us"), "over 1 ms": say("over 1 ms")}
@@ -54,7 +54,7 @@ def causes_sheet(summary: GapSummary) -> Sheet:
     whole = summary.idle_ns
     return Sheet(
         f"gaps_by_cause_gpu{summary.gpu}",
-        f"Idle time by cause, GPU {summary.gpu}",
+        say("Idle time by cause, GPU {gpu}", gpu=summary.gpu),
         _CAUSES,
         tuple((cause_term(line.cause), line.time_ns, percent(line.time_ns, whole)) for line in summary.by_cause),
         foot=((TOTAL, whole, percent(whole, whole)),),
@@ -66,7 +66,7 @@ def triggers_sheet(summary: GapSummary) -> Sheet:
     """Idle time of the steady steps by what set it off."""
     return Sheet(
         f"gaps_by_trigger_gpu{summary.gpu}",
-        f"Idle time by trigger, steady steps, GPU {summary.gpu}",
+        say("Idle time by trigger, steady steps, GPU {gpu}", gpu=summary.gpu),
         _TRIGGERS,
         tuple(
             (
@@ -86,7 +86,7 @@ def lengths_sheet(summary: GapSummary) -> Sheet:
     """Gaps of the whole window by their length."""
     return Sheet(
         f"gaps_by_length_gpu{summary.gpu}",
-        f"Gaps by length, GPU {summary.gpu}",
+        say("Gaps by length, GPU {gpu}", gpu=summary.gpu),
         _LENGTHS,
         tuple(
             (length_words(bucket.name), bucket.gaps, bucket.time_ns, percent(bucket.time_ns, summary.idle_ns))
@@ -98,7 +98,10 @@ def lengths_sheet(summary: GapSummary) -> Sheet:
 
 def longest_sheet(summary: GapSummary) -> Sheet:
     """The longest gaps, or all of the length that was asked for, one by one."""
-    name, title = f"gaps_longest_gpu{summary.gpu}", f"The {LONGEST} longest gaps, GPU {summary.gpu}"
+    name, title = (
+        f"gaps_longest_gpu{summary.gpu}",
+        say("The {count} longest gaps, GPU {gpu}", count=LONGEST, gpu=summary.gpu),
+    )
     if summary.least_ns is not None:
         name, title = f"gaps_over_gpu{summary.gpu}", _listed_words(summary, summary.least_ns)
     return Sheet(
@@ -127,6 +130,11 @@ def longest_sheet(summary: GapSummary) -> Sheet:
 def _listed_words(summary: GapSummary, least_ns: int) -> str:
     """How many gaps are that long, and what they hold."""
     held_ns = sum(gap.length_ns for gap in summary.longest)
-    share = f", {share_text(held_ns / summary.idle_ns)} of the idle time" if summary.idle_ns else ""
-    counted = f"{count_text(len(summary.longest))} of {count_text(summary.gaps)} gaps"
-    return f"{counted} take {time_text(least_ns)} or more{share}, GPU {summary.gpu}"
+    return say(
+        "{count} of {gaps} gaps take {time} or more, {share} of the idle time, GPU {gpu}",
+        count=count_text(len(summary.longest)),
+        gaps=count_text(summary.gaps),
+        time=time_text(least_ns),
+        share=share_text(held_ns / summary.idle_ns if summary.idle_ns else 0.0),
+        gpu=summary.gpu,
+    )

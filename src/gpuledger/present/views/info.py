@@ -21,6 +21,7 @@ from gpuledger.present.document import (
 )
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terms import severity_term
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Decoding, Origin, Trace, os_pid
@@ -33,7 +34,9 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
     name = Path(path).name
     in_text: list[Block] = [
         *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
-        Definitions("Recorded", tuple((_counted(found, table), Table(table).schema.row) for table, _ in found.rows)),
+        Definitions(
+            say("Recorded"), tuple((_counted(found, table), Table(table).schema.row) for table, _ in found.rows)
+        ),
     ]
     in_markdown = [
         SheetBlock(sheet, SheetTitle.NAMED) for sheet in _sheets(trace, found, verbose=verbose) if sheet.rows
@@ -44,9 +47,11 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
             Opening(name, origin_line(trace, found), tuple(_facts(trace, found))),
             Only(Medium.TEXT, tuple(in_text)),
             Only(Medium.MARKDOWN, tuple(in_markdown)),
-            Definitions("Not in this profile", tuple((missing.what, missing.means) for missing in found.missing)),
-            Definitions("Health", tuple((note.severity.value, note.sentence) for note in trace.health)),
-            Only(Medium.TEXT, (*private, Remarks((f"next: gpuledger stats {path}",)))),
+            Definitions(say("Not in this profile"), tuple((missing.what, missing.means) for missing in found.missing)),
+            Definitions(
+                say("Health"), tuple((severity_term(note.severity).words, note.sentence) for note in trace.health)
+            ),
+            Only(Medium.TEXT, (*private, Remarks((say("next: {command}", command=f"gpuledger stats {path}"),)))),
         ),
         data=lambda: _data(name, trace, found, verbose=verbose),
         sheets=lambda: (_rows_sheet(trace, found),),
@@ -145,9 +150,11 @@ def _facts(trace: Trace, found: Contents) -> list[str]:
     if origin.decoding is not None:
         lines.append(visible(decoding_sentence(origin.decoding)))
     if origin.asked_for is not None:
-        lines.append(f"asked to trace {visible(', '.join(origin.asked_for))}")
+        lines.append(say("asked to trace {what}", what=visible(", ".join(origin.asked_for))))
     if not isinstance(found.launched, NotMeasured):
-        lines.append(f"{share_text(found.launched)} of the GPU work has its launch call in the profile")
+        lines.append(
+            say("{share} of the GPU work has its launch call in the profile", share=share_text(found.launched))
+        )
     return lines
 
 
@@ -175,14 +182,19 @@ def _decoding_json(how: Decoding) -> dict[str, Any]:
 
 
 def _sentence(origin: Origin) -> str:
-    schema = f"export schema {origin.schema_version}" if origin.schema_version else "export without a schema version"
-    parts = [
-        f"{schema} ({origin.container})",
-        f"captured {origin.started_utc} UTC" if origin.started_utc else "",
-        f"driver {origin.driver_version}" if origin.driver_version else "",
-        f"CUDA {origin.cuda_version}" if origin.cuda_version else "",
-    ]
-    return visible(", ".join(part for part in parts if part))
+    schema = (
+        say("export schema {version}", version=visible(origin.schema_version))
+        if origin.schema_version
+        else say("export without a schema version")
+    )
+    parts = [say("{schema} ({container})", schema=schema, container=visible(origin.container))]
+    if origin.started_utc:
+        parts.append(say("captured {time} UTC", time=visible(origin.started_utc)))
+    if origin.driver_version:
+        parts.append(say("driver {version}", version=visible(origin.driver_version)))
+    if origin.cuda_version:
+        parts.append(say("CUDA {version}", version=visible(origin.cuda_version)))
+    return joined(say(", "), parts)
 
 
 def _sheets(trace: Trace, found: Contents, *, verbose: bool) -> list[Sheet]:
@@ -192,14 +204,14 @@ def _sheets(trace: Trace, found: Contents, *, verbose: bool) -> list[Sheet]:
 def _gpu_sheet(found: Contents) -> Sheet:
     columns = (
         Column("gpu", "GPU", Unit.ID),
-        Column("name", "Name", Unit.TEXT),
-        Column("memory", "Memory", Unit.TEXT, detail=2),
-        Column("sms", "SMs", Unit.COUNT, detail=1),
-        Column("processes", "Processes", Unit.COUNT, detail=3),
-        Column("streams", "Streams", Unit.COUNT),
-        Column("kernels", "Kernels", Unit.COUNT),
-        Column("copies", "Copies", Unit.COUNT),
-        Column("graphs", "Graphs", Unit.COUNT, detail=4),
+        Column("name", say("Name"), Unit.TEXT),
+        Column("memory", say("Memory"), Unit.TEXT, detail=2),
+        Column("sms", say("SMs"), Unit.COUNT, detail=1),
+        Column("processes", say("Processes"), Unit.COUNT, detail=3),
+        Column("streams", say("Streams"), Unit.COUNT),
+        Column("kernels", say("Kernels"), Unit.COUNT),
+        Column("copies", say("Copies"), Unit.COUNT),
+        Column("graphs", say("Graphs"), Unit.COUNT, detail=4),
     )
     rows = tuple(
         (
@@ -215,39 +227,39 @@ def _gpu_sheet(found: Contents) -> Sheet:
         )
         for use in found.gpus
     )
-    return Sheet("gpus", "GPUs", columns, rows)
+    return Sheet("gpus", say("GPUs"), columns, rows)
 
 
 def _process_sheet(found: Contents) -> Sheet:
     columns = (
         Column("pid", "PID", Unit.ID),
-        Column("name", "Process", Unit.TEXT),
-        Column("threads", "Threads", Unit.COUNT),
-        Column("calls", "Calls", Unit.COUNT),
-        Column("ranges", "Ranges", Unit.COUNT),
-        Column("gpu_work", "GPU work", Unit.COUNT),
+        Column("name", say("Process"), Unit.TEXT),
+        Column("threads", say("Threads"), Unit.COUNT),
+        Column("calls", say("Calls"), Unit.COUNT),
+        Column("ranges", say("Ranges"), Unit.COUNT),
+        Column("gpu_work", say("GPU work"), Unit.COUNT),
     )
     rows = tuple(
         (os_pid(use.process.pid), use.process.name, use.threads, use.calls, use.ranges, use.gpu_work)
         for use in found.processes
     )
-    return Sheet("processes", "Processes", columns, rows)
+    return Sheet("processes", say("Processes"), columns, rows)
 
 
 def _table_sheet(found: Contents) -> Sheet:
     columns = (
-        Column("table", "Recorded", Unit.TEXT),
-        Column("rows", "Rows", Unit.COUNT),
-        Column("row", "A row is", Unit.TEXT),
+        Column("table", say("Recorded"), Unit.TEXT),
+        Column("rows", say("Rows"), Unit.COUNT),
+        Column("row", say("A row is"), Unit.TEXT),
     )
     return Sheet(
-        "tables", "Recorded", columns, tuple((name, count, Table(name).schema.row) for name, count in found.rows)
+        "tables", say("Recorded"), columns, tuple((name, count, Table(name).schema.row) for name, count in found.rows)
     )
 
 
 def _source_sheet(trace: Trace) -> Sheet:
-    columns = (Column("table", "Table of the profile", Unit.TEXT), Column("rows", "Rows", Unit.COUNT))
-    return Sheet("source", "Tables of the profile", columns, trace.origin.source_rows)
+    columns = (Column("table", say("Table of the profile"), Unit.TEXT), Column("rows", say("Rows"), Unit.COUNT))
+    return Sheet("source", say("Tables of the profile"), columns, trace.origin.source_rows)
 
 
 def _gpu_json(use: GpuUse) -> dict[str, Any]:
@@ -272,10 +284,10 @@ def _gpu_json(use: GpuUse) -> dict[str, Any]:
 
 def _private(trace: Trace) -> Definitions:
     private = trace.origin.private
-    entries = [("command", " ".join(private.command))] if private.command else []
-    entries += [("host", private.host)] if private.host else []
-    entries += [("environment", f"{key}={value}") for key, value in private.environment]
-    return Definitions("Private (shown by --verbose)", tuple(entries))
+    entries = [(say("command"), " ".join(private.command))] if private.command else []
+    entries += [(say("host"), private.host)] if private.host else []
+    entries += [(say("environment"), f"{key}={value}") for key, value in private.environment]
+    return Definitions(say("Private (shown by --verbose)"), tuple(entries))
 
 
 def _counted(found: Contents, table: str) -> str:

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.analyse.ranks.lateness import LateAt, Lateness, Straggler
+from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 
 _STRAGGLER: Final = (
-    Column("rank", "Rank", Unit.TEXT),
-    Column("late", "Last to arrive", Unit.COUNT),
-    Column("of", "of", Unit.COUNT, detail=3),
-    Column("caused_percent", "Waited for", Unit.SHARE_PERCENT, detail=1),
-    Column("buys_percent", "Fixing it buys", Unit.SHARE_PERCENT),
-    Column("compute_percent", "More compute", Unit.CHANGE_PERCENT),
-    Column("worst_step", "Latest in step", Unit.ID, detail=1),
-    Column("worst_ns", "by", Unit.NS, detail=2),
-    Column("profile", "Profile", Unit.TEXT, detail=4),
+    Column("rank", say("Rank"), Unit.TEXT),
+    Column("late", say("Last to arrive"), Unit.COUNT),
+    Column("of", say("of"), Unit.COUNT, detail=3),
+    Column("caused_percent", say("Waited for"), Unit.SHARE_PERCENT, detail=1),
+    Column("buys_percent", say("Fixing it buys"), Unit.SHARE_PERCENT),
+    Column("compute_percent", say("More compute"), Unit.CHANGE_PERCENT),
+    Column("worst_step", say("Latest in step"), Unit.ID, detail=1),
+    Column("worst_ns", say("by"), Unit.NS, detail=2),
+    Column("profile", say("Profile"), Unit.TEXT, detail=4),
 )
 
 _LATE_AT: Final = {
@@ -42,7 +43,7 @@ def lateness_sheet(late: Lateness) -> Sheet:
 def straggler_sheet(stragglers: Sequence[Straggler]) -> Sheet:
     """The ranks that others waited for, the most waited for first."""
     rows = tuple(map(_row, stragglers))
-    return Sheet("fleet_stragglers", "Stragglers: ranks that others wait for", _STRAGGLER, rows)
+    return Sheet("fleet_stragglers", say("Stragglers: ranks that others wait for"), _STRAGGLER, rows)
 
 
 def _row(straggler: Straggler) -> tuple[Cell, ...]:

@@ -25,7 +25,7 @@ _CALLS: Final = (
 _QUEUE: Final = (
     Column("figure", say("Figure"), Unit.TEXT),
     Column("value", say("Value"), Unit.MEAN),
-    Column("unit", "Unit", Unit.TEXT),
+    Column("unit", say("Unit"), Unit.TEXT),
 )
 _QUEUE_WITH_UNITS: Final = (_QUEUE[0], Column("value", say("Value"), Unit.FIGURE))
 _RANGES: Final = (
@@ -44,12 +44,12 @@ def launches_sheets(costs: LaunchCosts) -> list[Sheet]:
 
 def launch_calls_sheet(costs: LaunchCosts) -> Sheet:
     """The calls that launch, by function."""
-    return _calls_sheet(costs, costs.launch_calls, "launch_calls", "Launch calls")
+    return _calls_sheet(costs, costs.launch_calls, "launch_calls", say("Launch calls"))
 
 
 def waiting_calls_sheet(costs: LaunchCosts) -> Sheet:
     """The calls that wait for the device, by function."""
-    return _calls_sheet(costs, costs.waiting_calls, "waiting_calls", "Calls that wait for the device")
+    return _calls_sheet(costs, costs.waiting_calls, "waiting_calls", say("Calls that wait for the device"))
 
 
 def _calls_sheet(costs: LaunchCosts, functions: Sequence[CallTimes], name: str, title: str) -> Sheet:
@@ -65,14 +65,16 @@ def _calls_sheet(costs: LaunchCosts, functions: Sequence[CallTimes], name: str, 
         )
         for function in functions
     )
-    return Sheet(f"{name}_gpu{costs.gpu}", f"{title}, steady steps, GPU {costs.gpu}", _CALLS, rows)
+    return Sheet(
+        f"{name}_gpu{costs.gpu}", say("{title}, steady steps, GPU {gpu}", title=title, gpu=costs.gpu), _CALLS, rows
+    )
 
 
 def queue_sheet(costs: LaunchCosts) -> Sheet:
     """How far the host runs ahead, the unit of each figure beside it."""
     return Sheet(
         f"launch_queue_gpu{costs.gpu}",
-        f"How far the host runs ahead, steady steps, GPU {costs.gpu}",
+        say("How far the host runs ahead, steady steps, GPU {gpu}", gpu=costs.gpu),
         _QUEUE,
         tuple(_queue_figures(costs)),
     )
@@ -84,7 +86,7 @@ def queue_with_units_sheet(costs: LaunchCosts) -> Sheet:
         (figure, time_text(round(value)) if unit == "ns" else f"{tenths(value)} {unit}".rstrip())
         for figure, value, unit in _queue_figures(costs)
     )
-    return Sheet("launch_queue", "How far the host runs ahead, steady steps", _QUEUE_WITH_UNITS, rows)
+    return Sheet("launch_queue", say("How far the host runs ahead, steady steps"), _QUEUE_WITH_UNITS, rows)
 
 
 def _queue_figures(costs: LaunchCosts) -> list[tuple[Message, float, str]]:
@@ -112,5 +114,5 @@ def ranges_sheet(costs: LaunchCosts) -> Sheet:
         (entry.name, entry.instances, entry.launches, entry.launches / entry.instances, entry.total_ns)
         for entry in costs.by_range
     )
-    title = f"Launches by range, steady steps, GPU {costs.gpu}"
+    title = say("Launches by range, steady steps, GPU {gpu}", gpu=costs.gpu)
     return Sheet(f"launches_by_range_gpu{costs.gpu}", title, _RANGES, rows)

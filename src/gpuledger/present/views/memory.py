@@ -71,7 +71,7 @@ def _copies(device: Device, copies: Sequence[CopiesOfKind]) -> Sheet:
         )
         for copied in copies
     )
-    return Sheet(f"copies_gpu{device.gpu}", f"Copies, steady steps, GPU {device.gpu}", _COPIES, rows)
+    return Sheet(f"copies_gpu{device.gpu}", say("Copies, steady steps, GPU {gpu}", gpu=device.gpu), _COPIES, rows)
 
 
 def _calls(device: Device, functions: Sequence[CallTimes]) -> Sheet:
@@ -84,12 +84,12 @@ def _calls(device: Device, functions: Sequence[CallTimes]) -> Sheet:
         )
         for function in functions
     )
-    title = f"Allocation calls, steady steps, GPU {device.gpu}"
+    title = say("Allocation calls, steady steps, GPU {gpu}", gpu=device.gpu)
     return Sheet(f"allocation_calls_gpu{device.gpu}", title, _CALLS, rows)
 
 
 def _in_use(device: Device, totals: MemoryTotals | NotMeasured) -> Sheet:
-    name, title = f"memory_in_use_gpu{device.gpu}", f"Device memory, GPU {device.gpu}"
+    name, title = f"memory_in_use_gpu{device.gpu}", say("Device memory, GPU {gpu}", gpu=device.gpu)
     if isinstance(totals, NotMeasured):
         return Sheet(name, title, _IN_USE)
     rows = (

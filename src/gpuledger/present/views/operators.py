@@ -7,6 +7,7 @@ from typing import Final
 from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
 from gpuledger.analyse.operators.operator_costs import OperatorCosts
 from gpuledger.catalog.kernel_names import label
+from gpuledger.messages import joined, say
 from gpuledger.present.digits import percent
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.health import NotMeasured
@@ -14,53 +15,53 @@ from gpuledger.trace.health import NotMeasured
 MOST_SHAPES: Final = 50
 MOST_PLACES: Final = 50
 
-_COUNT = Column("count", "Count", Unit.COUNT)
+_COUNT = Column("count", say("Count"), Unit.COUNT)
 _OPERATORS = (
-    Column("name", "Operator", Unit.TEXT),
+    Column("name", say("Operator"), Unit.TEXT),
     _COUNT,
-    Column("per_step", "A step", Unit.MEAN, detail=2),
-    Column("host_ns", "Host", Unit.NS, detail=1),
-    Column("host_self_ns", "Host, self", Unit.NS),
+    Column("per_step", say("A step"), Unit.MEAN, detail=2),
+    Column("host_ns", say("Host"), Unit.NS, detail=1),
+    Column("host_self_ns", say("Host, self"), Unit.NS),
     Column("device_ns", "GPU", Unit.NS, detail=1),
-    Column("device_self_ns", "GPU, self", Unit.NS),
-    Column("device_self_percent", "GPU, self", Unit.SHARE_PERCENT),
-    Column("kernels", "Kernels", Unit.COUNT, detail=3),
-    Column("launches", "Launches", Unit.COUNT, detail=4),
+    Column("device_self_ns", say("GPU, self"), Unit.NS),
+    Column("device_self_percent", say("GPU, self"), Unit.SHARE_PERCENT),
+    Column("kernels", say("Kernels"), Unit.COUNT, detail=3),
+    Column("launches", say("Launches"), Unit.COUNT, detail=4),
 )
 _SHAPES = (
-    Column("name", "Operator", Unit.TEXT),
-    Column("shapes", "Inputs", Unit.TEXT),
-    Column("types", "Types", Unit.TEXT, detail=3),
+    Column("name", say("Operator"), Unit.TEXT),
+    Column("shapes", say("Inputs"), Unit.TEXT),
+    Column("types", say("Types"), Unit.TEXT, detail=3),
     _COUNT,
-    Column("host_self_ns", "Host, self", Unit.NS, detail=4),
-    Column("device_self_ns", "GPU, self", Unit.NS),
-    Column("device_self_percent", "GPU, self", Unit.SHARE_PERCENT, detail=1),
+    Column("host_self_ns", say("Host, self"), Unit.NS, detail=4),
+    Column("device_self_ns", say("GPU, self"), Unit.NS),
+    Column("device_self_percent", say("GPU, self"), Unit.SHARE_PERCENT, detail=1),
     Column("flops", "FLOPs", Unit.COUNT, detail=5),
-    Column("computed_in", "Computed in", Unit.TEXT, detail=2),
+    Column("computed_in", say("Computed in"), Unit.TEXT, detail=2),
     Column("tflops_per_s", "TFLOP/s", Unit.MEAN),
-    Column("peak_percent", "Of peak", Unit.SHARE_PERCENT),
+    Column("peak_percent", say("Of peak"), Unit.SHARE_PERCENT),
     Column("note", "", Unit.TEXT, detail=2),
 )
 _AGAINST = (
-    Column("kind", "Kind", Unit.TEXT),
-    Column("name", "Name", Unit.TEXT, shorten=label),
-    Column("where", "Where", Unit.TEXT, detail=1),
-    Column("count", "Count", Unit.COUNT, detail=2),
-    Column("per_step", "A step", Unit.MEAN, detail=3),
-    Column("host_ns_per_step", "Host a step", Unit.NS),
-    Column("device_ns_per_step", "GPU a step", Unit.NS),
+    Column("kind", say("Kind"), Unit.TEXT),
+    Column("name", say("Name"), Unit.TEXT, shorten=label),
+    Column("where", say("Where"), Unit.TEXT, detail=1),
+    Column("count", say("Count"), Unit.COUNT, detail=2),
+    Column("per_step", say("A step"), Unit.MEAN, detail=3),
+    Column("host_ns_per_step", say("Host a step"), Unit.NS),
+    Column("device_ns_per_step", say("GPU a step"), Unit.NS),
 )
 _FIGURES = (
-    Column("figure", "Figure", Unit.TEXT),
-    Column("value", "Value", Unit.RATIO),
-    Column("unit", "Unit", Unit.TEXT),
+    Column("figure", say("Figure"), Unit.TEXT),
+    Column("value", say("Value"), Unit.RATIO),
+    Column("unit", say("Unit"), Unit.TEXT),
     Column("note", "", Unit.TEXT),
 )
 _GRAPHS = (
-    Column("place", "Place", Unit.TEXT),
-    Column("known_by", "Known by", Unit.TEXT, detail=1),
-    Column("count", "Executions", Unit.COUNT),
-    Column("per_step", "A step", Unit.MEAN, detail=2),
+    Column("place", say("Place"), Unit.TEXT),
+    Column("known_by", say("Known by"), Unit.TEXT, detail=1),
+    Column("count", say("Executions"), Unit.COUNT),
+    Column("per_step", say("A step"), Unit.MEAN, detail=2),
     Column("device_ns", "GPU", Unit.NS, detail=1),
     Column("device_percent", "GPU", Unit.SHARE_PERCENT),
 )
@@ -68,20 +69,30 @@ _GRAPHS = (
 
 def ops_sheets(costs: OperatorCosts) -> list[Sheet]:
     """All tables about operators, over the steady steps. Without operators in the profile, those are without rows."""
-    most = f"the {MOST_SHAPES} that take the most GPU time"
     return [
-        _sheet(costs, "ops_figures", "Coverage and use of the GPU", _FIGURES, _figures(costs)),
-        _sheet(costs, "ops", "Operators", _OPERATORS, _by_name(costs)),
-        _sheet(costs, "ops_by_shape", f"Operators by inputs, {most}", _SHAPES, _by_shape(costs)),
-        _sheet(costs, "host_against_device", "Host against device", _AGAINST, _against(costs)),
-        _sheet(costs, "graph_work", "Work inside graphs", _GRAPHS, _in_graphs(costs)),
+        _sheet(costs, "ops_figures", say("Coverage and use of the GPU"), _FIGURES, _figures(costs)),
+        _sheet(costs, "ops", say("Operators"), _OPERATORS, _by_name(costs)),
+        _sheet(
+            costs,
+            "ops_by_shape",
+            say("Operators by inputs, the {count} that take the most GPU time", count=MOST_SHAPES),
+            _SHAPES,
+            _by_shape(costs),
+        ),
+        _sheet(costs, "host_against_device", say("Host against device"), _AGAINST, _against(costs)),
+        _sheet(costs, "graph_work", say("Work inside graphs"), _GRAPHS, _in_graphs(costs)),
     ]
 
 
 def _sheet(
     costs: OperatorCosts, name: str, title: str, columns: tuple[Column, ...], rows: list[tuple[Cell, ...]]
 ) -> Sheet:
-    return Sheet(f"{name}_gpu{costs.gpu}", f"{title}, steady steps, GPU {costs.gpu}", columns, tuple(rows))
+    return Sheet(
+        f"{name}_gpu{costs.gpu}",
+        say("{title}, steady steps, GPU {gpu}", title=title, gpu=costs.gpu),
+        columns,
+        tuple(rows),
+    )
 
 
 def _share_cells(share: float | NotMeasured | None) -> tuple[float | None, str, str]:
@@ -94,24 +105,26 @@ def _share_cells(share: float | NotMeasured | None) -> tuple[float | None, str, 
 def _figures(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
     operators, work, graphs = costs.operators, costs.work, costs.graphs
     rows: list[tuple[Cell, ...]] = [
-        ("GPU time launched in an operator", *_share_cells(operators.attributed_share)),
-        ("GPU time launched in an annotation", *_share_cells(operators.annotated_share)),
+        (say("GPU time launched in an operator"), *_share_cells(operators.attributed_share)),
+        (say("GPU time launched in an annotation"), *_share_cells(operators.annotated_share)),
     ]
     if graphs.launches:
         inside = graphs.device_ns / operators.device_ns if operators.device_ns else None
         rows += [
-            ("GPU time inside graphs", *_share_cells(inside)),
-            ("of it with a place in the program", *_share_cells(graphs.named_share)),
+            (say("GPU time inside graphs"), *_share_cells(inside)),
+            (say("of it with a place in the program"), *_share_cells(graphs.named_share)),
         ]
     if work.work:
-        note = "at most: attention in full, or a convolution's stride not known" if work.is_bound else ""
-        rows.append(("work counted a step", work.flops / 1e9 / costs.steps, "GFLOP", note))
-        rows.append(("matrix kernels' time in counted operators", *_share_cells(work.coverage)))
+        note = say("at most: attention in full, or a convolution's stride not known") if work.is_bound else ""
+        rows.append((say("work counted a step"), work.flops / 1e9 / costs.steps, "GFLOP", note))
+        rows.append((say("matrix kernels' time in counted operators"), *_share_cells(work.coverage)))
     value, unit, reason = _share_cells(work.mfu)
-    against = f"{'at most; ' if work.is_bound else ''}dense peak of {work.gpu}"
-    rows.append(("MFU: time at peak of the time taken", value, unit, reason or against))
+    against = (
+        say("at most; dense peak of {gpu}", gpu=work.gpu) if work.is_bound else say("dense peak of {gpu}", gpu=work.gpu)
+    )
+    rows.append((say("MFU: time at peak of the time taken"), value, unit, reason or against))
     if work.without_peak_share and not isinstance(work.mfu, NotMeasured):
-        rows.append(("work left out of it, its peak not known", *_share_cells(work.without_peak_share)))
+        rows.append((say("work left out of it, its peak not known"), *_share_cells(work.without_peak_share)))
     return rows
 
 
@@ -136,7 +149,7 @@ def _by_name(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
     ]
     rest = operators.device_ns - operators.attributed_ns
     share = percent(rest, operators.device_ns)
-    rows.append(("(in no operator)", None, None, None, None, rest, rest, share, None, None))
+    rows.append((say("(in no operator)"), None, None, None, None, rest, rest, share, None, None))
     return rows
 
 
@@ -169,10 +182,10 @@ def _rates(work: OperatorWork | None) -> tuple[Cell, ...]:
     if work is None:
         return (None, None, None, None, None)
     rate, share = work.flops_per_s, work.peak_share
-    notes = ["at most"] if work.is_bound else []
+    notes = [say("at most")] if work.is_bound else []
     notes += [work.peak.reason] if isinstance(work.peak, NotMeasured) else []
     tera = None if rate is None else rate / 1e12
-    return (work.flops, work.kind, tera, None if share is None else 100 * share, "; ".join(notes))
+    return (work.flops, work.kind, tera, None if share is None else 100 * share, joined(say("; "), notes))
 
 
 def shapes_text(given: Inputs) -> str:
@@ -204,10 +217,12 @@ def _against(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
 def _in_graphs(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
     """The places with the most GPU time, the others in one row."""
     shown, rest = costs.graphs.work[:MOST_PLACES], costs.graphs.work[MOST_PLACES:]
-    places = [(" > ".join(work.path or ("(not known)",)), work.source, work.count, work.device_ns) for work in shown]
+    places = [
+        (joined(" > ", work.path or (say("(not known)"),)), work.source, work.count, work.device_ns) for work in shown
+    ]
     if rest:
         sums = sum(work.count for work in rest), sum(work.device_ns for work in rest)
-        places.append((f"({len(rest)} more)", None, *sums))
+        places.append((say("({count} more)", count=len(rest)), None, *sums))
     return [
         (where, source, count, count / costs.steps, device_ns, percent(device_ns, costs.graphs.device_ns))
         for where, source, count, device_ns in places

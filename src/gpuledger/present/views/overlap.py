@@ -30,4 +30,6 @@ def overlap_sheet(overlap: WorkOverlap) -> Sheet:
         for name, work in kinds
     )
     window = (say("window"), None, None, overlap.window_ns, 100.0)
-    return Sheet(f"overlap_gpu{overlap.gpu}", f"Overlap, GPU {overlap.gpu}", _COLUMNS, rows, foot=(window,))
+    return Sheet(
+        f"overlap_gpu{overlap.gpu}", say("Overlap, GPU {gpu}", gpu=overlap.gpu), _COLUMNS, rows, foot=(window,)
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.analyse.range_shares import range_shares
+from gpuledger.analyse.range_shares import RangeRole, range_shares
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
 from gpuledger.messages import Message, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
@@ -27,8 +27,15 @@ _PRINTED: Final = (
     Column("instances", say("Instances"), Unit.COUNT),
     Column("host_ns", say("Host"), Unit.NS),
     Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
-    Column("role", "Role", Unit.TEXT, detail=1),
+    Column("role", say("Role"), Unit.TEXT, detail=1),
 )
+
+_ROLES: Final = {
+    RangeRole.PART: say("part of the whole"),
+    RangeRole.HOLDS: say("holds the others"),
+    RangeRole.LIBRARY: say("a library's"),
+    RangeRole.SET_UP: say("set-up"),
+}
 
 OUTSIDE: Final[Message] = say("(in no range)")
 
@@ -47,12 +54,12 @@ def printed_ranges_sheet(side: RunSide) -> Sheet:
             run_range.instances,
             run_range.host_ns,
             None if (share := shares.share(run_range)) is None else 100 * share,
-            str(shares.roles[run_range.name]),
+            _ROLES[shares.roles[run_range.name]],
         )
         for run_range in side.ranges or ()
     )
-    foot = (("whole", None, shares.whole_ns, 100.0 if shares.whole_ns else None, ""),)
-    title = "Ranges, as `nsys stats` printed them (shares of the program's own, set-up left out)"
+    foot = ((say("whole"), None, shares.whole_ns, 100.0 if shares.whole_ns else None, ""),)
+    title = say("Ranges, as `nsys stats` printed them (shares of the program's own, set-up left out)")
     return Sheet("ranges", title, _PRINTED, rows, foot)
 
 
@@ -62,7 +69,7 @@ def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside:
     if with_outside:
         outside = tree.outside_gpu_ns
         rows.append((OUTSIDE, None, None, None, outside, outside, tree.outside_launches, None))
-    return Sheet(f"ranges_gpu{tree.gpu}", f"Ranges, GPU {tree.gpu}", _COLUMNS, tuple(rows))
+    return Sheet(f"ranges_gpu{tree.gpu}", say("Ranges, GPU {gpu}", gpu=tree.gpu), _COLUMNS, tuple(rows))
 
 
 def _row(node: RangeNode) -> tuple[Cell, ...]:

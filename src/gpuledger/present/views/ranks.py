@@ -9,72 +9,73 @@ from gpuledger.analyse.ranks.collectives import CollectivesOfGroup, collectives_
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.rank_steps import steps_across_ranks
 from gpuledger.analyse.ranks.rank_times import RankTimes, rank_times
+from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 
 _RANK: Final = (
-    Column("rank", "Rank", Unit.TEXT),
-    Column("profile", "Profile", Unit.TEXT, detail=5),
+    Column("rank", say("Rank"), Unit.TEXT),
+    Column("profile", say("Profile"), Unit.TEXT, detail=5),
     Column("gpu", "GPU", Unit.TEXT, detail=5),
-    Column("steps", "Steps", Unit.COUNT, detail=4),
-    Column("step_ns", "Step", Unit.NS),
-    Column("compute_ns", "Compute", Unit.NS),
-    Column("exposed_comm_ns", "Exposed comm", Unit.NS, detail=2),
-    Column("hidden_comm_ns", "Hidden comm", Unit.NS, detail=3),
-    Column("wait_ns", "Waits", Unit.NS),
-    Column("transfer_ns", "Transfers", Unit.NS, detail=1),
-    Column("late", "Late", Unit.COUNT, detail=1),
-    Column("caused_ns", "Others wait for it", Unit.NS, detail=2),
-    Column("buys_ns", "Fixing it buys", Unit.NS, detail=1),
-    Column("matched", "Matched", Unit.COUNT, detail=2),
-    Column("seen", "of", Unit.COUNT, detail=2),
-    Column("clock_ahead_ns", "Clock ahead", Unit.NS, detail=3),
-    Column("clock_residual_ns", "give or take", Unit.NS, detail=3),
+    Column("steps", say("Steps"), Unit.COUNT, detail=4),
+    Column("step_ns", say("Step"), Unit.NS),
+    Column("compute_ns", say("Compute"), Unit.NS),
+    Column("exposed_comm_ns", say("Exposed comm"), Unit.NS, detail=2),
+    Column("hidden_comm_ns", say("Hidden comm"), Unit.NS, detail=3),
+    Column("wait_ns", say("Waits"), Unit.NS),
+    Column("transfer_ns", say("Transfers"), Unit.NS, detail=1),
+    Column("late", say("Late"), Unit.COUNT, detail=1),
+    Column("caused_ns", say("Others wait for it"), Unit.NS, detail=2),
+    Column("buys_ns", say("Fixing it buys"), Unit.NS, detail=1),
+    Column("matched", say("Matched"), Unit.COUNT, detail=2),
+    Column("seen", say("of"), Unit.COUNT, detail=2),
+    Column("clock_ahead_ns", say("Clock ahead"), Unit.NS, detail=3),
+    Column("clock_residual_ns", say("give or take"), Unit.NS, detail=3),
 )
 _FIXED: Final = (
-    Column("rank", "Rank", Unit.TEXT),
-    Column("alone_ns", "Alone", Unit.NS),
-    Column("together_ns", "With those above", Unit.NS),
-    Column("together_percent", "of the waiting", Unit.SHARE_PERCENT, detail=1),
-    Column("profile", "Profile", Unit.TEXT, detail=2),
+    Column("rank", say("Rank"), Unit.TEXT),
+    Column("alone_ns", say("Alone"), Unit.NS),
+    Column("together_ns", say("With those above"), Unit.NS),
+    Column("together_percent", say("of the waiting"), Unit.SHARE_PERCENT, detail=1),
+    Column("profile", say("Profile"), Unit.TEXT, detail=2),
 )
 _COLLECTIVE: Final = (
-    Column("kind", "Collective", Unit.TEXT),
-    Column("group", "Group", Unit.TEXT),
-    Column("ranks", "Ranks", Unit.COUNT, detail=1),
-    Column("matched", "Matched", Unit.COUNT),
-    Column("seen", "of", Unit.COUNT, detail=4),
-    Column("bytes", "Bytes each", Unit.BYTES, detail=2),
-    Column("transfer_ns", "Transfer", Unit.NS),
-    Column("wait_ns", "Wait per rank", Unit.NS),
-    Column("late_rank", "Waited for most", Unit.TEXT),
-    Column("late_percent", "of the wait", Unit.SHARE_PERCENT, detail=3),
-    Column("bus_gb_per_s", "Bus", Unit.GB_PER_S, detail=1),
+    Column("kind", say("Collective"), Unit.TEXT),
+    Column("group", say("Group"), Unit.TEXT),
+    Column("ranks", say("Ranks"), Unit.COUNT, detail=1),
+    Column("matched", say("Matched"), Unit.COUNT),
+    Column("seen", say("of"), Unit.COUNT, detail=4),
+    Column("bytes", say("Bytes each"), Unit.BYTES, detail=2),
+    Column("transfer_ns", say("Transfer"), Unit.NS),
+    Column("wait_ns", say("Wait per rank"), Unit.NS),
+    Column("late_rank", say("Waited for most"), Unit.TEXT),
+    Column("late_percent", say("of the wait"), Unit.SHARE_PERCENT, detail=3),
+    Column("bus_gb_per_s", say("Bus"), Unit.GB_PER_S, detail=1),
 )
 _SINGLE: Final = (
-    Column("at_ns", "At", Unit.INSTANT_NS, detail=1),
-    Column("step", "Step", Unit.ID, detail=2),
-    Column("kind", "Collective", Unit.TEXT),
-    Column("ordinal", "No. in step", Unit.COUNT),
-    Column("group", "Group", Unit.TEXT, detail=3),
-    Column("bytes", "Bytes each", Unit.BYTES, detail=4),
-    Column("skew_ns", "Skew", Unit.NS),
-    Column("wait_ns", "Wait per rank", Unit.NS),
-    Column("transfer_ns", "Transfer", Unit.NS, detail=5),
-    Column("late_rank", "Last to arrive", Unit.TEXT),
+    Column("at_ns", say("At"), Unit.INSTANT_NS, detail=1),
+    Column("step", say("Step"), Unit.ID, detail=2),
+    Column("kind", say("Collective"), Unit.TEXT),
+    Column("ordinal", say("No. in step"), Unit.COUNT),
+    Column("group", say("Group"), Unit.TEXT, detail=3),
+    Column("bytes", say("Bytes each"), Unit.BYTES, detail=4),
+    Column("skew_ns", say("Skew"), Unit.NS),
+    Column("wait_ns", say("Wait per rank"), Unit.NS),
+    Column("transfer_ns", say("Transfer"), Unit.NS, detail=5),
+    Column("late_rank", say("Last to arrive"), Unit.TEXT),
 )
 _STEP: Final = (
-    Column("step", "Step", Unit.ID),
-    Column("longest_ns", "Longest", Unit.NS),
-    Column("slowest_rank", "on", Unit.TEXT),
-    Column("median_ns", "Median", Unit.NS),
-    Column("shortest_ns", "Shortest", Unit.NS, detail=1),
+    Column("step", say("Step"), Unit.ID),
+    Column("longest_ns", say("Longest"), Unit.NS),
+    Column("slowest_rank", say("on"), Unit.TEXT),
+    Column("median_ns", say("Median"), Unit.NS),
+    Column("shortest_ns", say("Shortest"), Unit.NS, detail=1),
 )
 _FAMILY: Final = (
-    Column("family", "Compute", Unit.TEXT),
-    Column("mean_ns", "Mean", Unit.NS, detail=1),
-    Column("most_ns", "Most", Unit.NS),
-    Column("most_rank", "on", Unit.TEXT),
-    Column("imbalance", "Most / mean", Unit.RATIO),
+    Column("family", say("Compute"), Unit.TEXT),
+    Column("mean_ns", say("Mean"), Unit.NS, detail=1),
+    Column("most_ns", say("Most"), Unit.NS),
+    Column("most_rank", say("on"), Unit.TEXT),
+    Column("imbalance", say("Most / mean"), Unit.RATIO),
 )
 
 
@@ -82,10 +83,10 @@ def job_sheets(job: Job) -> list[Sheet]:
     """All tables about a job."""
     return [
         _fixing_sheet(job),
-        Sheet("job_ranks", "Ranks, per step", _RANK, tuple(map(_rank, rank_times(job)))),
+        Sheet("job_ranks", say("Ranks, per step"), _RANK, tuple(map(_rank, rank_times(job)))),
         Sheet(
             "job_collectives",
-            "Collectives across ranks",
+            say("Collectives across ranks"),
             _COLLECTIVE,
             tuple(map(_collective, collectives_by_group(job))),
         ),
@@ -108,7 +109,7 @@ def _fixing_sheet(job: Job) -> Sheet:
         )
         for fixed in job.fixing.together
     )
-    return Sheet("job_fixing", "What fixing ranks buys, per step", _FIXED, rows)
+    return Sheet("job_fixing", say("What fixing ranks buys, per step"), _FIXED, rows)
 
 
 def _rank(rank: RankTimes) -> tuple[Cell, ...]:
@@ -170,7 +171,7 @@ def _worst_sheet(job: Job) -> Sheet:
         )
         for collective in worst_collectives(job)
     )
-    return Sheet("job_worst", "Collectives waited at the longest", _SINGLE, rows)
+    return Sheet("job_worst", say("Collectives waited at the longest"), _SINGLE, rows)
 
 
 def _balance_sheet(job: Job) -> Sheet:
@@ -178,7 +179,7 @@ def _balance_sheet(job: Job) -> Sheet:
         (entry.family or "all", entry.mean_ns, entry.most_ns, entry.most_rank, entry.imbalance)
         for entry in compute_balance(job)
     )
-    return Sheet("job_compute", "Compute across ranks, per step", _FAMILY, rows)
+    return Sheet("job_compute", say("Compute across ranks, per step"), _FAMILY, rows)
 
 
 def _steps_sheet(job: Job) -> Sheet:
@@ -186,4 +187,4 @@ def _steps_sheet(job: Job) -> Sheet:
         (step.step, step.longest_ns, step.slowest_rank, step.median_ns, step.shortest_ns)
         for step in steps_across_ranks(job)
     )
-    return Sheet("job_steps", "Steps across ranks", _STEP, rows)
+    return Sheet("job_steps", say("Steps across ranks"), _STEP, rows)

@@ -49,7 +49,7 @@ _EVERY_STEP: Final = (
     Column("idle_ns", say("Idle"), Unit.NS, detail=3),
     Column("busy_percent", say("GPU busy"), Unit.SHARE_PERCENT),
     Column("kernels", say("Kernels"), Unit.COUNT),
-    Column("largest", "Largest line", Unit.TEXT),
+    Column("largest", say("Largest line"), Unit.TEXT),
     Column("phase", say("Phase"), Unit.TEXT),
     Column("note", "", Unit.TEXT),
 )
@@ -65,7 +65,7 @@ def step_sheets(device: Device) -> list[Sheet]:
     """All tables about one GPU's steps; one without rows where there are none."""
     steps = variation(device)
     if steps is None:
-        return [Sheet(f"steps_gpu{device.gpu}", f"Steps, GPU {device.gpu}", _USUAL), levels_sheet(device)]
+        return [Sheet(f"steps_gpu{device.gpu}", say("Steps, GPU {gpu}", gpu=device.gpu), _USUAL), levels_sheet(device)]
     return [
         usual_sheet(device, steps),
         levels_sheet(device),
@@ -86,7 +86,7 @@ def usual_sheet(device: Device, steps: Variation) -> Sheet:
         steps.p90_ns,
         None if steps.drift_share is None else 100 * steps.drift_share,
     )
-    return Sheet(f"steps_gpu{device.gpu}", f"Steps, GPU {device.gpu}", _USUAL, (row,), rounded=True)
+    return Sheet(f"steps_gpu{device.gpu}", say("Steps, GPU {gpu}", gpu=device.gpu), _USUAL, (row,), rounded=True)
 
 
 def levels_sheet(device: Device) -> Sheet:
@@ -94,16 +94,22 @@ def levels_sheet(device: Device) -> Sheet:
     rows = tuple(
         (level.name, level.kind, level.count, level.median_ns, 100 * level.coverage) for level in device.levels
     )
-    return Sheet(f"levels_gpu{device.gpu}", f"What repeats, GPU {device.gpu}", _LEVELS, rows, rounded=True)
+    return Sheet(f"levels_gpu{device.gpu}", say("What repeats, GPU {gpu}", gpu=device.gpu), _LEVELS, rows, rounded=True)
 
 
 def phases_sheet(device: Device, steps: Variation) -> Sheet:
     """Prefill and decode, where they can be told apart."""
     rows = tuple(
-        (phase.phase or "not told", _WHERE[phase.where], phase.steps, phase.median_ns, phase.total_ns)
+        (phase.phase or say("not told"), _WHERE[phase.where], phase.steps, phase.median_ns, phase.total_ns)
         for phase in phase_times(device, steps)
     )
-    return Sheet(f"step_phases_gpu{device.gpu}", f"Prefill and decode, GPU {device.gpu}", _PHASES, rows, rounded=True)
+    return Sheet(
+        f"step_phases_gpu{device.gpu}",
+        say("Prefill and decode, GPU {gpu}", gpu=device.gpu),
+        _PHASES,
+        rows,
+        rounded=True,
+    )
 
 
 def outliers_sheet(device: Device, steps: Variation) -> Sheet:
@@ -111,7 +117,9 @@ def outliers_sheet(device: Device, steps: Variation) -> Sheet:
     rows = tuple(
         (outlier.step, outlier.length_ns, line_term(outlier.line), outlier.excess_ns) for outlier in steps.outliers
     )
-    return Sheet(f"step_outliers_gpu{device.gpu}", f"Unusual steps, GPU {device.gpu}", _OUTLIERS, rows, rounded=True)
+    return Sheet(
+        f"step_outliers_gpu{device.gpu}", say("Unusual steps, GPU {gpu}", gpu=device.gpu), _OUTLIERS, rows, rounded=True
+    )
 
 
 def every_step_sheet(device: Device, steps: Variation) -> Sheet:
@@ -133,4 +141,6 @@ def every_step_sheet(device: Device, steps: Variation) -> Sheet:
         )
         for step in step_books(device, steps)
     )
-    return Sheet(f"step_list_gpu{device.gpu}", f"Every step, GPU {device.gpu}", _EVERY_STEP, rows, rounded=True)
+    return Sheet(
+        f"step_list_gpu{device.gpu}", say("Every step, GPU {gpu}", gpu=device.gpu), _EVERY_STEP, rows, rounded=True
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from gpuledger.messages import translated
+from gpuledger.messages import say, translated
 from gpuledger.present.digits import cell_text
 from gpuledger.present.document import (
     Block,
@@ -68,13 +68,15 @@ class MarkdownWriter:
             case Remarks(items):
                 return self._list(items)
             case Definitions(title, entries):
-                listed = self._list(f"{term}: {sentence}" for term, sentence in entries)
-                return f"## {title}\n\n{listed}" if entries else ""
+                listed = self._list(
+                    say("{term}: {sentence}", term=term, sentence=sentence) for term, sentence in entries
+                )
+                return f"## {self._said(title)}\n\n{listed}" if entries else ""
             case SheetBlock(sheet, title):
                 return self._sheet(translated_sheet(sheet, self._language), named=title is not SheetTitle.NONE)
             case ShellCommands(commands):
                 lines = "\n".join(line for command in commands for line in shell_lines(command))
-                return f"## Commands\n\n```sh\n{lines}\n```" if commands else ""
+                return f"## {self._said(say('Commands'))}\n\n```sh\n{lines}\n```" if commands else ""
             case Drawn(_, markdown):
                 return markdown(self._tell)
             case Only(medium, blocks):
@@ -94,7 +96,7 @@ class MarkdownWriter:
         """A table, under a heading and its name in JSON where nothing else names it."""
         title = f"## {sheet.title}\n\n`{sheet.name}`\n\n" if named else ""
         if named and not sheet.all_rows:
-            return f"{title}No data."
+            return f"{title}{self._said(say('No data.'))}"
         return title + table_markdown(sheet).rstrip("\n")
 
 

@@ -27,7 +27,7 @@ from gpuledger.present.document import (
     ShellCommands,
     Tell,
 )
-from gpuledger.present.safe_text import visible, wrapped
+from gpuledger.present.safe_text import display_width, padded, visible, wrapped
 from gpuledger.present.sheet import translated_sheet
 from gpuledger.present.shell import shell_lines
 from gpuledger.present.writers.text_table import sheet_lines
@@ -91,8 +91,7 @@ class TextWriter:
             elif text := self.block(block):
                 parts.append(text)
         if hidden:
-            more = say("(no room for {columns}: widen, or use another --format)", columns=joined(say(", "), hidden))
-            parts.append(wrapped(self._tell(more), self._width, 1))
+            parts.append(self._no_room(hidden))
         return "\n\n".join(parts)
 
     def _sheet(self, block: SheetBlock) -> tuple[str, list[str]]:
@@ -101,22 +100,27 @@ class TextWriter:
         named = block.title is SheetTitle.NAMED
         title = f"{sheet.title} ({sheet.name})" if named else visible(sheet.title)
         if named and not sheet.all_rows:
-            return wrapped(f"{title}: no data", self._width, 2), []
+            return wrapped(self._tell(say("{table}: no data", table=title)), self._width, 2), []
         lines, hidden = sheet_lines(sheet, self._width, None if block.tells_hidden else LONGEST_NAME)
         if block.title is not SheetTitle.NONE:
             lines = [*([wrapped(title, self._width, 2), ""] if named else [title]), *lines]
         if hidden and block.tells_hidden:
-            foot = f"(no room for {', '.join(hidden)}: widen, or use another --format)"
-            return "\n".join([*lines, wrapped(foot, self._width, 1)]), []
+            return "\n".join([*lines, self._no_room(hidden)]), []
         return "\n".join(lines), hidden
 
     def _definitions(self, title: str, entries: tuple[tuple[str, str], ...]) -> str:
         """A term and a sentence a line, the sentences aligned and wrapped."""
         if not entries:
             return ""
-        indent = max(len(term) for term, _ in entries) + 4
-        lines = [f"  {term:<{indent - 4}}  {visible(sentence)}" for term, sentence in entries]
-        return "\n".join([title, *(wrapped(line, self._width, indent) for line in lines)])
+        told = [(self._tell(term), visible(self._tell(sentence))) for term, sentence in entries]
+        indent = max(display_width(term) for term, _ in told) + 4
+        lines = [f"  {padded(term, indent - 4)}  {sentence}" for term, sentence in told]
+        return "\n".join([self._tell(title), *(wrapped(line, self._width, indent) for line in lines)])
+
+    def _no_room(self, hidden: Iterable[str]) -> str:
+        """Which columns a narrow terminal does not show."""
+        more = say("(no room for {columns}: widen, or use another --format)", columns=joined(say(", "), hidden))
+        return wrapped(self._tell(more), self._width, 1)
 
     def _lines(self, lines: Iterable[str], margin: int) -> str:
         return "\n".join(wrapped(line, self._width, margin) for line in lines)

@@ -10,6 +10,7 @@ from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import LEAST_SHARE, NO_CHANGE, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
 from gpuledger.ledger.lines import Line
+from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Change, waterfall
 from gpuledger.present.charts.svg import Picture as Drawing
 from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Picture, Points, SheetBlock
@@ -106,16 +107,16 @@ def diff_blocks(compared: Compared) -> list[Block]:
     if found.is_host_alone:
         blocks.append(Paragraph(HOST_ALONE))
     sides = (f"before: {_about(found.before)}", f"after: {_about(found.after)}")
-    blocks.append(Points("Compared", sides, is_section=True))
+    blocks.append(Points(say("Compared"), sides, is_section=True))
     if compared.outcomes:
-        blocks += [Heading("Gates"), SheetBlock(gates_sheet(compared.outcomes))]
+        blocks += [Heading(say("Gates")), SheetBlock(gates_sheet(compared.outcomes))]
     if any(part.ns for part in found.parts):
         whole = {STEP: "a step, ", KERNEL_TIME: "kernel time, "}.get(found.before.whole, "")
-        title = f"Why ({whole}parts sum to the difference)"
+        title = say("Why ({whole}parts sum to the difference)", whole=whole)
         blocks += [Heading(title, short="Why"), Picture("waterfall", lambda _: _waterfall(compared))]
         blocks.append(SheetBlock(parts_sheet(found)))
     elif found.before.median_ns or found.after.median_ns:
-        blocks.append(Paragraph("Every part of the difference is 0."))
+        blocks.append(Paragraph(say("Every part of the difference is 0.")))
     if isinstance(found.controls, Controls):
         blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
     blocks += _launches(found)
@@ -129,7 +130,7 @@ def diff_blocks(compared: Compared) -> list[Block]:
         if sheet.rows:
             blocks += [Heading(title), SheetBlock(sheet)]
     if found.notes:
-        blocks.append(Points("Notes", found.notes, is_section=True))
+        blocks.append(Points(say("Notes"), found.notes, is_section=True))
     return blocks
 
 
@@ -151,12 +152,12 @@ def _launches(found: Diff) -> list[Block]:
     sheet = launches_sheet(found.before, found.after)
     if sheet is None:
         return []
-    blocks: list[Block] = [Heading("Launches"), SheetBlock(sheet)]
+    blocks: list[Block] = [Heading(say("Launches")), SheetBlock(sheet)]
     split = launch_split(found.before, found.after)
     if split is not None and any(split):
         number, cost = split
         said = f"Time in launch calls: {signed_time(number + cost)}, of it {signed_time(number)} by number and kind of "
-        blocks.append(Paragraph(f"{said}call, {signed_time(cost)} by what one takes."))
+        blocks.append(Paragraph(say("{said}call, {cost} by what one takes.", said=said, cost=signed_time(cost))))
     return blocks
 
 

@@ -14,6 +14,7 @@ from gpuledger.analyse.diff.run_side import STEP, Call, Copied, RunSide
 from gpuledger.analyse.range_shares import range_shares
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.lines import Line, LineKind
+from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.views.diff.figures import (
     bar,
@@ -59,12 +60,12 @@ def parts_sheet(found: Diff) -> Sheet:
             rows.append((part_name(part.name), signed_time(part.ns), drawn, _what_changed(found, part.name)))
     total = ("total", signed_time(found.delta_ns), "", times(found.before.median_ns, found.after.median_ns))
     columns = (
-        Column("part", "Part", Unit.TEXT),
-        Column("change", "Change", Unit.FIGURE),
+        Column("part", say("Part"), Unit.TEXT),
+        Column("change", say("Change"), Unit.FIGURE),
         Column("bar", "", Unit.TEXT, detail=2),
-        Column("what", "What changed", Unit.TEXT, detail=1),
+        Column("what", say("What changed"), Unit.TEXT, detail=1),
     )
-    return Sheet("diff_parts", "Why", columns, tuple(rows), foot=(total,))
+    return Sheet("diff_parts", say("Why"), columns, tuple(rows), foot=(total,))
 
 
 def _what_changed(found: Diff, part: str) -> str:
@@ -102,9 +103,9 @@ def launches_sheet(before: RunSide, after: RunSide) -> Sheet | None:
     each = [launches.time_ns / launches.calls if launches.calls else 0.0 for launches, _ in sides]
     columns = (
         Column("figure", "", Unit.TEXT),
-        Column("before", "Before", Unit.FIGURE),
-        Column("after", "After", Unit.FIGURE),
-        Column("change", "Change", Unit.FIGURE),
+        Column("before", say("Before"), Unit.FIGURE),
+        Column("after", say("After"), Unit.FIGURE),
+        Column("change", say("Change"), Unit.FIGURE),
     )
     per = "" if before.whole != "step" else " a step"
     rows = (
@@ -112,21 +113,21 @@ def launches_sheet(before: RunSide, after: RunSide) -> Sheet | None:
         (f"time in them{per}", *(time_text(round(ns)) for ns in t), signed_share(change_share(*t))),
         ("time of one", *(time_text(round(ns)) for ns in each), signed_share(change_share(*each))),
     )
-    return Sheet("diff_launches", "Launches", columns, rows)
+    return Sheet("diff_launches", say("Launches"), columns, rows)
 
 
 def kernels_sheet(found: Diff) -> Sheet:
     """The kernels that changed the most."""
     changed = _largest((*found.changes, *found.comm), lambda change: change.delta_ns, found, MOST_KERNELS)
     columns = (
-        Column("kernel", "Kernel", Unit.TEXT, shorten=label),
-        Column("match", "Match", Unit.TEXT, detail=1),
-        Column("calls", "Calls", Unit.FIGURE),
-        Column("each", "Time of one", Unit.FIGURE),
-        Column("change", "Change", Unit.FIGURE),
+        Column("kernel", say("Kernel"), Unit.TEXT, shorten=label),
+        Column("match", say("Match"), Unit.TEXT, detail=1),
+        Column("calls", say("Calls"), Unit.FIGURE),
+        Column("each", say("Time of one"), Unit.FIGURE),
+        Column("change", say("Change"), Unit.FIGURE),
     )
     rows = tuple(_kernel(change) for change in changed)
-    return Sheet("diff_kernels", "Kernels", columns, rows)
+    return Sheet("diff_kernels", say("Kernels"), columns, rows)
 
 
 def _kernel(change: TimeChange) -> tuple[Cell, ...]:
@@ -150,13 +151,13 @@ def calls_sheet(found: Diff) -> Sheet:
             (name, counts(one[0], other[0]), times(*each), change, signed_share(change_share(one[1], other[1])))
         )
     columns = (
-        Column("function", "CUDA call", Unit.TEXT),
-        Column("calls", "Calls", Unit.FIGURE),
-        Column("each", "Time of one", Unit.FIGURE, detail=1),
-        Column("change", "Time", Unit.FIGURE),
-        Column("share", "Change", Unit.FIGURE),
+        Column("function", say("CUDA call"), Unit.TEXT),
+        Column("calls", say("Calls"), Unit.FIGURE),
+        Column("each", say("Time of one"), Unit.FIGURE, detail=1),
+        Column("change", say("Time"), Unit.FIGURE),
+        Column("share", say("Change"), Unit.FIGURE),
     )
-    return Sheet("diff_calls", "CUDA calls", columns, tuple(rows))
+    return Sheet("diff_calls", say("CUDA calls"), columns, tuple(rows))
 
 
 _T = TypeVar("_T")
@@ -200,16 +201,18 @@ def ranges_sheet(found: Diff) -> Sheet:
         found.ranges, lambda pair: range_host_ns(found, pair)[1] - range_host_ns(found, pair)[0], found, MOST_RANGES
     )
     columns = (
-        Column("range", "Range", Unit.TEXT),
-        Column("match", "Match", Unit.TEXT, detail=2),
-        Column("host", "Host time", Unit.FIGURE),
-        Column("share", "Change", Unit.FIGURE),
-        Column("of_whole", "Of the step" if found.before.whole == STEP else "Of the whole", Unit.FIGURE, detail=1),
-        *([Column("corrected", "Corrected", Unit.FIGURE, detail=1)] if corrects else []),
-        Column("gpu", "GPU time", Unit.FIGURE, detail=3),
+        Column("range", say("Range"), Unit.TEXT),
+        Column("match", say("Match"), Unit.TEXT, detail=2),
+        Column("host", say("Host time"), Unit.FIGURE),
+        Column("share", say("Change"), Unit.FIGURE),
+        Column(
+            "of_whole", say("Of the step") if found.before.whole == STEP else say("Of the whole"), Unit.FIGURE, detail=1
+        ),
+        *([Column("corrected", say("Corrected"), Unit.FIGURE, detail=1)] if corrects else []),
+        Column("gpu", say("GPU time"), Unit.FIGURE, detail=3),
     )
     rows = tuple(row(pair) if corrects else (*row(pair)[:5], row(pair)[6]) for pair in chosen)
-    return Sheet("diff_ranges", "Ranges", columns, rows)
+    return Sheet("diff_ranges", say("Ranges"), columns, rows)
 
 
 class RangeWholes:
@@ -242,10 +245,10 @@ def _gpu_ns(found: Diff, pair: RangePair, at: int) -> float | None:
 def memory_sheet(found: Diff) -> Sheet:
     """Copies by kind, allocation calls, and the most memory in use."""
     columns = (
-        Column("memory", "Memory", Unit.TEXT),
-        Column("count", "Number", Unit.FIGURE),
-        Column("bytes", "Bytes", Unit.FIGURE),
-        Column("time", "Time", Unit.FIGURE, detail=1),
+        Column("memory", say("Memory"), Unit.TEXT),
+        Column("count", say("Number"), Unit.FIGURE),
+        Column("bytes", say("Bytes"), Unit.FIGURE),
+        Column("time", say("Time"), Unit.FIGURE, detail=1),
     )
     rows: list[tuple[Cell, ...]] = []
     for kind, one, other in copies_paired(found):
@@ -259,7 +262,7 @@ def memory_sheet(found: Diff) -> Sheet:
     peaks = (found.before.peak_bytes, found.after.peak_bytes)
     if peaks[0] is not None and peaks[1] is not None and peaks[0] != peaks[1]:
         rows.append(("most in use", "", sizes(peaks[0], peaks[1]), ""))
-    return Sheet("diff_memory", "Memory", columns, tuple(rows))
+    return Sheet("diff_memory", say("Memory"), columns, tuple(rows))
 
 
 CopiedPerStep = tuple[float, float | None, float]
@@ -282,16 +285,16 @@ def copies_paired(found: Diff) -> list[tuple[str, CopiedPerStep, CopiedPerStep]]
 def gates_sheet(outcomes: Sequence[GateOutcome]) -> Sheet:
     """Each gate with its figures and what became of it."""
     columns = (
-        Column("gate", "Gate", Unit.TEXT),
-        Column("values", "Before -> after", Unit.FIGURE),
-        Column("change", "Change", Unit.FIGURE),
-        Column("result", "Result", Unit.TEXT),
+        Column("gate", say("Gate"), Unit.TEXT),
+        Column("values", say("Before -> after"), Unit.FIGURE),
+        Column("change", say("Change"), Unit.FIGURE),
+        Column("result", say("Result"), Unit.TEXT),
     )
     rows = tuple(
         (outcome.gate.text, gate_values(outcome), signed_share(outcome.share), _gate_term(outcome))
         for outcome in outcomes
     )
-    return Sheet("diff_gates", "Gates", columns, rows)
+    return Sheet("diff_gates", say("Gates"), columns, rows)
 
 
 def _gate_term(outcome: GateOutcome) -> Term:

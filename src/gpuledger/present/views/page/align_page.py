@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuledger.analyse.align.alignment import Alignment
+from gpuledger.messages import say
 from gpuledger.present.document import Block, Heading
 from gpuledger.present.views.align import CHECKS, about, checks_block, evidence_blocks, title
 from gpuledger.present.writers.html.blocks import block_sections
@@ -27,16 +28,16 @@ def align_page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
         tiles=_tiles(made),
         sections=(
             *block_sections(_blocks(made, health), reader, ""),
-            Section("again", "This page again", (Command(reader.command),)),
+            Section("again", say("This page again"), (Command(reader.command),)),
         ),
     )
 
 
 def _blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
-    return [Heading(CHECKS), checks_block(made), Heading("What was seen"), *evidence_blocks(made, health)]
+    return [Heading(CHECKS), checks_block(made), Heading(say("What was seen")), *evidence_blocks(made, health)]
 
 
 def _tiles(made: Alignment) -> tuple[Tile, ...]:
     sides = (("Mock, GPU time of a forward", made.sides.mock), ("Model", made.sides.e2e))
     tiles = [Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
-    return Tile("Verdict", made.verdict), *tiles
+    return Tile(say("Verdict"), made.verdict), *tiles

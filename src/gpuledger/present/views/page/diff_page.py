@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuledger.messages import say
 from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.document import diff_blocks, verdict_text
 from gpuledger.present.views.diff.figures import signed_share, signed_time
@@ -23,12 +24,16 @@ def diff_page(compared: Compared, reader: Reader) -> Page:
         tiles=_tiles(compared),
         sections=(
             *block_sections(diff_blocks(compared), reader, "Compared"),
-            Section("again", "This page again", (Command(reader.command),)),
+            Section("again", say("This page again"), (Command(reader.command),)),
         ),
     )
 
 
 def _tiles(compared: Compared) -> tuple[Tile, ...]:
     diff = compared.diff
-    change = Tile("Change", signed_time(diff.delta_ns), signed_share(diff.share))
-    return Tile("Before", time_text(diff.before.median_ns)), Tile("After", time_text(diff.after.median_ns)), change
+    change = Tile(say("Change"), signed_time(diff.delta_ns), signed_share(diff.share))
+    return (
+        Tile(say("Before"), time_text(diff.before.median_ns)),
+        Tile(say("After"), time_text(diff.after.median_ns)),
+        change,
+    )

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.messages import say
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -20,7 +21,7 @@ MOST_ROWS: Final = 64
 MOST_COLUMNS: Final = 240
 """Ranks and steps of the map; of more, neighbours share a cell, where the latest shows."""
 
-_NOTES: Final = (Column("severity", "Severity", Unit.TEXT), Column("sentence", "What was seen", Unit.TEXT))
+_NOTES: Final = (Column("severity", say("Severity"), Unit.TEXT), Column("sentence", say("What was seen"), Unit.TEXT))
 
 
 def fleet_page(merged: Merged, reader: Reader) -> Page:
@@ -38,32 +39,32 @@ def fleet_page(merged: Merged, reader: Reader) -> Page:
 
 def _tiles(merged: Merged) -> tuple[Tile, ...]:
     world = "" if merged.world_size is None else f"of {count_text(merged.world_size)}"
-    tiles = [Tile("Ranks", count_text(merged.ranks), world)]
-    tiles.append(Tile("Profiles", count_text(merged.profiles), f"{count_text(len(merged.failed))} failed"))
+    tiles = [Tile(say("Ranks"), count_text(merged.ranks), world)]
+    tiles.append(Tile(say("Profiles"), count_text(merged.profiles), f"{count_text(len(merged.failed))} failed"))
     top = merged.findings[0] if merged.findings else None
     if top is not None and top.saving_ns:
         each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
-        tiles.append(Tile("Most to gain", time_text(each), f"a step · {top.code}"))
+        tiles.append(Tile(say("Most to gain"), time_text(each), f"a step · {top.code}"))
     return tuple(tiles)
 
 
 def _sections(merged: Merged, reader: Reader) -> tuple[Section, ...]:
     found = cards(merged.findings, reader.tell, reader.room, lambda _: None, several=False)
     made = [section(found, reader.tell)] if found.cards else []
-    made.append(Section("late", "Who is late, and when", _map_parts(merged)))
+    made.append(Section("late", say("Who is late, and when"), _map_parts(merged)))
     for sheet in merged.tables:
         shown = for_people(sheet)
-        parts: tuple[Part, ...] = (Text("There is none.", "note"),)
+        parts: tuple[Part, ...] = (Text(say("There is none."), "note"),)
         if sheet.rows:
             parts = (table(shown, reader.tell, reader.room, caption=shown.title, name=sheet.name, quiet=True),)
         made.append(Section(f"section-{sheet.name}", shown.title, parts, sheet.title))
-    made.append(Section("health", "Health and provenance", _closing(merged, reader), "Health"))
+    made.append(Section("health", say("Health and provenance"), _closing(merged, reader), "Health"))
     return tuple(made)
 
 
 def _map_parts(merged: Merged) -> tuple[Part, ...]:
     if merged.map is None:
-        return (Text("Not measured: neither collectives nor steps were matched across ranks.", "unknown"),)
+        return (Text(say("Not measured: neither collectives nor steps were matched across ranks."), "unknown"),)
     most = time_text(max(int(merged.map.ns.max()), 1))
     said = f"A row is a rank, a column a step: {merged.map.what}; the strongest colour is {most}."
     return Text(said, "lead"), Chart(map_picture(merged.map), name="rank-map")
@@ -92,12 +93,16 @@ def _closing(merged: Merged, reader: Reader) -> tuple[Part, ...]:
         items = tuple(
             cut(f"{name}: {why}.", reader.room.letters, reader.tell) for name, why in merged.failed[: reader.room.rows]
         )
-        parts.append(Listing(f"Failed: {count_text(len(merged.failed))}", items))
+        parts.append(Listing(say("Failed: {count}", count=count_text(len(merged.failed))), items))
     notes = tuple((severity_term(note.severity), note.sentence) for note in merged.notes)
     if notes:
         parts.append(
             table(
-                Sheet("notes", "Health", _NOTES, notes), reader.tell, reader.room, caption="Health", name="health-notes"
+                Sheet("notes", say("Health"), _NOTES, notes),
+                reader.tell,
+                reader.room,
+                caption="Health",
+                name="health-notes",
             )
         )
     parts.append(Command(reader.command))

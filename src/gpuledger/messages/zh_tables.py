@@ -1,0 +1,141 @@
+"""Chinese of the verbs that answer with tables: titles, headings, cells. In the order of the modules that say them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TABLES: Final[dict[str, str]] = {
+    # trace/tables: what a row is
+    "one kernel execution": "一次 kernel 执行",
+    "one memory copy or memset on the GPU": "GPU 上的一次拷贝或 memset",
+    "one execution of a whole CUDA graph whose nodes were not traced": "一次整体记录（未展开节点）的 CUDA graph 执行",
+    "one call on the host: CUDA runtime, CUDA driver, a CUDA library, or the operating system": (
+        "主机上的一次调用：CUDA runtime、CUDA driver、CUDA 库或操作系统"
+    ),
+    "one annotation on the host's timeline": "主机时间线上的一个标注（NVTX 等）",
+    "one synchronisation, as CUPTI reports it; incomplete by nature, so count calls instead": (
+        "CUPTI 报告的一次同步；本身不完整，请改为统计调用"
+    ),
+    "one allocation or release of GPU memory; start_ns equals end_ns": "一次显存分配或释放；start_ns 等于 end_ns",
+    "a stretch in which the profiler itself held a thread": "profiler 自身占住线程的一段时间",
+    "one look at what a thread was running; start_ns equals end_ns": "对线程的一次采样；start_ns 等于 end_ns",
+    "one collective as the framework described it: on its kernel, or on the operator that launched the kernel": (
+        "框架描述的一次集合通信：记在其 kernel 上，或记在启动该 kernel 的算子上"
+    ),
+    # present/writers
+    "{table}: no data": "{table}：没有数据",
+    "No data.": "没有数据。",
+    "{term}: {sentence}": "{term}：{sentence}",
+    "Commands": "命令",
+    # present/views: headings that several tables have
+    "Thread": "线程",
+    "Unit": "单位",
+    "Role": "角色",
+    "Largest line": "最大的一项",
+    "{title}, steady steps, GPU {gpu}": "{title}（稳定步），GPU {gpu}",
+    # present/views/gaps
+    "Idle time by cause, GPU {gpu}": "空闲时间（按原因），GPU {gpu}",
+    "Idle time by trigger, steady steps, GPU {gpu}": "空闲时间（按触发原因，稳定步），GPU {gpu}",
+    "Gaps by length, GPU {gpu}": "间隙按长度分桶，GPU {gpu}",
+    "The {count} longest gaps, GPU {gpu}": "最长的 {count} 个间隙，GPU {gpu}",
+    "{count} of {gaps} gaps take {time} or more, {share} of the idle time, GPU {gpu}": (
+        "不短于 {time} 的间隙：{count} 个（共 {gaps} 个），占空闲时间的 {share}，GPU {gpu}"
+    ),
+    # present/views/steps
+    "Steps, GPU {gpu}": "各步概况，GPU {gpu}",
+    "What repeats, GPU {gpu}": "重复出现的层级，GPU {gpu}",
+    "Prefill and decode, GPU {gpu}": "prefill 与 decode（阶段），GPU {gpu}",
+    "Unusual steps, GPU {gpu}": "异常的步，GPU {gpu}",
+    "Every step, GPU {gpu}": "每一步，GPU {gpu}",
+    "not told": "无法区分",
+    # present/views/books, overlap, memory, launches, ranges
+    "Ledger, GPU {gpu}": "账目，GPU {gpu}",
+    "Overlap, GPU {gpu}": "重叠情况，GPU {gpu}",
+    "Copies, steady steps, GPU {gpu}": "拷贝（稳定步），GPU {gpu}",
+    "Allocation calls, steady steps, GPU {gpu}": "显存分配调用（稳定步），GPU {gpu}",
+    "Device memory, GPU {gpu}": "显存，GPU {gpu}",
+    "Launch calls": "launch 调用",
+    "Calls that wait for the device": "等待设备的调用",
+    "How far the host runs ahead, steady steps, GPU {gpu}": "主机提前多少提交（稳定步），GPU {gpu}",
+    "Launches by range, steady steps, GPU {gpu}": "各区间的 launch（稳定步），GPU {gpu}",
+    "Ranges, GPU {gpu}": "区间，GPU {gpu}",
+    "Ranges, as `nsys stats` printed them (shares of the program's own, set-up left out)": (
+        "区间，取自 `nsys stats` 的输出（占程序自身区间的比例，不含初始化）"
+    ),
+    "whole": "整体",
+    "part of the whole": "整体的一部分",
+    "holds the others": "包含其他区间",
+    "a library's": "库自带",
+    "set-up": "初始化",
+    # present/views/whatif
+    "What if, per step, GPU {gpu}": "假设分析（每步），GPU {gpu}",
+    "What if, of the time in the program's ranges, set-up left out": "假设分析（程序区间的时间，不含初始化）",
+    "Whole": "整体",
+    "If": "假设",
+    "Now": "当前",
+    "New {whole}": "改后{whole}",
+    "Saves": "可省",
+    "Speed-up": "加速比",
+    "Limit": "加速上限",
+    "Assuming that": "前提",
+    # present/views/operators
+    "Coverage and use of the GPU": "覆盖率与 GPU 利用情况",
+    "Operators": "算子",
+    "Operators by inputs, the {count} that take the most GPU time": "按输入统计的算子（GPU 时间最多的 {count} 种）",
+    "Host against device": "主机与设备对照",
+    "Work inside graphs": "CUDA graph 内的工作",
+    "Operator": "算子",
+    "Host, self": "主机（自身）",
+    "GPU, self": "GPU（自身）",
+    "Inputs": "输入形状",
+    "Types": "数据类型",
+    "Computed in": "计算精度",
+    "Of peak": "占峰值算力",
+    "Host a step": "主机（每步）",
+    "GPU a step": "GPU（每步）",
+    "Place": "位置",
+    "Known by": "依据",
+    "Executions": "执行次数",
+    "GPU time launched in an operator": "由算子启动的 GPU 时间",
+    "GPU time launched in an annotation": "由标注区间启动的 GPU 时间",
+    "GPU time inside graphs": "CUDA graph 内的 GPU 时间",
+    "of it with a place in the program": "其中能定位到程序位置的",
+    "work counted a step": "每步的计算量",
+    "matrix kernels' time in counted operators": "矩阵类 kernel 的时间中已计入计算量的",
+    "MFU: time at peak of the time taken": "MFU：按峰值算力所需时间 / 实际时间",
+    "work left out of it, its peak not known": "因峰值未知而未计入的计算量",
+    "at most: attention in full, or a convolution's stride not known": ("上限：attention 按完整计算，或卷积步长未知"),
+    "at most; dense peak of {gpu}": "上限；{gpu} 的稠密峰值算力",
+    "dense peak of {gpu}": "{gpu} 的稠密峰值算力",
+    "at most": "上限",
+    "; ": "；",
+    "(in no operator)": "（不在任何算子内）",
+    "(not known)": "（未知）",
+    "({count} more)": "（另有 {count} 处）",
+    # present/views/info
+    "Recorded": "已记录",
+    "A row is": "每行是",
+    "Rows": "行数",
+    "GPUs": "各 GPU",
+    "SMs": "SM 数",
+    "Streams": "stream 数",
+    "Graphs": "graph 数",
+    "Memory": "显存",
+    "Processes": "进程",
+    "Process": "进程",
+    "Threads": "线程数",
+    "GPU work": "GPU 工作",
+    "Table of the profile": "profile 自身的表",
+    "Tables of the profile": "profile 自身的表",
+    "asked to trace {what}": "采集时要求 trace：{what}",
+    "export schema {version}": "导出 schema 版本 {version}",
+    "export without a schema version": "导出文件没有 schema 版本",
+    "{schema} ({container})": "{schema}，容器 {container}",
+    "captured {time} UTC": "采集于 {time} UTC",
+    "driver {version}": "驱动 {version}",
+    "CUDA {version}": "CUDA 版本 {version}",
+    "command": "命令",
+    "host": "主机",
+    "environment": "环境变量",
+    "Private (shown by --verbose)": "私有信息（仅 --verbose 显示）",
+}
