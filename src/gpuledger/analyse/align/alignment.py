@@ -12,6 +12,7 @@ from gpuledger.analyse.align.remarks import notes
 from gpuledger.analyse.align.remedies import with_remedies
 from gpuledger.analyse.align.side_by_side import SideBySide, compared
 from gpuledger.analyse.align.verdicts import FAIL, KNOWN, LATENCY, NOT_MEASURED, WARN, AlignCheck, Tier, overall
+from gpuledger.messages import joined, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,24 @@ class Alignment:
         """One sentence: the verdict in words, and what weighs most."""
         counting = [check for check in self.checks if check.verdict in (FAIL, WARN)]
         if not counting and self.sides.mock.is_timed and self._ratio is not None:
-            return f"ALIGNED IN TIME: a call of the mock takes {self._ratio:.2f} x the model's{self._but}."
+            return say(
+                "ALIGNED IN TIME: a call of the mock takes {ratio} x the model's{but}.",
+                ratio=f"{self._ratio:.2f}",
+                but=self._but,
+            )
+        if not counting and self._ratio is None:
+            return say("ALIGNED: the mock runs what the model runs{but}.", but=self._but)
         if not counting:
-            time = "" if self._ratio is None else f", in {self._ratio:.2f} x its time"
-            return f"ALIGNED: the mock runs what the model runs{time}{self._but}."
+            return say(
+                "ALIGNED: the mock runs what the model runs, in {ratio} x its time{but}.",
+                ratio=f"{self._ratio:.2f}",
+                but=self._but,
+            )
         first = next(check for check in counting if check.verdict == self.verdict)
         others = [check.title for check in counting if check is not first]
-        also = f"; see also {_listed(others)}" if others else ""
-        state = "NOT ALIGNED" if self.verdict == FAIL else "ALIGNED WITH REMARKS"
-        return f"{state}: {first.evidence[0]}{also}."
+        also = say("; see also {checks}", checks=_listed(others)) if others else ""
+        state = say("NOT ALIGNED") if self.verdict == FAIL else say("ALIGNED WITH REMARKS")
+        return say("{state}: {evidence}{also}.", state=state, evidence=first.evidence[0], also=also)
 
     @property
     def _ratio(self) -> float | None:
@@ -70,8 +80,8 @@ class Alignment:
         accepted, untold = (
             [check.title for check in self.checks if check.verdict == what] for what in (KNOWN, NOT_MEASURED)
         )
-        known = f"; known: {_listed(accepted)}" if accepted else ""
-        return known + (f"; {_listed(untold)} cannot be told" if untold else "")
+        known = say("; known: {checks}", checks=_listed(accepted)) if accepted else ""
+        return joined("", (known, say("; {checks} cannot be told", checks=_listed(untold)) if untold else ""))
 
 
 def alignment(
@@ -88,9 +98,13 @@ def alignment(
     sides = compared(mock, e2e, whole=whole)
     checked = with_remedies(checks(sides, tier, known), sides)
     used = [item.difference for check in checked for item in check.accepted]
-    accepted = [f"known: {item.sentence} ({item.difference.reason})" for check in checked for item in check.accepted]
+    accepted = [
+        say("known: {sentence} ({reason})", sentence=item.sentence, reason=item.difference.reason)
+        for check in checked
+        for item in check.accepted
+    ]
     unused = [
-        f"known difference not found any more: {difference}"
+        say("known difference not found any more: {difference}", difference=str(difference))
         for difference in known.differences
         if difference not in used
     ]
@@ -98,4 +112,6 @@ def alignment(
 
 
 def _listed(titles: list[str]) -> str:
-    return " and ".join((", ".join(titles[:-1]), titles[-1])) if len(titles) > 1 else "".join(titles)
+    if len(titles) < 2:
+        return joined("", titles)
+    return joined(say(" and "), (joined(say(", "), titles[:-1]), titles[-1]))

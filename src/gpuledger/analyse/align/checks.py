@@ -15,7 +15,7 @@ from gpuledger.analyse.align.known_differences import KnownDifferences
 from gpuledger.analyse.align.latency_check import latency
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.sequence_alignment import INSERTED, MISSING
-from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, by_name, called, repeats, shape_text
+from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, by_name, called, repeats, shape_text, with_calls
 from gpuledger.analyse.align.verdicts import (
     COUNTS,
     EXTRA_KERNELS,
@@ -34,6 +34,7 @@ from gpuledger.analyse.align.verdicts import (
     verdict_of,
 )
 from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE
+from gpuledger.messages import say
 from gpuledger.units import count_text, share_text
 
 MAIN_SHARE: Final = 0.9
@@ -47,20 +48,22 @@ COUNT_SHARE: Final = 0.1
 
 
 _TITLES: Final = {
-    NAMES: "kernel names",
-    COUNTS: "calls per forward",
-    MISSING_KERNELS: "missing kernels",
-    EXTRA_KERNELS: "extra kernels",
-    SHAPE: "launch shape",
+    NAMES: say("kernel names"),
+    COUNTS: say("calls per forward"),
+    MISSING_KERNELS: say("missing kernels"),
+    EXTRA_KERNELS: say("extra kernels"),
+    SHAPE: say("launch shape"),
 }
 """The checks that need to know kernels."""
+
+_GRAPHS: Final = say("CUDA graphs")
 
 
 def checks(sides: SideBySide, tier: Tier, known: KnownDifferences) -> tuple[AlignCheck, ...]:
     """All seven, in order."""
     if sides.mock.is_timed:
         names, counts, missing, extra, shape = (
-            AlignCheck(check, title, NOT_MEASURED, "", "", {}, ("a timing does not say which kernels run",))
+            AlignCheck(check, title, NOT_MEASURED, "", "", {}, (say("a timing does not say which kernels run"),))
             for check, title in _TITLES.items()
         )
         told = latency(sides, tier, known, CRITICAL_SHARE), _graph(sides, known)
@@ -109,8 +112,8 @@ def _names(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         check=NAMES,
         title=_TITLES[NAMES],
         verdict=verdict_of(counted, accepted),
-        mock=f"{len(exact[0])} of {len(mains[0])} main the same",
-        e2e=f"{len(exact[1])} of {len(mains[1])}",
+        mock=say("{count} of {main} main the same", count=len(exact[0]), main=len(mains[0])),
+        e2e=say("{count} of {main}", count=len(exact[1]), main=len(mains[1])),
         figures={"main_mock": len(mains[0]), "main_e2e": len(mains[1]), "main_exact": len(exact[1]), **levels},
         evidence=tuple(item.sentence for item in counted),
         accepted=accepted,
@@ -120,18 +123,27 @@ def _names(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
 def _alike(row: AlignRow) -> str:
     ours, theirs = (called(name) for name in row.names)
     if ours == theirs:
-        return f"{ours} has other template arguments in the model than in the mock"
+        return say("{kernel} has other template arguments in the model than in the mock", kernel=ours)
     if row.level == FUNCTION:
-        return f"{ours} in the mock is {theirs} in the model: other template arguments or another tile"
-    return f"{ours} in the mock is {theirs} in the model: another kernel of the same family"
+        return say(
+            "{ours} in the mock is {theirs} in the model: other template arguments or another tile",
+            ours=ours,
+            theirs=theirs,
+        )
+    return say(
+        "{ours} in the mock is {theirs} in the model: another kernel of the same family", ours=ours, theirs=theirs
+    )
 
 
 def _instead(row: AlignRow) -> str:
     if row.mock is None or row.e2e is None:
-        whose = "the model" if row.mock is None else "the mock"
-        return f"only {whose} runs {called(row.names[0])}, where the other side runs something else"
+        return say(
+            "only {whose} runs {kernel}, where the other side runs something else",
+            whose=say("the model") if row.mock is None else say("the mock"),
+            kernel=called(row.names[0]),
+        )
     ours, theirs = (called(name) for name in row.names)
-    return f"the mock runs {ours} where the model runs {theirs}"
+    return say("the mock runs {ours} where the model runs {theirs}", ours=ours, theirs=theirs)
 
 
 def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
@@ -145,9 +157,14 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         for bare, names in named.items():
             both = sum(1 for row in sides.matched if bare in _bares(row))
             calls = (both + len(names), both) if level == INSERTED else (both, both + len(names))
-            sentence = f"{called(names[0])}: called {calls[0]} x in the mock's forward, {calls[1]} x in the model's"
+            sentence = say(
+                "{kernel}: called {mock} x in the mock's forward, {e2e} x in the model's",
+                kernel=called(names[0]),
+                mock=calls[0],
+                e2e=calls[1],
+            )
             if level == MISSING and not sides.whole:
-                shared.append(f"{sentence}, perhaps by other operations")
+                shared.append(say("{sentence}, perhaps by other operations", sentence=sentence))
             else:
                 items.append(FoundDifference(WARN, sentence, tuple(names), len(names)))
     counted, accepted = sifted(COUNTS, items, known)
@@ -162,8 +179,8 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         check=COUNTS,
         title=_TITLES[COUNTS],
         verdict=verdict,
-        mock=f"{count_text(mock)} of {count_text(len(sides.mock.kernels))} kernels",
-        e2e=f"{count_text(e2e)} of {count_text(len(sides.e2e.kernels))}",
+        mock=say("{count} of {of} kernels", count=count_text(mock), of=count_text(len(sides.mock.kernels))),
+        e2e=say("{count} of {main}", count=count_text(e2e), main=count_text(len(sides.e2e.kernels))),
         figures={
             "mock": mock,
             "e2e": e2e,
@@ -183,19 +200,19 @@ def _bares(row: AlignRow) -> tuple[str, ...]:
 def _missing(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the mock runs every kernel of the model's operation."""
     alone = _alone(sides, MISSING)
-    items = list(_one_sided(alone, sides.e2e, "the mock does not run"))
+    items = list(_one_sided(alone, sides.e2e, say("the mock does not run")))
     counted, accepted = sifted(MISSING_KERNELS, items, known)
     verdict = verdict_of(counted, accepted)
     time = sum(row.e2e.time_ns for row in alone if row.e2e is not None)
     evidence = tuple(item.sentence for item in counted)
     if not sides.whole and verdict == PASS:
         verdict = NOT_MEASURED
-        evidence = ("the model's table does not say which of its other kernels belong to the operation",)
+        evidence = (say("the model's table does not say which of its other kernels belong to the operation"),)
     return AlignCheck(
         check=MISSING_KERNELS,
         title=_TITLES[MISSING_KERNELS],
         verdict=verdict,
-        mock=_how_many(len(alone), "missing"),
+        mock=say("{count} missing", count=count_text(len(alone))) if alone else say("none"),
         e2e=_of_time(time, sides.e2e),
         figures={
             "missing": len(alone),
@@ -211,14 +228,14 @@ def _missing(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
 def _extra(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the mock runs nothing else."""
     alone = _alone(sides, INSERTED)
-    items = list(_one_sided(alone, sides.mock, "the model does not run"))
+    items = list(_one_sided(alone, sides.mock, say("the model does not run")))
     counted, accepted = sifted(EXTRA_KERNELS, items, known)
     time = sum(row.mock.time_ns for row in alone if row.mock is not None)
     return AlignCheck(
         check=EXTRA_KERNELS,
         title=_TITLES[EXTRA_KERNELS],
         verdict=verdict_of(counted, accepted),
-        mock=_how_many(len(alone), "extra"),
+        mock=say("{count} extra", count=count_text(len(alone))) if alone else say("none"),
         e2e=_of_time(time, sides.mock),
         figures={
             "extra": len(alone),
@@ -246,9 +263,13 @@ def _one_sided(rows: Iterable[AlignRow], side: OperationSide, what: str) -> Iter
                 grouped.setdefault(kernel.bare, []).append(kernel)
     for kernels in sorted(grouped.values(), key=lambda kernels: -sum(kernel.time_ns for kernel in kernels)):
         share = _share(sum(kernel.time_ns for kernel in kernels), side)
-        calls = f" ({len(kernels)} calls)" if len(kernels) > 1 else ""
         critical = share >= CRITICAL_SHARE
-        sentence = f"{what} {called(kernels[0].name)}{calls}: {share_text(share)} of the operation's time"
+        sentence = say(
+            "{what} {kernel}: {share} of the operation's time",
+            what=what,
+            kernel=with_calls(called(kernels[0].name), len(kernels)),
+            share=share_text(share),
+        )
         yield FoundDifference(FAIL if critical else WARN, sentence, (kernels[0].name,), len(kernels))
 
 
@@ -256,12 +277,8 @@ def _share(time_ns: int, side: OperationSide) -> float:
     return time_ns / side.gpu_ns if side.gpu_ns else 0.0
 
 
-def _how_many(count: int, what: str) -> str:
-    return f"{count_text(count)} {what}" if count else "none"
-
-
 def _of_time(time_ns: int, side: OperationSide) -> str:
-    return f"{share_text(_share(time_ns, side))} of time" if time_ns else ""
+    return say("{share} of time", share=share_text(_share(time_ns, side))) if time_ns else ""
 
 
 def _graph(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
@@ -269,14 +286,18 @@ def _graph(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     mock, e2e = (_in_graph(side) for side in (sides.mock, sides.e2e))
     if mock is None or e2e is None:
         figures = dict.fromkeys(("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels"))
-        return AlignCheck(GRAPH, "CUDA graphs", NOT_MEASURED, "", "", figures, ("what ran in a graph is not known",))
+        return AlignCheck(GRAPH, _GRAPHS, NOT_MEASURED, "", "", figures, (say("what ran in a graph is not known"),))
     ours, theirs = (_state(*counts) for counts in (mock, e2e))
     same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
-    items = [] if same else [FoundDifference(WARN, f"the mock runs {ours}, the model {theirs}")]
+    items = (
+        []
+        if same
+        else [FoundDifference(WARN, say("the mock runs {ours}, the model {theirs}", ours=ours, theirs=theirs))]
+    )
     counted, accepted = sifted(GRAPH, items, known)
     return AlignCheck(
         check=GRAPH,
-        title="CUDA graphs",
+        title=_GRAPHS,
         verdict=verdict_of(counted, accepted),
         mock=ours,
         e2e=theirs,
@@ -295,8 +316,8 @@ def _in_graph(side: OperationSide) -> tuple[int, int] | None:
 
 def _state(inside: int, count: int) -> str:
     if 0 < inside < count:
-        return f"{count_text(inside)} of {count_text(count)} kernels in a graph"
-    return "in a graph" if inside else "eager"
+        return say("{count} of {of} kernels in a graph", count=count_text(inside), of=count_text(count))
+    return say("in a graph") if inside else say("eager")
 
 
 def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
@@ -310,7 +331,9 @@ def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         check=SHAPE,
         title=_TITLES[SHAPE],
         verdict=verdict,
-        mock=f"{len(known_shapes) - len(differ)} of {len(known_shapes)} the same" if known_shapes else "",
+        mock=say("{count} of {of} the same", count=len(known_shapes) - len(differ), of=len(known_shapes))
+        if known_shapes
+        else "",
         e2e="",
         figures={"compared": len(known_shapes), "differ": len(differ)},
         evidence=tuple(item.sentence for item in counted) if known_shapes else (_no_shapes(sides),),
@@ -320,10 +343,15 @@ def _shape(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
 
 def _shapes(row: AlignRow) -> str:
     ours, theirs = (kernel.shape if kernel is not None else None for kernel in (row.mock, row.e2e))
-    return f"{called(row.names[0])}: {shape_text(ours)} in the mock, {shape_text(theirs)} in the model"
+    return say(
+        "{kernel}: {mock} in the mock, {e2e} in the model",
+        kernel=called(row.names[0]),
+        mock=shape_text(ours),
+        e2e=shape_text(theirs),
+    )
 
 
 def _no_shapes(sides: SideBySide) -> str:
     if not sides.rows_at(EXACT):
-        return "no kernel has the same name on both sides"
-    return "grid and block are not recorded"
+        return say("no kernel has the same name on both sides")
+    return say("grid and block are not recorded")

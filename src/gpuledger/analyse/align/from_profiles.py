@@ -19,6 +19,7 @@ from gpuledger.analyse.align.operation_kernels import (
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
+from gpuledger.messages import say
 from gpuledger.trace.model import Trace
 
 _ALL: Final = Isolation("auto")
@@ -42,7 +43,14 @@ def of_mock(
     operation = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
     if isolation.kernel_pattern is not None:
         operation = matching_names(trace, busiest, profile, operation, isolation.kernel_pattern)
-    several = (f"{profile}: {len(devices)} GPUs at work; GPU {busiest.gpu}, the busiest, is the mock",)
+    several = (
+        say(
+            "{profile}: {count} GPUs at work; GPU {gpu}, the busiest, is the mock",
+            profile=profile,
+            count=len(devices),
+            gpu=busiest.gpu,
+        ),
+    )
     notes = (*operation.notes, *(several if len(devices) > 1 else ()))
     return Ranks((gathered(trace, busiest, profile, operation.kernel, operation.forward),), notes)
 

@@ -15,10 +15,11 @@ from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
 from gpuledger.analyse.align.forwards import ForwardKernel
 from gpuledger.analyse.align.operation_kernels import no_match
-from gpuledger.analyse.align.operation_side import OperationSide
+from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.catalog.kernel_names import label, parse
 from gpuledger.catalog.name_likeness import EXACT, FUNCTION, likeness
 from gpuledger.errors import NothingRecorded
+from gpuledger.messages import say
 from gpuledger.trace.printed_tables import PrintedTables, SummaryRow
 from gpuledger.units import count_text
 
@@ -40,8 +41,8 @@ def mock_from_table(run: PrintedTables, isolation: Isolation, forwards: int | No
     rows = _rows(run)
     count = forwards or _common_divisor(rows)
     side, notes = _side(run.name, _matching(run, rows, isolation), count)
-    how = "given" if forwards else "by the greatest common divisor of the main kernels' calls"
-    return FromTable(side, (f"{run.name}: {_forwards(count)} ({how}); means of the whole profile", *notes))
+    how = say("given") if forwards else say("by the greatest common divisor of the main kernels' calls")
+    return FromTable(side, (_counted(run, count, how), *notes))
 
 
 def model_from_table(run: PrintedTables, isolation: Isolation, mock: OperationSide, forwards: int | None) -> FromTable:
@@ -55,10 +56,19 @@ def model_from_table(run: PrintedTables, isolation: Isolation, mock: OperationSi
     chosen = _matching(run, rows, isolation) if isolation.expression else _like_the_mocks(run, rows, mock.kernels)
     whole = isolation.expression is not None or len(chosen) == len(rows)
     count = forwards or _by_the_mock(chosen, mock)
-    how = "given" if forwards else "by the calls of the mock's longest kernel"
+    how = say("given") if forwards else say("by the calls of the mock's longest kernel")
     side, notes = _side(run.name, chosen, count)
-    said = f"{run.name}: {_forwards(count)} ({how}); means of the whole profile"
-    return FromTable(side, (said, *notes), whole)
+    return FromTable(side, (_counted(run, count, how), *notes), whole)
+
+
+def _counted(run: PrintedTables, forwards: int, how: str) -> str:
+    """How many forwards a table holds, and how that is known."""
+    return say(
+        "{profile}: {forwards} ({how}); means of the whole profile",
+        profile=run.name,
+        forwards=forwards_text(forwards),
+        how=how,
+    )
 
 
 def _rows(run: PrintedTables) -> list[SummaryRow]:
@@ -85,8 +95,14 @@ def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[Operati
     notes = []
     if rare:
         shown = ", ".join(f"{label(row.name)} ({count_text(row.count)})" for row in rare[:3])
-        more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
-        notes.append(f"{name}: left out, as they run in fewer than half of the forwards: {shown}{more}")
+        listed = say("{names} and {count} more", names=shown, count=len(rare) - 3) if len(rare) > 3 else shown
+        notes.append(
+            say(
+                "{profile}: left out, as they run in fewer than half of the forwards: {kernels}",
+                profile=name,
+                kernels=listed,
+            )
+        )
     if not kernels:
         raise NothingRecorded(f"{name}: no kernel runs in each of {count_text(forwards)} forwards")
     side = OperationSide(name, "", tuple(kernels), forwards, compared=forwards, alike=forwards, ordered=False)
@@ -136,7 +152,3 @@ def _like_the_mocks(run: PrintedTables, rows: Sequence[SummaryRow], mock: Sequen
 
 def _longest(rows: Sequence[SummaryRow]) -> str:
     return f"its longest kernels: {', '.join(label(row.name) for row in rows[:5])}"
-
-
-def _forwards(count: int) -> str:
-    return f"{count_text(count)} forward{'' if count == 1 else 's'}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.analyse.align.known_differences import KnownDifferences
-from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, called
+from gpuledger.analyse.align.side_by_side import AlignRow, SideBySide, called, with_calls
 from gpuledger.analyse.align.verdicts import (
     LATENCY,
     NOT_MEASURED,
@@ -25,6 +25,7 @@ from gpuledger.analyse.align.verdicts import (
     sifted,
     verdict_of,
 )
+from gpuledger.messages import say
 from gpuledger.units import share_text, time_text
 
 OTHER_SPEED: Final = 2.0
@@ -33,13 +34,13 @@ OTHER_SPEED: Final = 2.0
 NAMED: Final = 3
 """So many kernels are named that make up the difference."""
 
-_TITLE: Final = "latency per forward"
+_TITLE: Final = say("latency per forward")
 
 
 def latency(sides: SideBySide, tier: Tier, known: KnownDifferences, critical_share: float) -> AlignCheck:
     """Compare the time of the matched kernels."""
     if not sides.matched:
-        why = ("no kernel runs on both sides",)
+        why = (say("no kernel runs on both sides"),)
         return AlignCheck(LATENCY, _TITLE, NOT_MEASURED, "", "", _figures(sides, (), tier), why)
     rows, set_aside = _set_aside(sides.matched, tier, known)
     mock, e2e = _times(rows)
@@ -47,7 +48,7 @@ def latency(sides: SideBySide, tier: Tier, known: KnownDifferences, critical_sha
     verdict = tier.verdict(factor)
     items = [] if verdict == PASS else [FoundDifference(verdict, _whole(mock, e2e, tier))]
     hidden = [row for row in rows if _is_hidden(row, e2e, critical_share)] if verdict == PASS else []
-    items += [FoundDifference(WARN, f"the sum hides {_one(row)}", row.names) for row in hidden]
+    items += [FoundDifference(WARN, say("the sum hides {kernel}", kernel=_one(row)), row.names) for row in hidden]
     counted, accepted = sifted(LATENCY, items, known)
     evidence = [item.sentence for item in counted]
     if verdict != PASS and counted:
@@ -58,7 +59,7 @@ def latency(sides: SideBySide, tier: Tier, known: KnownDifferences, critical_sha
         title=_TITLE,
         verdict=verdict_of(counted, (*set_aside, *accepted)),
         mock=time_text(mock),
-        e2e=f"{time_text(e2e)} ({_times_text(mock, e2e)})",
+        e2e=say("{time} ({ratio})", time=time_text(e2e), ratio=_times_text(mock, e2e)),
         figures=_figures(sides, rows, tier),
         evidence=tuple(evidence),
         accepted=(*set_aside, *accepted),
@@ -101,20 +102,31 @@ def _is_hidden(row: AlignRow, e2e_ns: int, critical_share: float) -> bool:
 
 def _whole(mock: int, e2e: int, tier: Tier) -> str:
     limit = tier.passes if tier.verdict(factor_of(mock, e2e)) == WARN else tier.warns
-    sides = f"{time_text(mock)} in the mock, {time_text(e2e)} in the model"
-    return f"{sides}: the mock is {_times_text(mock, e2e)} (limit {limit:.2f} x)"
+    return say(
+        "{mock} in the mock, {e2e} in the model: the mock is {ratio} (limit {limit} x)",
+        mock=time_text(mock),
+        e2e=time_text(e2e),
+        ratio=_times_text(mock, e2e),
+        limit=f"{limit:.2f}",
+    )
 
 
 def _times_text(mock: int, e2e: int) -> str:
     factor = factor_of(mock, e2e)
-    if f"{factor:.2f}" == "1.00":
-        return "the same"
-    return f"{factor:.2f} x {'slower' if mock > e2e else 'faster'}"
+    rounded = f"{factor:.2f}"
+    if rounded == "1.00":
+        return say("the same")
+    return say("{ratio} x slower", ratio=rounded) if mock > e2e else say("{ratio} x faster", ratio=rounded)
 
 
 def _one(row: AlignRow) -> str:
     mock, e2e = _times([row])
-    return f"{called(row.names[0])}: {time_text(mock)} in the mock, {time_text(e2e)} in the model"
+    return say(
+        "{kernel}: {mock} in the mock, {e2e} in the model",
+        kernel=called(row.names[0]),
+        mock=time_text(mock),
+        e2e=time_text(e2e),
+    )
 
 
 def _makes_it_up(rows: Sequence[AlignRow], difference: int) -> list[str]:
@@ -130,9 +142,15 @@ def _makes_it_up(rows: Sequence[AlignRow], difference: int) -> list[str]:
     for names, mock, e2e, calls in parts[:NAMED]:
         part = (mock - e2e) / difference if difference else 0.0
         if part > 0:
-            several = f" ({calls} calls)" if calls > 1 else ""
-            times = f"{time_text(mock)} in the mock, {time_text(e2e)} in the model"
-            lines.append(f"{called(names[0])}{several}: {times}, {share_text(part)} of the difference")
+            lines.append(
+                say(
+                    "{kernel}: {mock} in the mock, {e2e} in the model, {share} of the difference",
+                    kernel=with_calls(called(names[0]), calls),
+                    mock=time_text(mock),
+                    e2e=time_text(e2e),
+                    share=share_text(part),
+                )
+            )
     return lines
 
 
@@ -140,8 +158,9 @@ def _spread(sides: SideBySide) -> list[str]:
     if sides.mock.spread_ns is None or sides.e2e.spread_ns is None:
         return []
     (a, b), (c, d) = sides.mock.spread_ns, sides.e2e.spread_ns
-    both = f"{time_text(a)} to {time_text(b)} in the mock, {time_text(c)} to {time_text(d)} in the model"
-    return [f"eight of ten forwards take {both}"]
+    mock = say("{start} to {end}", start=time_text(a), end=time_text(b))
+    e2e = say("{start} to {end}", start=time_text(c), end=time_text(d))
+    return [say("eight of ten forwards take {mock} in the mock, {e2e} in the model", mock=mock, e2e=e2e)]
 
 
 def _figures(sides: SideBySide, rows: Sequence[AlignRow], tier: Tier) -> dict[str, Figure]:

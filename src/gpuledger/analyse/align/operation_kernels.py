@@ -23,6 +23,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
+from gpuledger.messages import joined, say
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import pairs_inside
@@ -92,7 +93,11 @@ def by_steps(device: Device, profile: str) -> OperationKernels:
     if period is None:
         return OperationKernels(kernels, step)
     inside = (np.arange(len(kernels)) - np.searchsorted(step, step)) // period
-    note = f"a step of {profile} runs the same {_kernels(period)} several times over: each time is a forward"
+    note = say(
+        "a step of {profile} runs the same {kernels} several times over: each time is a forward",
+        profile=profile,
+        kernels=_kernels(period),
+    )
     return OperationKernels(kernels, group(step, inside)[1], (note,))
 
 
@@ -105,13 +110,17 @@ def _without_steps(device: Device, profile: str, kernels: Positions) -> Operatio
             start, end = first, first + period * count
     period = _whole_period(names[start:end]) or end - start
     forward = np.arange(end - start) // period
-    how = f"{_kernels(period)} that repeat are a forward" if forward.any() else "the whole profile is one forward"
-    note = f"{profile}: no steps were found; {how} (--mock-range=REGEX says otherwise)"
+    how = (
+        say("{kernels} that repeat are a forward", kernels=_kernels(period))
+        if forward.any()
+        else say("the whole profile is one forward")
+    )
+    note = say("{profile}: no steps were found; {how} (--mock-range=REGEX says otherwise)", profile=profile, how=how)
     return OperationKernels(kernels[start:end], forward, (note,))
 
 
 def _kernels(count: int) -> str:
-    return "kernel" if count == 1 else f"{count_text(count)} kernels"
+    return "kernel" if count == 1 else say("{count} kernels", count=count_text(count))
 
 
 def _whole_period(names: NDArray[np.signedinteger]) -> int | None:
@@ -146,7 +155,11 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
 
 
 def _operators(profile: str, pattern: str) -> str:
-    return f"{profile}: no annotation matches '{pattern}'; a forward is an operator or module that does"
+    return say(
+        "{profile}: no annotation matches '{pattern}'; a forward is an operator or module that does",
+        profile=profile,
+        pattern=pattern,
+    )
 
 
 def _matching(trace: Trace, ranges: Rows, expression: re.Pattern[str]) -> Rows:
@@ -210,7 +223,7 @@ def matching_names(
     left_out = _counted(trace, device, mock.kernel[~matches])
     if not matches.any():
         raise no_match(profile, pattern.pattern, f"its kernels: {left_out}")
-    note = f"{profile}: left out, as they do not match the pattern: {left_out}"
+    note = say("{profile}: left out, as they do not match the pattern: {kernels}", profile=profile, kernels=left_out)
     return OperationKernels(mock.kernel[matches], mock.forward[matches], (*mock.notes, note))
 
 
@@ -247,8 +260,12 @@ def by_pattern(
     before = np.searchsorted([stretch.start for stretch in stretches], np.arange(len(kernels)), side="right") - 1
     forward = np.where((forward < 0) & foreign, before, forward)
     spare = kernels[forward < 0]
-    outside = f"{profile}: left out, as they match the pattern outside the mock's sequence: "
-    notes = (outside + _counted(trace, device, spare),) if len(spare) else ()
+    outside = say(
+        "{profile}: left out, as they match the pattern outside the mock's sequence: {kernels}",
+        profile=profile,
+        kernels=_counted(trace, device, spare),
+    )
+    notes = (outside,) if len(spare) else ()
     return OperationKernels(kernels[forward >= 0], forward[forward >= 0], notes)
 
 
@@ -257,8 +274,8 @@ def _counted(trace: Trace, device: Device, kernels: Positions) -> str:
     codes, counts = np.unique(device.work.name[kernels], return_counts=True)
     names = [label(trace.strings.text(code) or "") for code in codes.tolist()]
     shown = [f"{count_text(count)} x {name}" for name, count in zip(names, counts.tolist(), strict=True)]
-    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-    return f"{', '.join(shown[:3])}{more}"
+    listed = joined(say(", "), shown[:3])
+    return say("{names} and {count} more", names=listed, count=len(shown) - 3) if len(shown) > 3 else listed
 
 
 def _by_own_period(device: Device, kernels: Positions) -> Positions:
@@ -293,10 +310,18 @@ def by_sequence(trace: Trace, device: Device, profile: str, mock: Sequence[Forwa
             found=most_alike(mock, kinds),
             hint="--range=REGEX or --pattern=REGEX says where the operation is",
         )
-    notes = []
+    notes = list[str]()
     if looked < len(kernels):
-        notes.append(f"{profile}: looked for the operation among the first {count_text(looked)} kernels only")
-    notes.append("found by sequence: what the model runs before the mock's first kernel and after its last is not seen")
+        notes.append(
+            say(
+                "{profile}: looked for the operation among the first {count} kernels only",
+                profile=profile,
+                count=count_text(looked),
+            )
+        )
+    notes.append(
+        say("found by sequence: what the model runs before the mock's first kernel and after its last is not seen")
+    )
     rows = [kernels[stretch.start : stretch.end] for stretch in stretches]
     forward = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     return OperationKernels(np.concatenate(rows), forward, tuple(notes))

@@ -15,9 +15,11 @@ import numpy as np
 
 from gpuledger.analyse.align.forwards import ForwardKernel, Forwards
 from gpuledger.analyse.align.sequence_alignment import similarity
+from gpuledger.messages import say
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
+from gpuledger.units import count_text
 
 LONG_GAP_NS: Final = 1_000_000
 """A gap inside a forward that is longer is no mere path to the next launch: a plan is made, a module loaded."""
@@ -221,3 +223,8 @@ def _wait(among: Candidates, chosen: Sequence[int]) -> Wait | None:
         forwards=len(waiting),
         opens_step=all(not entry.place for entry in entries) and any(among.entry(index).place for index in chosen),
     )
+
+
+def forwards_text(count: int) -> str:
+    """How many forwards, in words."""
+    return say("1 forward") if count == 1 else say("{count} forwards", count=count_text(count))

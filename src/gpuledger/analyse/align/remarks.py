@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.align.operation_side import OperationSide
+from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.analyse.align.side_by_side import SideBySide, called
+from gpuledger.messages import joined, say
 from gpuledger.units import count_text, share_text, time_text
 
 DRIFT: Final = 0.03
@@ -14,20 +15,31 @@ DRIFT: Final = 0.03
 OTHER_SIZE: Final = 3
 """Forwards with so many times the other side's kernels are hardly the same operation."""
 
+MOCK: Final = say("mock")
+MODEL: Final = say("model")
+
 ALWAYS, SELDOM = 0.9, 0.5
 """Shares of forwards that stand still: nearly all, less than half."""
 
 
 def notes(sides: SideBySide) -> tuple[str, ...]:
     """Sentences, the most important first."""
-    sentences = [_chosen(sides.mock, "mock"), _chosen(sides.e2e, "model"), *_gaps(sides)]
-    sentences += [_drift(side, which) for side, which in ((sides.mock, "mock"), (sides.e2e, "model"))]
+    sentences = [_chosen(sides.mock, MOCK), _chosen(sides.e2e, MODEL), *_gaps(sides)]
+    sentences += [_drift(side, which) for side, which in ((sides.mock, MOCK), (sides.e2e, MODEL))]
     if sides.mock.gpu_name != sides.e2e.gpu_name and sides.mock.gpu_name and sides.e2e.gpu_name:
-        sentences.append(f"the GPUs differ: {sides.mock.gpu_name} in the mock, {sides.e2e.gpu_name} in the model")
+        sentences.append(
+            say(
+                "the GPUs differ: {mock} in the mock, {e2e} in the model",
+                mock=sides.mock.gpu_name,
+                e2e=sides.e2e.gpu_name,
+            )
+        )
     sentences.append(_sizes(sides))
     moved = sum(row.moved for row in sides.rows)
     if moved:
-        sentences.append(f"{count_text(moved)} kernels run at another place of the sequence, which no check counts")
+        sentences.append(
+            say("{count} kernels run at another place of the sequence, which no check counts", count=count_text(moved))
+        )
     return tuple(sentence for sentence in sentences if sentence)
 
 
@@ -35,37 +47,46 @@ def _chosen(side: OperationSide, which: str) -> str:
     """Which forward stands for the side."""
     if not side.ordered or side.is_timed:
         return ""
-    per = ""
+    counted: list[str] = [forwards_text(side.forwards)]
     if side.steps > 1:
         per_step = f"{side.per_step:.1f}".removesuffix(".0")
-        per = (
-            f", {per_step} in each of {count_text(side.steps)} steps" if side.forwards != side.steps else ", one a step"
+        counted.append(
+            say("{count} in each of {steps} steps", count=per_step, steps=count_text(side.steps))
+            if side.forwards != side.steps
+            else say("one a step")
         )
-    first = ", the first left out" if side.forwards > 1 else ""
-    said = f"{which}: {_forwards(side.forwards)}{per}{first}; the one with the median GPU time stands for them"
+    if side.forwards > 1:
+        counted.append(say("the first left out"))
+    said = [
+        say("{which}: {what}", which=which, what=joined(say(", "), counted)),
+        say("the one with the median GPU time stands for them"),
+    ]
     if side.ranks > 1:
-        said += f"; of {side.ranks} ranks, each counts where it computes the longest: the others wait for it"
+        said.append(
+            say("of {count} ranks, each counts where it computes the longest: the others wait for it", count=side.ranks)
+        )
     if 1 < side.alike < side.compared:
-        said += f"; {count_text(side.compared - side.alike)} run another sequence of kernels"
+        said.append(say("{count} run another sequence of kernels", count=count_text(side.compared - side.alike)))
     elif side.compared > 1 and side.alike == 1:
-        said += "; no two run the same sequence of kernels"
-    return said
+        said.append(say("no two run the same sequence of kernels"))
+    return joined(say("; "), said)
 
 
 def _sizes(sides: SideBySide) -> str:
     """A forward of one side that is many of the other's is probably not what was meant."""
     mock, e2e = len(sides.mock.kernels), len(sides.e2e.kernels)
     if e2e > OTHER_SIZE * mock:
-        hint = "what was isolated may be more than the operation: take a narrower range, or --auto"
+        hint = say("what was isolated may be more than the operation: take a narrower range, or --auto")
     elif mock > OTHER_SIZE * e2e:
-        hint = "the mock's may be more than the operation, or hold it several times: --mock-range=REGEX cuts it"
+        hint = say("the mock's may be more than the operation, or hold it several times: --mock-range=REGEX cuts it")
     else:
         return ""
-    return f"a forward has {count_text(mock)} kernels in the mock and {count_text(e2e)} in the model; {hint}"
-
-
-def _forwards(count: int) -> str:
-    return f"{count_text(count)} forward{'' if count == 1 else 's'}"
+    return say(
+        "a forward has {mock} kernels in the mock and {e2e} in the model; {hint}",
+        mock=count_text(mock),
+        e2e=count_text(e2e),
+        hint=hint,
+    )
 
 
 def _gaps(sides: SideBySide) -> list[str]:
@@ -73,37 +94,63 @@ def _gaps(sides: SideBySide) -> list[str]:
     mock, e2e = sides.mock, sides.e2e
     if mock.elapsed_ns is None or e2e.elapsed_ns is None:
         return []
-    both = f"{time_text(mock.elapsed_ns)} in the mock, {time_text(e2e.elapsed_ns)} in the model"
-    said = [f"from first start to last end: {both}; the checks leave out the gaps between kernels"]
+    said: list[str] = [
+        say(
+            "from first start to last end: {mock} in the mock, {e2e} in the model; the checks leave out the gaps "
+            "between kernels",
+            mock=time_text(mock.elapsed_ns),
+            e2e=time_text(e2e.elapsed_ns),
+        )
+    ]
     if mock.wait is None and e2e.wait is None:
         return said
-    ours, theirs = (_wait(side, which) for side, which in ((mock, "mock"), (e2e, "model")))
-    if mock.wait is not None and e2e.wait is not None and mock.wait.kernel == e2e.wait.kernel:
-        theirs = theirs.replace(called(e2e.wait.kernel), "it")
-    said.append(f"{ours}; {theirs}")
+    same = mock.wait is not None and e2e.wait is not None and mock.wait.kernel == e2e.wait.kernel
+    waits = (_wait(mock, say("the mock"), again=False), _wait(e2e, say("the model"), again=same))
+    said.append(joined(say("; "), waits))
     often = 0.0 if e2e.wait is None else e2e.wait.forwards / e2e.alike
     if mock.wait is not None and mock.wait.forwards >= ALWAYS * mock.alike and often < SELDOM:
-        rest = "the model's find it ready"
+        rest = say("the model's find it ready")
         if e2e.wait is not None and e2e.wait.opens_step:
-            rest = "in the model the first layer of a step does so for the others"
-        said.append(f"each forward of the mock pays for a first call (a plan, a module, as for a new length); {rest}")
+            rest = say("in the model the first layer of a step does so for the others")
+        said.append(
+            say(
+                "each forward of the mock pays for a first call (a plan, a module, as for a new length); {rest}",
+                rest=rest,
+            )
+        )
     return said
 
 
-def _wait(side: OperationSide, which: str) -> str:
+def _wait(side: OperationSide, which: str, *, again: bool) -> str:
+    """Before which kernel a side waits; `again`: it has just been named."""
     wait = side.wait
     if wait is None:
-        return f"the {which} never stands still for 1 ms"
-    often = f"{count_text(wait.forwards)} of {count_text(side.alike)} forwards"
-    where = ", each the first of its step" if wait.opens_step else ""
-    return f"the {which} waits {time_text(wait.gap_ns)} before {called(wait.kernel)} in {often}{where}"
+        return say("{which} never stands still for 1 ms", which=which)
+    said = say(
+        "{which} waits {time} before {kernel} in {count} of {of} forwards",
+        which=which,
+        time=time_text(wait.gap_ns),
+        kernel=say("it") if again else called(wait.kernel),
+        count=count_text(wait.forwards),
+        of=count_text(side.alike),
+    )
+    return say("{wait}, each the first of its step", wait=said) if wait.opens_step else said
 
 
 def _drift(side: OperationSide, which: str) -> str:
     if side.drift_share is None or abs(side.drift_share) < DRIFT:
         return ""
-    more, why = ("longer", ", as with a growing KV length") if side.drift_share > 0 else ("shorter", "")
-    return (
-        f"{which}: forwards of the last quarter of the steps take {share_text(abs(side.drift_share))} {more} than in "
-        f"the first: the work changes over the run{why}"
+    share = share_text(abs(side.drift_share))
+    if side.drift_share > 0:
+        return say(
+            "{which}: forwards of the last quarter of the steps take {share} longer than in the first: the work "
+            "changes over the run, as with a growing KV length",
+            which=which,
+            share=share,
+        )
+    return say(
+        "{which}: forwards of the last quarter of the steps take {share} shorter than in the first: the work changes "
+        "over the run",
+        which=which,
+        share=share,
     )

@@ -11,6 +11,7 @@ from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.sequence_alignment import INSERTED, MATCHED, MISSING, aligned
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import EXACT
+from gpuledger.messages import say
 from gpuledger.trace.kernel_report import Dim3
 
 LONGEST: Final = 44
@@ -123,12 +124,17 @@ def called(name: str) -> str:
     return short if len(short) <= LONGEST else f"{short[: LONGEST - 15]}…{short[-14:]}"
 
 
+def with_calls(kernel: str, calls: int) -> str:
+    """A kernel, and how often it is called if that is more than once."""
+    return say("{kernel} ({count} calls)", kernel=kernel, count=calls) if calls > 1 else kernel
+
+
 def shape_text(shape: tuple[Dim3, Dim3] | None) -> str:
     """`4x12x1 of 384x1x1`: blocks, and threads in each."""
     if shape is None:
-        return "unknown"
+        return say("unknown")
     grid, block = ("x".join(map(str, side)) for side in shape)
-    return f"{grid} of {block}"
+    return say("{grid} of {block}", grid=grid, block=block)
 
 
 def by_name(kernels: Iterable[ForwardKernel]) -> dict[str, int]:

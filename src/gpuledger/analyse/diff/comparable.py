@@ -9,6 +9,7 @@ from typing import Final
 from gpuledger.analyse.diff.kernel_pairs import KernelPair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunKernel, RunSide
 from gpuledger.errors import GpuledgerError
+from gpuledger.messages import say
 from gpuledger.units import count_text, share_text
 
 LEAST_OVERLAP: Final = 0.2
@@ -54,43 +55,72 @@ def check_kinds(before: RunSide, after: RunSide) -> None:
 
 def unlike(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> list[str]:
     """Why the two should not be compared, in sentences without a full stop; none if they may."""
-    reasons = []
+    reasons = list[str]()
     if (before.whole == STEP) != (after.whole == STEP):
         has, lacks = (before, after) if before.whole == STEP else (after, before)
-        reasons.append(f"{has.name} has steps (by {has.source}), in {lacks.name} none were found")
+        reasons.append(
+            say(
+                "{has} has steps (by {source}), in {lacks} none were found",
+                has=has.name,
+                source=has.source,
+                lacks=lacks.name,
+            )
+        )
     if before.gpu_name and after.gpu_name and before.gpu_name != after.gpu_name:
-        reasons.append(f"they ran on different GPUs: {before.gpu_name}, {after.gpu_name}")
+        reasons.append(
+            say("they ran on different GPUs: {before}, {after}", before=before.gpu_name, after=after.gpu_name)
+        )
     if before.gpus and after.gpus and len(before.gpus) != len(after.gpus):
-        reasons.append(f"they used {_gpus(before)} and {_gpus(after)}")
+        reasons.append(say("they used {before} and {after}", before=_gpus(before), after=_gpus(after)))
     if before.ranks is not None and after.ranks is not None and before.ranks != after.ranks:
-        reasons.append(f"their jobs have {count_text(before.ranks)} and {count_text(after.ranks)} ranks")
+        reasons.append(
+            say(
+                "their jobs have {before} and {after} ranks",
+                before=count_text(before.ranks),
+                after=count_text(after.ranks),
+            )
+        )
     if _rewritten(pairs) and not _marked_alike(before, after):
-        reasons.append(f"they have too few kernels in common: {_partners(pairs)}")
+        reasons.append(say("they have too few kernels in common: {partners}", partners=_partners(pairs)))
     return reasons
 
 
 def remarks(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> list[str]:
     """What a reader of the comparison should know, in sentences."""
-    said = []
+    said = list[str]()
     if _rewritten(pairs) and _marked_alike(before, after):
-        said.append(f"Few kernels are the same, but the ranges are: {_partners(pairs)}.")
+        said.append(say("Few kernels are the same, but the ranges are: {partners}.", partners=_partners(pairs)))
     if before.whole == STEP and after.whole == STEP and before.source != after.source:
         said.append(
-            f"Steps were found by {before.source} before, by {after.source} after: are they the same? "
-            "--step-range says what a step is."
+            say(
+                "Steps were found by {before} before, by {after} after: are they the same? --step-range says what a "
+                "step is.",
+                before=before.source,
+                after=after.source,
+            )
         )
     if before.tool != after.tool:
         said.append(
-            f"Recorded with different profilers ({before.tool}, {after.tool}): each slows the host its own way."
+            say(
+                "Recorded with different profilers ({before}, {after}): each slows the host its own way.",
+                before=before.tool,
+                after=after.tool,
+            )
         )
     if before.clock_hz and after.clock_hz and before.clock_hz != after.clock_hz:
-        said.append(f"The GPUs' clocks differ: {before.clock_hz / 1e6:.0f} and {after.clock_hz / 1e6:.0f} MHz.")
+        said.append(
+            say(
+                "The GPUs' clocks differ: {before} and {after} MHz.",
+                before=f"{before.clock_hz / 1e6:.0f}",
+                after=f"{after.clock_hz / 1e6:.0f}",
+            )
+        )
     if KERNEL_TIME not in (before.whole, after.whole) and not (before.gpu_name and after.gpu_name):
-        said.append("The GPU's model is not recorded, so that it cannot be compared.")
+        said.append(say("The GPU's model is not recorded, so that it cannot be compared."))
     if any(side.ranks is not None and side.ranks > 1 and len(side.run_steps) > 1 for side in (before, after)):
-        said.append("Profiles of several ranks are pooled like runs; `gpuledger fleet` says who waits for whom.")
-    for side, when in ((before, "before"), (after, "after")):
-        said += [f"Lost {when}: {loss}." for loss in side.losses]
+        said.append(say("Profiles of several ranks are pooled like runs; `gpuledger fleet` says who waits for whom."))
+    said += [say("Lost before: {loss}.", loss=loss) for loss in before.losses]
+    said += [say("Lost after: {loss}.", loss=loss) for loss in after.losses]
     return said
 
 
@@ -102,7 +132,9 @@ def _rewritten(pairs: Sequence[KernelPair]) -> bool:
 def _partners(pairs: Sequence[KernelPair]) -> str:
     shares = overlap(pairs)
     before, after = share_text(shares.before_share), share_text(shares.after_share)
-    return f"kernels with a partner hold {before} of the kernel time before and {after} after"
+    return say(
+        "kernels with a partner hold {before} of the kernel time before and {after} after", before=before, after=after
+    )
 
 
 def _marked_alike(before: RunSide, after: RunSide) -> bool:
@@ -115,4 +147,4 @@ def _marked_alike(before: RunSide, after: RunSide) -> bool:
 
 
 def _gpus(side: RunSide) -> str:
-    return "1 GPU" if len(side.gpus) == 1 else f"{len(side.gpus)} GPUs"
+    return say("1 GPU") if len(side.gpus) == 1 else say("{count} GPUs", count=len(side.gpus))

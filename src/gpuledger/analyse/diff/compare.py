@@ -18,6 +18,7 @@ from gpuledger.analyse.diff.noise import FEWEST_STEPS, NO_CHANGE, Interval, medi
 from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
 from gpuledger.errors import GpuledgerError
+from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.units import time_text
 
@@ -85,7 +86,8 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
             found="\n".join(reasons[1:]),
             hint="--anyway compares them all the same",
         )
-    said = [f"Compared anyway, though {reason}." for reason in reasons] + remarks(before, after, pairs)
+    said = [say("Compared anyway, though {reason}.", reason=reason) for reason in reasons]
+    said += remarks(before, after, pairs)
     changed = changes(pairs, before.steps, after.steps)
     delta = after.median_ns - before.median_ns
     interval = _interval(before, after)
@@ -113,10 +115,12 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
 
 def _interval(before: RunSide, after: RunSide) -> Interval | NotMeasured:
     if KERNEL_TIME in (before.whole, after.whole):
-        return NotMeasured("tables of `nsys stats` hold sums, which say nothing about noise")
+        return NotMeasured(say("tables of `nsys stats` hold sums, which say nothing about noise"))
     interval = median_interval(before.runs, after.runs)
     if isinstance(interval, NotMeasured) and before.whole != STEP:
-        return NotMeasured(f"no steps were found; from {FEWEST_STEPS} runs a side on, runs show the noise")
+        return NotMeasured(
+            say("no steps were found; from {count} runs a side on, runs show the noise", count=FEWEST_STEPS)
+        )
     return interval
 
 
@@ -127,34 +131,55 @@ def _notes(
     ranges: tuple[RangePair, ...],
     guards: Controls | NotMeasured,
 ) -> list[str]:
-    said = []
+    said = list[str]()
     if isinstance(interval, Interval) and interval.follows:
         said.append(
-            f"Steps follow their neighbours in length (autocorrelation {interval.follows:.2f}: drift or throttling), "
-            "so that they tell less than as many independent ones; the interval is wider for it."
+            say(
+                "Steps follow their neighbours in length (autocorrelation {follows}: drift or throttling), so that "
+                "they tell less than as many independent ones; the interval is wider for it.",
+                follows=f"{interval.follows:.2f}",
+            )
         )
     if isinstance(interval, Interval) and interval.runs_ns:
         said.append(
-            f"Runs of one side differ by {time_text(interval.runs_ns)} (a standard deviation) beyond what "
-            "their steps explain; the interval is wider for it."
+            say(
+                "Runs of one side differ by {time} (a standard deviation) beyond what their steps explain; the "
+                "interval is wider for it.",
+                time=time_text(interval.runs_ns),
+            )
         )
     if isinstance(interval, Interval) and len(before.run_steps) == len(after.run_steps) == 1:
-        said.append("One run a side: how much runs of the same differ is not in the interval; give a folder of runs.")
-    said += [f"Ranges taken for the same, as the only ones left: {p.name}." for p in ranges if p.level == RENAMED]
+        said.append(
+            say("One run a side: how much runs of the same differ is not in the interval; give a folder of runs.")
+        )
+    said += [
+        say("Ranges taken for the same, as the only ones left: {ranges}.", ranges=pair.name)
+        for pair in ranges
+        if pair.level == RENAMED
+    ]
     if isinstance(guards, NotMeasured) and ranges:
-        said.append(f"No controls: {guards.reason}.")
+        said.append(say("No controls: {reason}.", reason=guards.reason))
     if before.whole == KERNEL_TIME:
-        said.append("Steps, idle time, intervals and what ran inside ranges are not in tables of `nsys stats`.")
+        said.append(say("Steps, idle time, intervals and what ran inside ranges are not in tables of `nsys stats`."))
         if ranges:
-            said.append("Shares of ranges are of the time in the program's own: libraries' and set-up are left out.")
+            said.append(
+                say("Shares of ranges are of the time in the program's own: libraries' and set-up are left out.")
+            )
     return said + _other_gpus(before, after)
 
 
 def _other_gpus(before: RunSide, after: RunSide) -> list[str]:
-    said = []
+    said = list[str]()
     if before.gpu != after.gpu:
-        said.append(f"GPU {before.gpu} before is compared with GPU {after.gpu} after.")
+        said.append(say("GPU {before} before is compared with GPU {after} after.", before=before.gpu, after=after.gpu))
     for gpu in sorted(before.gpus.keys() & after.gpus.keys() - {before.gpu}):
         old, new = before.gpus[gpu], after.gpus[gpu]
-        said.append(f"GPU {gpu}, not shown: {time_text(old)} -> {time_text(new)} a step; --device={gpu} shows it.")
+        said.append(
+            say(
+                "GPU {gpu}, not shown: {before} -> {after} a step; --device={gpu} shows it.",
+                gpu=gpu,
+                before=time_text(old),
+                after=time_text(new),
+            )
+        )
     return said

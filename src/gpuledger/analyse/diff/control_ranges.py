@@ -20,6 +20,7 @@ from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.ledger.causes import HOST_PACED
 from gpuledger.ledger.lines import Line
+from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 
 MOST_WAITING: Final = 0.5
@@ -67,7 +68,7 @@ def controls(
     if wanted is not None:
         chosen = [pair for pair in both if re.search(wanted, pair.name)]
         if not chosen:
-            return NotMeasured(f"no range on both sides matches '{wanted}'")
+            return NotMeasured(say("no range on both sides matches '{pattern}'", pattern=wanted))
     else:
         unchanged = _unchanged(pairs, both)
         if isinstance(unchanged, NotMeasured):
@@ -80,7 +81,7 @@ def controls(
         old_ns += old.host_ns
         new_ns += new.host_ns / new.instances * old.instances if new.instances else 0.0
     if not old_ns or not new_ns:
-        return NotMeasured("the ranges that did not change took no time")
+        return NotMeasured(say("the ranges that did not change took no time"))
     ratio = new_ns / old_ns
     known = all(pair.before is not None and pair.before.calls is not None for pair in chosen)
     return Controls(
@@ -95,12 +96,14 @@ def controls(
 
 def _unchanged(pairs: Sequence[RangePair], both: Sequence[RangePair]) -> list[RangePair] | NotMeasured:
     if not both:
-        return NotMeasured("no range is on both sides")
+        return NotMeasured(say("no range is on both sides"))
     if all(pair.unchanged for pair in pairs):
-        return NotMeasured("every range does the same on both sides, so that none can serve as a control for another")
+        return NotMeasured(
+            say("every range does the same on both sides, so that none can serve as a control for another")
+        )
     unchanged = [pair for pair in both if pair.unchanged and not _mostly_waits(pair)]
     if not unchanged:
-        return NotMeasured("no range does the same on both sides without waiting for the device")
+        return NotMeasured(say("no range does the same on both sides without waiting for the device"))
     if all(_both(pair)[0].calls is None for pair in unchanged):
         return _agreeing(unchanged)
     return unchanged
@@ -114,11 +117,15 @@ def _agreeing(unchanged: list[RangePair]) -> list[RangePair] | NotMeasured:
         if old.host_ns
     )
     if len(shares) < 2:
-        return NotMeasured("tables do not say what runs in a range; --control names those that did not change")
+        return NotMeasured(say("tables do not say what runs in a range; --control names those that did not change"))
     if shares[-1] - shares[0] > MOST_APART:
         return NotMeasured(
-            f"ranges of the same name changed by {100 * shares[0]:+.1f} to {100 * shares[-1]:+.1f} %, so that they "
-            "cannot all be unchanged; --control names those that are"
+            say(
+                "ranges of the same name changed by {least} to {most} %, so that they cannot all be unchanged; "
+                "--control names those that are",
+                least=f"{100 * shares[0]:+.1f}",
+                most=f"{100 * shares[-1]:+.1f}",
+            )
         )
     return unchanged
 
@@ -154,6 +161,6 @@ def _interval(before: RunSide, after: RunSide, chosen: Sequence[RangePair]) -> I
         held = [side.range_steps.get(_both(pair)[index].name) for pair in chosen]
         known = [by_step for by_step in held if by_step is not None]
         if len(known) < len(held) or side.steps < 2:
-            return NotMeasured("their times are not known step by step")
+            return NotMeasured(say("their times are not known step by step"))
         sides.append([sum(step) for step in zip(*known, strict=True)])
     return mean_interval(*sides)

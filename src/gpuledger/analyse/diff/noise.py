@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
@@ -80,7 +81,9 @@ def median_interval(before: Sequence[Ints], after: Sequence[Ints]) -> Interval |
     """The interval of the difference of medians; each side is a sequence of runs, each of steps in order."""
     counts = [sum(len(run) for run in side) for side in (before, after)]
     if min(counts) < FEWEST_STEPS:
-        return NotMeasured(f"{_steps(min(counts))} on a side; an interval takes {FEWEST_STEPS}")
+        return NotMeasured(
+            say("{steps} on a side; an interval takes {least}", steps=_steps(min(counts)), least=FEWEST_STEPS)
+        )
     random = np.random.default_rng(SEED)
     old, new = (_resampled(side, random) for side in (before, after))
     centre, drawn = new.centre - old.centre, new.medians - old.medians
@@ -100,7 +103,7 @@ def median_interval(before: Sequence[Ints], after: Sequence[Ints]) -> Interval |
 def mean_interval(before: Sequence[int], after: Sequence[int]) -> Interval | NotMeasured:
     """The interval of the difference of means, step by step, as Welch gives it."""
     if min(len(before), len(after)) < FEWEST_STEPS:
-        return NotMeasured(f"{_steps(min(len(before), len(after)))} on a side")
+        return NotMeasured(say("{steps} on a side", steps=_steps(min(len(before), len(after)))))
     sides = [np.array(side, np.float64) for side in (before, after)]
     variances = [float(steps.var(ddof=1)) / len(steps) * _inflation(followed(steps)) for steps in sides]
     whole = sum(variances)
@@ -200,4 +203,4 @@ def _freedom(of_steps: float, steps: int, of_runs: float, runs: int) -> float:
 
 
 def _steps(count: int) -> str:
-    return "only one step" if count == 1 else f"only {count} steps"
+    return say("only one step") if count == 1 else say("only {count} steps", count=count)

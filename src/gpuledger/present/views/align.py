@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.align.alignment import Alignment
+from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.forwards import ForwardKernel
-from gpuledger.analyse.align.operation_side import OperationSide
+from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
+from gpuledger.analyse.align.sequence_alignment import INSERTED, MISSING
 from gpuledger.analyse.align.side_by_side import AlignRow, shape_text
-from gpuledger.analyse.align.verdicts import FAIL, PASS, WARN, AlignCheck
+from gpuledger.analyse.align.verdicts import FAIL, KNOWN, NOT_MEASURED, PASS, WARN, AlignCheck
 from gpuledger.catalog.kernel_names import label
-from gpuledger.catalog.name_likeness import EXACT
-from gpuledger.messages import say
+from gpuledger.catalog.name_likeness import EXACT, FAMILY, FUNCTION, NONE
+from gpuledger.messages import joined, say
 from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.writers.json import health_json
@@ -24,7 +25,7 @@ from gpuledger.units import count_text, time_text
 if TYPE_CHECKING:
     from gpuledger.present.writers.html.parts import Page, Reader
 
-CHECKS: Final = "Checks"
+CHECKS: Final = say("Checks")
 
 MOST_ROWS: Final = 40
 """So many rows of a long forward are drawn for people: those that differ first. Files for programs have all."""
@@ -38,6 +39,21 @@ _CHECKS: Final = (
     Column("mock", say("Mock"), Unit.TEXT),
     Column("e2e", say("Model"), Unit.TEXT),
 )
+VERDICT_WORDS: Final = {
+    PASS: say("PASS"),
+    KNOWN: say("KNOWN"),
+    WARN: say("WARN"),
+    FAIL: say("FAIL"),
+    NOT_MEASURED: say("NOT MEASURED"),
+}
+_LEVEL_WORDS: Final = {
+    EXACT: say("exact"),
+    FUNCTION: say("function"),
+    FAMILY: say("family"),
+    NONE: say("none"),
+    MISSING: say("missing"),
+    INSERTED: say("inserted"),
+}
 _BADGES: Final = {PASS: "good", WARN: "warn", FAIL: "bad"}
 
 
@@ -96,7 +112,7 @@ def _page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
 
 def title(made: Alignment) -> str:
     """What was compared with what."""
-    return f"{made.sides.mock.profile} against {made.sides.e2e.profile}"
+    return say("{before} against {after}", before=made.sides.mock.profile, after=made.sides.e2e.profile)
 
 
 def checks_block(made: Alignment) -> SheetBlock:
@@ -109,7 +125,10 @@ def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
     found = made.sides
     blocks: list[Block] = []
     blocks += [
-        Points(say("{title}: {verdict}", title=check.title, verdict=check.verdict), tuple(map(_sentence, _said(check))))
+        Points(
+            say("{title}: {verdict}", title=check.title, verdict=VERDICT_WORDS[check.verdict]),
+            tuple(map(_sentence, _said(check))),
+        )
         for check in made.checks
         if check.evidence
     ]
@@ -131,31 +150,38 @@ def _said(check: AlignCheck) -> list[str]:
     """What a check found, some of it, and what to do."""
     more = len(check.evidence) - MOST_LINES
     lines = list(check.evidence[:MOST_LINES])
-    lines += [f"{count_text(more)} more of the kind"] if more > 0 else []
-    return [*lines, f"What to do: {check.remedy}"] if check.remedy else lines
+    lines += [say("{count} more of the kind", count=count_text(more))] if more > 0 else []
+    return [*lines, say("What to do: {remedy}", remedy=check.remedy)] if check.remedy else lines
 
 
 def about(made: Alignment) -> str:
     """How the operation was found, and what of it was compared."""
     found = made.sides
-    both = f"{_forwards(found.mock)} of the mock and {_forwards(found.e2e)} of the model"
-    gpus = " and ".join(dict.fromkeys(each for each in (found.mock.gpu_name, found.e2e.gpu_name) if each))
-    how = "isolated automatically" if made.isolation.expression is None else f"isolated by {made.isolation}"
-    return " · ".join(part for part in (how, both, gpus) if part)
+    both = say(
+        "{mock} of the mock and {e2e} of the model",
+        mock=forwards_text(found.mock.forwards),
+        e2e=forwards_text(found.e2e.forwards),
+    )
+    gpus = joined(say(" and "), dict.fromkeys(name for name in (found.mock.gpu_name, found.e2e.gpu_name) if name))
+    return joined(" · ", [part for part in (_isolated(made.isolation), both, gpus) if part])
 
 
-def _forwards(side: OperationSide) -> str:
-    return f"{count_text(side.forwards)} forward{'' if side.forwards == 1 else 's'}"
+def _isolated(isolation: Isolation) -> str:
+    if isolation.expression is None:
+        return say("isolated automatically")
+    if isolation.by == "range":
+        return say("isolated by range '{pattern}'", pattern=isolation.expression)
+    return say("isolated by pattern '{pattern}'", pattern=isolation.expression)
 
 
 def _check_row(check: AlignCheck) -> tuple[Cell, ...]:
-    verdict = Term(check.verdict, check.verdict, badge=_BADGES.get(check.verdict, ""))
+    verdict = Term(check.verdict, VERDICT_WORDS[check.verdict], badge=_BADGES.get(check.verdict, ""))
     return check.title, verdict, check.mock, check.e2e
 
 
 def _sentence(text: str) -> str:
     """With a full stop."""
-    return text if text.endswith(".") else f"{text}."
+    return text if text.endswith(".") else say("{told}.", told=text)
 
 
 def _worth_drawing(rows: Sequence[AlignRow]) -> tuple[list[_Line], int]:
@@ -201,7 +227,7 @@ def _side_by_side(lines: Sequence[_Line]) -> Sheet:
 
 def _drawn(line: _Line, *, same: bool, several: bool) -> tuple[Cell, ...]:
     row = line.row
-    theirs = "same" if row.level == EXACT else "" if row.e2e is None else label(row.e2e.name)
+    theirs = say("same") if row.level == EXACT else "" if row.e2e is None else label(row.e2e.name)
     return (
         line.at,
         *((line.calls,) if several else ()),
@@ -210,8 +236,8 @@ def _drawn(line: _Line, *, same: bool, several: bool) -> tuple[Cell, ...]:
         *(() if same else (theirs,)),
         "" if line.e2e_ns is None else time_text(line.e2e_ns),
         line.mock_ns / line.e2e_ns if line.mock_ns is not None and line.e2e_ns else None,
-        f"{row.level}, moved" if row.moved else row.level,
-        {None: "", True: "same", False: "differs"}[row.same_shape],
+        say("{level}, moved", level=_LEVEL_WORDS[row.level]) if row.moved else _LEVEL_WORDS[row.level],
+        {None: "", True: say("same"), False: say("differs")}[row.same_shape],
     )
 
 

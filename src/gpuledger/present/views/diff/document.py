@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.control_ranges import Controls
 from gpuledger.analyse.diff.launch_calls import launch_split
-from gpuledger.analyse.diff.noise import LEAST_SHARE, NO_CHANGE, Interval
+from gpuledger.analyse.diff.noise import FASTER, LEAST_SHARE, NO_CHANGE, Interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
 from gpuledger.ledger.lines import Line
-from gpuledger.messages import say
+from gpuledger.messages import joined, say
 from gpuledger.present.charts.amounts import Change, waterfall
 from gpuledger.present.charts.svg import Picture as Drawing
-from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Picture, Points, SheetBlock
+from gpuledger.present.document import Block, Document, Group, Heading, Paragraph, Picture, Points, SheetBlock, Tell
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -68,33 +68,39 @@ def verdict_text(found: Diff) -> str:
     """One sentence."""
     before, after = found.before.median_ns, found.after.median_ns
     if found.verdict is None and not before and not after:
-        return "No kernels in these tables: calls and ranges are compared, and there is no verdict"
+        return say("No kernels in these tables: calls and ranges are compared, and there is no verdict")
     if found.verdict is None:
         change = signed_share(found.share)
-        return f"Kernel time {times(before, after)} a run ({change}). Sums do not say how long a step takes: no verdict"
-    unit = "a step" if found.before.whole == STEP else "in all"
-    went = f"{time_text(before)} -> {time_text(after)} {unit}"
+        return say(
+            "Kernel time {times} a run ({change}). Sums do not say how long a step takes: no verdict",
+            times=times(before, after),
+            change=change,
+        )
+    both = f"{time_text(before)} -> {time_text(after)}"
+    went = say("{times} a step", times=both) if found.before.whole == STEP else say("{times} in all", times=both)
     if found.verdict != NO_CHANGE:
         ratio = before / after if after and before >= 2 * after else 0.0
         much = share_text(abs(found.share))
         factor = f", {ratio:.1f} x" if ratio else ""
-        return f"{much} {found.verdict}: {went}{factor} ({_sure(found)})"
+        if found.verdict == FASTER:
+            return say("{much} faster: {went}{factor} ({sure})", much=much, went=went, factor=factor, sure=_sure(found))
+        return say("{much} slower: {went} ({sure})", much=much, went=went, sure=_sure(found))
     if isinstance(found.interval, Interval) and not found.interval.holds_zero:
-        why = f"less than {share_text(LEAST_SHARE)}, {_sure(found)}"
+        why = say("less than {share}, {sure}", share=share_text(LEAST_SHARE), sure=_sure(found))
     elif isinstance(found.interval, Interval):
-        why = f"{_sure(found)}, which holds 0"
+        why = say("{sure}, which holds 0", sure=_sure(found))
     else:
         why = _sure(found)
-    return f"No change: {went}, {signed_share(found.share)} ({why})"
+    return say("No change: {went}, {change} ({why})", went=went, change=signed_share(found.share), why=why)
 
 
 def _sure(found: Diff) -> str:
     if isinstance(found.interval, NotMeasured):
-        return f"no interval: {found.interval.reason}"
+        return say("no interval: {reason}", reason=found.interval.reason)
     return interval_of(found.interval.low_ns, found.interval.high_ns)
 
 
-HOST_ALONE: Final = (
+HOST_ALONE: Final = say(
     "Careful: both sides run the same kernels as often; only the host's pace differs. One run of each cannot tell a "
     "change of the program from a machine that was busier: give a folder of runs for each side."
 )
@@ -103,32 +109,32 @@ HOST_ALONE: Final = (
 def diff_blocks(compared: Compared) -> list[Block]:
     """The whole document."""
     found = compared.diff
-    blocks: list[Block] = [Heading(verdict_text(found) + ".", 1)]
+    blocks: list[Block] = [Heading(say("{told}.", told=verdict_text(found)), 1)]
     if found.is_host_alone:
         blocks.append(Paragraph(HOST_ALONE))
-    sides = (f"before: {_about(found.before)}", f"after: {_about(found.after)}")
+    sides = (say("before: {side}", side=_about(found.before)), say("after: {side}", side=_about(found.after)))
     blocks.append(Points(say("Compared"), sides, is_section=True))
     if compared.outcomes:
         blocks += [Heading(say("Gates")), SheetBlock(gates_sheet(compared.outcomes))]
     if any(part.ns for part in found.parts):
-        whole = {STEP: "a step, ", KERNEL_TIME: "kernel time, "}.get(found.before.whole, "")
+        whole = {STEP: say("a step, "), KERNEL_TIME: say("kernel time, ")}.get(found.before.whole, "")
         title = say("Why ({whole}parts sum to the difference)", whole=whole)
-        blocks += [Heading(title, short="Why"), Picture("waterfall", lambda _: _waterfall(compared))]
+        blocks += [Heading(title, short=say("Why")), Picture("waterfall", lambda tell: _waterfall(compared, tell))]
         blocks.append(SheetBlock(parts_sheet(found)))
     elif found.before.median_ns or found.after.median_ns:
         blocks.append(Paragraph(say("Every part of the difference is 0.")))
     if isinstance(found.controls, Controls):
         blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
     blocks += _launches(found)
-    per = ", a step" if found.before.whole == STEP else ""
     for title, sheet in (
-        (f"Kernels that changed most{per}", kernels_sheet(found)),
-        (f"CUDA calls that changed most, on the host{per}", calls_sheet(found)),
-        (f"Ranges that changed most{per}", ranges_sheet(found)),
-        (f"Memory{per}", memory_sheet(found)),
+        (say("Kernels that changed most"), kernels_sheet(found)),
+        (say("CUDA calls that changed most, on the host"), calls_sheet(found)),
+        (say("Ranges that changed most"), ranges_sheet(found)),
+        (say("Memory"), memory_sheet(found)),
     ):
         if sheet.rows:
-            blocks += [Heading(title), SheetBlock(sheet)]
+            heading = say("{title}, a step", title=title) if found.before.whole == STEP else title
+            blocks += [Heading(heading), SheetBlock(sheet)]
     if found.notes:
         blocks.append(Points(say("Notes"), found.notes, is_section=True))
     return blocks
@@ -136,16 +142,20 @@ def diff_blocks(compared: Compared) -> list[Block]:
 
 def _about(side: RunSide) -> str:
     """One side in a line."""
-    runs = f"{count_text(len(side.run_steps))} runs, " if len(side.run_steps) > 1 else ""
     name = cut_in_the_middle(side.name, _LONGEST_NAME)
     if side.whole == KERNEL_TIME:
-        return f"{name}, tables of nsys stats"
-    gpu = side.gpu_name or "unknown GPU"
+        return say("{name}, tables of nsys stats", name=name)
+    facts: list[str] = [name]
     if len(side.gpus) > 1:
-        gpu = f"GPU {side.gpu} of {len(side.gpus)}, {gpu}"
+        facts.append(say("GPU {gpu} of {count}", gpu=side.gpu, count=len(side.gpus)))
+    facts.append(side.gpu_name or say("unknown GPU"))
+    if len(side.run_steps) > 1:
+        facts.append(say("{count} runs", count=count_text(len(side.run_steps))))
     if side.whole == STEP:
-        return f"{name}, {gpu}, {runs}{count_text(side.steps)} steps by {side.source}"
-    return f"{name}, {gpu}, {runs}the whole window, as no steps were found"
+        facts.append(say("{count} steps by {source}", count=count_text(side.steps), source=side.source))
+    else:
+        facts.append(say("the whole window, as no steps were found"))
+    return joined(say(", "), facts)
 
 
 def _launches(found: Diff) -> list[Block]:
@@ -156,24 +166,33 @@ def _launches(found: Diff) -> list[Block]:
     split = launch_split(found.before, found.after)
     if split is not None and any(split):
         number, cost = split
-        said = f"Time in launch calls: {signed_time(number + cost)}, of it {signed_time(number)} by number and kind of "
-        blocks.append(Paragraph(say("{said}call, {cost} by what one takes.", said=said, cost=signed_time(cost))))
+        said = say(
+            "Time in launch calls: {change}, of it {number} by number and kind of call, {cost} by what one takes.",
+            change=signed_time(number + cost),
+            number=signed_time(number),
+            cost=signed_time(cost),
+        )
+        blocks.append(Paragraph(said))
     return blocks
 
 
-def _waterfall(compared: Compared) -> Drawing:
+def _waterfall(compared: Compared, tell: Tell) -> Drawing:
     """From the step before to the step after, the largest part first."""
     found = compared.diff
     parts = sorted((part for part in found.parts if part.ns), key=lambda part: -abs(part.ns))
-    changes = [Change(part_name(part.name), part.ns, signed_time(part.ns), _tone(part.name, part.ns)) for part in parts]
+    changes = [
+        Change(tell(part_name(part.name)), part.ns, signed_time(part.ns), _tone(part.name, part.ns)) for part in parts
+    ]
     said = "; ".join(f"{change.name} {change.text}" for change in changes)
     before, after = found.before.median_ns, found.after.median_ns
     return waterfall(
-        "From before to after, part by part",
-        f"{time_text(before)} before, {time_text(after)} after: {said}",
-        ("before", before, time_text(before)),
+        tell(say("From before to after, part by part")),
+        tell(
+            say("{before} before, {after} after: {parts}", before=time_text(before), after=time_text(after), parts=said)
+        ),
+        (tell(say("before")), before, time_text(before)),
         changes,
-        ("after", after, time_text(after)),
+        (tell(say("after")), after, time_text(after)),
     )
 
 

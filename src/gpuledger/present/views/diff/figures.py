@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from gpuledger.messages import say
 from gpuledger.units import bytes_text, three_figures, time_text
 
 ARROW: Final = "->"
@@ -20,7 +21,7 @@ def signed_time(ns: float) -> str:
 def signed_share(share: float) -> str:
     """A change as a share: 0.123 -> '+12.3 %'; what was not there before is 'new'."""
     if math.isinf(share):
-        return "new"
+        return say("new")
     return f"{100 * share:+.1f} %" if round(1000 * share) else "0.0 %"
 
 
@@ -35,7 +36,7 @@ def interval_text(low_ns: float, high_ns: float) -> str:
     """'-4.60 to -3.90 ms'."""
     factor, unit = _unit(max(abs(low_ns), abs(high_ns)))
     low, high = (f"{_sign(each)}{three_figures(abs(each) / factor)}" for each in (low_ns, high_ns))
-    return f"{low} to {high} {unit}"
+    return say("{low} to {high} {unit}", low=low, high=high, unit=unit)
 
 
 def times(before_ns: float, after_ns: float) -> str:

@@ -14,8 +14,9 @@ from gpuledger.analyse.diff.run_side import STEP, Call, Copied, RunSide
 from gpuledger.analyse.range_shares import range_shares
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.lines import Line, LineKind
-from gpuledger.messages import say
+from gpuledger.messages import joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
+from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.diff.figures import (
     bar,
     change_share,
@@ -39,13 +40,34 @@ _ROOM: Final = 8
 _LITTLE: Final = 0.0005
 """Rows of tables are left out if they changed by less than this share of the step."""
 
-_EXPOSED: Final = {LineKind.COMM: "exposed communication", LineKind.COPY: "exposed copies"}
+_EXPOSED: Final = {LineKind.COMM: say("exposed communication"), LineKind.COPY: say("exposed copies")}
+
+_PART_WORDS: Final = {
+    CALLS: say("calls{per}", per=""),
+    PER_CALL: say("time per call"),
+    MIX: say("mix"),
+    OTHER_COMPUTE: say("other compute"),
+    UNLIKE: say("unlike steps"),
+}
+
+_LEVEL_WORDS: Final = {
+    "place": say("place"),
+    "shape": say("shape"),
+    "name": say("name"),
+    "function": say("function"),
+    "family": say("family"),
+    "new": say("new"),
+    "vanished": say("vanished"),
+    "numbers": say("numbers"),
+    "renamed": say("renamed"),
+}
+"""How kernels and ranges were paired."""
 
 
 def part_name(part: str) -> str:
     """How people call a part."""
     if not isinstance(part, Line):
-        return part
+        return _PART_WORDS[part]
     return part.label if part.is_idle else _EXPOSED[part.kind]
 
 
@@ -58,7 +80,7 @@ def parts_sheet(found: Diff) -> Sheet:
         if part.ns:
             drawn = bar(part.ns, largest, _ROOM, left=left, right=right)
             rows.append((part_name(part.name), signed_time(part.ns), drawn, _what_changed(found, part.name)))
-    total = ("total", signed_time(found.delta_ns), "", times(found.before.median_ns, found.after.median_ns))
+    total = (TOTAL, signed_time(found.delta_ns), "", times(found.before.median_ns, found.after.median_ns))
     columns = (
         Column("part", say("Part"), Unit.TEXT),
         Column("change", say("Change"), Unit.FIGURE),
@@ -74,21 +96,21 @@ def _what_changed(found: Diff, part: str) -> str:
         chosen = [change for change in found.changes if bool(change.by_mix_ns) == (part == MIX)]
         numbers = [sum(change.calls[at] for change in chosen) for at in (0, 1)]
         levels = [change.pair.level for change in chosen]
-        marks = [
-            f", {levels.count(level)} {word}"
-            for level, word in (("new", "new"), ("vanished", "gone"))
-            if level in levels
-        ]
-        return f"{counts(numbers[0], numbers[1])} kernels{''.join(marks)}"
+        said: list[str] = [say("{count} kernels", count=counts(numbers[0], numbers[1]))]
+        if "new" in levels:
+            said.append(say("{count} new", count=levels.count("new")))
+        if "vanished" in levels:
+            said.append(say("{count} gone", count=levels.count("vanished")))
+        return joined(say(", "), said)
     if part == PER_CALL:
         most = max(found.changes, key=lambda change: abs(change.by_time_ns))
         short, _, inner = label(most.pair.first.name).partition("…")
-        return f"most in {inner or short}"
+        return say("most in {kernel}", kernel=inner or short)
     if part == OTHER_COMPUTE:
-        return "begun before the steps"
+        return say("begun before the steps")
     if part == UNLIKE:
         away = [side.mean_ns - side.median_ns for side in (before, after)]
-        return f"skew {times(*away)}"
+        return say("skew {times}", times=times(*away))
     line = Line(part)
     return times(before.line_mean_ns(line), after.line_mean_ns(line))
 
@@ -107,11 +129,11 @@ def launches_sheet(before: RunSide, after: RunSide) -> Sheet | None:
         Column("after", say("After"), Unit.FIGURE),
         Column("change", say("Change"), Unit.FIGURE),
     )
-    per = "" if before.whole != "step" else " a step"
+    per = say(" a step") if before.whole == STEP else ""
     rows = (
-        (f"calls{per}", count_of(n[0]), count_of(n[1]), signed_share(change_share(*n))),
-        (f"time in them{per}", *(time_text(round(ns)) for ns in t), signed_share(change_share(*t))),
-        ("time of one", *(time_text(round(ns)) for ns in each), signed_share(change_share(*each))),
+        (say("calls{per}", per=per), count_of(n[0]), count_of(n[1]), signed_share(change_share(*n))),
+        (say("time in them{per}", per=per), *(time_text(round(ns)) for ns in t), signed_share(change_share(*t))),
+        (say("time of one"), *(time_text(round(ns)) for ns in each), signed_share(change_share(*each))),
     )
     return Sheet("diff_launches", say("Launches"), columns, rows)
 
@@ -134,7 +156,7 @@ def _kernel(change: TimeChange) -> tuple[Cell, ...]:
     moved = change.ns[1] - change.ns[0]
     return (
         change.pair.first.name,
-        change.pair.level,
+        _LEVEL_WORDS[change.pair.level],
         counts(*change.calls),
         times(*change.each_ns),
         signed_time(moved),
@@ -192,7 +214,7 @@ def ranges_sheet(found: Diff) -> Sheet:
         host = range_host_ns(found, pair)
         share = change_share(*host)
         corrected = signed_share((1 + share) / guards.ratio - 1) if guards is not None and guards.corrects(pair) else ""
-        role = "control" if guards is not None and pair.name in guards.names else pair.level
+        role = say("control") if guards is not None and pair.name in guards.names else _LEVEL_WORDS[pair.level]
         gpu = [_gpu_ns(found, pair, at) for at in (0, 1)]
         on_gpu = "" if gpu[0] is None or gpu[1] is None else times(gpu[0], gpu[1])
         return (pair.name, role, times(*host), signed_share(share), shares_text(*wholes.of(pair)), corrected, on_gpu)
@@ -261,7 +283,7 @@ def memory_sheet(found: Diff) -> Sheet:
             rows.append((name, counts(old[0], new[0]), "", times(old[1], new[1])))
     peaks = (found.before.peak_bytes, found.after.peak_bytes)
     if peaks[0] is not None and peaks[1] is not None and peaks[0] != peaks[1]:
-        rows.append(("most in use", "", sizes(peaks[0], peaks[1]), ""))
+        rows.append((say("most in use"), "", sizes(peaks[0], peaks[1]), ""))
     return Sheet("diff_memory", say("Memory"), columns, tuple(rows))
 
 
@@ -314,33 +336,43 @@ def gate_values(outcome: GateOutcome) -> str:
 def gate_result(outcome: GateOutcome) -> str:
     """In a word or two."""
     if outcome.tripped:
-        return "TRIPPED"
-    return "passed: may be noise" if outcome.in_noise else "passed"
+        return say("TRIPPED")
+    return say("passed: may be noise") if outcome.in_noise else say("passed")
 
 
 def controls_text(guards: Controls, delta_ns: int) -> str:
     """What the controls say, in sentences."""
-    names = ", ".join(guards.names[:6]) + (f" and {len(guards.names) - 6} more" if len(guards.names) > 6 else "")
-    why = (
-        "did not change"
+    listed = joined(say(", "), guards.names[:6])
+    more = len(guards.names) - 6
+    said = say(
+        "Controls: {ranges} {why}; their host time went {times} ({change})",
+        ranges=say("{names} and {count} more", names=listed, count=more) if more > 0 else listed,
+        why=say("did not change")
         if guards.known
-        else "have the same name and number on both sides, and are taken to be unchanged"
+        else say("have the same name and number on both sides, and are taken to be unchanged"),
+        times=times(guards.before_ns, guards.after_ns),
+        change=signed_share(guards.ratio - 1),
     )
-    said = f"Controls: {names} {why}; their host time went {times(guards.before_ns, guards.after_ns)} "
-    said += f"({signed_share(guards.ratio - 1)})"
     if guards.is_noise:
-        return f"{said}, which may be noise: no correction."
-    how = "slower" if guards.ratio > 1 else "faster"
-    said = f"{said}, so the host itself was {how}."
+        return say("{controls}, which may be noise: no correction.", controls=said)
+    said = (
+        say("{controls}, so the host itself was slower.", controls=said)
+        if guards.ratio > 1
+        else say("{controls}, so the host itself was faster.", controls=said)
+    )
     if guards.corrected_delta_ns is None:
-        return f"{said} Corrected changes of ranges are beside the raw ones."
-    corrected = f"{signed_time(delta_ns)} becomes {signed_time(guards.corrected_delta_ns)}"
-    return f"{said} With idle time that the host causes scaled to the speed before, {corrected}."
+        return say("{controls} Corrected changes of ranges are beside the raw ones.", controls=said)
+    return say(
+        "{controls} With idle time that the host causes scaled to the speed before, {raw} becomes {corrected}.",
+        controls=said,
+        raw=signed_time(delta_ns),
+        corrected=signed_time(guards.corrected_delta_ns),
+    )
 
 
 def interval_of(low_ns: float, high_ns: float) -> str:
     """An interval in words."""
-    return f"95 % interval {interval_text(low_ns, high_ns)}"
+    return say("95 % interval {interval}", interval=interval_text(low_ns, high_ns))
 
 
 def _largest(rows: Sequence[_T], moved: Callable[[_T], float], found: Diff, most: int) -> list[_T]:

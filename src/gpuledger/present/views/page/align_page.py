@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpuledger.analyse.align.alignment import Alignment
 from gpuledger.messages import say
 from gpuledger.present.document import Block, Heading
-from gpuledger.present.views.align import CHECKS, about, checks_block, evidence_blocks, title
+from gpuledger.present.views.align import CHECKS, VERDICT_WORDS, about, checks_block, evidence_blocks, title
 from gpuledger.present.writers.html.blocks import block_sections
 from gpuledger.present.writers.html.parts import Command, Page, Reader, Section, Tile
 from gpuledger.present.writers.html.tables import cut
@@ -18,7 +18,7 @@ from gpuledger.units import time_text
 def align_page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
     """The page."""
     name, verdict, headline = (
-        cut(text, reader.room.letters, reader.tell) for text in (title(made), made.conclusion, about(made))
+        cut(reader.tell(text), reader.room.letters, reader.tell) for text in (title(made), made.conclusion, about(made))
     )
     return Page(
         title=f"{name} · gpuledger",
@@ -38,6 +38,6 @@ def _blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
 
 
 def _tiles(made: Alignment) -> tuple[Tile, ...]:
-    sides = (("Mock, GPU time of a forward", made.sides.mock), ("Model", made.sides.e2e))
+    sides = ((say("Mock, GPU time of a forward"), made.sides.mock), (say("Model"), made.sides.e2e))
     tiles = [Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
-    return Tile(say("Verdict"), made.verdict), *tiles
+    return Tile(say("Verdict"), VERDICT_WORDS[made.verdict]), *tiles

@@ -17,13 +17,13 @@ def diff_page(compared: Compared, reader: Reader) -> Page:
     diff = compared.diff
     before, after = (cut(side.name, reader.room.letters, reader.tell) for side in (diff.before, diff.after))
     return Page(
-        title=f"{before} against {after} · gpuledger",
+        title=f"{reader.tell(say('{before} against {after}', before=before, after=after))} · gpuledger",
         name=f"{before} → {after}",
         headline="",
-        verdict=f"{verdict_text(diff)}.",
+        verdict=reader.tell(say("{told}.", told=verdict_text(diff))),
         tiles=_tiles(compared),
         sections=(
-            *block_sections(diff_blocks(compared), reader, "Compared"),
+            *block_sections(diff_blocks(compared), reader, say("Compared")),
             Section("again", say("This page again"), (Command(reader.command),)),
         ),
     )

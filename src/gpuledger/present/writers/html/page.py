@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
 from gpuledger.messages import say, translated
@@ -122,9 +123,16 @@ def _environment() -> Environment:
     return made
 
 
-def _shown(value: object) -> object:
-    """Every value on its way into a page: characters that hide or turn text are spelled out."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+@pass_context
+def _shown(context: Context, value: object) -> object:
+    """Every value on its way into a page: told in its language, and characters that hide or turn text spelled out."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return _told(context, value)
+
+
+def _told(context: Context, text: str) -> str:
+    return visible(translated(text, context.get("language", "en")))  # a style sheet has none
 
 
 def _json(text: str) -> Markup:
@@ -137,11 +145,13 @@ def _svg(picture: Picture) -> Markup:
     return Markup(svg(picture))  # noqa: S704 - `svg` escapes the texts
 
 
-def _coded(text: str) -> Markup:
+@pass_context
+def _coded(context: Context, text: str) -> Markup:
     """Text with what stands between backquotes as code."""
-    pieces = visible(text).split("`")
+    told = _told(context, text)
+    pieces = told.split("`")
     if len(pieces) % 2 == 0:
-        return Markup("{}").format(visible(text))
+        return Markup("{}").format(told)
     joined = Markup("")
     for at, piece in enumerate(pieces):
         joined += Markup("<code>{}</code>").format(piece) if at % 2 else Markup("{}").format(piece)
