@@ -424,12 +424,12 @@ def test_the_map_fits_a_terminal_whatever_the_job(count: int, steps: int) -> Non
     late = np.random.default_rng(1).integers(0, 900_000, (count, steps))
     late[count // 2, steps // 2] = 100_000_000
     labels = [f"rank {at}" for at in range(count)]
-    drawn = map_lines(Map("", labels, range(steps), late), 80)
+    drawn = map_lines(Map("", labels, range(steps), late), 80, str)
     assert max(map(len, drawn)) <= 80
     assert next(line.split("  ")[1] for line in drawn if "█" in line) == f"rank {count // 2}"
     assert len(drawn) <= 5  # all others look the same
     late[:, 0] = 25_000_000 * (np.arange(count) % 5)
-    drawn = map_lines(Map("", labels, range(steps), late), 80)
+    drawn = map_lines(Map("", labels, range(steps), late), 80, str)
     assert len(drawn) <= 34
     assert max(map(len, drawn)) <= 80
 

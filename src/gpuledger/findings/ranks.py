@@ -10,6 +10,7 @@ import numpy as np
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
 from gpuledger.findings.rule import Rule
+from gpuledger.messages import joined, say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import NOT_RECORDED
@@ -24,7 +25,7 @@ PROMPT_NS: Final = 50_000
 """A kernel that begins this soon after its launch call was not held up by work before it: the host was late."""
 
 _MOSTLY: Final = 0.5
-_WAITING: Final = "the waiting of all ranks"
+_WAITING: Final = say("the waiting of all ranks")
 _MOST_NAMED: Final = 4
 """So many ranks are named one by one."""
 
@@ -49,18 +50,25 @@ def _skew(job: Job) -> Sequence[Finding]:
     # if the work is only spread more evenly, the late rank's share is taken on by the others
     even = min(sum(waits) // len(waits), saving)
     low, at_least = min(
-        (even, "the same work, spread evenly"),
-        (alone, f"only {job.ranks[best].label} does, the one that buys the most"),
+        (even, say("the same work, spread evenly")),
+        (alone, say("only {rank} does, the one that buys the most", rank=job.ranks[best].label)),
     )
-    assumption = f"all ranks arrive together, as early as those that wait do now; the low end: {at_least}"
+    assumption = say(
+        "all ranks arrive together, as early as those that wait do now; the low end: {at_least}", at_least=at_least
+    )
     label = job.ranks[late].label
-    claim = (
-        f"ranks wait {_per_step(job, saving)} for others to arrive at collectives; {_bought(job)};"
-        f" {label} {_why(job, late)}"
+    claim = say(
+        "ranks wait {time} for others to arrive at collectives; {bought}; {rank} {why}",
+        time=_per_step(job, saving),
+        bought=_bought(job),
+        rank=label,
+        why=_why(job, late),
     )
     evidence = [_last_at(job, late), _best_alone(job, best), *_waited_at(job, late), _most_and_least(job)]
     if job.steps == 1:
-        evidence.append(Evidence("one step was recorded: its first collective also shows how far apart captures began"))
+        evidence.append(
+            Evidence(say("one step was recorded: its first collective also shows how far apart captures began"))
+        )
     return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], saving, low, assumption)]
 
 
@@ -68,14 +76,22 @@ def _bought(job: Job) -> str:
     """What fixing the rank most waited for buys, and how many more it takes until most of the waiting is gone."""
     first, *others = job.fixing.together
     alone = job.fixing.alone_ns[first.rank]
+    label = job.ranks[first.rank].label
     said = (
-        f"fixing {job.ranks[first.rank].label} alone buys {f'{_bought_time(job, alone)} of it' if alone else 'nothing'}"
+        say("fixing {rank} alone buys {time} of it", rank=label, time=_bought_time(job, alone))
+        if alone
+        else say("fixing {rank} alone buys nothing", rank=label)
     )
     count = next((n for n, more in enumerate(others, 2) if _is_most(job, more)), 1 + len(others))
     if _is_most(job, first) or count == 1:
         return said
     ranks = _named(job, [fixed.rank for fixed in job.fixing.together[:count]])
-    return f"{said}, {ranks} together {_bought_time(job, job.fixing.together[count - 1].together_ns)}"
+    return say(
+        "{alone}, {ranks} together {time}",
+        alone=said,
+        ranks=ranks,
+        time=_bought_time(job, job.fixing.together[count - 1].together_ns),
+    )
 
 
 def _is_most(job: Job, fixed: FixedToo) -> bool:
@@ -89,21 +105,29 @@ def _bought_time(job: Job, freed: int) -> str:
 def _named(job: Job, ranks: Sequence[int]) -> str:
     """Ranks in words: their numbers where they have some, and of many only how many they are."""
     if len(ranks) > _MOST_NAMED:
-        return f"the {count_text(len(ranks))} ranks most waited for"
-    labels = [job.ranks[rank].label for rank in ranks]
+        return say("the {count} ranks most waited for", count=count_text(len(ranks)))
     if all(job.ranks[rank].rank is not None for rank in ranks):
-        labels = [f"ranks {job.ranks[ranks[0]].rank}", *(str(job.ranks[rank].rank) for rank in ranks[1:])]
-    return f"{', '.join(labels[:-1])} and {labels[-1]}"
+        return say("ranks {numbers}", numbers=_and([str(job.ranks[rank].rank) for rank in ranks]))
+    return _and([job.ranks[rank].label for rank in ranks])
+
+
+def _and(names: Sequence[str]) -> str:
+    return joined(say(" and "), (joined(say(", "), names[:-1]), names[-1]))
 
 
 def _last_at(job: Job, late: int) -> Evidence:
     """How often a rank is the last, and what is waited at those collectives: which is not what fixing it buys."""
     part, waited = job.parts[late], sum(part.caused_ns for part in job.parts)
-    said = f"{job.ranks[late].label} is the last at {count_text(part.late)} of {count_text(part.counted)} collectives"
+    said = say(
+        "{rank} is the last at {count} of {of} collectives",
+        rank=job.ranks[late].label,
+        count=count_text(part.late),
+        of=count_text(part.counted),
+    )
     share = part.caused_ns / waited
     if share < LEAST_SHARE:
         return Evidence(said, count=part.late)
-    said = f"{said}, where ranks wait {share_text(share)} of all they wait"
+    said = say("{last}, where ranks wait {share} of all they wait", last=said, share=share_text(share))
     return Evidence(said, count=part.late, share=share, of=_WAITING)
 
 
@@ -111,9 +135,15 @@ def _best_alone(job: Job, best: int) -> Evidence:
     """How much of the waiting goes by fixing one rank."""
     share = job.fixing.alone_ns[best] / job.fixing.waited_ns
     if share < LEAST_SHARE:
-        return Evidence(f"no rank alone buys as much as {share_text(LEAST_SHARE)} of the exposed waiting")
-    said = f"of single ranks {job.ranks[best].label} buys the most, {share_text(share)} of the exposed waiting"
-    return Evidence(said, share=share, of="the exposed waiting of all ranks")
+        return Evidence(
+            say("no rank alone buys as much as {share} of the exposed waiting", share=share_text(LEAST_SHARE))
+        )
+    said = say(
+        "of single ranks {rank} buys the most, {share} of the exposed waiting",
+        rank=job.ranks[best].label,
+        share=share_text(share),
+    )
+    return Evidence(said, share=share, of=say("the exposed waiting of all ranks"))
 
 
 def _waited_at(job: Job, late: int) -> list[Evidence]:
@@ -122,11 +152,17 @@ def _waited_at(job: Job, late: int) -> list[Evidence]:
     if isinstance(place, NotMeasured) or place.wait_ns < LEAST_SHARE * waited:
         return []
     per_rank, share = place.wait_ns // (len(job.ranks) * job.steps), place.wait_ns / waited
-    last = "" if place.late == late else f", last {job.ranks[place.late].label}"
-    text = f"{share_text(share)} of the waiting at {place.kind} no. {place.ordinal} of the step (group {place.group})"
+    text = say(
+        "{share} of the waiting at {kind} no. {ordinal} of the step (group {group}): {time} per rank",
+        share=share_text(share),
+        kind=place.kind,
+        ordinal=place.ordinal,
+        group=place.group,
+        time=time_text(per_rank),
+    )
     return [
         Evidence(
-            f"{text}: {time_text(per_rank)} per rank{last}",
+            text if place.late == late else say("{place}, last {rank}", place=text, rank=job.ranks[place.late].label),
             kernel=place.kind,
             count=place.times,
             share=share,
@@ -154,7 +190,9 @@ def _why(job: Job, late: int) -> str:
     # what others wait while nothing computes: what they wait under compute costs no time, so it explains nothing
     behind = _middle([part.exposed_wait_ns // job.steps for at, part in enumerate(job.parts) if at != late])
     if compute[late] - others > _MOSTLY * behind:
-        return f"computes {time_text(compute[late])} a step, the others {time_text(others)}"
+        return say(
+            "computes {time} a step, the others {others}", time=time_text(compute[late]), others=time_text(others)
+        )
     prompt = told = 0
     for lane in (lane for lane in job.lanes if late in lane.members):
         mine = lane.steady & (lane.late == late)
@@ -164,21 +202,28 @@ def _why(job: Job, late: int) -> str:
         told += int(weight[known].sum())
         prompt += int(weight[known & (start - launched < PROMPT_NS)].sum())
     if not told:
-        return "computes no longer than the others, and starts late"
+        return say("computes no longer than the others, and starts late")
     if prompt > _MOSTLY * told:
-        return "computes no longer than the others, its host launches late"
-    return "computes no longer than the others, earlier work on its GPU holds it up"
+        return say("computes no longer than the others, its host launches late")
+    return say("computes no longer than the others, earlier work on its GPU holds it up")
 
 
 def _most_and_least(job: Job) -> Evidence:
     """The two ends of the waiting: the longest waiting rank is the fastest one."""
     waits = [part.wait_ns for part in job.parts]
     most, least = int(np.argmax(waits)), int(np.argmin(waits))
-    other = f"{job.ranks[least].label} {time_text(waits[least] // job.steps)}"
-    text = f"{job.ranks[most].label} waits {_per_step(job, waits[most])}, {other}"
+    text = say(
+        "{rank} waits {time}, {other} {less}",
+        rank=job.ranks[most].label,
+        time=_per_step(job, waits[most]),
+        other=job.ranks[least].label,
+        less=time_text(waits[least] // job.steps),
+    )
     step = _slowest_step_ns(job)
     return Evidence(
-        text if isinstance(step, NotMeasured) else f"{text}; the slowest rank's step takes {time_text(step)}",
+        text
+        if isinstance(step, NotMeasured)
+        else say("{waits}; the slowest rank's step takes {time}", waits=text, time=time_text(step)),
         count=job.parts[most].counted,
     )
 
@@ -190,23 +235,30 @@ def _exposed(job: Job) -> Sequence[Finding]:
     saving = min(exposed, _middle([rank.compute_ns for rank in job.ranks]))
     if saving < max(WORTH_TELLING * _steady_ns(job), 1):
         return ()
-    claim = f"{_per_step(job, exposed)} of communication that is no waiting runs with nothing computing beside it"
+    claim = say(
+        "{time} of communication that is no waiting runs with nothing computing beside it",
+        time=_per_step(job, exposed),
+    )
     whole = sum(rank.exposed_comm_ns for rank in job.ranks)
     waiting = sum(part.exposed_wait_ns for part in job.parts) / whole
-    share, what = (1 - waiting, "no waiting") if waiting < _MOSTLY else (waiting, "waiting for other ranks")
+    share, what = (1 - waiting, say("no waiting")) if waiting < _MOSTLY else (waiting, say("waiting for other ranks"))
     evidence = [
         Evidence(
-            f"of the exposed communication of all ranks {share_text(share)} is {what}; what is waiting is COMM-SKEW",
+            say(
+                "of the exposed communication of all ranks {share} is {what}; what is waiting is COMM-SKEW",
+                share=share_text(share),
+                what=what,
+            ),
             count=sum(part.counted for part in job.parts),
             share=share,
-            of="the exposed communication of all ranks",
+            of=say("the exposed communication of all ranks"),
         )
     ]
     unmatched = sum(part.seen - part.matched for part in job.parts)
     if unmatched:
-        said = f"{count_text(unmatched)} collectives were not matched: their waits are in it"
+        said = say("{count} collectives were not matched: their waits are in it", count=count_text(unmatched))
         evidence.append(Evidence(said, count=unmatched))
-    assumption = "compute of the same step covers it, without slowing down"
+    assumption = say("compute of the same step covers it, without slowing down")
     return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], saving, saving, assumption)]
 
 
@@ -220,7 +272,8 @@ def _steady_ns(job: Job) -> int:
 
 
 def _per_step(job: Job, time: int) -> str:
-    return time_text(time // job.steps) + (" a step" if _has_steps(job) else "")
+    each = time_text(time // job.steps)
+    return say("{time} a step", time=each) if _has_steps(job) else each
 
 
 def _has_steps(job: Job) -> bool:
@@ -231,10 +284,14 @@ def _doubts(job: Job) -> list[Evidence]:
     """How far the figures hold: what was matched, and how well the clocks are known."""
     residuals = [clock.residual_ns for clock in job.clocks if not isinstance(clock.residual_ns, NotMeasured)]
     matched, seen = sum(part.matched for part in job.parts), sum(part.seen for part in job.parts)
-    said = f"{share_text(matched / seen)} of the collectives matched across ranks"
-    agree = "all on one clock" if job.has_one_clock else f"clocks agree to {time_text(max(residuals, default=0))}"
-    text = f"{said}; {agree}"
-    return [Evidence(text, count=matched, share=matched / seen, of="the collectives of all ranks")]
+    said = say("{share} of the collectives matched across ranks", share=share_text(matched / seen))
+    agree = (
+        say("all on one clock")
+        if job.has_one_clock
+        else say("clocks agree to {time}", time=time_text(max(residuals, default=0)))
+    )
+    text = joined(say("; "), (said, agree))
+    return [Evidence(text, count=matched, share=matched / seen, of=say("the collectives of all ranks"))]
 
 
 def _finding(

@@ -16,6 +16,7 @@ from typing import Final
 
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.messages import say
 from gpuledger.read import profiles_in
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, look_at
@@ -91,8 +92,8 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 
 def described(profiles: int, failed: int) -> str:
     """How many were analysed, in words."""
-    whole = f"{count_text(profiles)} profile{'s' if profiles != 1 else ''}"
-    return whole if not failed else f"{count_text(profiles - failed)} of {whole}"
+    whole = say("1 profile") if profiles == 1 else say("{count} profiles", count=count_text(profiles))
+    return whole if not failed else say("{count} of {whole}", count=count_text(profiles - failed), whole=whole)
 
 
 def _named(text: str) -> Iterable[Path]:

@@ -46,7 +46,7 @@ HTML: Final[dict[str, str]] = {
     "if": "前提",
     # present/views/page/steps; present/views/steps
     "Steps": "步",
-    "Step": "步号",
+    "Step": "步",
     "Steps, GPU {gpu}": "各步概况，GPU {gpu}",
     "Steps, one column each": "各步，每步一柱",
     "{count} steps, half of them under {median}, eight of ten between {low} and {high}; {odd} unusual": (
@@ -211,7 +211,7 @@ HTML: Final[dict[str, str]] = {
     "Of the window": "占窗口",
     "Host": "主机时间",
     "GPU, own": "GPU 自身",
-    "Waits": "等待次数",
+    "Waits": "等待",
     "Name": "名称",
     "Family": "类别",
     "Line": "账目",

@@ -5,7 +5,118 @@ from __future__ import annotations
 from typing import Final
 
 RANKS: Final[dict[str, str]] = {
-    # present/views/fleet
+    # analyse/ranks
+    "no rank is recorded {which}, they are left out": "{which}没有记录 rank，已略去",
+    "no rank is recorded {which}, each is taken for a rank of its own": "{which}没有记录 rank，各自当作一个 rank",
+    "for these": "以下各项",
+    "in these profiles": "以下 profile ",
+    "profiles that are not of this job of {world} ranks, left out": "不属于该任务（{world} 个 rank），已略去",
+    "ranks not given; waiting for them counts as transfer": "未提供的 rank（等待它们的时间计入传输）",
+    "given more than once, left out but for the first": "重复提供，只保留第一份",
+    "{count} of {of} collectives were not matched across ranks and are left out": (
+        "{of} 次集合通信中有 {count} 次没有在各 rank 间匹配上，已略去"
+    ),
+    "{count} collectives were matched by their order, but did not overlap in time, and are left out": (
+        "{count} 次集合通信按顺序匹配上，但时间上不重叠，已略去"
+    ),
+    "the clocks of {count} ranks could not be compared with the first's": "{count} 个 rank 的时钟无法与首个 rank 对齐",
+    "process groups are not recorded for {count} collectives: they are taken to span all ranks given": (
+        "{count} 次集合通信没有记录通信组：视为包含所提供的全部 rank"
+    ),
+    "{count} ranks share GPU {gpu}, where kernels of one may slow the others': {ranks}": (
+        "{count} 个 rank 共用 GPU {gpu}，各自的 kernel 可能互相拖慢：{ranks}"
+    ),
+    "{what}: {who}": "{what}：{who}",
+    "{count} GPUs were at work for this one rank; only GPU {gpu}, the busiest, is counted (--device=N: another)": (
+        "这个 rank 有 {count} 块 GPU 在工作；只统计最忙的 GPU {gpu}（--device=N 可另选）"
+    ),
+    "{place} ran {kernels} and takes no part in collectives: not counted as a rank": (
+        "{place} 运行了 {kernels}，但不参与集合通信：不算作 rank"
+    ),
+    "1 kernel": "1 个 kernel",
+    # cli/verbs/fleet; fleet/profiles
+    "{count} of {world} ranks": "{world} 个 rank 中的 {count} 个",
+    "1 rank": "1 个 rank",
+    "{count} ranks": "{count} 个 rank",
+    "{steps} of {time} on the slowest rank": "{steps}，最慢的 rank 上每步 {time}",
+    "1 profile": "1 个 profile",
+    "{count} profiles": "{count} 个 profile",
+    "{count} of {whole}": "{whole}中的 {count} 个",
+    # findings/ranks
+    "the waiting of all ranks": "各 rank 的等待时间",
+    "the exposed waiting of all ranks": "各 rank 暴露的等待时间",
+    "the exposed communication of all ranks": "各 rank 暴露的通信时间",
+    "the collectives of all ranks": "各 rank 的集合通信",
+    "all ranks arrive together, as early as those that wait do now; the low end: {at_least}": (
+        "各 rank 同时到达，且与现在等待的 rank 一样早；下限：{at_least}"
+    ),
+    "the same work, spread evenly": "总工作量不变，只是分配均匀",
+    "only {rank} does, the one that buys the most": "只修 {rank}（收益最大的一个）",
+    "ranks wait {time} for others to arrive at collectives; {bought}; {rank} {why}": (
+        "各 rank 在集合通信处等其他 rank 到达：{time}；{bought}；{rank} {why}"
+    ),
+    "fixing {rank} alone buys {time} of it": "只修 {rank} 可省其中 {time}",
+    "fixing {rank} alone buys nothing": "只修 {rank} 没有收益",
+    "{alone}, {ranks} together {time}": "{alone}，同时修 {ranks} 可省 {time}",
+    "the {count} ranks most waited for": "被等最多的 {count} 个 rank",
+    "ranks {numbers}": "{numbers} 号 rank",
+    "{rank} is the last at {count} of {of} collectives": "{rank} 在 {of} 次集合通信中有 {count} 次最后到达",
+    "{last}, where ranks wait {share} of all they wait": "{last}，占全部等待时间的 {share}",
+    "no rank alone buys as much as {share} of the exposed waiting": (
+        "没有哪个 rank 单独修好能省下暴露等待时间的 {share} 以上"
+    ),
+    "of single ranks {rank} buys the most, {share} of the exposed waiting": (
+        "单独修一个 rank 时，{rank} 收益最大，为暴露等待时间的 {share}"
+    ),
+    "{share} of the waiting at {kind} no. {ordinal} of the step (group {group}): {time} per rank": (
+        "{share} 的等待在步内第 {ordinal} 个 {kind}（通信组 {group}）：每个 rank {time}"
+    ),
+    "{place}, last {rank}": "{place}，最后到达的是 {rank}",
+    "computes {time} a step, the others {others}": "每步计算 {time}，其他 rank 为 {others}",
+    "computes no longer than the others, and starts late": "计算并不更久，但开始得晚",
+    "computes no longer than the others, its host launches late": "计算并不更久，但主机 launch 得晚",
+    "computes no longer than the others, earlier work on its GPU holds it up": (
+        "计算并不更久，但被自己 GPU 上更早的工作拖住"
+    ),
+    "{rank} waits {time}, {other} {less}": "{rank} 的等待：{time}；{other}：{less}",
+    "{waits}; the slowest rank's step takes {time}": "{waits}；最慢的 rank 每步 {time}",
+    "{time} of communication that is no waiting runs with nothing computing beside it": (
+        "未被计算掩盖、且不是等待的通信：{time}"
+    ),
+    "no waiting": "不是等待",
+    "waiting for other ranks": "在等其他 rank",
+    "of the exposed communication of all ranks {share} is {what}; what is waiting is COMM-SKEW": (
+        "各 rank 暴露的通信中有 {share} {what}；等待部分见 COMM-SKEW"
+    ),
+    "{count} collectives were not matched: their waits are in it": "{count} 次集合通信没有匹配上：它们的等待也计在内",
+    "{share} of the collectives matched across ranks": "{share} 的集合通信在各 rank 间匹配上",
+    "all on one clock": "都在同一时钟上",
+    "clocks agree to {time}": "时钟误差不超过 {time}",
+    "one step was recorded: its first collective also shows how far apart captures began": (
+        "只记录了一步：第一次集合通信还反映了各采集开始时刻的差别"
+    ),
+    # present/views/fleet, lateness, page/fleet_page
+    "No rank holds the others up for long.": "没有哪个 rank 明显拖累其他 rank。",
+    "One rank says nothing about waiting for others; give the profiles of all ranks.": (
+        "只有一个 rank 看不出谁在等谁；请给出所有 rank 的 profile。"
+    ),
+    "No collective was found on all its ranks: who waits for whom cannot be told.": (
+        "没有在全部 rank 上都找到的集合通信：无法判断谁在等谁。"
+    ),
+    "saves {least} to {most} a step": "每步可省 {least} 至 {most}",
+    "{title}: {what}": "{title}：{what}",
+    "step {first} to {last}": "第 {first} 至 {last} 步",
+    "Failed: {profile}: {sentence}.": "失败：{profile}：{sentence}。",
+    "Failed: {count} more; --format=json names them all.": "另有 {count} 个失败；--format=json 列出全部。",
+    "Note: {count} more; --format=json has them all.": "另有 {count} 条说明；--format=json 列出全部。",
+    "how late a rank came to a step's collectives, at most": "各 rank 到达该步集合通信的最大迟到时间",
+    "how much longer a step took than on the fastest rank": "该步比最快的 rank 多用的时间",
+    "A row is a rank, a column a step: {what}; the strongest colour is {most}.": (
+        "每行一个 rank，每列一步：{what}；颜色最深为 {most}。"
+    ),
+    "of {count}": "共 {count} 个",
+    "{count} failed": "{count} 个失败",
+    "{rank}: up to {time}": "{rank}：最多 {time}",
     "first": "前",
     "worst by {column}": "最差（按“{column}”）",
     "{title}: the {shown} {which}, of {count}": "{title}（共 {count} 行，显示{which}的 {shown} 行）",

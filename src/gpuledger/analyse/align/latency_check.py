@@ -138,7 +138,7 @@ def _makes_it_up(rows: Sequence[AlignRow], difference: int) -> list[str]:
         ((names, *_times(named), len(named)) for names, named in grouped.items()),
         key=lambda part: -(part[1] - part[2]) * (1 if difference > 0 else -1),
     )
-    lines = []
+    lines = list[str]()
     for names, mock, e2e, calls in parts[:NAMED]:
         part = (mock - e2e) / difference if difference else 0.0
         if part > 0:

@@ -86,7 +86,7 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
             found="\n".join(reasons[1:]),
             hint="--anyway compares them all the same",
         )
-    said = [say("Compared anyway, though {reason}.", reason=reason) for reason in reasons]
+    said: list[str] = [say("Compared anyway, though {reason}.", reason=reason) for reason in reasons]
     said += remarks(before, after, pairs)
     changed = changes(pairs, before.steps, after.steps)
     delta = after.median_ns - before.median_ns

@@ -14,6 +14,7 @@ from gpuledger.analyse.ranks.clocks import RankClock, on_one_clock, overlapping,
 from gpuledger.analyse.ranks.fixing import Fixing, fixing
 from gpuledger.analyse.ranks.matching import Lane, matched_lanes
 from gpuledger.analyse.ranks.rank import RankSummary
+from gpuledger.messages import joined, say
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.spans import clip, intersection, total, union
 from gpuledger.trace.statistics import median
@@ -118,21 +119,20 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
 
     def tell(severity: Severity, code: str, who: Iterable[object], count: int, what: str) -> None:
         if count:
-            more = f" and {count_text(count - _NAMED)} more" if count > _NAMED else ""
-            shown = ", ".join(map(str, islice(who, _NAMED))) + more
-            notes.append(Note(severity, code, f"{what}: {shown}", count))
+            shown = _listed(list(islice(who, _NAMED)), count)
+            notes.append(Note(severity, code, say("{what}: {who}", what=what, who=shown), count))
 
     given = sorted(ranks, key=_in_order)
     sizes = Counter(rank.world_size for rank in given if rank.world_size is not None)
     world = min(sizes, key=lambda size: (-sizes[size], size), default=None)
     size = NotMeasured("the profiles do not say how many ranks the job has") if world is None else world
     nameless = [rank.label for rank in given if rank.rank is None]
-    which = "for these" if any(rank.place is not None for rank in given) else "in these profiles"
+    which = say("for these") if any(rank.place is not None for rank in given) else say("in these profiles")
     if len(nameless) == len(given):
-        sentence = f"no rank is recorded {which}, each is taken for a rank of its own"
+        sentence = say("no rank is recorded {which}, each is taken for a rank of its own", which=which)
         tell(Severity.WARNING, "rank-unknown", nameless, len(nameless), sentence)
         return tuple(given), size, notes
-    sentence = f"no rank is recorded {which}, they are left out"
+    sentence = say("no rank is recorded {which}, they are left out", which=which)
     tell(Severity.LOSS, "rank-unknown", nameless, len(nameless), sentence)
     kept: dict[int, RankSummary] = {}
     twice, foreign = [], []
@@ -145,13 +145,13 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
             twice.append(f"rank {rank.rank} ({rank.profile})")
         else:
             kept[rank.rank] = rank
-    sentence = f"profiles that are not of this job of {world} ranks, left out"
+    sentence = say("profiles that are not of this job of {world} ranks, left out", world=world)
     tell(Severity.LOSS, "rank-extra", foreign, len(foreign), sentence)
-    tell(Severity.LOSS, "rank-twice", twice, len(twice), "given more than once, left out but for the first")
+    tell(Severity.LOSS, "rank-twice", twice, len(twice), say("given more than once, left out but for the first"))
     # a world's size may be false and huge, so the missing are counted, not listed; without one, more may be missing
     least = max(kept, default=-1) + 1 if world is None else world
     missing = (number for number in range(least) if number not in kept)
-    sentence = "ranks not given; waiting for them counts as transfer"
+    sentence = say("ranks not given; waiting for them counts as transfer")
     tell(Severity.WARNING, "rank-missing", missing, least - len(kept), sentence)
     return tuple(kept[number] for number in sorted(kept)), size, notes
 
@@ -189,16 +189,44 @@ def _doubts(
     seen, matched = sum(part.seen for part in parts), sum(part.matched for part in parts)
     blind = sum(isinstance(clock.residual_ns, NotMeasured) for clock in clocks)
     nameless = sum(int((rank.collectives.group < 0).sum()) for rank in members)
-    unmatched = f"{{}} of {count_text(seen)} collectives were not matched across ranks and are left out"
-    order = "{} collectives were matched by their order, but did not overlap in time, and are left out"
-    groups = "process groups are not recorded for {} collectives: they are taken to span all ranks given"
+    lost = seen - matched
     doubts = (
-        (Severity.WARNING, "collectives-unmatched", unmatched, seen - matched),
-        (Severity.WARNING, "collectives-apart", order, apart),
-        (Severity.WARNING, "clocks-unknown", "the clocks of {} ranks could not be compared with the first's", blind),
-        (Severity.INFO, "groups-unknown", groups, nameless),
+        Note(
+            Severity.WARNING,
+            "collectives-unmatched",
+            say(
+                "{count} of {of} collectives were not matched across ranks and are left out",
+                count=count_text(lost),
+                of=count_text(seen),
+            ),
+            lost,
+        ),
+        Note(
+            Severity.WARNING,
+            "collectives-apart",
+            say(
+                "{count} collectives were matched by their order, but did not overlap in time, and are left out",
+                count=count_text(apart),
+            ),
+            apart,
+        ),
+        Note(
+            Severity.WARNING,
+            "clocks-unknown",
+            say("the clocks of {count} ranks could not be compared with the first's", count=count_text(blind)),
+            blind,
+        ),
+        Note(
+            Severity.INFO,
+            "groups-unknown",
+            say(
+                "process groups are not recorded for {count} collectives: they are taken to span all ranks given",
+                count=count_text(nameless),
+            ),
+            nameless,
+        ),
     )
-    notes = [Note(how, code, says.format(count_text(count)), count) for how, code, says, count in doubts if count]
+    notes = [doubt for doubt in doubts if doubt.count]
     return [*_losses(members), *_shared_gpus(members), *notes]
 
 
@@ -209,7 +237,12 @@ def _losses(members: Sequence[RankSummary]) -> list[Note]:
         for loss in rank.losses:
             about.setdefault(loss, []).append(rank.label)
     return [
-        Note(Severity.LOSS, "rank-loss", loss if 1 < len(who) == len(members) else f"{_listed(who)}: {loss}", len(who))
+        Note(
+            Severity.LOSS,
+            "rank-loss",
+            loss if 1 < len(who) == len(members) else say("{what}: {who}", what=_listed(who, len(who)), who=loss),
+            len(who),
+        )
         for loss, who in about.items()
     ]
 
@@ -220,15 +253,24 @@ def _shared_gpus(members: Sequence[RankSummary]) -> list[Note]:
     for rank in members:
         if rank.clock is not None and rank.gpu is not None:
             on.setdefault((rank.clock, rank.gpu), []).append(rank.label)
-    says = "{} ranks share GPU {}, where kernels of one may slow the others': {}"
     return [
-        Note(Severity.WARNING, "gpu-shared", says.format(len(who), gpu, _listed(who)), len(who))
+        Note(
+            Severity.WARNING,
+            "gpu-shared",
+            say(
+                "{count} ranks share GPU {gpu}, where kernels of one may slow the others': {ranks}",
+                count=len(who),
+                gpu=gpu,
+                ranks=_listed(who, len(who)),
+            ),
+            len(who),
+        )
         for (_, gpu), who in on.items()
         if len(who) > 1
     ]
 
 
-def _listed(who: Sequence[object]) -> str:
-    """The first few by name."""
-    more = f" and {count_text(len(who) - _NAMED)} more" if len(who) > _NAMED else ""
-    return f"{', '.join(map(str, who[:_NAMED]))}{more}"
+def _listed(who: Sequence[object], count: int) -> str:
+    """The first few of so many by name."""
+    names = joined(say(", "), map(str, who[:_NAMED]))
+    return say("{names} and {count} more", names=names, count=count_text(count - _NAMED)) if count > _NAMED else names

@@ -16,6 +16,7 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.lines import COMM, Line, LineKind
 from gpuledger.ledger.steps import Wanted
+from gpuledger.messages import say
 from gpuledger.trace.health import Severity
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
@@ -120,8 +121,14 @@ def rank_summary(
     device = max(devices, key=lambda device: device.device_floor_ns)
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
     if len(devices) > 1:
-        several = f"{len(devices)} GPUs were at work for this one rank"
-        losses.append(f"{several}; only GPU {device.gpu}, the busiest, is counted (--device=N: another)")
+        losses.append(
+            say(
+                "{count} GPUs were at work for this one rank; only GPU {gpu}, the busiest, is counted (--device=N: "
+                "another)",
+                count=len(devices),
+                gpu=device.gpu,
+            )
+        )
     gpus, steps, work = trace.origin.gpus, device.steps, device.ledger.busy
     here = activities.on(device.gpu)
     here = here[activities.state[here] == State.COMM]

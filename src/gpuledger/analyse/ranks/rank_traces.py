@@ -24,6 +24,7 @@ from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import Wanted
+from gpuledger.messages import say
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace, os_pid
@@ -115,8 +116,10 @@ def _places(rows: Rows) -> Counter[Place]:
 
 
 def _left_out(place: Place, kernels: int) -> Note:
-    count = f"{count_text(kernels)} kernel{'s' * (kernels != 1)}"
-    sentence = f"{place} ran {count} and takes no part in collectives: not counted as a rank"
+    count = say("1 kernel") if kernels == 1 else say("{count} kernels", count=count_text(kernels))
+    sentence = say(
+        "{place} ran {kernels} and takes no part in collectives: not counted as a rank", place=str(place), kernels=count
+    )
     return Note(Severity.LOSS, "not-a-rank", sentence, kernels)
 
 

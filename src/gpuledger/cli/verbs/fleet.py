@@ -18,6 +18,7 @@ from gpuledger.fleet.run import Fleet
 from gpuledger.fleet.run import fleet as analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
+from gpuledger.messages import joined, say
 from gpuledger.present.views.fleet import Map, Merged, fleet_document
 from gpuledger.present.views.lateness import lateness_sheet, lateness_words, straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
@@ -106,15 +107,15 @@ def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
 def _headline(made: Fleet) -> str:
     """What was read, in a line."""
     job = made.job
-    ranks = count_text(len(job.ranks))
-    world = "" if isinstance(job.world_size, NotMeasured) else f" of {count_text(job.world_size)}"
-    parts = [
-        described(made.profiles, made.profiles - made.analysed),
-        f"{ranks}{world} rank{'s' if world or len(job.ranks) != 1 else ''}",
-    ]
+    count = count_text(len(job.ranks))
+    if not isinstance(job.world_size, NotMeasured):
+        ranks = say("{count} of {world} ranks", count=count, world=count_text(job.world_size))
+    else:
+        ranks = say("1 rank") if len(job.ranks) == 1 else say("{count} ranks", count=count)
+    parts: list[str] = [described(made.profiles, made.profiles - made.analysed), ranks]
     parts += sorted({rank.gpu_name for rank in job.ranks if rank.gpu_name})[:3]
     slowest = slowest_step_ns(job)
     if not isinstance(slowest, NotMeasured):
-        steps = f"{count_text(job.steps)} steps" if job.steps > 1 else "a step"
-        parts.append(f"{steps} of {time_text(slowest)} on the slowest rank")
-    return " · ".join(parts)
+        steps = say("{count} steps", count=count_text(job.steps)) if job.steps > 1 else say("one step")
+        parts.append(say("{steps} of {time} on the slowest rank", steps=steps, time=time_text(slowest)))
+    return joined(" · ", parts)

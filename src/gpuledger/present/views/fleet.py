@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gpuledger.findings.finding import Finding
-from gpuledger.messages import say, uncapitalised
+from gpuledger.messages import capitalised, say, uncapitalised
 from gpuledger.present.document import Conclusion, Document, Drawn, Opening, Remarks, SheetBlock, SheetTitle, Tell
 from gpuledger.present.safe_text import cut_in_the_middle, visible, wrapped
 from gpuledger.present.sheet import Cell, Sheet
@@ -26,6 +26,8 @@ from gpuledger.units import count_text, time_text
 
 if TYPE_CHECKING:
     from gpuledger.present.writers.html.parts import Page, Reader
+
+LATE: Final = say("Who is late, and when")
 
 _SHADES: Final = "·░▒▓█"
 _MOST_ROWS: Final = 32
@@ -78,8 +80,8 @@ def fleet_document(merged: Merged, late: Sheet | None) -> Document:
             Opening(merged.name, visible(merged.headline)),
             Conclusion(verdict(merged)),
             Drawn(
-                lambda width, _: "\n".join(_finding_lines(merged.findings, width)),
-                lambda _: _findings_markdown(merged.findings),
+                lambda width, tell: "\n".join(_finding_lines(merged.findings, width, tell)),
+                lambda tell: _findings_markdown(merged.findings, tell),
             ),
             *(() if shades is None else (_map_block(shades),)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in tables),
@@ -116,38 +118,38 @@ def _page(merged: Merged, reader: Reader) -> Page:
 
 
 def _map_block(shades: Map) -> Drawn:
-    def text(width: int | None, _: Tell) -> str:
-        title = wrapped(f"Who is late, and when: {shades.what}", width, 2)
-        return "\n".join([title, "", *map_lines(shades, width)])
+    def text(width: int | None, tell: Tell) -> str:
+        title = say("{title}: {what}", title=LATE, what=shades.what)
+        return "\n".join([wrapped(tell(title), width, 2), "", *map_lines(shades, width, tell)])
 
-    def markdown(_: Tell) -> str:
-        drawn = "\n".join(line.replace("`", "'") for line in map_lines(shades, 100))
-        return f"## Who is late, and when\n\n{escaped(shades.what)}:\n\n```text\n{drawn}\n```"
+    def markdown(tell: Tell) -> str:
+        drawn = "\n".join(line.replace("`", "'") for line in map_lines(shades, 100, tell))
+        return f"## {tell(LATE)}\n\n{escaped(tell(shades.what))}:\n\n```text\n{drawn}\n```"
 
     return Drawn(text, markdown)
 
 
-def _findings_markdown(findings: Sequence[Finding]) -> str:
-    lines = ["## What to do", ""] if findings else []
+def _findings_markdown(findings: Sequence[Finding], tell: Tell) -> str:
+    lines = [f"## {tell(say('What to do'))}", ""] if findings else []
     for number, found in enumerate(findings, 1):
-        lines.append(f"{number}. **{found.code}**: {escaped(found.claim)}. Saves {_saving(found)}.")
-        lines += [f"   - {escaped(evidence)}" for evidence in found.sentences]
+        said = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(_saving(found)))
+        lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(said))))}")
+        lines += [f"   - {escaped(tell(evidence))}" for evidence in found.sentences]
     return "\n".join(lines)
 
 
 def verdict(merged: Merged) -> str:
     """One sentence."""
     if merged.findings:
-        claim = merged.findings[0].claim
-        return f"{claim[0].upper()}{claim[1:]}."
+        return say("{claim}.", claim=capitalised(merged.findings[0].claim))
     if merged.ranks < 2:
-        return "One rank says nothing about waiting for others; give the profiles of all ranks."
+        return say("One rank says nothing about waiting for others; give the profiles of all ranks.")
     if not merged.compared:
-        return "No collective was found on all its ranks: who waits for whom cannot be told."
-    return "No rank holds the others up for long."
+        return say("No collective was found on all its ranks: who waits for whom cannot be told.")
+    return say("No rank holds the others up for long.")
 
 
-def map_lines(shades: Map, width: int | None) -> list[str]:
+def map_lines(shades: Map, width: int | None, tell: Tell) -> list[str]:
     """The map with its scale under it. Neighbours that look the same share a row."""
     steps, largest = shades.steps, max(int(shades.ns.max()), 1)
     longest = max(len(_joined(visible(each), visible(shades.ranks[-1]))) for each in shades.ranks)
@@ -163,7 +165,12 @@ def map_lines(shades: Map, width: int | None) -> list[str]:
         name = _joined(visible(shades.ranks[first]), visible(shades.ranks[last]))
         drawn = "".join(_SHADES[level] * wide for level in row)
         lines.append(f"  {cut_in_the_middle(name, room):<{room}}  {drawn}")
-    lines.append(f"  {'':<{room}}  step {steps[0]}" + (f" to {steps[-1]}" if len(steps) > 1 else ""))
+    shown = (
+        say("step {first} to {last}", first=steps[0], last=steps[-1])
+        if len(steps) > 1
+        else say("step {step}", step=steps[0])
+    )
+    lines.append(f"  {'':<{room}}  {tell(shown)}")
     bounds = [f"< {time_text(largest // 8)}", *(time_text(largest * level // 4) for level in range(1, len(_SHADES)))]
     lines.append("  " + "  ".join(f"{shade} {bound}" for shade, bound in zip(_SHADES, bounds, strict=True)))
     return lines
@@ -217,31 +224,38 @@ def _number(cell: Cell) -> float:
     return cell if isinstance(cell, int | float) else -1
 
 
-def _finding_lines(findings: Sequence[Finding], width: int | None) -> list[str]:
-    lines = ["What to do"] if findings else []
-    for at, found in enumerate(findings, 1):
-        lines.append(f"  {at}  {found.code:<14}  saves {_saving(found)}")
-        lines.append(wrapped(f"     {visible(found.claim)}", width, 5))
-        lines += [wrapped(f"     {visible(each)}", width, 7) for each in found.sentences]
+def _finding_lines(findings: Sequence[Finding], width: int | None, tell: Tell) -> list[str]:
+    lines = [tell(say("What to do"))] if findings else []
+    for number, found in enumerate(findings, 1):
+        lines.append(f"  {number}  {found.code:<14}  {tell(_saving(found))}")
+        lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
+        lines += [wrapped(f"     {visible(tell(sentence))}", width, 7) for sentence in found.sentences]
     return lines
 
 
 def _saving(found: Finding) -> str:
     if found.saving_ns_per_step is None:
-        return time_text(found.saving_ns)
+        return say("saves {time}", time=time_text(found.saving_ns))
     low = found.saving_low_ns_per_step
     most, least = time_text(found.saving_ns_per_step), "" if low is None else time_text(low)
-    return f"{most} a step" if least in ("", most) else f"{least} to {most} a step"
+    if least in ("", most):
+        return say("saves {time} a step", time=most)
+    return say("saves {least} to {most} a step", least=least, most=most)
 
 
 def _closing(merged: Merged) -> list[str]:
     """What failed, what is not known, and the next command."""
-    lines = [f"Failed: {visible(name)}: {visible(sentence)}." for name, sentence in merged.failed[:_MOST_NOTES]]
+    lines: list[str] = [
+        say("Failed: {profile}: {sentence}.", profile=visible(name), sentence=visible(sentence))
+        for name, sentence in merged.failed[:_MOST_NOTES]
+    ]
     if len(merged.failed) > _MOST_NOTES:
-        lines.append(f"Failed: {count_text(len(merged.failed) - _MOST_NOTES)} more; --format=json names them all.")
-    lines += [f"Note: {visible(note.sentence)}." for note in merged.notes[:_MOST_NOTES]]
+        more = count_text(len(merged.failed) - _MOST_NOTES)
+        lines.append(say("Failed: {count} more; --format=json names them all.", count=more))
+    lines += [say("Note: {sentence}.", sentence=visible(note.sentence)) for note in merged.notes[:_MOST_NOTES]]
     if len(merged.notes) > _MOST_NOTES:
-        lines.append(f"Note: {count_text(len(merged.notes) - _MOST_NOTES)} more; --format=json has them all.")
+        more = count_text(len(merged.notes) - _MOST_NOTES)
+        lines.append(say("Note: {count} more; --format=json has them all.", count=more))
     if merged.findings:
-        lines.append(f"next: {merged.findings[0].next}")
+        lines.append(say("next: {command}", command=merged.findings[0].next))
     return lines

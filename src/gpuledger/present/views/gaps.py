@@ -98,6 +98,7 @@ def lengths_sheet(summary: GapSummary) -> Sheet:
 
 def longest_sheet(summary: GapSummary) -> Sheet:
     """The longest gaps, or all of the length that was asked for, one by one."""
+    title: str
     name, title = (
         f"gaps_longest_gpu{summary.gpu}",
         say("The {count} longest gaps, GPU {gpu}", count=LONGEST, gpu=summary.gpu),

@@ -22,8 +22,8 @@ _STRAGGLER: Final = (
 )
 
 _LATE_AT: Final = {
-    LateAt.COLLECTIVES: "how late a rank came to a step's collectives, at most",
-    LateAt.STEPS: "how much longer a step took than on the fastest rank",
+    LateAt.COLLECTIVES: say("how late a rank came to a step's collectives, at most"),
+    LateAt.STEPS: say("how much longer a step took than on the fastest rank"),
 }
 
 

@@ -182,7 +182,7 @@ def _rates(work: OperatorWork | None) -> tuple[Cell, ...]:
     if work is None:
         return (None, None, None, None, None)
     rate, share = work.flops_per_s, work.peak_share
-    notes = [say("at most")] if work.is_bound else []
+    notes: list[str] = [say("at most")] if work.is_bound else []
     notes += [work.peak.reason] if isinstance(work.peak, NotMeasured) else []
     tera = None if rate is None else rate / 1e12
     return (work.flops, work.kind, tera, None if share is None else 100 * share, joined(say("; "), notes))

@@ -176,7 +176,7 @@ def _worst_sheet(job: Job) -> Sheet:
 
 def _balance_sheet(job: Job) -> Sheet:
     rows = tuple(
-        (entry.family or "all", entry.mean_ns, entry.most_ns, entry.most_rank, entry.imbalance)
+        (entry.family or say("all"), entry.mean_ns, entry.most_ns, entry.most_rank, entry.imbalance)
         for entry in compute_balance(job)
     )
     return Sheet("job_compute", say("Compute across ranks, per step"), _FAMILY, rows)

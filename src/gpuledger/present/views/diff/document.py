@@ -86,7 +86,7 @@ def verdict_text(found: Diff) -> str:
             return say("{much} faster: {went}{factor} ({sure})", much=much, went=went, factor=factor, sure=_sure(found))
         return say("{much} slower: {went} ({sure})", much=much, went=went, sure=_sure(found))
     if isinstance(found.interval, Interval) and not found.interval.holds_zero:
-        why = say("less than {share}, {sure}", share=share_text(LEAST_SHARE), sure=_sure(found))
+        why: str = say("less than {share}, {sure}", share=share_text(LEAST_SHARE), sure=_sure(found))
     elif isinstance(found.interval, Interval):
         why = say("{sure}, which holds 0", sure=_sure(found))
     else:

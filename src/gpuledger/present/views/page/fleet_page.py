@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.messages import say
+from gpuledger.messages import joined, say
 from gpuledger.present.charts.over_time import Row, heat_map
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
-from gpuledger.present.views.fleet import Map, Merged, for_people, verdict
+from gpuledger.present.views.fleet import LATE, Map, Merged, for_people, verdict
 from gpuledger.present.views.page.what_to_do import cards, section
-from gpuledger.present.writers.html.parts import Chart, Command, Listing, Page, Part, Reader, Section, Text, Tile
+from gpuledger.present.writers.html.parts import Chart, Command, Listing, Page, Part, Reader, Section, Tell, Text, Tile
 from gpuledger.present.writers.html.tables import cut, table
 from gpuledger.units import count_text, time_text
 
@@ -30,47 +30,53 @@ def fleet_page(merged: Merged, reader: Reader) -> Page:
     return Page(
         title=f"{cut(merged.name, letters, tell)} · gpuledger",
         name=cut(merged.name, letters, tell),
-        headline=cut(merged.headline, letters, tell),
-        verdict=cut(verdict(merged), letters, tell),
+        headline=cut(tell(merged.headline), letters, tell),
+        verdict=cut(tell(verdict(merged)), letters, tell),
         tiles=_tiles(merged),
         sections=_sections(merged, reader),
     )
 
 
 def _tiles(merged: Merged) -> tuple[Tile, ...]:
-    world = "" if merged.world_size is None else f"of {count_text(merged.world_size)}"
+    world = "" if merged.world_size is None else say("of {count}", count=count_text(merged.world_size))
     tiles = [Tile(say("Ranks"), count_text(merged.ranks), world)]
-    tiles.append(Tile(say("Profiles"), count_text(merged.profiles), f"{count_text(len(merged.failed))} failed"))
+    tiles.append(
+        Tile(say("Profiles"), count_text(merged.profiles), say("{count} failed", count=count_text(len(merged.failed))))
+    )
     top = merged.findings[0] if merged.findings else None
     if top is not None and top.saving_ns:
         each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
-        tiles.append(Tile(say("Most to gain"), time_text(each), f"a step · {top.code}"))
+        tiles.append(Tile(say("Most to gain"), time_text(each), joined(" · ", (say("a step"), top.code))))
     return tuple(tiles)
 
 
 def _sections(merged: Merged, reader: Reader) -> tuple[Section, ...]:
     found = cards(merged.findings, reader.tell, reader.room, lambda _: None, several=False)
     made = [section(found, reader.tell)] if found.cards else []
-    made.append(Section("late", say("Who is late, and when"), _map_parts(merged)))
+    made.append(Section("late", LATE, _map_parts(merged, reader)))
     for sheet in merged.tables:
         shown = for_people(sheet)
         parts: tuple[Part, ...] = (Text(say("There is none."), "note"),)
         if sheet.rows:
-            parts = (table(shown, reader.tell, reader.room, caption=shown.title, name=sheet.name, quiet=True),)
+            parts = (
+                table(shown, reader.tell, reader.room, caption=reader.tell(shown.title), name=sheet.name, quiet=True),
+            )
         made.append(Section(f"section-{sheet.name}", shown.title, parts, sheet.title))
-    made.append(Section("health", say("Health and provenance"), _closing(merged, reader), "Health"))
+    made.append(Section("health", say("Health and provenance"), _closing(merged, reader), say("Health")))
     return tuple(made)
 
 
-def _map_parts(merged: Merged) -> tuple[Part, ...]:
+def _map_parts(merged: Merged, reader: Reader) -> tuple[Part, ...]:
     if merged.map is None:
         return (Text(say("Not measured: neither collectives nor steps were matched across ranks."), "unknown"),)
     most = time_text(max(int(merged.map.ns.max()), 1))
-    said = f"A row is a rank, a column a step: {merged.map.what}; the strongest colour is {most}."
-    return Text(said, "lead"), Chart(map_picture(merged.map), name="rank-map")
+    said = say(
+        "A row is a rank, a column a step: {what}; the strongest colour is {most}.", what=merged.map.what, most=most
+    )
+    return Text(said, "lead"), Chart(map_picture(merged.map, reader.tell), name="rank-map")
 
 
-def map_picture(shades: Map) -> Picture:
+def map_picture(shades: Map, tell: Tell) -> Picture:
     """Ranks by steps."""
     rows = np.array_split(np.arange(len(shades.ranks)), min(len(shades.ranks), MOST_ROWS))
     columns = np.array_split(np.arange(len(shades.steps)), min(len(shades.steps), MOST_COLUMNS))
@@ -82,16 +88,17 @@ def map_picture(shades: Map) -> Picture:
         name = first if len(some) == 1 else f"{first} - {last}"
         drawn.append(Row(name, latest, time_text(int(latest.max()))))
     late = sorted(drawn, key=lambda row: -int(row.values.max()))[:4]
-    said = "; ".join(f"{row.name}: up to {row.said}" for row in late)
-    ends = (f"step {shades.steps[0]}", f"step {shades.steps[-1]}")
-    return heat_map("Who is late, and when", said, drawn, largest, ends, f"of {time_text(largest)}")
+    said = joined(say("; "), [say("{rank}: up to {time}", rank=row.name, time=row.said) for row in late])
+    first, last = (tell(say("step {step}", step=shades.steps[position])) for position in (0, -1))
+    scale = tell(say("of {time}", time=time_text(largest)))
+    return heat_map(tell(LATE), tell(said), drawn, largest, (first, last), scale)
 
 
 def _closing(merged: Merged, reader: Reader) -> tuple[Part, ...]:
     parts: list[Part] = []
     if merged.failed:
         items = tuple(
-            cut(f"{name}: {why}.", reader.room.letters, reader.tell) for name, why in merged.failed[: reader.room.rows]
+            cut(f"{name}: {why}", reader.room.letters, reader.tell) for name, why in merged.failed[: reader.room.rows]
         )
         parts.append(Listing(say("Failed: {count}", count=count_text(len(merged.failed))), items))
     notes = tuple((severity_term(note.severity), note.sentence) for note in merged.notes)
@@ -101,7 +108,7 @@ def _closing(merged: Merged, reader: Reader) -> tuple[Part, ...]:
                 Sheet("notes", say("Health"), _NOTES, notes),
                 reader.tell,
                 reader.room,
-                caption="Health",
+                caption=reader.tell(say("Health")),
                 name="health-notes",
             )
         )
