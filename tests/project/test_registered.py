@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from gpuledger.cli.main import VERBS, verb_named
+from gpuledger.findings.pages import page
 from gpuledger.findings.rules import RULES, codes
 from gpuledger.ledger.causes import CAUSES, QueueTrigger
-from gpuledger.messages import translated
+from gpuledger.messages import LANGUAGES, translated
 from gpuledger.read.registry import READERS
 from support.command import ROOT, gpuledger
 from support.package_source import MODULES, PACKAGE, nodes
@@ -36,7 +37,8 @@ def _strings(folder: Path) -> set[str]:
 
 
 def test_every_code_has_its_page_and_every_page_its_code() -> None:
-    assert {path.stem for path in PAGES.glob("*.md")} == set(codes())
+    for folder in (PAGES, *(PAGES / language for language in LANGUAGES if language != "en")):
+        assert {path.stem for path in folder.glob("*.md")} == set(codes())
 
 
 @pytest.mark.parametrize("code", codes())
@@ -46,6 +48,17 @@ def test_a_page_has_all_its_sections(code: str) -> None:
     assert ran.stdout.startswith(f"# {code}: ")
     sections = [line for line in ran.stdout.splitlines() if line.startswith("## ")]
     assert sections == ["## Symptom", "## How it was recognised", "## Usual causes", "## Fix", "## How to verify"]
+
+
+@pytest.mark.parametrize("code", codes())
+def test_a_page_in_chinese_has_the_sections_and_the_commands_of_the_english_one(code: str) -> None:
+    shown = gpuledger("explain", code, "--lang=zh").stdout
+    assert shown.startswith(f"# {code}：")
+    sections = [line for line in shown.splitlines() if line.startswith("## ")]
+    assert sections == ["## 症状", "## 判断依据", "## 常见原因", "## 修复方法", "## 验证方法"]
+    fenced = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+    assert sorted(fenced.findall(shown)) == sorted(fenced.findall(page(code)))
+    assert not re.search(r"[a-z]+(?: [a-z]+){5}", re.sub(r"```.*?```|`[^`]*`", "", shown, flags=re.DOTALL))
 
 
 def test_every_code_that_is_told_is_registered() -> None:

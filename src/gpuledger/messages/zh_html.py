@@ -14,7 +14,7 @@ HTML: Final[dict[str, str]] = {
     "Filter": "筛选",
     "Copy": "复制",
     "Copied": "已复制",
-    "Why, how it was recognised, how to fix it": "原因、判断依据与修复方法（英文）",
+    "Why, how it was recognised, how to fix it": "原因、判断依据与修复方法",
     "Explained above": "上文已有说明",
     "At a glance": "概览",
     "Evidence": "依据",

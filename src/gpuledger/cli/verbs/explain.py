@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
+from gpuledger.cli.output import language_option
 from gpuledger.findings.pages import page
 from gpuledger.findings.rules import codes
 
 
 @click.command()
 @click.argument("code", required=False)
-def explain(code: str | None) -> None:
+@language_option
+def explain(code: str | None, language: str) -> None:
     """Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.
 
     Without CODE, lists them all.
@@ -19,10 +21,11 @@ def explain(code: str | None) -> None:
     Examples:
       gpuledger explain
       gpuledger explain HOST-SYNC
+      gpuledger explain HOST-SYNC --lang=zh
     """
     if code is None:
         for each in codes():
-            click.echo(page(each).splitlines()[0].removeprefix("# "))
+            click.echo(page(each, language).splitlines()[0].removeprefix("# "))
         return
     wanted = code.upper()
     if wanted not in codes():
@@ -31,4 +34,4 @@ def explain(code: str | None) -> None:
         close = difflib.get_close_matches(wanted, codes(), n=1)
         meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(codes())}."
         raise click.BadParameter(f"no finding {code!r}. {meant}", param_hint="CODE")
-    click.echo(page(wanted), nl=False)
+    click.echo(page(wanted, language), nl=False)

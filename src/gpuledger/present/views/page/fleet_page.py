@@ -51,7 +51,7 @@ def _tiles(merged: Merged) -> tuple[Tile, ...]:
 
 
 def _sections(merged: Merged, reader: Reader) -> tuple[Section, ...]:
-    found = cards(merged.findings, reader.tell, reader.room, lambda _: None, several=False)
+    found = cards(merged.findings, reader, lambda _: None, several=False)
     made = [section(found, reader.tell)] if found.cards else []
     made.append(Section("late", LATE, _map_parts(merged, reader)))
     for sheet in merged.tables:

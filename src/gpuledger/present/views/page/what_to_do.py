@@ -9,7 +9,7 @@ from gpuledger.messages import capitalised, say
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import saving_words
 from gpuledger.present.writers.html.explained import explained
-from gpuledger.present.writers.html.parts import Card, Cards, Part, Room, Section, Tell, Text
+from gpuledger.present.writers.html.parts import Card, Cards, Part, Reader, Section, Tell, Text
 from gpuledger.present.writers.html.tables import cut
 from gpuledger.units import instant_text, share_text, time_text
 
@@ -22,8 +22,7 @@ def findings_section(scene: Scene) -> Section:
     steady = {device.gpu: device.steady_ns for device in scene.report.devices}
     made = cards(
         scene.report.findings,
-        scene.tell,
-        scene.room,
+        scene.reader,
         lambda found: _share(found, steady),
         several=len(steady) > 1,
         zero_ns=scene.report.zero_ns,
@@ -44,7 +43,7 @@ def _share(found: Finding, steady_ns: Mapping[int, int]) -> float | None:
 
 
 def cards(
-    findings: Sequence[Finding], tell: Tell, room: Room, share: Share, *, several: bool, zero_ns: int | None = None
+    findings: Sequence[Finding], reader: Reader, share: Share, *, several: bool, zero_ns: int | None = None
 ) -> Cards:
     """Every finding; the page about a code comes with the first one that has it.
 
@@ -53,15 +52,16 @@ def cards(
     seen: set[str] = set()
     made = []
     for found in findings:
-        told = "" if found.code in seen else explained(found.code)
-        made.append(_card(found, tell, room, share(found), told, several=several, zero_ns=zero_ns))
+        told = "" if found.code in seen else explained(found.code, reader.language)
+        made.append(_card(found, reader, share(found), told, several=several, zero_ns=zero_ns))
         seen.add(found.code)
     return Cards(tuple(made))
 
 
 def _card(
-    found: Finding, tell: Tell, room: Room, share: float | None, told: str, *, several: bool, zero_ns: int | None
+    found: Finding, reader: Reader, share: float | None, told: str, *, several: bool, zero_ns: int | None
 ) -> Card:
+    tell, letters = reader.tell, reader.room.letters
     facts: list[tuple[str, str]] = []
     low = found.saving_low_ns_per_step
     if low is not None and found.saving_ns and low != found.saving_ns_per_step:
@@ -76,14 +76,14 @@ def _card(
         facts.append((tell(say("for example")), tell(say("{start} to {end}", start=start, end=end))))
     return Card(
         code=found.code,
-        claim=cut(capitalised(tell(found.claim)), room.letters, tell),
+        claim=cut(capitalised(tell(found.claim)), letters, tell),
         saving=tell(capitalised(saving_words(found))) if found.saving_ns else "",
         share="" if share is None else share_text(share),
         facts=tuple(facts),
-        evidence=tuple(cut(tell(each), room.letters, tell) for each in found.sentences),
+        evidence=tuple(cut(tell(each), letters, tell) for each in found.sentences),
         command=found.next,
         saving_ns=found.saving_ns,
         saving_ns_per_step=found.saving_ns_per_step,
         explained=told,
-        elsewhere=f"explain-{found.code}" if not told and explained(found.code) else "",
+        elsewhere=f"explain-{found.code}" if not told and explained(found.code, reader.language) else "",
     )

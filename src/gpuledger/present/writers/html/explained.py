@@ -14,11 +14,11 @@ from gpuledger.findings.rules import codes
 
 
 @cache
-def explained(code: str) -> str:
+def explained(code: str, language: str) -> str:
     """The page about a code without its title, headings two levels down; empty where there is none."""
     if code not in codes():
         return ""
-    _, _, body = page(code).partition("\n")
+    _, _, body = page(code, language).partition("\n")
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(body)
     for token in tokens:
