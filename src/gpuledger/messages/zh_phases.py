@@ -44,5 +44,27 @@ PHASES: Final[dict[str, str]] = {
     "in the window": "窗口内",
     "a step": "每步",
     "inside {phase}": " {phase} 内",
+    "no range and no kernel is called after a phase of a layer; --phase NAME=REGEX says what is": (
+        "没有以层内阶段命名的区间或 kernel；可用 --phase NAME=REGEX 指定"
+    ),
+    "no range is called after a layer, and steps do not agree on how many there are": (
+        "没有以层命名的区间，且各步的层数不一致"
+    ),
+    "only one rank is known: what a collective waits for the others, and what it takes to move the data, can be told "
+    "from all ranks together; give their profiles with --ranks": (
+        "只知道一个 rank：集合通信中等待其他 rank 与搬运数据各占多少，"
+        "要由全部 rank 一起判断；请用 --ranks 给出它们的 profile"
+    ),
+    "no communication kernel was recorded": "没有记录到通信 kernel",
+    "Phases, {whole}": "各阶段，{whole}",
+    "Inside and between phases, {whole}": "阶段内与阶段之间，{whole}",
+    "Phases by layer, {whole}": "各层的阶段，{whole}",
+    "Waiting for other ranks against transfer, all steady steps, GPU {gpu}": (
+        "等待其他 rank 与传输对照（全部稳定步），GPU {gpu}"
+    ),
+    "mean of {steps} steady steps, GPU {gpu}": "{steps} 个稳定步的平均，GPU {gpu}",
+    "the whole window, GPU {gpu}": "整个窗口，GPU {gpu}",
+    "one step, GPU {gpu}": "一步，GPU {gpu}",
+    "Not measured": "未测量",
     "between {before} and {after}": " {before} 与 {after} 之间",
 }

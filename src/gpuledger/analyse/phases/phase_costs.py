@@ -15,6 +15,7 @@ from gpuledger.analyse.phases.phase_books import Pieces, phase_pieces
 from gpuledger.analyse.phases.work_phases import NOWHERE, Asked, ToldBy, WorkPhases, work_phases
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
+from gpuledger.messages import say
 from gpuledger.trace import sweep
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
@@ -163,7 +164,7 @@ def _layers(work: WorkPhases, pieces: Pieces, steady: Positions) -> tuple[LayerC
     """The layers in the order of their numbers, and what is in none."""
     layer, phase = pieces.layer[steady], pieces.phase[steady]
     if not (layer != NOWHERE).any():
-        return NotMeasured("no range is called after a layer, and steps do not agree on how many there are")
+        return NotMeasured(say("no range is called after a layer, and steps do not agree on how many there are"))
     first, number = group(layer)
     columns = len(work.phases) + 2
     books = np.zeros(len(first) * columns, np.int64)

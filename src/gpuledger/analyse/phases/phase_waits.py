@@ -17,6 +17,7 @@ from gpuledger.analyse.phases.work_phases import NOWHERE, Asked, WorkPhases, wor
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
+from gpuledger.messages import say
 from gpuledger.trace import sweep
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group, join
@@ -24,10 +25,12 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 
 ONE_RANK: Final = NotMeasured(
-    "only one rank is known: what a collective waits for the others, and what it takes to move the data, can be told "
-    "from all ranks together; give their profiles with --ranks"
+    say(
+        "only one rank is known: what a collective waits for the others, and what it takes to move the data, can be "
+        "told from all ranks together; give their profiles with --ranks"
+    )
 )
-_SILENT: Final = NotMeasured("no communication kernel was recorded")
+_SILENT: Final = NotMeasured(say("no communication kernel was recorded"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ _WAITS: Final = (
     Column("wait_percent", say("of it waiting"), Unit.SHARE_PERCENT),
 )
 _NO_PHASES: Final = NotMeasured(
-    "no range and no kernel is called after a phase of a layer; --phase NAME=REGEX says what is"
+    say("no range and no kernel is called after a phase of a layer; --phase NAME=REGEX says what is")
 )
 _UNTOLD: Final = say(
     "Most of the GPU's work is of no phase: neither a range nor its name tells. Work of a CUDA graph has no ranges: "
@@ -147,7 +147,9 @@ def phases_sheet(costs: PhaseCosts) -> Sheet:
     foot = tuple(
         (name, _per_step(costs, time), percent(time, costs.whole_ns), None, None, None, time, "") for name, time in sums
     )
-    return Sheet(f"phases_gpu{costs.gpu}", f"Phases, {_whole(costs)}", _PHASES, rows, foot, rounded=True)
+    return Sheet(
+        f"phases_gpu{costs.gpu}", say("Phases, {whole}", whole=_whole(costs)), _PHASES, rows, foot, rounded=True
+    )
 
 
 def between_sheet(costs: PhaseCosts) -> Sheet:
@@ -169,7 +171,7 @@ def between_sheet(costs: PhaseCosts) -> Sheet:
     idle, other = costs.idle_ns, costs.other_ns
     share = percent(idle + other, costs.whole_ns)
     foot = ((TOTAL, "", None, _per_step(costs, idle), _per_step(costs, other), share, None, idle, other),)
-    title = f"Inside and between phases, {_whole(costs)}"
+    title = say("Inside and between phases, {whole}", whole=_whole(costs))
     return Sheet(f"phase_gaps_gpu{costs.gpu}", title, _BETWEEN, rows, foot, rounded=True)
 
 
@@ -197,7 +199,14 @@ def layers_sheet(costs: PhaseCosts) -> Sheet:
     )
     sums = [cost.busy_ns for cost in costs.phases]
     foot = (row(TOTAL, sums, costs.idle_ns, costs.other_ns),)
-    return Sheet(f"phase_layers_gpu{costs.gpu}", f"Phases by layer, {_whole(costs)}", columns, rows, foot, rounded=True)
+    return Sheet(
+        f"phase_layers_gpu{costs.gpu}",
+        say("Phases by layer, {whole}", whole=_whole(costs)),
+        columns,
+        rows,
+        foot,
+        rounded=True,
+    )
 
 
 def waits_sheet(costs: PhaseCosts, waits: Sequence[PhaseWait]) -> Sheet:
@@ -215,7 +224,7 @@ def waits_sheet(costs: PhaseCosts, waits: Sequence[PhaseWait]) -> Sheet:
         )
         for wait in waits
     )
-    title = f"Waiting for other ranks against transfer, all steady steps, GPU {costs.gpu}"
+    title = say("Waiting for other ranks against transfer, all steady steps, GPU {gpu}", gpu=costs.gpu)
     return Sheet(f"phase_waits_gpu{costs.gpu}", title, _WAITS, rows, rounded=True)
 
 
@@ -224,8 +233,11 @@ def _per_step(costs: PhaseCosts, time_ns: int) -> float:
 
 
 def _whole(costs: PhaseCosts) -> str:
-    mean = f"mean of {costs.steps} steady steps" if costs.steps != 1 else "one step"
-    return f"{'the whole window' if costs.steps is None else mean}, GPU {costs.gpu}"
+    if costs.steps is None:
+        return say("the whole window, GPU {gpu}", gpu=costs.gpu)
+    if costs.steps == 1:
+        return say("one step, GPU {gpu}", gpu=costs.gpu)
+    return say("mean of {steps} steady steps, GPU {gpu}", steps=costs.steps, gpu=costs.gpu)
 
 
 def _sentence(costs: PhaseCosts) -> Message:
@@ -267,7 +279,7 @@ def _page(
     name = cut(profile, reader.room.letters, reader.tell)
     blocks: list[Block] = [block for sheet in sheets for block in (Heading(sheet.title), SheetBlock(sheet))]
     if doubts:
-        blocks += [Heading("Not measured"), *doubts]
+        blocks += [Heading(say("Not measured")), *doubts]
     return Page(
         title=f"{name} · gpuledger",
         name=name,
@@ -276,6 +288,6 @@ def _page(
         tiles=(),
         sections=(
             *block_sections(blocks, reader, ""),
-            Section("again", "This page again", (Command(reader.command),)),
+            Section("again", say("This page again"), (Command(reader.command),)),
         ),
     )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpuledger.messages import joined, say
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -22,7 +23,7 @@ def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatche
         timing_sheet(timing, gpu),
         (*_settling_remarks(timing), *launch_remarks(timing), *gpu_remarks(gpu, unwatched)),
     )
-    marked = tuple(f"note: {note}" for note in notes)
+    marked = tuple(say("note: {note}", note=note) for note in notes)
     return Document(
         blocks=lambda: (
             Opening(name, visible(_headline(timing))),
@@ -106,21 +107,29 @@ def _measured(name: str, timing: Timing) -> dict[str, Any]:
 def timing_sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
     """One line per quantity."""
     median, *others = sample_rows(timing)
-    columns = (Column("what", "What", Unit.TEXT), Column("value", "Value", Unit.TEXT))
-    rows = (median, ("95 % interval", _interval(timing)), *others, *gpu_rows(gpu))
-    return Sheet("time", "One call", columns, rows)
+    columns = (Column("what", say("What"), Unit.TEXT), Column("value", say("Value"), Unit.TEXT))
+    rows = (median, (say("95 % interval"), _interval(timing)), *others, *gpu_rows(gpu))
+    return Sheet("time", say("One call"), columns, rows)
 
 
 def sample_rows(timing: Timing) -> list[tuple[str, str]]:
     """What the samples say, and how many they are."""
     spread = timing.spread
-    batches = "" if timing.batch == 1 else f" in {count_text(spread.samples)} samples of {count_text(timing.batch)}"
+    calls: str = count_text(timing.calls)
+    if timing.batch != 1:
+        calls = say(
+            "{calls} in {samples} samples of {batch}",
+            calls=calls,
+            samples=count_text(spread.samples),
+            batch=count_text(timing.batch),
+        )
+    p10, p90, least, most = map(precise_time_text, (spread.p10_ns, spread.p90_ns, spread.least_ns, spread.most_ns))
     return [
-        ("median", precise_time_text(spread.median_ns)),
-        ("p10 to p90", f"{precise_time_text(spread.p10_ns)} to {precise_time_text(spread.p90_ns)}"),
-        ("least, most", f"{precise_time_text(spread.least_ns)}, {precise_time_text(spread.most_ns)}"),
-        ("calls", f"{count_text(timing.calls)}{batches}, {precise_time_text(timing.seconds * 1e9)}"),
-        ("warm-up", f"{count_text(timing.warmup_calls)} calls"),
+        (say("median"), precise_time_text(spread.median_ns)),
+        (say("p10 to p90"), say("{start} to {end}", start=p10, end=p90)),
+        (say("least, most"), f"{least}, {most}"),
+        (say("calls{per}", per=""), joined(say(", "), (calls, precise_time_text(timing.seconds * 1e9)))),
+        (say("warm-up"), say("{count} calls", count=count_text(timing.warmup_calls))),
     ]
 
 
@@ -128,29 +137,44 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
     """What the GPU did meanwhile, where it was watched."""
     if gpu is None:
         return []
-    highest = f"highest {gpu.highest_sm_mhz}" if gpu.highest_sm_mhz else ""
-    limit = f"limit {gpu.power_limit_mw / 1000:.0f}" if gpu.power_limit_mw else ""
+    highest = say("highest {clock}", clock=gpu.highest_sm_mhz) if gpu.highest_sm_mhz else ""
+    limit = say("limit {power}", power=f"{gpu.power_limit_mw / 1000:.0f}") if gpu.power_limit_mw else ""
     return [
-        ("SM clock", _range(gpu.sm_mhz, 1, "MHz", highest)),
-        ("memory clock", _range(gpu.memory_mhz, 1, "MHz")),
-        ("power", _range(gpu.power_mw, 1000, "W", limit)),
-        ("temperature", _range(gpu.temperature_c, 1, "°C")),
-        ("throttled", _throttling(gpu)),
+        (say("SM clock"), _range(gpu.sm_mhz, 1, "MHz", highest)),
+        (say("memory clock"), _range(gpu.memory_mhz, 1, "MHz")),
+        (say("power"), _range(gpu.power_mw, 1000, "W", limit)),
+        (say("temperature"), _range(gpu.temperature_c, 1, "°C")),
+        (say("throttled"), _throttling(gpu)),
     ]
 
 
 def _settling_remarks(timing: Timing) -> list[str]:
     """What makes the time less certain than it seems."""
-    lines = []
+    lines = list[str]()
     spread = timing.spread
     if not timing.is_settled:
         took = precise_time_text(timing.seconds * 1e9)
-        lines.append(f"did not settle within {took}: {_reached(timing)}; --seconds gives it longer.")
-    if abs(spread.drift_share) > timing.target_share:
-        slower = "slower" if spread.drift_share > 0 else "faster"
         lines.append(
-            f"the second half of the samples is {100 * abs(spread.drift_share):.1f} % {slower} than the first: "
-            "something changed meanwhile, such as clocks or heat."
+            say(
+                "did not settle within {time}: {reached}; --seconds gives it longer.",
+                time=took,
+                reached=_reached(timing),
+            )
+        )
+    if abs(spread.drift_share) > timing.target_share:
+        share = f"{100 * abs(spread.drift_share):.1f} %"
+        lines.append(
+            say(
+                "the second half of the samples is {share} slower than the first: something changed meanwhile, such as "
+                "clocks or heat.",
+                share=share,
+            )
+            if spread.drift_share > 0
+            else say(
+                "the second half of the samples is {share} faster than the first: something changed meanwhile, such as "
+                "clocks or heat.",
+                share=share,
+            )
         )
     return lines
 
@@ -158,9 +182,14 @@ def _settling_remarks(timing: Timing) -> list[str]:
 def launch_remarks(timing: Timing) -> list[str]:
     """What else is in the time."""
     if timing.why_eager:
-        return [f"not as a CUDA graph: {timing.why_eager.rstrip('.')}. The time holds what the host takes to launch."]
+        return [
+            say(
+                "not as a CUDA graph: {why}. The time holds what the host takes to launch.",
+                why=timing.why_eager.rstrip("."),
+            )
+        ]
     if timing.device == "cuda" and not timing.is_graph:
-        return ["not as a CUDA graph, as asked: the time holds what the host takes to launch."]
+        return [say("not as a CUDA graph, as asked: the time holds what the host takes to launch.")]
     return []
 
 
@@ -168,55 +197,83 @@ def gpu_remarks(gpu: GpuReadings | None, unwatched: str) -> list[str]:
     """What held the GPU back, or that it is not known."""
     held = [] if gpu is None else gpu.limits
     lines = [
-        f"the clocks were held down by {limit.what} in {percent_text(limit.share)} of the looks." for limit in held
+        say(
+            "the clocks were held down by {what} in {share} of the looks.",
+            what=limit.what,
+            share=percent_text(limit.share),
+        )
+        for limit in held
     ]
-    return [*lines, f"clocks, power and throttling are not known: {unwatched}."] if unwatched else lines
+    return [*lines, say("clocks, power and throttling are not known: {why}.", why=unwatched)] if unwatched else lines
 
 
 def _headline(timing: Timing) -> str:
-    how = {(True, True): "CUDA graph", (True, False): "eager"}.get((timing.device == "cuda", timing.is_graph), "")
-    caches = "cold caches" if timing.is_cold else "warm caches"
-    return " · ".join(part for part in (timing.device_name, how, caches) if part)
+    how = {(True, True): "CUDA graph", (True, False): say("eager")}.get((timing.device == "cuda", timing.is_graph), "")
+    return joined(" · ", [part for part in (timing.device_name, how, caches_text(timing)) if part])
+
+
+def caches_text(timing: Timing) -> str:
+    """Whether the operation finds its inputs in the caches."""
+    return say("cold caches") if timing.is_cold else say("warm caches")
 
 
 def _verdict(timing: Timing) -> str:
-    middle = f"One call takes {precise_time_text(timing.spread.median_ns)}"
+    time = precise_time_text(timing.spread.median_ns)
     if timing.spread.interval_ns is None:
-        return f"{middle}, with no interval: {timing.spread.samples} samples are too few."
-    off = timing.spread.off_share or 0.0
-    return f"{middle}, give or take {percent_text(off)}{'' if timing.is_settled else ', which has not settled'}."
+        return say(
+            "One call takes {time}, with no interval: {samples} samples are too few.",
+            time=time,
+            samples=timing.spread.samples,
+        )
+    off = percent_text(timing.spread.off_share or 0.0)
+    if timing.is_settled:
+        return say("One call takes {time}, give or take {share}.", time=time, share=off)
+    return say("One call takes {time}, give or take {share}, which has not settled.", time=time, share=off)
 
 
 def _interval(timing: Timing) -> str:
     found = timing.spread.interval_ns
-    asked = f"asked for {percent_text(timing.target_share)}"
+    asked = percent_text(timing.target_share)
     if found is None:
-        return f"none: {timing.spread.samples} samples are too few ({asked})"
+        return say(
+            "none: {samples} samples are too few (asked for {asked})", samples=timing.spread.samples, asked=asked
+        )
     low, high = map(precise_time_text, found)
-    return f"{low} to {high} ({percent_text(timing.spread.off_share or 0.0)}, {asked})"
+    return say(
+        "{low} to {high} ({share}, asked for {asked})",
+        low=low,
+        high=high,
+        share=percent_text(timing.spread.off_share or 0.0),
+        asked=asked,
+    )
 
 
 def _reached(timing: Timing) -> str:
     off = timing.spread.off_share
     asked = percent_text(timing.target_share)
     if off is None:
-        return f"{timing.spread.samples} samples are too few for an interval"
-    return f"the interval is within {percent_text(off)} of the median, asked for was {asked}"
+        return say("{samples} samples are too few for an interval", samples=timing.spread.samples)
+    return say(
+        "the interval is within {share} of the median, asked for was {asked}", share=percent_text(off), asked=asked
+    )
 
 
 def _throttling(gpu: GpuReadings) -> str:
     if not gpu.is_throttled:
-        return "no"
-    return "yes: " + ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
+        return say("no")
+    what = ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
+    return say("yes: {what}", what=what)
 
 
 def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
     """Median, and the rest where it differs."""
     if seen is None:
-        return "not told by this GPU"
+        return say("not told by this GPU")
     least, middle, most = (f"{each / divisor:.0f}" for each in (seen.least, seen.median, seen.most))
-    details = ", ".join(part for part in (f"{least} to {most}" if least != most else "", beside) if part)
-    return f"{middle} {unit} ({details})" if details else f"{middle} {unit}"
+    ends = say("{start} to {end}", start=least, end=most) if least != most else ""
+    details = joined(say(", "), [part for part in (ends, beside) if part])
+    figure = f"{middle} {unit}"
+    return say("{figure} ({details})", figure=figure, details=details) if details else figure
 
 
 def percent_text(share: float) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpuledger.messages import joined, say
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.timing import (
+    caches_text,
     figures_sheet,
     gpu_remarks,
     gpu_rows,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> Document:
     """The difference first, then both side by side."""
     sheet = _sheet(names, pair, gpu)
-    notes = tuple(f"note: {note}" for note in _notes(names, pair, gpu, unwatched))
+    notes = tuple(say("note: {note}", note=note) for note in _notes(names, pair, gpu, unwatched))
     closing = (Remarks(notes, 6),) if notes else ()
     return Document(
         blocks=lambda: (
@@ -43,22 +45,32 @@ def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadin
 
 
 def _headline(pair: TimedPair) -> str:
-    return f"{pair.first.device_name} · {'cold' if pair.first.is_cold else 'warm'} caches · in turns"
+    return joined(" · ", (pair.first.device_name, caches_text(pair.first), say("in turns")))
 
 
 def _verdict(names: tuple[str, str], pair: TimedPair) -> str:
     spread, target = pair.spread, pair.first.target_share
     if spread.interval_share is None:
-        return f"{spread.first.samples} rounds are too few to compare them."
+        return say("{rounds} rounds are too few to compare them.", rounds=spread.first.samples)
     low, high = spread.interval_share
-    more = "more time" if spread.difference_ns >= 0 else "less time"
-    took = f"{percent_text(abs(spread.difference_share))} {more} than {names[0]}"
-    said = f"{names[1]} takes {took} (95 % interval {100 * low:+.2f} % to {100 * high:+.2f} %)"
-    said += {
-        "same": f": the same to within {percent_text(target)}",
-        "unknown": f": whether they differ by more than {percent_text(target)} is not known",
-    }.get(spread.verdict(target), "")
-    return f"{said}{'' if pair.is_settled else ', which has not settled'}."
+    share, ends = percent_text(abs(spread.difference_share)), (f"{100 * low:+.2f} %", f"{100 * high:+.2f} %")
+    interval = say("95 % interval {interval}", interval=say("{start} to {end}", start=ends[0], end=ends[1]))
+    parts = {"second": names[1], "share": share, "first": names[0], "interval": interval}
+    said = (
+        say("{second} takes {share} more time than {first} ({interval})", **parts)
+        if spread.difference_ns >= 0
+        else say("{second} takes {share} less time than {first} ({interval})", **parts)
+    )
+    verdict = spread.verdict(target)
+    if verdict == "same":
+        said = say("{difference}: the same to within {share}", difference=said, share=percent_text(target))
+    elif verdict == "unknown":
+        said = say(
+            "{difference}: whether they differ by more than {share} is not known",
+            difference=said,
+            share=percent_text(target),
+        )
+    return say("{told}.", told=said) if pair.is_settled else say("{told}, which has not settled.", told=said)
 
 
 def _sheet(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
@@ -66,28 +78,45 @@ def _sheet(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> 
     both = zip(sample_rows(pair.first), sample_rows(pair.second), strict=True)
     rows: list[tuple[Cell, ...]] = [(what, one, other) for (what, one), (_, other) in both]
     if pair.first.device == "cuda":
-        rows.append(("run as", *("CUDA graph" if each.is_graph else "eager" for each in (pair.first, pair.second))))
+        rows.append(
+            (say("run as"), *("CUDA graph" if side.is_graph else say("eager") for side in (pair.first, pair.second)))
+        )
     rows += [(what, value, "") for what, value in gpu_rows(gpu)]
     columns = (
-        Column("what", "What", Unit.TEXT),
+        Column("what", say("What"), Unit.TEXT),
         Column("first", names[0], Unit.TEXT),
         Column("second", names[1], Unit.TEXT),
     )
-    return Sheet("timepair", "One call of each", columns, tuple(rows))
+    return Sheet("timepair", say("One call of each"), columns, tuple(rows))
 
 
 def _notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> list[str]:
-    notes = []
+    notes = list[str]()
     if not pair.is_settled:
         off, target = pair.spread.off_share, percent_text(pair.first.target_share)
-        reached = "too few rounds" if off is None else f"the difference is known to {percent_text(off)}"
+        reached = (
+            say("too few rounds") if off is None else say("the difference is known to {share}", share=percent_text(off))
+        )
         took = precise_time_text(pair.first.seconds * 1e9)
-        notes.append(f"did not settle within {took}: {reached}, asked for was {target}; --seconds gives it longer.")
+        notes.append(
+            say(
+                "did not settle within {time}: {reached}, asked for was {asked}; --seconds gives it longer.",
+                time=took,
+                reached=reached,
+                asked=target,
+            )
+        )
     if pair.first.is_graph != pair.second.is_graph:
         graph, eager = names if pair.first.is_graph else reversed(names)
-        notes.append(f"{graph} runs as a CUDA graph and {eager} does not: the host's time is in one of them alone.")
+        notes.append(
+            say(
+                "{graph} runs as a CUDA graph and {eager} does not: the host's time is in one of them alone.",
+                graph=graph,
+                eager=eager,
+            )
+        )
     for name, timing in zip(names, (pair.first, pair.second), strict=True):
-        notes += [f"{name}: {note}" for note in launch_remarks(timing)]
+        notes += [say("{which}: {what}", which=name, what=note) for note in launch_remarks(timing)]
     return [*notes, *gpu_remarks(gpu, unwatched)]
 
 
