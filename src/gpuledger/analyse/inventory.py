@@ -85,7 +85,7 @@ class Contents:
 
 def _no_os_calls(trace: Trace) -> str:
     if trace.origin.tool == "nsys":
-        return "no OS calls were recorded (looked for OSRT_API)"
+        return say("no {table} were recorded (looked for {names})", table="OS calls", names="OSRT_API")
     return f"{trace.origin.tool} records no OS calls"
 
 

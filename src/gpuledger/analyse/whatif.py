@@ -76,7 +76,7 @@ def speed_up(trace: Trace, device: Device, wanted: str, factor: float) -> WhatIf
     said = say("nothing else changes, and nothing waits for what did not become faster")
     if meaning == "range":
         said = say("the time that the range is open on the host is the step's, with all that it waits for")
-    return _what_if(device, f"{wanted} {factor:g} x as fast", time, saving, said)
+    return _what_if(device, say("{what} {factor} x as fast", what=wanted, factor=f"{factor:g}"), time, saving, said)
 
 
 def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> WhatIf:
@@ -97,7 +97,14 @@ def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> WhatIf:
         parts=", ".join(shares.names(RangeRole.HOLDS)[-1:] or shares.names(RangeRole.PART)),
     )
     saving = round(chosen.host_ns - chosen.host_ns / factor)
-    return WhatIf(f"{wanted} {factor:g} x as fast", said, 1, shares.whole_ns, chosen.host_ns, saving)
+    return WhatIf(
+        say("{what} {factor} x as fast", what=wanted, factor=f"{factor:g}"),
+        said,
+        1,
+        shares.whole_ns,
+        chosen.host_ns,
+        saving,
+    )
 
 
 def remove(device: Device, cause: str) -> WhatIf:
@@ -105,7 +112,9 @@ def remove(device: Device, cause: str) -> WhatIf:
     time = named_line_ns(device, cause)
     said = say("the gaps close by that much; the host does not become the limit")
     lost_ns = device.idle_ns(Cause.LOST) if cause in (*names_of(LOST), Cause.LOST, LineKind.IDLE) else 0
-    return _what_if(device, f"no {cause}", time, time - lost_ns, said)  # what was lost may not have been idle
+    return _what_if(
+        device, say("no {cause}", cause=cause), time, time - lost_ns, said
+    )  # what was lost may not have been idle
 
 
 def hide(device: Device, kind: str, *, but_ns: int = 0) -> WhatIf:
@@ -113,7 +122,7 @@ def hide(device: Device, kind: str, *, but_ns: int = 0) -> WhatIf:
     time = named_line_ns(device, kind)
     but_ns += device.exposed_beside_lost_ns(LineKind(kind))
     said = say("compute of the same step covers it, without slowing down")
-    return _what_if(device, f"{kind} hidden", time, min(max(time - but_ns, 0), device.compute_ns), said)
+    return _what_if(device, say("{kind} hidden", kind=kind), time, min(max(time - but_ns, 0), device.compute_ns), said)
 
 
 def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
@@ -131,7 +140,7 @@ def graph(trace: Trace, device: Device, pattern: str) -> WhatIf:
     closes = np.isin(gaps.trigger[launched], [TRIGGERS.index(trigger) for trigger in CLOSED_BY_A_GRAPH])
     time = int(gaps.length_ns[launched][closes].sum())
     said = say("shapes are static and nothing in the range needs the host; one launch for the graph is not counted")
-    return _what_if(device, f"range '{pattern}' in a graph", time, time, said)
+    return _what_if(device, say("range '{pattern}' in a graph", pattern=pattern), time, time, said)
 
 
 def _what_if(device: Device, change: str, about: int, saved: int, assumption: str) -> WhatIf:

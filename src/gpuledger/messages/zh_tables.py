@@ -22,6 +22,17 @@ TABLES: Final[dict[str, str]] = {
     "one collective as the framework described it: on its kernel, or on the operator that launched the kernel": (
         "框架描述的一次集合通信：记在其 kernel 上，或记在启动该 kernel 的算子上"
     ),
+    # analyse/operators; read/nsys/reader, read/torch/reader
+    "no matrix product with recorded shapes was launched; graphs are not counted": (
+        "没有带形状记录的矩阵乘；graph 内的不计"
+    ),
+    "the type of the inputs was not recorded": "没有记录输入的数据类型",
+    "no operators were recorded": "没有记录到算子",
+    "no annotations were recorded": "没有记录到标注区间",
+    "nothing ran on the GPU": "GPU 上没有运行任何工作",
+    "no {table} were recorded (looked for {names})": "没有记录到 {table}（查找了 {names}）",
+    "nsys does not record {table}": "nsys 不记录 {table}",
+    "no {table} were recorded": "没有记录到 {table}",
     # present/writers
     "{table}: no data": "{table}：没有数据",
     "No data.": "没有数据。",
@@ -67,7 +78,11 @@ TABLES: Final[dict[str, str]] = {
     "holds the others": "包含其他区间",
     "a library's": "库自带",
     "set-up": "初始化",
-    # present/views/whatif
+    # analyse/whatif; present/views/whatif
+    "{what} {factor} x as fast": "{what} 快到 {factor}x",
+    "no {cause}": "消除 {cause}",
+    "{kind} hidden": "{kind} 被掩盖",
+    "range '{pattern}' in a graph": "区间 '{pattern}' 改用 graph",
     "What if, per step, GPU {gpu}": "假设分析（每步），GPU {gpu}",
     "What if, of the time in the program's ranges, set-up left out": "假设分析（程序区间的时间，不含初始化）",
     "Whole": "整体",

@@ -24,6 +24,7 @@ import numpy as np
 from gpuledger.analyse.operators.operators import Ops
 from gpuledger.catalog.gpu_peaks import peak_flops, peaks_of
 from gpuledger.ledger.device import Device
+from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Gpu, Trace
@@ -123,7 +124,7 @@ class WorkDone:
     def mfu(self) -> float | NotMeasured:
         """The share of the steady stretch that the counted work would need at peak."""
         if not self.work:
-            return NotMeasured("no matrix product with recorded shapes was launched; graphs are not counted")
+            return NotMeasured(say("no matrix product with recorded shapes was launched; graphs are not counted"))
         known = [(work.flops, work.peak) for work in self.work if not isinstance(work.peak, NotMeasured)]
         if not known:
             return next(work.peak for work in self.work if isinstance(work.peak, NotMeasured))
@@ -162,7 +163,7 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     for position in np.flatnonzero(times).tolist():
         if (count := counts[position]) is not None:
             kind = singles.get(position, UNDECIDED) if count.kind == "fp32" else count.kind
-            peak = peak_flops(gpu, kind) if kind else NotMeasured("the type of the inputs was not recorded")
+            peak = peak_flops(gpu, kind) if kind else NotMeasured(say("the type of the inputs was not recorded"))
             name, given = (text or "" for text in named[position])
             amounts = int(times[position]), int(times[position]) * count.flops, int(spent_ns[position])
             work.append(OperatorWork(name, given, *amounts, kind, count.is_bound, peak))

@@ -22,6 +22,7 @@ from gpuledger.catalog.step_marks import PROFILER_STEP
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
+from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
@@ -84,14 +85,14 @@ class Ops:
     @property
     def attributed_share(self) -> float | NotMeasured:
         """Coverage of all figures by operator."""
-        return self._share(self.attributed_ns) if len(self.nest) else NotMeasured("no operators were recorded")
+        return self._share(self.attributed_ns) if len(self.nest) else NotMeasured(say("no operators were recorded"))
 
     @property
     def annotated_share(self) -> float | NotMeasured:
-        return self._share(self.annotated_ns) if self.annotations else NotMeasured("no annotations were recorded")
+        return self._share(self.annotated_ns) if self.annotations else NotMeasured(say("no annotations were recorded"))
 
     def _share(self, part_ns: int) -> float | NotMeasured:
-        return part_ns / self.device_ns if self.device_ns else NotMeasured("nothing ran on the GPU")
+        return part_ns / self.device_ns if self.device_ns else NotMeasured(say("nothing ran on the GPU"))
 
 
 def nest(trace: Trace, kind: str) -> Nest:

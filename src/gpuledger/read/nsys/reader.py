@@ -86,8 +86,10 @@ class _ExportReading:
         names = [feed.name for feed in schema.FEEDS[table]]
         broken = [self._unusable[name] for name in names if name in self._unusable]
         if not names:
-            return f"nsys does not record {table.value}"
-        return broken[0] if broken else f"no {table.value} were recorded (looked for {', '.join(names)})"
+            return say("nsys does not record {table}", table=table.value)
+        if broken:
+            return broken[0]
+        return say("no {table} were recorded (looked for {names})", table=table.value, names=", ".join(names))
 
     def _take(self, feed: schema.NsysTable, needed: frozenset[str]) -> tuple[Raw, NDArray[np.bool_], str] | None:
         """The usable rows of one of nsys's tables, which of its rows those are, and its actual name."""

@@ -108,7 +108,11 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     strings = Strings(codes)
     tables = {table: _rows(table, wanted[table], columns, strings) for table, columns in raw.items()}
     refuse_endless(name, tables)
-    absent = {table: NotMeasured(f"no {table.value} were recorded") for table in wanted if table not in tables}
+    absent = {
+        table: NotMeasured(say("no {table} were recorded", table=table.value))
+        for table in wanted
+        if table not in tables
+    }
     origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
     return Trace(origin, (*whole.notes, *_doubts(whole, tables)), strings, tables, absent, stacks)
 
