@@ -11,6 +11,8 @@ import pytest
 
 from gpuledger.cli.main import VERBS, verb_named
 from gpuledger.present.safe_text import display_width
+from gpuledger.present.views.bench import bench_document
+from gpuledger.present.writers import write
 from support.command import ROOT, gpuledger
 
 CASES = {
@@ -32,7 +34,7 @@ CASES = {
 }
 ELSEWHERE = {
     "bench": "needs torch",
-    "time": "needs torch: its view is below",
+    "time": "needs torch",
     "explain": "tests/project/test_registered.py",
 }
 PAGES = ("align", "diff", "fleet", "phases", "report")
@@ -82,6 +84,21 @@ def test_a_page_speaks_chinese(verb: str, unpacked: Callable[[str], Path], tmp_p
     assert ran.exit_code == 0
     body = re.sub(r"(?s)<(script|style|code)\b.*?</\1>", "", page.read_text().partition("<body")[2])
     assert english(re.sub(r"<[^>]+>", "\n", body)) == []
+
+
+def test_a_bench_speaks_chinese() -> None:
+    result = {
+        "workload": "ep",
+        "settings": {},
+        "median_ms": 1.2,
+        "comm_share": 0.4,
+        "launches": None,
+        "verdict": "FAIL",
+    }
+    shown = write(bench_document(result), "text", width=80, language="zh")
+    assert re.findall("中位数|通信占比|launch 次数|未测量|结论：不通过", shown) == [
+        *("中位数", "通信占比", "launch 次数", "未测量", "结论：不通过")
+    ]
 
 
 def test_the_check_sees_english() -> None:

@@ -86,7 +86,7 @@ class Contents:
 def _no_os_calls(trace: Trace) -> str:
     if trace.origin.tool == "nsys":
         return say("no {table} were recorded (looked for {names})", table="OS calls", names="OSRT_API")
-    return f"{trace.origin.tool} records no OS calls"
+    return say("{tool} records no OS calls", tool=trace.origin.tool)
 
 
 def contents(trace: Trace) -> Contents:

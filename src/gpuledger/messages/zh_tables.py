@@ -31,6 +31,7 @@ TABLES: Final[dict[str, str]] = {
     "no annotations were recorded": "没有记录到标注区间",
     "nothing ran on the GPU": "GPU 上没有运行任何工作",
     "no {table} were recorded (looked for {names})": "没有记录到 {table}（查找了 {names}）",
+    "{tool} records no OS calls": "{tool} 不记录操作系统调用",
     "nsys does not record {table}": "nsys 不记录 {table}",
     "no {table} were recorded": "没有记录到 {table}",
     # present/writers

@@ -53,8 +53,85 @@ _HEADINGS: Final = {
     "parameters": "Model",
     "last_to_first_chunk": "Last chunk",
 }
+_TOLD: Final = {
+    "Bandwidth": say("Bandwidth"),
+    "Batch": say("Batch"),
+    "Checked": say("Checked"),
+    "Chunks": say("Chunks"),
+    "Comm": say("Comm"),
+    "Comm share": say("Comm share"),
+    "Context": say("Context"),
+    "Copies": say("Copies"),
+    "Compute": say("Compute"),
+    "Decode": say("Decode"),
+    "Prefill": say("Prefill"),
+    "Dispatch median": say("Dispatch median"),
+    "Round trip median": say("Round trip median"),
+    "Error": say("Error"),
+    "Error share": say("Error share"),
+    "Expert error share": say("Expert error share"),
+    "Logits error share": say("Logits error share"),
+    "Expected ranks per token": say("Expected ranks per token"),
+    "Ranks per token": say("Ranks per token"),
+    "Remote ranks per token": say("Remote ranks per token"),
+    "Expert imbalance": say("Expert imbalance"),
+    "Rank imbalance": say("Rank imbalance"),
+    "Imbalance": say("Imbalance"),
+    "Experts": say("Experts"),
+    "Experts used": say("Experts used"),
+    "KV cache": say("KV cache"),
+    "KV pages needed": say("KV pages needed"),
+    "KV pages there": say("KV pages there"),
+    "Last chunk": say("Last chunk"),
+    "Launches": say("Launches"),
+    "Layers": say("Layers"),
+    "Least traffic": say("Least traffic"),
+    "Median": say("Median"),
+    "Mode": say("Mode"),
+    "Modes": say("Modes"),
+    "Model": say("Model"),
+    "Name": say("Name"),
+    "Output": say("Output"),
+    "Padding share": say("Padding share"),
+    "Peak memory": say("Peak memory"),
+    "Prefill throughput": say("Prefill throughput"),
+    "Prompt": say("Prompt"),
+    "Rank": say("Rank"),
+    "Ranks": say("Ranks"),
+    "Received": say("Received"),
+    "Remote": say("Remote"),
+    "Expected remote": say("Expected remote"),
+    "Most remote": say("Most remote"),
+    "Returned": say("Returned"),
+    "Rows": say("Rows"),
+    "Sent": say("Sent"),
+    "Sent tokens": say("Sent tokens"),
+    "Sequences": say("Sequences"),
+    "Slowest rank": say("Slowest rank"),
+    "Step": say("Step"),
+    "Steps": say("Steps"),
+    "Syncs": say("Syncs"),
+    "Targets": say("Targets"),
+    "Throughput": say("Throughput"),
+    "Tokens": say("Tokens"),
+    "Prefill tokens": say("Prefill tokens"),
+    "Total": say("Total"),
+    "Traffic": say("Traffic"),
+    "TTFT": say("TTFT"),
+    "TTFT cold": say("TTFT cold"),
+    "Verdict": say("Verdict"),
+    "Wait": say("Wait"),
+    "Wait share": say("Wait share"),
+    "Wanted": say("Wanted"),
+    "Weights used": say("Weights used"),
+    "Is slowest": say("Is slowest"),
+}
+"""Headings that have words in other languages; names of modes, settings and percentiles stay as they are."""
 _TINY_SHARE: Final = 0.0005
 _NAMED: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "kv": "KV", "tflop": "TFLOP", "gb": "GB", "flop": "FLOP"}
+
+
+_VERDICTS: Final = {"PASS": say("PASS"), "FAIL": say("FAIL")}
 
 
 def bench_document(result: Mapping[str, Any]) -> Document:
@@ -69,7 +146,7 @@ def bench_document(result: Mapping[str, Any]) -> Document:
     in_text += [Remarks((line,)) for line in remarks(result)]
     in_markdown += [Paragraph(line) for line in remarks(result)]
     if "verdict" in result:
-        said = f"Verdict: {result['verdict']}"
+        said = say("Verdict: {verdict}", verdict=_VERDICTS.get(result["verdict"], result["verdict"]))
         in_text.append(Paragraph(said))
         in_markdown.append(Conclusion(said))
     return Document(
@@ -97,13 +174,17 @@ def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:
 
 def remarks(result: Mapping[str, Any]) -> list[str]:
     """What is too long for a table."""
-    return [f"{heading(key)}: {shown}" for key, shown in _shown(result) if len(shown) > _LONG]
+    return [
+        say("{term}: {sentence}", term=heading(key), sentence=shown)
+        for key, shown in _shown(result)
+        if len(shown) > _LONG
+    ]
 
 
 def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     reasons = {key: str(text) for key, text in result.items() if key.endswith("_reason")}
     return [
-        (key, reasons.get(f"{key}_reason", "not measured") if value is None else figure(key, value))
+        (key, reasons.get(f"{key}_reason", say("not measured")) if value is None else figure(key, value))
         for key, value in _figures(result)
         if key not in reasons
     ]
@@ -111,6 +192,11 @@ def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def heading(key: str) -> str:
     """A key for people, without its unit: ttft_cold_ms -> 'TTFT cold'; comm_share -> 'comm share'."""
+    named = _named(key)
+    return _TOLD.get(named, named)
+
+
+def _named(key: str) -> str:
     if key in _HEADINGS:
         return _HEADINGS[key]
     words = key.removesuffix(_unit(key)).removesuffix("_per_s").removesuffix("_bytes").split("_")
@@ -123,9 +209,9 @@ def heading(key: str) -> str:
 def figure(key: str, value: object, *, under_heading: bool = False) -> str:
     """A value with its unit: the one that its key ends in, else what it counts, if no heading says that already."""
     if value is None:
-        return "not measured"
+        return say("not measured")
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return say("yes") if value else say("no")
     if isinstance(value, str):
         return value
     if not isinstance(value, int | float):

@@ -196,7 +196,7 @@ def launch_remarks(timing: Timing) -> list[str]:
 def gpu_remarks(gpu: GpuReadings | None, unwatched: str) -> list[str]:
     """What held the GPU back, or that it is not known."""
     held = [] if gpu is None else gpu.limits
-    lines = [
+    lines: list[str] = [
         say(
             "the clocks were held down by {what} in {share} of the looks.",
             what=limit.what,
