@@ -28,6 +28,7 @@ from gpuledger.workloads.barriers import cuda  # noqa: E402
 from gpuledger.workloads.barriers.crew import LINE, PROTOCOLS, BoardRow, board_shape  # noqa: E402
 from gpuledger.workloads.barriers.cuda import OnCuda  # noqa: E402
 from gpuledger.workloads.barriers.host import OnHost  # noqa: E402
+from gpuledger.workloads.command_lines.barrier import parser  # noqa: E402
 from support.workload_result import told  # noqa: E402
 
 SAFE = {("phase", "eager"), ("tag", "eager"), ("tag", "replay")}
@@ -363,7 +364,7 @@ def test_the_kernels_do_what_their_models_do() -> None:
 
 
 def test_processes_share_a_board(capsys: pytest.CaptureFixture[str]) -> None:
-    told(barrier.parser(), barrier.run, ["--device=cpu", "--world-size=2", "--iters=5", "--warmup=1", "--checks=4"])
+    told(parser(), barrier.run, ["--device=cpu", "--world-size=2", "--iters=5", "--warmup=1", "--checks=4"])
     found = json.loads(capsys.readouterr().out)
     assert (found["phase_replay_safe"], found["tag_replay_safe"], found["checked"]) == (False, True, True)
     assert found["settings"]["ranks_as"] == "processes"
@@ -377,7 +378,7 @@ def test_ranks_of_several_nodes_are_refused(
     for name, value in zip(TORCHRUN, ("0", "16", "8"), strict=True):
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit, match=r"^error: ranks must share memory, so all of one node: 8 of 16 are here"):
-        told(barrier.parser(), barrier.run, ["--device=cpu"])
+        told(parser(), barrier.run, ["--device=cpu"])
     assert capsys.readouterr().out == ""
 
 
@@ -414,6 +415,6 @@ def test_lines_of_the_board_are_cache_lines() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_on_a_gpu(capsys: pytest.CaptureFixture[str], ranks: int) -> None:
-    told(barrier.parser(), barrier.run, ["--ranks-as=streams", f"--world-size={ranks}", "--iters=5"])
+    told(parser(), barrier.run, ["--ranks-as=streams", f"--world-size={ranks}", "--iters=5"])
     found = json.loads(capsys.readouterr().out)
     assert (found["phase_replay_safe"], found["tag_replay_safe"], found["replay"]) == (False, True, "CUDA graph")

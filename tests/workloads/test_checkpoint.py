@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 
 from gpuledger.workloads import serve as program  # noqa: E402
+from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
 from gpuledger.workloads.decoder.size import TINY, DecoderSize  # noqa: E402
 from gpuledger.workloads.mixture.experts import fill  # noqa: E402
 from gpuledger.workloads.mixture.rank_group import StreamRanks  # noqa: E402
@@ -97,7 +98,7 @@ def split(name: str, mlp: Any) -> dict[str, Any]:
 
 
 def ran(*arguments: str) -> Any:
-    return program.run(program.parser().parse_args([*SMALL, "--ranks-as=streams", *arguments]))
+    return program.run(parser().parse_args([*SMALL, "--ranks-as=streams", *arguments]))
 
 
 @pytest.mark.parametrize("attention", ["gqa", "mla", "sparse"])

@@ -14,7 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import decode as program  # noqa: E402
-from gpuledger.workloads.common.program import DTYPES  # noqa: E402
+from gpuledger.workloads.command_lines.decode import parser  # noqa: E402
+from gpuledger.workloads.common.device import DTYPES  # noqa: E402
 from gpuledger.workloads.decoder import logit_checks  # noqa: E402
 from gpuledger.workloads.decoder.model import build  # noqa: E402
 from gpuledger.workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
@@ -109,7 +110,7 @@ def test_every_tensor_has_the_type_asked_for(dtype: str) -> None:
 
 
 def ran(*arguments: str) -> Any:
-    return program.run(program.parser().parse_args(["--device=cpu", *arguments]))
+    return program.run(parser().parse_args(["--device=cpu", *arguments]))
 
 
 def decode(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -196,7 +197,7 @@ DEEPSEEK = LLAMA | {
 def sized(config: object, folder: Path, *arguments: str) -> DecoderSize:
     path = folder / "config.json"
     path.write_text(config if isinstance(config, str) else json.dumps(config))
-    options = program.parser().parse_args([f"--config={path}", "--device=cpu", *arguments])
+    options = parser().parse_args([f"--config={path}", "--device=cpu", *arguments])
     return size_of(options)
 
 

@@ -18,6 +18,7 @@ pytest.importorskip("torch.distributed")
 from gpuledger.present.views.bench import bench_document  # noqa: E402
 from gpuledger.present.writers import write  # noqa: E402
 from gpuledger.workloads import ep, moe  # noqa: E402
+from gpuledger.workloads.command_lines.ep import parser  # noqa: E402
 from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
 from gpuledger.workloads.mixture.exchange import layout, owners  # noqa: E402
 from gpuledger.workloads.mixture.routing import planned  # noqa: E402
@@ -34,7 +35,7 @@ CASES = {
 
 
 def asked(*arguments: str) -> Any:
-    options = ep.parser().parse_args(["--device=cpu", "--iters=3", "--warmup=1", *arguments])
+    options = parser().parse_args(["--device=cpu", "--iters=3", "--warmup=1", *arguments])
     assert moe.complete(options) is None
     return options
 
@@ -151,7 +152,7 @@ def test_time_in_collectives_is_that_between_the_marks() -> None:
 )
 def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        ep.run(ep.parser().parse_args(["--device=cpu", *arguments]))
+        ep.run(parser().parse_args(["--device=cpu", *arguments]))
     assert end.value.code == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("gpuledger bench ep: error: ")

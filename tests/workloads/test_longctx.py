@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import longctx as program  # noqa: E402
+from gpuledger.workloads.command_lines.longctx import parser  # noqa: E402
 from gpuledger.workloads.common.watchdog import Watchdog  # noqa: E402
 from gpuledger.workloads.decoder import attention as attention_module  # noqa: E402
 from gpuledger.workloads.decoder.attention import chunk_attention  # noqa: E402
@@ -32,7 +33,7 @@ SMALL = ("--prompt-len=40", "--chunk-size=16", "--output-len=3", "--warmup=1")
 
 
 def ran(*arguments: str) -> Any:
-    return program.run(program.parser().parse_args(["--device=cpu", *arguments]))
+    return program.run(parser().parse_args(["--device=cpu", *arguments]))
 
 
 @settings(max_examples=12)
@@ -212,6 +213,7 @@ def test_logits_that_are_not_finite_are_named(
 STALLS = """
 import time
 from gpuledger.workloads import longctx
+from gpuledger.workloads.command_lines.longctx import parser
 from gpuledger.workloads.decoder.model import Decoder
 honest = Decoder.prefill
 def prefill(self, prompt, begin=0):
@@ -220,7 +222,7 @@ def prefill(self, prompt, begin=0):
     return honest(self, prompt, begin)
 Decoder.prefill = prefill
 arguments = ["--device=cpu", "--prompt-len=64", "--chunk-size=16", "--stall-timeout=8", "--output-len=1"]
-longctx.run(longctx.parser().parse_args(arguments))
+longctx.run(parser().parse_args(arguments))
 """
 
 

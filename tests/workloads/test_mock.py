@@ -9,16 +9,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import mock  # noqa: E402
-from gpuledger.workloads.common.program import error_of, settle  # noqa: E402
+from gpuledger.workloads.command_lines.mock import PARTS, parser  # noqa: E402
+from gpuledger.workloads.common.device import error_of, settle  # noqa: E402
 from gpuledger.workloads.decoder.size import size_of  # noqa: E402
 
 
 def options(*arguments: str) -> Any:
-    return mock.parser().parse_args(["--device=cpu", "--iters=2", "--warmup=1", *arguments])
+    return parser().parse_args(["--device=cpu", "--iters=2", "--warmup=1", *arguments])
 
 
 @pytest.mark.parametrize("experts", ["0", "4"])
-@pytest.mark.parametrize("part", mock.PARTS)
+@pytest.mark.parametrize("part", PARTS)
 def test_a_part_gives_what_it_gives_in_the_model(part: str, experts: str) -> None:
     found = mock.run(options(f"--part={part}", f"--experts={experts}"))
     assert found["checked"]

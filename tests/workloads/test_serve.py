@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 from gpuledger.workloads import serve as program  # noqa: E402
+from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
 from gpuledger.workloads.common.targets import Target, judged, parsed  # noqa: E402
 from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
 from gpuledger.workloads.serving import lockstep  # noqa: E402
@@ -40,7 +41,7 @@ counts = st.integers(1, 300)
 
 
 def ran(*arguments: str) -> Any:
-    return program.run(program.parser().parse_args(["--device=cpu", *arguments]))
+    return program.run(parser().parse_args(["--device=cpu", *arguments]))
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +129,7 @@ def test_a_target_that_is_missed_ends_with_3(capsys: pytest.CaptureFixture[str],
     (tmp_path / "targets.json").write_text('{"itl_p99_ms": "<= 1e9"}')
     options = ["--device=cpu", *SMALL, "--target=decode_tokens_per_s>=1e15", f"--targets={tmp_path / 'targets.json'}"]
     with pytest.raises(SystemExit) as end:
-        told(program.parser(), program.run, options)
+        told(parser(), program.run, options)
     assert end.value.code == 3
     said = json.loads(capsys.readouterr().out)
     assert said["verdict"] == "FAIL"
@@ -287,8 +288,8 @@ def test_on_a_gpu_the_point_is_the_launch_point_and_no_other(capsys: pytest.Capt
     flags = "--attention-type gqa --mode all --decode-batch-size 256 --decode-ctx-len 2000 --output-len 100 "
     flags += "--num-pages 4096 --page-size 64 --max-seq-len 32768 --max-batch-size 256 --max-prefill-tokens 16384 "
     flags += "--disable-prefix-cache --disable-chunked-prefill"
-    options = program.parser().parse_args(flags.split())
-    usual = program.parser().parse_args(["--disable-prefix-cache", "--disable-chunked-prefill"])
+    options = parser().parse_args(flags.split())
+    usual = parser().parse_args(["--disable-prefix-cache", "--disable-chunked-prefill"])
     for each in (options, usual):
         each.device = "cuda"
         assert program.settled_point(each) == LAUNCH

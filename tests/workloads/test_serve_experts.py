@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 from gpuledger.workloads import serve as program  # noqa: E402
+from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
 from gpuledger.workloads.decoder.model import Decoder  # noqa: E402
 from gpuledger.workloads.mixture import rank_group, spread  # noqa: E402
 from gpuledger.workloads.mixture.exchange import owners  # noqa: E402
@@ -36,7 +37,7 @@ def apart() -> Iterator[None]:
 
 
 def ran(*arguments: str) -> Any:
-    return program.run(program.parser().parse_args(["--device=cpu", *SMALL, *arguments]))
+    return program.run(parser().parse_args(["--device=cpu", *SMALL, *arguments]))
 
 
 def texts(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[list[int]]:
@@ -162,5 +163,5 @@ def test_on_a_gpu_a_graph_holds_the_step_of_all_ranks(attention: str) -> None:
     sizes = ("--layers=2", "--width=256", "--heads=4", "--kv-heads=2", "--vocab=512", "--experts=16", "--ffn=128")
     flags = ("--point=any", "--decode-batch-size=13", "--decode-ctx-len=70", "--output-len=5", "--index-top-k=32")
     ranks = ("--world-size=4", "--ranks-as=streams", "--dispatch=low-latency", "--graph", f"--attention={attention}")
-    said: Any = program.run(program.parser().parse_args(["--device=cuda", *sizes, *flags, *ranks]))
+    said: Any = program.run(parser().parse_args(["--device=cuda", *sizes, *flags, *ranks]))
     assert said["checked"] is True

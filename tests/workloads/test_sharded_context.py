@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import longctx as program  # noqa: E402
+from gpuledger.workloads.command_lines.longctx import parser  # noqa: E402
 from gpuledger.workloads.decoder.model import build  # noqa: E402
 from gpuledger.workloads.decoder.size import TINY  # noqa: E402
 from gpuledger.workloads.mixture.rank_group import StreamRanks  # noqa: E402
@@ -23,7 +24,7 @@ ATTENTIONS = ("gqa", "mla", "sparse")
 
 
 def ran(*arguments: str) -> Any:
-    return program.run(program.parser().parse_args([*SMALL, *arguments]))
+    return program.run(parser().parse_args([*SMALL, *arguments]))
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 60), st.integers(0, 60))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import transport  # noqa: E402
-from gpuledger.workloads.common.program import settle  # noqa: E402
+from gpuledger.workloads.command_lines.transport import parser  # noqa: E402
+from gpuledger.workloads.common.device import settle  # noqa: E402
 from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
 from gpuledger.workloads.mixture.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
 from support.workload_result import told  # noqa: E402
@@ -22,7 +23,7 @@ from support.workload_result import told  # noqa: E402
 
 def options(*arguments: str) -> argparse.Namespace:
     """Settled options, with the sizes of the launch point unless they are given."""
-    made = transport.parser().parse_args(["--device=cpu", *arguments])
+    made = parser().parse_args(["--device=cpu", *arguments])
     settle(made)
     for name, (large, _, _) in transport.SIZES.items():
         setattr(made, name, getattr(made, name) or large)
@@ -30,7 +31,7 @@ def options(*arguments: str) -> argparse.Namespace:
 
 
 def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    told(transport.parser(), transport.run, ["--device=cpu", *arguments])
+    told(parser(), transport.run, ["--device=cpu", *arguments])
     return json.loads(capsys.readouterr().out)
 
 
@@ -328,5 +329,5 @@ def test_rows_of_any_type_take_the_way_there_and_back_also_where_a_rank_has_none
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("backend", ["nccl", "gloo"])
 def test_on_a_gpu(capsys: pytest.CaptureFixture[str], backend: str) -> None:
-    told(transport.parser(), transport.run, ["--device=cuda", f"--backend={backend}", "--iters=5", *SMALL])
+    told(parser(), transport.run, ["--device=cuda", f"--backend={backend}", "--iters=5", *SMALL])
     assert json.loads(capsys.readouterr().out)["checked"]

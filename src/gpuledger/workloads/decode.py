@@ -29,55 +29,16 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.common.device import DeviceClock, settle
 from gpuledger.workloads.common.device_memory import refused_where_full
-from gpuledger.workloads.common.program import (
-    DeviceClock,
-    Progress,
-    Result,
-    asked,
-    at_least,
-    bench,
-    program,
-    say,
-    settle,
-    spread_ms,
-    wrong,
-)
+from gpuledger.workloads.common.program import Progress, Result, asked, bench, say, spread_ms, wrong
 from gpuledger.workloads.decoder.logit_checks import agreed, whole_pass
 from gpuledger.workloads.decoder.model import Decoder, Mark, build
-from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
+from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of
 
 Found = TypeVar("Found")
 Step = Callable[[], Tensor]  # decodes one token of each sequence and gives the logits of the next
 CAPTURE_STEPS = 3  # before a graph is captured
-STEPS = 20
-
-DESCRIPTION = """\
-Decode with a Llama-like model (random weights), dense or a mixture in which all experts see all tokens: read a prompt,
-decode --warmup tokens, then read it again and decode --steps tokens, measured. Prints the time to the first token
-(ttft), per further token (tpot), and between tokens as a reader sees it (itl), with percentiles, and tokens per second.
-The last logits are checked against one pass over the whole text.
-
-examples:
-  gpuledger bench decode                                 eager: how much of a step is launching?
-  gpuledger bench decode --graph                         the same step as one CUDA graph
-  gpuledger bench decode --experts=8 --ffn=4096          a mixture of experts
-  gpuledger bench decode --config=config.json --layers=4 sizes of a published model, fewer layers
-  gpuledger capture nsys -- gpuledger bench decode --cuda-profiler
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = program("decode", DESCRIPTION, iters=STEPS, warmup=5)
-    found.add_argument(
-        "--steps", dest="iters", type=at_least(1), default=argparse.SUPPRESS, metavar="N", help="the same as --iters"
-    )
-    found.add_argument("--graph", action="store_true", help="the decode step as a CUDA graph")
-    found.add_argument("--compile", action="store_true", help="the decode step through torch.compile, without ranges")
-    found.add_argument("--read-tokens", action="store_true", help="read every token on the host")
-    size_options(found)
-    return found
 
 
 def captured(step: Callable[[], Found]) -> Callable[[], Found]:

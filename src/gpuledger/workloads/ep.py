@@ -34,34 +34,21 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.command_lines.ep import parser
 from gpuledger.workloads.common.cuda_calls import counted
+from gpuledger.workloads.common.device import DTYPES, DeviceClock
 from gpuledger.workloads.common.device_memory import needs, refused_where_full
-from gpuledger.workloads.common.program import DTYPES, DeviceClock, Progress, Result, bench, program, spread_ms
-from gpuledger.workloads.common.ranks import Rank, over_ranks, rank_options, slowest
+from gpuledger.workloads.common.program import Progress, Result, bench, spread_ms
+from gpuledger.workloads.common.ranks import Rank, over_ranks, slowest
 from gpuledger.workloads.mixture import routing
+from gpuledger.workloads.mixture.choices import CHOICES
 from gpuledger.workloads.mixture.dense_oracle import Oracle
 from gpuledger.workloads.mixture.exchange import exchange, exchanged_counts, owners
 from gpuledger.workloads.mixture.experts import ExpertWeights, MixtureShape, bank
-from gpuledger.workloads.mixture.modes import CHOICES, computed
+from gpuledger.workloads.mixture.modes import computed
 from gpuledger.workloads.mixture.spread import came, noted, summed, told
-from gpuledger.workloads.moe import complete, figures, layer_options, settings_of, shape_of
+from gpuledger.workloads.moe import complete, figures, settings_of, shape_of
 
-_DESCRIPTION = """\
-A mixture-of-experts layer with its experts spread over ranks: route, dispatch, compute, combine.
-
-Ranks are started here, or by torchrun. A token is sent once to each rank that has one of its experts. Experts are
-spread as evenly as their number allows; a rank may have no tokens.
-
-Prints the time of a step (its slowest rank's: median, p10, p90, p99), the slowest rank, bytes sent between ranks, the
-share of communication, how uneven ranks and experts are loaded, and a table of the ranks. Each rank checks its
-results, those of 64 tokens where there are more, against an answer that needs no other rank.
-
-examples:
-  gpuledger bench ep --world-size=2 --backend=gloo
-  gpuledger bench ep --world-size=3 --tokens-per-rank=64,0,7 --routing=power-law --mode=grouped
-  gpuledger bench ep --world-size=2 --backend=nccl --mode=both --cuda-profiler
-  torchrun --nproc-per-node=8 -m gpuledger.workloads.ep --batch-size=32 --num-experts=256 --hidden-dim=7168
-"""
 _COUNTS_BYTES = 16  # how many tokens come, and how many places of theirs have an expert here
 
 
@@ -118,26 +105,6 @@ class Communication:
         if self._staged:
             torch.cuda.synchronize()  # staging would wait for what was computed before, which is no communication
         return time.perf_counter()
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line of `bench ep`."""
-    made = program("ep", _DESCRIPTION, iters=20, warmup=5)
-    layer_options(made, least_tokens=0)
-    told = "tokens of each rank, such as 64,0,7, instead of --batch-size for all"
-    made.add_argument("--tokens-per-rank", type=_tokens, metavar="N,...", help=told)
-    rank_options(made, world_size=2)
-    return made
-
-
-def _tokens(text: str) -> list[int]:
-    counts = [int(each) for each in text.split(",")]
-    if min(counts) < 0:
-        raise argparse.ArgumentTypeError("a rank cannot have fewer than 0 tokens")
-    return counts
-
-
-_tokens.__name__ = "list of whole numbers"  # argparse names it where the text is none
 
 
 def run(options: argparse.Namespace) -> Result | None:

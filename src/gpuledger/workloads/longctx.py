@@ -30,61 +30,33 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.command_lines.longctx import LENGTHS, PREFILL_ON_CPU
+from gpuledger.workloads.common.device import DTYPES, DeviceClock, settle
 from gpuledger.workloads.common.device_memory import refused_where_full
 from gpuledger.workloads.common.program import (
-    DTYPES,
-    DeviceClock,
     Progress,
     Result,
     asked,
-    at_least,
     bench,
-    program,
     refuse,
     say,
-    settle,
     spread_ms,
     wrong,
 )
-from gpuledger.workloads.common.ranks import Rank, count_of, over_ranks, rank_options
+from gpuledger.workloads.common.rank_options import count_of, expect_one_process
+from gpuledger.workloads.common.ranks import Rank, over_ranks
 from gpuledger.workloads.common.watchdog import Watchdog
 from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
 from gpuledger.workloads.decoder.model import Decoder, build, positions_for
-from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
-from gpuledger.workloads.mixture.rank_group import (
-    ProcessRanks,
-    RankGroup,
-    StreamRanks,
-    expect_one_process,
-    streams_option,
-)
-from gpuledger.workloads.serving.operating_point import OperatingPoint, chunks, expect_fit, room_of, room_options
+from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of
+from gpuledger.workloads.mixture.rank_group import ProcessRanks, RankGroup, StreamRanks
+from gpuledger.workloads.serving.operating_point import OperatingPoint, chunks, expect_fit, room_of
 from gpuledger.workloads.serving.sharded_context import ShardedText
 
 PREFIX = 512
 """Tokens of the prompt that are read at once and in chunks, to compare."""
 ROWS = 20
 """Of the table of chunks, at most."""
-PREFILL_ON_CPU = 512
-LENGTHS = {"prompt_len": (128000, 600), "output_len": (16, 4), "chunk_size": (2048, 64)}
-"""Defaults, and those on a CPU."""
-
-DESCRIPTION = """\
-Read a long prompt in chunks and decode a few tokens after it, with random weights: does it hold, does it stall, does it
-slow down? Prints tokens per second by position, the slowdown from the first chunk to the last, the cache's bytes and
-peak memory. Too few KV pages are refused before anything is allocated; logits that are not finite, chunks that disagree
-with the prompt read at once, and a chunk that does not end within --stall-timeout seconds end it with exit code 1.
---iters is how often the prompt is read, --warmup how many chunks are read before.
-
-examples:
-  gpuledger bench longctx                                       128,000 tokens, 16 more
-  gpuledger bench longctx --prompt-len=163824 --chunk-size=8192 up to --max-seq-len
-  gpuledger bench longctx --config=config.json --layers=2 --stall-timeout=30
-  gpuledger bench longctx --device=cpu                          600 tokens, a tiny model
-  gpuledger bench longctx --world-size=8 --ranks-as=streams --attention=mla
-                                                                the text's keys and values over eight ranks
-  torchrun --nproc_per_node=8 -m gpuledger.workloads.longctx --attention=mla
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +68,6 @@ class Passed:
     prompt_logits: Tensor
     logits: Tensor
     finite: list[Tensor]  # of each chunk, then of each step: whether its logits are
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = program("longctx", DESCRIPTION, iters=1, warmup=1)
-    meanings = {"prompt_len": "tokens of the prompt", "output_len": "tokens to make", "chunk_size": "tokens of a chunk"}
-    for name, (large, small) in LENGTHS.items():
-        told = f"{meanings[name]}; default {large}, on a CPU {small}"
-        found.add_argument(f"--{name.replace('_', '-')}", type=at_least(1), metavar="N", help=told)
-    room_options(found, max_seq_len=163840, max_batch_size=1, prefill_on_cpu=PREFILL_ON_CPU)
-    found.add_argument(
-        "--stall-timeout", type=at_least(1), default=120, metavar="S", help="seconds for a chunk; default 120"
-    )
-    rank_options(found)
-    streams_option(found)
-    size_options(found, "batch", "prompt")
-    return found
 
 
 def run(options: argparse.Namespace) -> Result | None:

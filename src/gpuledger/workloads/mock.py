@@ -20,49 +20,13 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.common.program import (
-    DeviceClock,
-    Progress,
-    Result,
-    asked,
-    at_least,
-    bench,
-    error_of,
-    program,
-    refuse,
-    settle,
-    spread_ms,
-)
+from gpuledger.workloads.common.device import DeviceClock, error_of, settle
+from gpuledger.workloads.common.program import Progress, Result, asked, bench, refuse, spread_ms
 from gpuledger.workloads.decoder.model import DecoderLayer, build
-from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of, size_options
+from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of
 
-PARTS = ("attention", "mlp", "layer")
 TOLERANCE = 0.01
 """Of the output's norm: input and weights are the same, so only the order of sums may differ."""
-
-_DESCRIPTION = """\
-One part of the decoder alone, on the input that it has inside of the model.
-
-  attention     norm, projections, rotary embedding, attention over the cache, sum
-  mlp           norm, MLP or experts, sum
-  layer         both
-
-Prints the time of one forward. The output is checked against what the part gave inside of the model. Give the same
-sizes and the same --steps as for `bench decode`: the cache's length depends on them.
-
-examples:
-  gpuledger bench mock --part=attention
-  gpuledger capture nsys -o mock -- gpuledger bench mock --part=mlp --cuda-profiler
-  gpuledger align mock.sqlite model.sqlite --range=attention --mock-range=attention"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options."""
-    made = program("mock", _DESCRIPTION, iters=20, warmup=5)
-    made.add_argument("--part", choices=PARTS, default="attention", help="default attention")
-    made.add_argument("--steps", type=at_least(1), default=20, metavar="N", help="of the model to mock; default 20")
-    size_options(made, "layers")
-    return made
 
 
 def run(options: argparse.Namespace) -> Result:

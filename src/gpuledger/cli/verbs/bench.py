@@ -22,7 +22,7 @@ BENCHES = {
     "longctx": "A prompt of 128,000 tokens in chunks: does it hold, does it stall, does it slow down?",
     "mock": "One part of the decoder alone: its attention, its MLP or a layer, on the model's own input.",
 }
-"""Each with what it is; the modules have the same names."""
+"""Each with what it is; the modules have the same names, those of their options too."""
 
 
 class _Bench(click.Command):
@@ -73,6 +73,8 @@ def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], 
 
 
 def _result(name: str, arguments: tuple[str, ...]) -> dict[str, Any] | None:
+    command_line = importlib.import_module(f"gpuledger.workloads.command_lines.{name}")
+    options = command_line.parser().parse_args(arguments)
     try:
         module = importlib.import_module(f"gpuledger.workloads.{name}")
     except ModuleNotFoundError as error:
@@ -80,5 +82,5 @@ def _result(name: str, arguments: tuple[str, ...]) -> dict[str, Any] | None:
             raise
         hint = "install it with `pip install 'gpuledger[workloads]'`"
         raise MissingPackage(f"bench {name}: needs the package {error.name}", hint=hint) from None
-    result: dict[str, Any] | None = module.run(module.parser().parse_args(arguments))
+    result: dict[str, Any] | None = module.run(options)
     return result

@@ -1,7 +1,8 @@
-"""What the programs to profile share: options, clocks, percentiles, and how they speak.
+"""What the programs to profile share: options, percentiles, and how they speak. What needs torch is in `device`.
 
-A workload is a module with `parser()`, whose options it documents, and `run(options)`, which measures, checks what it
-computed against an independent answer, and gives a `Result`: "workload", "settings" (what was asked for), then what was
+A workload is two modules of one name: in `command_lines` one with `parser()`, which documents its options and needs no
+torch; and one with `run(options)`, which measures, checks what it computed against an independent answer, and gives a
+`Result`: "workload", "settings" (what was asked for), then what was
 found, flat: times, rates, counts, and "checked". A name's ending is its unit: _ms, _s, _bytes, _share, _per_s. A table
 is a list of such dictionaries with the same keys. Where there are targets, "verdict" is PASS or FAIL.
 
@@ -17,17 +18,16 @@ import runpy
 import sys
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
-import torch  # type: ignore[import-not-found, unused-ignore]
 
 Result = dict[str, Any]
 Run = Callable[[argparse.Namespace], Result | None]
 """None: another rank tells."""
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""Each with torch's name of it."""
 _EVERY_S = 5.0
 
 
@@ -44,7 +44,7 @@ def program(name: str, description: str, *, iters: int, warmup: int) -> argparse
     parser.add_argument(
         "--device", choices=["auto", "cuda", "cpu"], default="auto", help="default: cuda if it is there"
     )
-    parser.add_argument("--dtype", choices=list(DTYPES), help="default bf16, on a CPU fp32")
+    parser.add_argument("--dtype", choices=list(DTYPE_NAMES), help="default bf16, on a CPU fp32")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and inputs; default 0")
     parser.add_argument(
         "--cuda-profiler",
@@ -65,16 +65,6 @@ def at_least(least: int) -> Callable[[str], int]:
 
     number.__name__ = "whole number"  # argparse names it where the text is none
     return number
-
-
-def settle(options: argparse.Namespace) -> None:
-    """Replace `auto` by a device, and a missing type by the device's own."""
-    available = torch.cuda.is_available()
-    if options.device == "auto":
-        options.device = "cuda" if available else "cpu"
-    if options.device == "cuda" and not available:
-        refuse("torch sees no CUDA device", hint="--device=cpu runs a small size on the host")
-    options.dtype = options.dtype or ("bf16" if options.device == "cuda" else "fp32")
 
 
 def refuse(claim: str, hint: str = "") -> NoReturn:
@@ -112,43 +102,11 @@ class Progress:
             self._next = time.monotonic() + _EVERY_S
 
 
-class DeviceClock:
-    """Marks on the device's own time line, or on the host's where it computes itself."""
-
-    def __init__(self, device: str) -> None:
-        self.cuda: Any = torch.cuda if device == "cuda" else None
-        self.marks: list[Any] = []
-
-    def mark(self) -> None:
-        if self.cuda is None:
-            self.marks.append(time.perf_counter())
-        else:
-            self.marks.append(self.cuda.Event(enable_timing=True))
-            self.marks[-1].record()
-
-    def synchronize(self) -> None:
-        if self.cuda is not None:
-            self.cuda.synchronize()
-
-    def between_ms(self) -> list[float]:
-        """The time from each mark to the next; the device must have been waited for."""
-        if self.cuda is None:
-            return [1e3 * (after - before) for before, after in pairwise(self.marks)]
-        return [before.elapsed_time(after) for before, after in pairwise(self.marks)]
-
-
 def spread_ms(times_ms: Sequence[float], name: str = "") -> dict[str, float]:
     """median_ms, p10_ms, p90_ms and p99_ms, with `name` and an underscore before them if given."""
     points = np.percentile(np.asarray(times_ms, dtype=np.float64), [50, 10, 90, 99]).round(4).tolist()
     prefix = f"{name}_" if name else ""
     return {f"{prefix}{key}_ms": value for key, value in zip(("median", "p10", "p90", "p99"), points, strict=True)}
-
-
-def error_of(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """How far a tensor is from what it should be, relative to the norm of that."""
-    expected = expected.float()
-    norm = float(expected.norm())
-    return float((found.float() - expected).norm()) / (norm or 1.0)
 
 
 def bench(name: str) -> None:

@@ -23,9 +23,8 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 import torch.multiprocessing as mp  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.common.program import Result, at_least, refuse
+from gpuledger.workloads.common.program import Result, refuse
 
-_JOIN_S = 300
 _END_S = 10
 _ECHO_S = 5
 
@@ -51,30 +50,6 @@ class Fault:
 
 Work = Callable[[Rank, argparse.Namespace], Result]
 """A function at the top of a module: other processes import it."""
-
-
-def rank_options(parser: argparse.ArgumentParser, world_size: int = 1) -> None:
-    """--world-size, --backend, --master-port and --timeout."""
-    parser.add_argument(
-        "--world-size", type=at_least(1), default=world_size, metavar="N", help=f"ranks; default {world_size}"
-    )
-    parser.add_argument("--backend", choices=["nccl", "gloo"], help="default nccl, on a CPU gloo")
-    parser.add_argument(
-        "--master-port", type=at_least(0), default=0, metavar="N", help="where ranks meet; default: any free port"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=at_least(1),
-        default=_JOIN_S,
-        metavar="S",
-        help=f"a rank that says nothing fails; default {_JOIN_S}",
-    )
-
-
-def count_of(options: argparse.Namespace) -> int:
-    """How many ranks there will be: what torchrun started goes before --world-size."""
-    started = "RANK" in os.environ and "WORLD_SIZE" in os.environ
-    return int(os.environ["WORLD_SIZE"] if started else options.world_size)
 
 
 def over_ranks(work: Work, options: argparse.Namespace) -> list[Result] | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.common.program import error_of, refuse
+from gpuledger.workloads.common.device import error_of
+from gpuledger.workloads.common.program import refuse
 from gpuledger.workloads.decoder.model import EVERY, Decoder
 from gpuledger.workloads.decoder.size import DecoderSize
 

@@ -19,8 +19,9 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.common.device import DTYPES
 from gpuledger.workloads.common.device_memory import gigabytes, needs
-from gpuledger.workloads.common.program import DTYPES, refuse
+from gpuledger.workloads.common.program import refuse
 from gpuledger.workloads.decoder.attention import Attention, TokenPositions
 from gpuledger.workloads.decoder.latent_attention import LatentAttention
 from gpuledger.workloads.decoder.size import DecoderSize

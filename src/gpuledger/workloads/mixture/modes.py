@@ -128,8 +128,6 @@ MODES = {
     "batched_gemm": Mode(batched_dispatch, batched_compute, packed_combine),
     "grouped": Mode(grouped_dispatch, grouped_compute, packed_combine),
 }
-CHOICES = {**{name: (name,) for name in MODES}, "both": ("loop", "batched_gemm"), "all": tuple(MODES)}
-"""What --mode may say, and the modes that run."""
 
 
 def mixed(name: str, held: ExpertWeights, hidden: Tensor, routed: Routed) -> Tensor:

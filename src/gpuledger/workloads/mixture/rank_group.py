@@ -9,8 +9,6 @@ makes the host wait but `read`, so that a step of a group can be captured in a C
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
@@ -19,7 +17,6 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.common.program import wrong
 from gpuledger.workloads.common.ranks import Rank
 from gpuledger.workloads.mixture.exchange import exchange, stageable
 
@@ -146,23 +143,3 @@ class StreamRanks:
             torch.cuda.stream(self._streams[place]) if self._streams else nullcontext()
         )
         return context
-
-
-def streams_option(parser: argparse.ArgumentParser) -> None:
-    """--ranks-as."""
-    parser.add_argument(
-        "--ranks-as",
-        choices=["processes", "streams"],
-        default="processes",
-        help="streams: all ranks in one process, each on a stream of one device; default processes",
-    )
-
-
-def expect_one_process(options: argparse.Namespace) -> None:
-    """The program ends where ranks are to be streams and are processes already."""
-    if options.ranks_as != "streams":
-        return
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        wrong("--ranks-as=streams has all ranks in one process, and torchrun started others", hint="start it alone")
-    if options.backend:
-        wrong(f"--backend={options.backend} is for processes: streams of one device copy")

@@ -21,8 +21,8 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-ROUTINGS = ("random", "uniform", "power-law", "hot")
-EXPONENT = 1.2
+from gpuledger.workloads.mixture.choices import EXPONENT
+
 _PLAN = 0  # what a seed is used for: see `generator`
 _ROUTER = 1
 _TOKENS = 2

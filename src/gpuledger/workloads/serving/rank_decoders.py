@@ -22,7 +22,8 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
-from gpuledger.workloads.common.program import DTYPES, refuse
+from gpuledger.workloads.common.device import DTYPES
+from gpuledger.workloads.common.program import refuse
 from gpuledger.workloads.decoder.model import Decoder, DecoderLayer, ModelShare, Reading, build
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.mixture.dense_oracle import TOLERANCE

@@ -1,0 +1,1 @@
+"""The options of each program to profile; no torch, so that `--help` and wrong options need none."""
