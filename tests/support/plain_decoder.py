@@ -92,7 +92,7 @@ def fed(mlp: Any, size: DecoderSize, hidden: Any) -> Any:
     for token in hidden:
         experts = [(1.0, mlp.up.weight, mlp.down.weight)] if not size.experts else []
         if size.experts:
-            chance = (mlp.router.weight @ token).softmax(0)
+            chance = (mlp.router @ token).softmax(0)
             best = chance.argsort(descending=True)[: size.top_k].tolist()
             whole = sum(chance[each] for each in best)
             experts = [(chance[each] / whole, mlp.up[each].T, mlp.down[each].T) for each in best]

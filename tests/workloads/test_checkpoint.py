@@ -12,14 +12,19 @@ import pytest
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 
+from gpuledger.workloads import decode, longctx  # noqa: E402
 from gpuledger.workloads import serve as program  # noqa: E402
+from gpuledger.workloads.command_lines.decode import parser as decode_parser  # noqa: E402
+from gpuledger.workloads.command_lines.longctx import parser as longctx_parser  # noqa: E402
 from gpuledger.workloads.command_lines.serve import parser  # noqa: E402
+from gpuledger.workloads.decoder.checkpoint import Checkpoint  # noqa: E402
+from gpuledger.workloads.decoder.model import build  # noqa: E402
 from gpuledger.workloads.decoder.size import TINY, DecoderSize  # noqa: E402
 from gpuledger.workloads.mixture.experts import fill  # noqa: E402
 from gpuledger.workloads.mixture.rank_group import StreamRanks  # noqa: E402
 from gpuledger.workloads.mixture.routing import Gating  # noqa: E402
-from gpuledger.workloads.serving.checkpoint import Checkpoint  # noqa: E402
 from gpuledger.workloads.serving.rank_decoders import built  # noqa: E402
+from gpuledger.workloads.serving.sharded_context import ShardedText  # noqa: E402
 
 SMALL = ("--device=cpu", "--decode-batch-size=2", "--decode-ctx-len=9", "--output-len=3", "--warmup=0")
 SIZE = replace(TINY, batch=2, prompt=9, experts=4, ffn=8, shared_experts=2, dense_layers=1, dense_ffn=12, value_dim=12)
@@ -113,6 +118,61 @@ def test_a_saved_model_is_the_same_model_again(attention: str, tmp_path: Path) -
     assert checkpoint.unused(size) == []
 
 
+@pytest.mark.parametrize("attention", ["gqa", "mla", "sparse"])
+@pytest.mark.parametrize("ranks", [0, 3])
+def test_a_decoder_with_all_experts_is_that_model_too(attention: str, ranks: int, tmp_path: Path) -> None:
+    """As `decode` and `longctx` have it; with ranks the cache is spread over them."""
+    size = replace(SIZE, attention=attention)
+    picked = {"n_group": 2, "topk_group": 1, "routed_scaling_factor": 2.5, "rope_theta": 500.0, "rms_norm_eps": 0.01}
+    saved(tmp_path, size, **picked, scoring_func="sigmoid")
+    checkpoint = Checkpoint(str(tmp_path))
+    model: Any = built(StreamRanks(1, "cpu"), size, [2], 6, checkpoint, dtype="fp32", seed=0).models[0]
+    again: Any
+    if ranks:
+        again = ShardedText(StreamRanks(ranks, "cpu"), size, 6, 2, checkpoint, device="cpu", dtype="fp32", seed=0)
+        others = [again, again.alone(15)]
+    else:
+        again = build(size, 6, "cpu", "fp32", 0)
+        checkpoint.fill(again, size)
+        others = [again]
+    text = torch.randint(size.vocab, (2, 9), generator=torch.Generator().manual_seed(0))
+    expected = [model.prefill(text), model.step()]
+    for other in others:
+        torch.testing.assert_close([other.prefill(text), other.step()], expected, rtol=1e-4, atol=1e-5)
+
+
+RUNBOOK = """--ckpt DIR --attention-type mla --prompt-len 128000 --output-len 16 --num-pages 4096 --page-size 64
+    --max-seq-len 163840 --max-batch-size 1 --disable-prefix-cache --chunk-size 2048 --max-prefill-tokens 16384"""
+"""A long-context smoke test of a server, as its runbook has it."""
+
+
+@pytest.mark.parametrize("ranks", [(), ("--world-size=2", "--ranks-as=streams")])
+def test_longctx_takes_a_runbooks_options(ranks: tuple[str, ...], tmp_path: Path) -> None:
+    saved(tmp_path, replace(SIZE, attention="mla"))
+    flags = RUNBOOK.replace("DIR", str(tmp_path)).split()
+    shorter = ("--prompt-len=40", "--chunk-size=16", "--output-len=3", "--page-size=4", "--warmup=0")
+    said: Any = longctx.run(longctx_parser().parse_args([*flags, "--device=cpu", *shorter, *ranks]))
+    kept = ("attention", "layers", "experts", "shared_experts", "dense_layers", "q_rank", "value_dim")
+    assert [said["settings"][key] for key in kept] == ["mla", 2, 4, 2, 1, 24, 12]
+    assert said["checked"] is True
+    assert "unused_tensors" not in said
+
+
+def test_decode_reads_it_too(tmp_path: Path) -> None:
+    saved(tmp_path, replace(SIZE, attention="gqa"), num_nextn_predict_layers=1)
+    said = decode.run(decode_parser().parse_args(["--device=cpu", f"--ckpt={tmp_path}", "--steps=3"]))
+    assert (said["checked"], said["settings"]["experts"]) == (True, 4)
+    assert said["not_followed"] == "num_nextn_predict_layers"
+
+
+def test_a_reading_that_takes_long_says_what_is_read(tmp_path: Path) -> None:
+    size, heard = replace(SIZE, attention="mla"), list[str]()
+    saved(tmp_path, size)
+    Checkpoint(str(tmp_path), heard.append).fill(build(size, 6, "cpu", "fp32", 0), size)
+    assert heard[0] == "reading embed.weight"
+    assert heard[-1] == "reading the experts of layer 1"
+
+
 def test_a_run_takes_sizes_and_weights_from_the_folder(tmp_path: Path) -> None:
     saved(tmp_path, replace(SIZE, attention="mla"), n_group=2, topk_group=1, routed_scaling_factor=2.5)
     said = ran(f"--ckpt={tmp_path}", "--world-size=2", "--dispatch=low-latency")
@@ -156,10 +216,13 @@ def test_experts_are_picked_with_a_bias_from_the_best_groups_and_count_without_i
         ("shape", r"model.layers.0.self_attn.q_a_proj.weight is 24 x 64, and these sizes ask for 25 x 64"),
         ("no weights", r"holds no \*.safetensors"),
         ("damaged", r"a.safetensors: "),
-        ("no config", r"config.json: No such file"),
+        ("no config", r"error: --ckpt: .*config.json: No such file"),
+        ("no size", r"error: --ckpt: .* has no hidden_size"),
     ],
 )
-def test_what_is_no_such_model_is_refused_in_a_sentence(fault: str, told: str, tmp_path: Path) -> None:
+def test_what_is_no_such_model_is_refused_in_a_sentence(
+    fault: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved(tmp_path, replace(SIZE, attention="mla"), **({"q_lora_rank": 25} if fault == "shape" else {}))
     weights = tmp_path / "a.safetensors"
     if fault == "missing":
@@ -173,6 +236,15 @@ def test_what_is_no_such_model_is_refused_in_a_sentence(fault: str, told: str, t
         weights.write_bytes(weights.read_bytes()[:50])
     elif fault == "no config":
         (tmp_path / "config.json").unlink()
-    with pytest.raises(SystemExit, match=told) as end:
-        ran(f"--ckpt={tmp_path}")
-    assert str(end.value.code).startswith("error: ")
+    elif fault == "no size":
+        (tmp_path / "config.json").write_text('{"num_hidden_layers": 2, "kv_lora_rank": 16}')
+    monkeypatch.setattr("gpuledger.workloads.longctx.build", lambda *_: pytest.fail("a model was built"))
+    monkeypatch.setattr("gpuledger.workloads.decode.build", lambda *_: pytest.fail("a model was built"))
+    for run in (
+        lambda: ran(f"--ckpt={tmp_path}"),
+        lambda: longctx.run(longctx_parser().parse_args(["--device=cpu", f"--ckpt={tmp_path}"])),
+        lambda: decode.run(decode_parser().parse_args(["--device=cpu", f"--ckpt={tmp_path}"])),
+    ):
+        with pytest.raises(SystemExit, match=told) as end:
+            run()
+        assert str(end.value.code).startswith("error: ")

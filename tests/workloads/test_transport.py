@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger.workloads import transport  # noqa: E402
-from gpuledger.workloads.command_lines.transport import parser  # noqa: E402
+from gpuledger.workloads.command_lines.transport import SIZES, parser  # noqa: E402
 from gpuledger.workloads.common.device import settle  # noqa: E402
 from gpuledger.workloads.common.ranks import Rank, over_ranks  # noqa: E402
 from gpuledger.workloads.mixture.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
@@ -25,7 +25,7 @@ def options(*arguments: str) -> argparse.Namespace:
     """Settled options, with the sizes of the launch point unless they are given."""
     made = parser().parse_args(["--device=cpu", *arguments])
     settle(made)
-    for name, (large, _, _) in transport.SIZES.items():
+    for name, (large, _, _) in SIZES.items():
         setattr(made, name, getattr(made, name) or large)
     return made
 

@@ -1,9 +1,9 @@
 """A decoder-only language model to profile: `gpuledger bench decode [--graph] [--experts=8] [--config=FILE]`.
 
-In: sizes; without any, a slice of a Llama-like model with random weights (a tiny one on a CPU). Out: the time to the
-first token, the time per token and tokens per second. The prompt is read, some tokens are decoded to warm up, and then
-both are done again and measured. Tokens stay on the device, as where the host prepares the next step meanwhile;
-`--read-tokens` reads each one, as a server does that streams its answer.
+In: sizes, or a checkpoint; without any, a slice of a Llama-like model with random weights (a tiny one on a CPU). Out:
+the time to the first token, the time per token and tokens per second. The prompt is read, some tokens are decoded to
+warm up, and then both are done again and measured. Tokens stay on the device, as where the host prepares the next step
+meanwhile; `--read-tokens` reads each one, as a server does that streams its answer.
 
 What is timed: the first token (ttft) by the host's clock, to the end of a synchronise; each further one (tpot) by the
 device's clock, from the end of one step to the end of the next. The time between tokens (itl) is what a reader sees: by
@@ -32,6 +32,7 @@ from gpuledger.capture.window import window
 from gpuledger.workloads.common.device import DeviceClock, settle
 from gpuledger.workloads.common.device_memory import refused_where_full
 from gpuledger.workloads.common.program import Progress, Result, asked, bench, say, spread_ms, wrong
+from gpuledger.workloads.decoder.checkpoint import Checkpoint
 from gpuledger.workloads.decoder.logit_checks import agreed, whole_pass
 from gpuledger.workloads.decoder.model import Decoder, Mark, build
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of
@@ -107,6 +108,8 @@ def run(options: argparse.Namespace) -> Result:
         wrong("--graph needs a CUDA device")
     settings = {"steps": options.iters} | asked(options, "iters", *asdict(size)) | size.settings()
     ignored = not_followed(options)
+    if options.ckpt:
+        Checkpoint(options.ckpt).expect(size)
     say(f"{size.parameters / 1e6:,.1f} million parameters, {options.dtype} on {options.device}")
     with refused_where_full():
         found = measured(size, options)
@@ -125,6 +128,9 @@ def measured(size: DecoderSize, options: argparse.Namespace) -> dict[str, Any]:
     spare = max(options.iters, options.warmup + CAPTURE_STEPS)
     mark: Mark = nullcontext if options.compile else window  # type: ignore[assignment]  # ranges would part a graph
     model = build(size, spare, options.device, options.dtype, options.seed, mark)
+    checkpoint = Checkpoint(options.ckpt) if options.ckpt else None
+    if checkpoint:
+        checkpoint.fill(model, size)
     clock = DeviceClock(options.device)
     prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
     step: Step = torch.compile(model.step) if options.compile else model.step
@@ -143,6 +149,7 @@ def measured(size: DecoderSize, options: argparse.Namespace) -> dict[str, Any]:
     say(f"{options.iters} steps in {1e3 * found.seconds:,.1f} ms, the last logits off by {error:.2g} of their norm")
     tokens = size.batch * options.iters
     return {
+        **(checkpoint.told(size) if checkpoint else {}),
         "ttft_ms": round(first_ms, 4),
         "ttft_cold_ms": round(cold_ms, 4),
         **spread_ms(found.step_ms, "tpot"),

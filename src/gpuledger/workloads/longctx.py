@@ -1,11 +1,11 @@
 """Does a long context hold: `gpuledger bench longctx [--prompt-len=128000] [--chunk-size=2048]`.
 
 In: the length of a prompt, of its chunks and of the output, the limits of a server, sizes of a model with random
-weights. Out: tokens per second chunk by chunk, how much slower the last is than the first, the cache's bytes, peak
-memory. It is a check first: the pages for all tokens must be there before anything is allocated, every chunk's logits
-must be finite, and a chunk or step that does not end within --stall-timeout seconds ends the program with a sentence
-that names it, also where the host waits for a device that does not answer. For that the host waits for each chunk and
-each step. KV pages are counted; the cache itself is one contiguous piece.
+weights or a checkpoint. Out: tokens per second chunk by chunk, how much slower the last is than the first, the cache's
+bytes, peak memory. It is a check first: the pages for all tokens must be there before anything is allocated, every
+chunk's logits must be finite, and a chunk or step that does not end within --stall-timeout seconds ends the program
+with a sentence that names it, also where the host waits for a device that does not answer. For that the host waits for
+each chunk and each step. KV pages are counted; the cache itself is one contiguous piece.
 
 What is checked besides: the start of the prompt, read in three chunks, gives the logits that it gives read at once; and
 the last token of the prompt, read again as a decode step reads it, over the whole cache and with another kernel, those
@@ -46,6 +46,7 @@ from gpuledger.workloads.common.program import (
 from gpuledger.workloads.common.rank_options import count_of, expect_one_process
 from gpuledger.workloads.common.ranks import Rank, over_ranks
 from gpuledger.workloads.common.watchdog import Watchdog
+from gpuledger.workloads.decoder.checkpoint import Checkpoint
 from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
 from gpuledger.workloads.decoder.model import Decoder, build, positions_for
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of
@@ -87,6 +88,8 @@ def run(options: argparse.Namespace) -> Result | None:
     pages = expect_fit(point, room, 1, sharded=count_of(options))
     size = size_of(options, batch=batch, prompt=options.prompt_len)
     ignored = not_followed(options)
+    if options.ckpt:
+        Checkpoint(options.ckpt).expect(size)
     say(f"{pages:,} of {room.num_pages:,} KV pages, {size.parameters / 1e6:,.1f} million parameters")
     found = over_all(options)
     if found is None:
@@ -131,12 +134,16 @@ def measured(
     """All that is found once the sizes are known; the text is spread over a group's ranks, if there is one."""
     made = {"dtype": options.dtype, "seed": options.seed}
     tells = group is None or group.indices[0] == 0
+    checkpoint = Checkpoint(options.ckpt, dog.begin) if options.ckpt else None
     model: Decoder | ShardedText
     if group is None:
         model = build(size, options.output_len, options.device, **made)
+        if checkpoint:
+            checkpoint.fill(model, size)
         kv_bytes = size.kv_bytes(positions_for(size, options.output_len), DTYPES[options.dtype].itemsize)
     else:
-        model = ShardedText(group, size, options.output_len, options.page_size, device=group.device, **made)
+        steps, page = options.output_len, options.page_size
+        model = ShardedText(group, size, steps, page, checkpoint, device=group.device, **made)
         kv_bytes = model.kv_bytes
     prompt = torch.randint(size.vocab, (size.batch, size.prompt), device=options.device)
     with window("check"):
@@ -161,7 +168,13 @@ def measured(
     if tells:
         say(f"the last logits are off by {error:.2g} of their norm")
     reason = {} if peak_bytes is not None else {"peak_memory_bytes_reason": "only a GPU's memory is counted"}
-    return {"kv_bytes": kv_bytes, "peak_memory_bytes": peak_bytes, **reason, **figures(passes, parts, size)}
+    return {
+        **(checkpoint.told(size) if checkpoint else {}),
+        "kv_bytes": kv_bytes,
+        "peak_memory_bytes": peak_bytes,
+        **reason,
+        **figures(passes, parts, size),
+    }
 
 
 def one_pass(

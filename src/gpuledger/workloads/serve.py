@@ -41,8 +41,8 @@ from gpuledger.workloads.common.program import Result, asked, bench, refuse, say
 from gpuledger.workloads.common.rank_options import count_of, expect_one_process
 from gpuledger.workloads.common.ranks import over_ranks
 from gpuledger.workloads.common.targets import Target, judged, targets_of
+from gpuledger.workloads.decoder.checkpoint import Checkpoint
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed
-from gpuledger.workloads.serving.checkpoint import Checkpoint
 from gpuledger.workloads.serving.lockstep import serve_on, serve_streams
 from gpuledger.workloads.serving.model_size import served_size
 from gpuledger.workloads.serving.operating_point import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 from gpuledger.workloads.common.program import at_least, program
-from gpuledger.workloads.decoder.size import size_options
+from gpuledger.workloads.decoder.size import checkpoint_option, size_options
 
 DESCRIPTION = """\
-Decode with a Llama-like model (random weights), dense or a mixture in which all experts see all tokens: read a prompt,
-decode --warmup tokens, then read it again and decode --steps tokens, measured. Prints the time to the first token
-(ttft), per further token (tpot), and between tokens as a reader sees it (itl), with percentiles, and tokens per second.
-The last logits are checked against one pass over the whole text.
+Decode with a Llama-like model, dense or a mixture in which all experts see all tokens, with random weights or those of
+--ckpt: read a prompt, decode --warmup tokens, then read it again and decode --steps tokens, measured. Prints the time
+to the first token (ttft), per further token (tpot), and between tokens as a reader sees it (itl), with percentiles, and
+tokens per second. The last logits are checked against one pass over the whole text.
 
 examples:
   gpuledger bench decode                                 eager: how much of a step is launching?
@@ -31,5 +31,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--graph", action="store_true", help="the decode step as a CUDA graph")
     found.add_argument("--compile", action="store_true", help="the decode step through torch.compile, without ranges")
     found.add_argument("--read-tokens", action="store_true", help="read every token on the host")
+    checkpoint_option(found)
     size_options(found)
     return found

@@ -6,7 +6,7 @@ import argparse
 
 from gpuledger.workloads.common.program import at_least, program
 from gpuledger.workloads.common.rank_options import rank_options, streams_option
-from gpuledger.workloads.decoder.size import size_options
+from gpuledger.workloads.decoder.size import checkpoint_option, size_options
 from gpuledger.workloads.serving.operating_point import room_options
 
 PREFILL_ON_CPU = 512
@@ -14,11 +14,11 @@ LENGTHS = {"prompt_len": (128000, 600), "output_len": (16, 4), "chunk_size": (20
 """Defaults, and those on a CPU."""
 
 DESCRIPTION = """\
-Read a long prompt in chunks and decode a few tokens after it, with random weights: does it hold, does it stall, does it
-slow down? Prints tokens per second by position, the slowdown from the first chunk to the last, the cache's bytes and
-peak memory. Too few KV pages are refused before anything is allocated; logits that are not finite, chunks that disagree
-with the prompt read at once, and a chunk that does not end within --stall-timeout seconds end it with exit code 1.
---iters is how often the prompt is read, --warmup how many chunks are read before.
+Read a long prompt in chunks and decode a few tokens after it, with random weights or those of --ckpt: does it hold,
+does it stall, does it slow down? Prints tokens per second by position, the slowdown from the first chunk to the last,
+the cache's bytes and peak memory. Too few KV pages are refused before anything is allocated; logits that are not
+finite, chunks that disagree with the prompt read at once, and a chunk that does not end within --stall-timeout seconds
+end it with exit code 1. --iters is how often the prompt is read, --warmup how many chunks are read before.
 
 examples:
   gpuledger bench longctx                                       128,000 tokens, 16 more
@@ -27,7 +27,7 @@ examples:
   gpuledger bench longctx --device=cpu                          600 tokens, a tiny model
   gpuledger bench longctx --world-size=8 --ranks-as=streams --attention=mla
                                                                 the text's keys and values over eight ranks
-  torchrun --nproc_per_node=8 -m gpuledger.workloads.longctx --attention=mla
+  torchrun --nproc_per_node=8 -m gpuledger.workloads.longctx --ckpt=DIR --attention=mla
 """
 
 
@@ -44,5 +44,6 @@ def parser() -> argparse.ArgumentParser:
     )
     rank_options(found)
     streams_option(found)
+    checkpoint_option(found)
     size_options(found, "batch", "prompt")
     return found

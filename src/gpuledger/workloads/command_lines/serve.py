@@ -7,7 +7,7 @@ import argparse
 from gpuledger.workloads.common.program import at_least, program
 from gpuledger.workloads.common.rank_options import rank_options, streams_option
 from gpuledger.workloads.common.targets import target_options
-from gpuledger.workloads.decoder.size import size_options
+from gpuledger.workloads.decoder.size import checkpoint_option, size_options
 from gpuledger.workloads.mixture.choices import DISPATCH_NAMES
 from gpuledger.workloads.serving.operating_point import LAUNCH, SMALL, room_options
 
@@ -58,12 +58,7 @@ def parser() -> argparse.ArgumentParser:
         help="how decode sends tokens to experts; normal: the host reads how many, and as many are sent; low-latency: "
         "always the same number, and no host waits; default normal where there are --experts",
     )
-    found.add_argument(
-        "--ckpt",
-        metavar="DIR",
-        help="weights: a folder with config.json and *.safetensors, by Llama's, Mixtral's or DeepSeek's names; "
-        "default: random weights",
-    )
+    checkpoint_option(found)
     target_options(found)
     rank_options(found)
     streams_option(found)

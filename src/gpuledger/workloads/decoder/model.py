@@ -26,6 +26,7 @@ from gpuledger.workloads.decoder.attention import Attention, TokenPositions
 from gpuledger.workloads.decoder.latent_attention import LatentAttention
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.decoder.sparse_attention import SparseAttention
+from gpuledger.workloads.mixture.routing import Gating
 
 Mark = Callable[[str], AbstractContextManager[None]]  # a range around a part of the model
 EVERY = slice(None)  # all sequences
@@ -57,21 +58,25 @@ class Mlp(nn.Module):  # type: ignore[misc, unused-ignore]
         return down
 
 
+def router_weight(size: DecoderSize) -> Any:
+    """Random weights of a layer's router, large enough for some experts to be clearly likelier than others."""
+    return nn.Parameter(torch.randn(size.experts, size.width) * (2 / math.sqrt(size.width)))
+
+
 class Experts(nn.Module):  # type: ignore[misc, unused-ignore]
     """A mixture of MLPs. All experts see all tokens, and the router's weights pick: no shape depends on the data."""
 
     def __init__(self, size: DecoderSize) -> None:
         super().__init__()
-        self.top_k = size.top_k
-        self.router = nn.Linear(size.width, size.experts, bias=False)
+        self.top_k, self.gating = size.top_k, Gating()
+        self.router = router_weight(size)
         self.up = nn.Parameter(torch.randn(size.experts, size.width, 2 * size.ffn) / math.sqrt(size.width))
         self.down = nn.Parameter(torch.randn(size.experts, size.ffn, size.width) / math.sqrt(size.ffn))
 
     def forward(self, hidden: Tensor) -> Tensor:
         tokens = hidden.flatten(0, 1)
-        weights, chosen = self.router(tokens).float().softmax(dim=-1).topk(self.top_k)
-        weights = (weights / weights.sum(dim=-1, keepdim=True)).to(tokens.dtype)
-        share = tokens.new_zeros(len(tokens), len(self.up)).scatter(1, chosen, weights)
+        weights, chosen = self.gating(F.linear(tokens, self.router).float(), self.top_k)
+        share = tokens.new_zeros(len(tokens), len(self.up)).scatter(1, chosen, weights.to(tokens.dtype))
         gate, up = torch.matmul(tokens, self.up).chunk(2, dim=-1)
         each = torch.matmul(F.silu(gate) * up, self.down)
         return torch.einsum("te,etw->tw", share, each).view_as(hidden)

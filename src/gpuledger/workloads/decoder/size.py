@@ -223,6 +223,16 @@ OTHERS = (
 """Keys of a config that change the work, and that this decoder does not know."""
 
 
+def checkpoint_option(parser: argparse.ArgumentParser) -> None:
+    """--ckpt."""
+    parser.add_argument(
+        "--ckpt",
+        metavar="DIR",
+        help="weights: a folder with config.json and *.safetensors, by Llama's, Mixtral's or DeepSeek's names; "
+        "default: random weights",
+    )
+
+
 def size_options(parser: argparse.ArgumentParser, *left_out: str) -> None:
     """--config, --attention, and an option for each size but those left out."""
     kinds = "; ".join(f"{name}: {what}" for name, what in ATTENTIONS.items())
@@ -243,16 +253,19 @@ def size_options(parser: argparse.ArgumentParser, *left_out: str) -> None:
 
 
 def size_of(options: argparse.Namespace, **settled: int) -> DecoderSize:
-    """The size that settled options ask for; `settled` are sizes that are known otherwise."""
+    """The size that settled options ask for; `settled` are sizes that are known otherwise. A --ckpt has a config."""
     given = {
         each.name: value for each in fields(DecoderSize) if (value := getattr(options, each.name, None)) is not None
     }
-    kind = options.attention or (_kind(_config(options.ckpt)) if getattr(options, "ckpt", None) else "gqa")
+    folder = getattr(options, "ckpt", None)
+    options.config = options.config or folder
+    kind = options.attention or (_kind(_config(folder, "--ckpt")) if folder else "gqa")
     options.attention = ALIASES.get(kind, kind)
     given |= settled | {"attention": options.attention}
     sizes = asdict(LARGE if options.device == "cuda" else TINY)
     if options.config is not None:
-        sizes |= _from_config(options.config, given)
+        flag = "--ckpt" if options.config == folder else "--config"
+        sizes |= _from_config(_config(options.config, flag), f"{flag}: {options.config}", given)
     size = DecoderSize(**sizes | given)
     fault = size.fault()
     if fault:
@@ -264,7 +277,7 @@ def not_followed(options: argparse.Namespace) -> dict[str, str]:
     """For a result: what the config asks for beside sizes, if anything."""
     if options.config is None:
         return {}
-    config = _config(options.config)
+    config = _config(options.config, "--config")
     followed = {"gqa": {}, "mla": LATENT_KEYS, "sparse": {**LATENT_KEYS, **SPARSE_KEYS}}[options.attention]
     known = {key for keys in followed.values() for key in keys}
     asked = {key for key in OTHERS if config.get(key) and key not in known}
@@ -283,28 +296,27 @@ def _kind(config: dict[str, Any]) -> str:
     return "sparse" if config.get("index_topk") else "mla"
 
 
-def _config(path: str) -> dict[str, Any]:
+def _config(path: str, flag: str) -> dict[str, Any]:
     place = Path(path)
-    return read_object(str(place / "config.json" if place.is_dir() else place), "--config")
+    return read_object(str(place / "config.json" if place.is_dir() else place), flag)
 
 
-def _from_config(path: str, given: dict[str, Any]) -> dict[str, int]:
-    """The sizes in a config.json. Missing ones must be `given`, but those that models commonly leave out."""
-    config = _config(path)
+def _from_config(config: dict[str, Any], where: str, given: dict[str, Any]) -> dict[str, int]:
+    """The sizes in a config; `where` is its option and path. Missing ones must be `given`, but those in `OPTIONAL`."""
     wanted = dict(KEYS)
     if given["attention"] != "gqa":
         wanted |= LATENT_KEYS
         del wanted["kv_heads"]
     if given["attention"] == "sparse":
         wanted |= SPARSE_KEYS
-    found = {name: value for name, keys in wanted.items() if (value := _whole(config, path, *keys)) is not None}
+    found = {name: value for name, keys in wanted.items() if (value := _whole(config, where, *keys)) is not None}
     found.setdefault("experts", 0)
     experts = given.get("experts", found["experts"])
-    ffn = _whole(config, path, *(("moe_intermediate_size",) if experts else ()), "intermediate_size")
+    ffn = _whole(config, where, *(("moe_intermediate_size",) if experts else ()), "intermediate_size")
     if ffn is not None:
         found["ffn"] = ffn
     if experts and found.get("dense_layers"):
-        found["dense_ffn"] = _whole(config, path, "intermediate_size") or 0
+        found["dense_ffn"] = _whole(config, where, "intermediate_size") or 0
     if "heads" in found:
         found.setdefault("kv_heads", found["heads"])
     for name in OPTIONAL:
@@ -317,16 +329,16 @@ def _from_config(path: str, given: dict[str, Any]) -> dict[str, int]:
         if name not in found and name not in given:
             nested = next((key for key, value in config.items() if isinstance(value, dict) and keys[0] in value), None)
             hint = f"its {nested} has one: save that alone" if nested else f"--{name.replace('_', '-')}=N gives it"
-            refuse(f"--config: {path} has no {keys[0]}", hint=hint)
+            refuse(f"{where} has no {keys[0]}", hint=hint)
     return found
 
 
-def _whole(config: dict[str, Any], path: str, *keys: str) -> int | None:
+def _whole(config: dict[str, Any], where: str, *keys: str) -> int | None:
     """The first of these that a config has; null counts as missing."""
     for key in keys:
         value = config.get(key)
         if value is not None:
             if type(value) is not int:
-                refuse(f"--config: {path}: {key} is {json.dumps(value)[:80]}, not a whole number")
+                refuse(f"{where}: {key} is {json.dumps(value)[:80]}, not a whole number")
             return value
     return None

@@ -25,12 +25,12 @@ from gpuledger.workloads.common.device_memory import refused_where_full
 from gpuledger.workloads.common.program import Progress, Result
 from gpuledger.workloads.common.ranks import Rank
 from gpuledger.workloads.decode import CAPTURE_STEPS, captured
+from gpuledger.workloads.decoder.checkpoint import Checkpoint
 from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
 from gpuledger.workloads.decoder.model import EVERY, Decoder
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.mixture.rank_group import ProcessRanks, RankGroup, StreamRanks
 from gpuledger.workloads.mixture.spread import DISPATCHES, normal
-from gpuledger.workloads.serving.checkpoint import Checkpoint
 from gpuledger.workloads.serving.model_size import served_size
 from gpuledger.workloads.serving.operating_point import OperatingPoint, PrefillStep, pages_for, readings, shares
 from gpuledger.workloads.serving.rank_decoders import built
@@ -123,8 +123,7 @@ class Worker:
 
     def unused(self) -> Result:
         """For a result: tensors of the checkpoint that the decoder has no use for, if any."""
-        names = self.checkpoint.unused(self.size) if self.checkpoint else []
-        return {"unused_tensors": f"{len(names)}, such as {names[0]}"} if names else {}
+        return self.checkpoint.told(self.size) if self.checkpoint else {}
 
     def prefill(self, steps: int) -> Clocks:
         """Read the prompts, up to so many steps."""

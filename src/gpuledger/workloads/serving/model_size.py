@@ -12,9 +12,7 @@ SPREAD = {"cuda": {"experts": 64, "top_k": 8, "ffn": 2048}, "cpu": {"experts": 8
 
 def served_size(options: argparse.Namespace, **settled: int) -> DecoderSize:
     """The size that settled options ask for."""
-    if options.ckpt and not options.config:
-        options.config = options.ckpt
-    if options.dispatch and options.experts is None and options.config is None:
+    if options.dispatch and options.experts is None and not (options.config or options.ckpt):
         usual = SPREAD[options.device].items()
         settled |= {name: value for name, value in usual if getattr(options, name) is None}
     return size_of(options, **settled)

@@ -11,7 +11,6 @@ such, "shared_experts".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +23,8 @@ from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 from gpuledger.capture.window import window
 from gpuledger.workloads.common.device import DTYPES
 from gpuledger.workloads.common.program import refuse
-from gpuledger.workloads.decoder.model import Decoder, DecoderLayer, ModelShare, Reading, build
+from gpuledger.workloads.decoder.checkpoint import Checkpoint
+from gpuledger.workloads.decoder.model import Decoder, DecoderLayer, ModelShare, Reading, build, router_weight
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.mixture.dense_oracle import TOLERANCE
 from gpuledger.workloads.mixture.exchange import owners
@@ -32,7 +32,6 @@ from gpuledger.workloads.mixture.experts import MixtureShape, fill, filled_bank
 from gpuledger.workloads.mixture.rank_group import RankGroup
 from gpuledger.workloads.mixture.routing import Gating, Routed, Router
 from gpuledger.workloads.mixture.spread import Dispatch, RankExperts, normal
-from gpuledger.workloads.serving.checkpoint import Checkpoint
 
 Source = Callable[[Tensor, Tensor, int, int], None]
 """Writes the matrices, up and down, of an expert of a layer."""
@@ -54,7 +53,7 @@ class RoutedExperts(nn.Module):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.size, self.layer, self.source = size, layer, source
         self.gating = Gating()
-        self.router = nn.Parameter(torch.randn(size.experts, size.width) * (2 / math.sqrt(size.width)))
+        self.router = router_weight(size)
 
     def routed(self, tokens: Tensor) -> Routed:
         """The experts of each token."""
@@ -213,10 +212,7 @@ def built(
         of_rank = replace(size, batch=batches[index] or 1)
         fed = partial(RoutedExperts, source=source)
         model = build(of_rank, steps, group.device, dtype, seed, fed=fed, share=ModelShare(held))
-        if checkpoint:
-            filled(model, size, checkpoint)
-        if first:
-            share_weights(model, first)
+        give_weights(model, size, checkpoint, first)
         models.append(model)
     mixtures = [
         [_of_rank(layer, size, index, owner, max(batches), dtype, group.device) for index, layer in layers]
@@ -225,15 +221,14 @@ def built(
     return RankDecoders(group, size, dtype, models, [batches[index] for index in group.indices], mixtures)
 
 
-def filled(model: Decoder, size: DecoderSize, checkpoint: Checkpoint) -> None:
-    """Give a decoder the weights of a checkpoint, and the way in which that picks experts."""
-    checkpoint.fill(model, size)
-    layer: Any
-    for number, layer in enumerate(model.layers):
-        if layer.is_mixed:
-            gating = checkpoint.gating(number)
-            bias = None if gating.bias is None else gating.bias.to(layer.mlp.router.device)
-            layer.mlp.gating = replace(gating, bias=bias)
+def give_weights(model: Decoder, size: DecoderSize, checkpoint: Checkpoint | None, other: Decoder | None) -> None:
+    """Give a model the weights of another of the same size, if there is one, else those of a checkpoint, if any."""
+    if other:
+        share_weights(model, other)
+        if checkpoint:
+            checkpoint.follow(model)
+    elif checkpoint:
+        checkpoint.fill(model, size)
 
 
 def share_weights(model: Decoder, other: Decoder) -> None:

@@ -21,10 +21,11 @@ from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
 from gpuledger.workloads.decoder.attention import TokenPositions, rotated
+from gpuledger.workloads.decoder.checkpoint import Checkpoint
 from gpuledger.workloads.decoder.model import ALIGNED, EVERY, Decoder, ModelShare, Reading, build, positions_for
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.mixture.rank_group import RankGroup
-from gpuledger.workloads.serving.rank_decoders import share_weights
+from gpuledger.workloads.serving.rank_decoders import give_weights
 
 _BLOCK_NUMBERS = 1 << 26
 """Scores that are held at once."""
@@ -101,16 +102,24 @@ class ShardedText:
     """The decoders of a group's ranks, which read one text together."""
 
     def __init__(
-        self, group: RankGroup, size: DecoderSize, steps: int, page: int, *, device: str, dtype: str, seed: int
+        self,
+        group: RankGroup,
+        size: DecoderSize,
+        steps: int,
+        page: int,
+        checkpoint: Checkpoint | None = None,
+        *,
+        device: str,
+        dtype: str,
+        seed: int,
     ) -> None:
-        self.group, self.size = group, size
+        self.group, self.size, self.checkpoint = group, size, checkpoint
         self.shards = [KvShard(index, group.count, page) for index in group.indices]
         room = self.shards[0].room(positions_for(size, steps))
         self.models: list[Any] = []
         for _ in self.shards:
             model = build(size, steps, device, dtype, seed, share=ModelShare(size.experts, room))
-            if self.models:
-                share_weights(model, self.models[0])
+            give_weights(model, size, checkpoint, self.models[0] if self.models else None)
             self.models.append(model)
         self.kv_bytes = size.kv_bytes(room, self.models[0].cos.element_size())
         self._made = (device, dtype, seed)
@@ -122,7 +131,7 @@ class ShardedText:
         model = build(
             self.size, 0, device, dtype, seed, share=ModelShare(self.size.experts, -(-tokens // ALIGNED) * ALIGNED)
         )
-        share_weights(model, self.models[0])
+        give_weights(model, self.size, self.checkpoint, self.models[0])
         return model
 
     def prefill(self, prompt: Tensor, begin: int = 0) -> Tensor:

@@ -22,7 +22,7 @@ anything is allocated; tensors that the decoder has no use for are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,13 +34,18 @@ from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.workloads.common.json_file import read_object
 from gpuledger.workloads.common.program import refuse
-from gpuledger.workloads.decoder.model import Decoder
+from gpuledger.workloads.decoder.model import Decoder, Experts
 from gpuledger.workloads.decoder.size import DecoderSize
 from gpuledger.workloads.mixture.routing import Gating
 
 Shape = tuple[int, ...]
+Begin = Callable[[str], None]
 _SCALED = "_scale_inv"
 _BLOCK = 128  # numbers of 8 bits that share a scale, in each direction
+
+
+def _silent(_: str) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +118,10 @@ def _part(target: str, *sources: tuple[str, Shape]) -> WeightPart:
 
 
 class Checkpoint:
-    """The tensors of a folder. `used` are the names of those that were read."""
+    """The tensors of a folder. `used` are the names of those that were read; `begin` hears what is read next."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str, begin: Begin = _silent) -> None:
+        self.folder, self._begin = Path(folder), begin
         self.config = read_object(str(self.folder / "config.json"), "--ckpt")
         files = sorted(self.folder.glob("*.safetensors"))
         if not files:
@@ -156,17 +161,31 @@ class Checkpoint:
                     self._expect(name, shape)
 
     def fill(self, model: Decoder, size: DecoderSize) -> None:
-        """Put weights into a decoder, and what else the config says about it."""
+        """Put weights into a decoder, those of experts where it has them all, and let it follow the config."""
         weights = dict(model.named_parameters())
         for part in self.parts(size):
+            self._begin(f"reading {part.target}")
             rows = torch.cat([self.tensor(name) for name, _ in part.sources])
             weights[part.target].copy_(self._in_halves(rows, size, part.target))
+        for number, layer in enumerate(model.layers):
+            if isinstance(layer.mlp, Experts):
+                self._begin(f"reading the experts of layer {number}")
+                for expert, (up, down) in enumerate(zip(layer.mlp.up, layer.mlp.down, strict=True)):
+                    self.fill_expert(size, up.T, down.T, number, expert)
+        self.follow(model)
+
+    def follow(self, model: Decoder) -> None:
+        """Let a decoder do what else the config says: how it norms, turns by position, and picks experts."""
         epsilon = self.config.get("rms_norm_eps")
         for module in model.modules():
             if isinstance(module, nn.RMSNorm) and epsilon is not None:
                 module.eps = float(epsilon)
         turning = self.config.get("rope_parameters") or {}  # where newer configs have it
         model.turn(float(self.config.get("rope_theta") or turning.get("rope_theta") or 10000.0))
+        layer: Any
+        for number, layer in enumerate(model.layers):
+            if layer.is_mixed:
+                layer.mlp.gating = self._gating(number, layer.mlp.router.device)
 
     def fill_expert(self, size: DecoderSize, up: Tensor, down: Tensor, layer: int, expert: int) -> None:
         """The matrices of one expert."""
@@ -175,11 +194,11 @@ class Checkpoint:
         up[size.ffn :].copy_(wide)
         down.copy_(back)
 
-    def gating(self, layer: int) -> Gating:
+    def _gating(self, layer: int, device: Any) -> Gating:
         """How a layer's experts are picked."""
         config = self.config
         name = f"model.layers.{layer}.mlp.gate.e_score_correction_bias"
-        bias = self.tensor(name).float() if name in self._files else None
+        bias = self.tensor(name).float().to(device) if name in self._files else None
         return Gating(
             is_sigmoid=config.get("scoring_func") == "sigmoid" or bias is not None,
             bias=bias,
@@ -197,6 +216,11 @@ class Checkpoint:
         later = tuple(f"model.layers.{number}." for number in self._later(size))
         spare = self._files.keys() - self.used
         return sorted(name for name in spare if ".experts." not in name and not name.startswith(later))
+
+    def told(self, size: DecoderSize) -> dict[str, str]:
+        """For a result: how many those are, if any."""
+        names = self.unused(size)
+        return {"unused_tensors": f"{len(names)}, such as {names[0]}"} if names else {}
 
     def _later(self, size: DecoderSize) -> set[int]:
         numbers = {int(name.split(".")[2]) for name in self._files if name.startswith("model.layers.")}
