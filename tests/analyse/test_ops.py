@@ -36,7 +36,7 @@ from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents
 from gpuledger.trace.strings import Strings
 from support.command import ROOT
-from support.torch_traces import FILES, OURS, read_once
+from support.torch_traces import COUNTED, OURS, read_once
 from support.trace_notation import of_tables, table
 
 
@@ -347,7 +347,7 @@ def plain_sums(path: Path) -> tuple[dict[str, int], dict[str, int], int]:
     return dict(own), dict(total), everything
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
+@pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.name.split("__")[-1])
 def test_gpu_time_by_operator_equals_a_plain_count(path: Path) -> None:
     trace = read_once(path)
     try:

@@ -26,7 +26,7 @@ from gpuledger.read import profiles_in
 from gpuledger.read.torch import events
 from support.book_checks import analysed, check_balance
 from support.command import ROOT, gpuledger
-from support.torch_traces import CALL, CORPUS, FILES, KERNEL, KERNEL_ARGS, OP, OURS, SMALL, read_once, saved
+from support.torch_traces import CALL, CORPUS, COUNTED, FILES, KERNEL, KERNEL_ARGS, OP, OURS, SMALL, read_once, saved
 from support.trace_notation import columns_of
 
 CAPTURES = ROOT / "captures" / "torch"
@@ -75,7 +75,7 @@ def test_a_device_number_that_no_machine_has_is_a_name(number: int, tmp_path: Pa
     assert len(trace.origin.gpus) == 1
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
+@pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.name.split("__")[-1])
 def test_kernels_are_those_of_an_independent_count(path: Path) -> None:
     with gzip.open(path) as file:
         listed = json.loads(file.read(), parse_float=Decimal)["traceEvents"]
