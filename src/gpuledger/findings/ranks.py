@@ -301,7 +301,7 @@ def _finding(
     whole = not isinstance(coverage, NotMeasured) and coverage > 0.9
     # a missing rank may be the one that all wait for
     everybody = isinstance(job.world_size, NotMeasured) or job.world_size == len(job.ranks)
-    confidence = ("low", "low", "medium", "high")[whole + everybody + (steps > 1)]
+    confidence = (say("low"), say("low"), say("medium"), say("high"))[whole + everybody + (steps > 1)]
     return Finding(
         code=code,
         claim=claim,
