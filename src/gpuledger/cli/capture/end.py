@@ -90,6 +90,6 @@ def _said_of_kernels(profile: Path, *, no_report: bool) -> None:
     from gpuledger.cli.verbs.kernels import kernels
 
     try:
-        click.get_current_context().invoke(kernels, ncu=(profile,), limits=DEFAULT_LIMITS)
+        click.get_current_context().invoke(kernels, files=(profile,), limits=DEFAULT_LIMITS)
     except GpuledgerError as error:
         click.echo(sentence(error), err=True)  # as above
