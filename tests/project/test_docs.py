@@ -60,6 +60,10 @@ def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: P
     for packed in ROOT.glob("captures/n*/*.xz"):
         if packed.stem in page.read_text():
             (tmp_path / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    (tmp_path / "serve").mkdir()
+    for packed in ROOT.glob("captures/serve/*.xz"):
+        if f"serve/{packed.stem}" in page.read_text():
+            (tmp_path / "serve" / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
     for arguments, shown in sessions(page):
         ran = gpuledger(*arguments, cwd=tmp_path, COLUMNS="80")
         assert ran.exit_code == 0, arguments
