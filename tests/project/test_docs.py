@@ -146,6 +146,15 @@ def test_every_question_names_a_command_that_exists() -> None:
     assert named == {report.name for report in NVIDIA_REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
 
 
+def test_the_index_of_cases_has_every_page_and_names_commands_that_exist() -> None:
+    from gpuledger.cli.main import VERBS
+
+    folder = ROOT / "docs" / "cases"
+    index = (folder / "README.md").read_text()
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == {page.name for page in folder.glob("*.md")} - {"README.md"}
+    assert set(re.findall(r"`gpuledger ([\w-]+)", index)) <= set(VERBS)
+
+
 @cache
 def texts() -> dict[str, str]:
     """Every file of the repository that is written by hand, by its name."""
