@@ -18,7 +18,8 @@ Read a long prompt in chunks and decode a few tokens after it, with random weigh
 does it stall, does it slow down? Prints tokens per second by position, the slowdown from the first chunk to the last,
 the cache's bytes and peak memory. Too few KV pages are refused before anything is allocated; logits that are not
 finite, chunks that disagree with the prompt read at once, and a chunk that does not end within --stall-timeout seconds
-end it with exit code 1. --iters is how often the prompt is read, --warmup how many chunks are read before.
+end it with exit code 1. Ranks share the keys and values of the text; each has the whole model, its experts too. --iters
+is how often the prompt is read, --warmup how many chunks are read before.
 
 examples:
   gpuledger bench longctx                                       128,000 tokens, 16 more
@@ -39,9 +40,8 @@ def parser() -> argparse.ArgumentParser:
         told = f"{meanings[name]}; default {large}, on a CPU {small}"
         found.add_argument(f"--{name.replace('_', '-')}", type=at_least(1), metavar="N", help=told)
     room_options(found, max_seq_len=163840, max_batch_size=1, prefill_on_cpu=PREFILL_ON_CPU)
-    found.add_argument(
-        "--stall-timeout", type=at_least(1), default=120, metavar="S", help="seconds for a chunk; default 120"
-    )
+    told = "seconds for a chunk, or to read the experts of a layer from --ckpt; default 120"
+    found.add_argument("--stall-timeout", type=at_least(1), default=120, metavar="S", help=told)
     rank_options(found)
     streams_option(found)
     checkpoint_option(found)
