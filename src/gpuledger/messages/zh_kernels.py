@@ -87,7 +87,7 @@ KERNELS: Final[dict[str, str]] = {
     "L1 throughput": "L1 吞吐量",
     "L2 hit rate": "L2 命中率",
     "L1 hit rate": "L1 命中率",
-    "occupancy": "占用率（occupancy）",
+    "occupancy": "占用率",
     "possible occupancy": "理论占用率",
     "occupancy efficiency": "占用率效率",
     "DRAM bandwidth": "显存带宽",
