@@ -102,7 +102,7 @@ KERNELS: Final[dict[str, str]] = {
     "L2 hit rate {share}: data that is read once cannot hit": "L2 命中率 {share}：仅被读取一次的数据不可能命中",
     "DRAM": "显存",
     "the L2 cache": "L2 缓存",
-    "L1 and shared memory": "L1 与 shared memory",
+    "L1 and shared memory": "L1 与共享内存",
     "the tensor pipeline": "Tensor Core 流水线",
     "the FP64 pipeline": "FP64 流水线",
     "the FMA pipeline": "FMA 流水线",
