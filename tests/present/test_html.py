@@ -146,10 +146,7 @@ def test_every_word_for_a_missing_table_is_known() -> None:
     assert all(isinstance(means, Message) and means in TEMPLATES for means in MEANING.values())
 
 
-def test_the_kernels_of_nsight_compute_lie_under_their_roofs(
-    unpacked: Unpacked, layer_report: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # the page and the document are made one after another
+def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer_report: Path) -> None:
     path = unpacked("decode.sqlite")
     report = reported(path)
     joined = build_report(report.trace, path.name, Wanted(), open_kernels([layer_report]))
