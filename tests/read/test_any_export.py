@@ -84,3 +84,14 @@ def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: 
     )
     assert (tree.outside_gpu_ns, tree.outside_launches) == (0, 0)
     assert sheet_csv(ranges_sheet(tree)).splitlines()[2:] == ["  inner,2,20,45.5,17,17,2,0", "(in no range),,,,0,0,0,"]
+
+
+@pytest.mark.parametrize("name", ["decode", "graph", "moe_loop"])
+def test_ranges_hold_as_many_launches_as_launches_says(name: str, unpacked: Callable[[str], Path]) -> None:
+    """Of kernels and graphs; not copies, and a graph once, whatever it holds."""
+    trace = open_trace(unpacked(f"{name}.sqlite"))
+    [device] = build_report(trace, name, Wanted()).devices
+    each = {node.name: node.launches / node.instances for node in range_tree(trace, device).nodes if node.depth == 0}
+    steady = {line.name: line.launches / line.instances for line in launch_costs(trace, device).by_range}
+    assert each.keys() & steady.keys()
+    assert {name: each[name] for name in each.keys() & steady.keys()}.items() <= steady.items()

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this_gpu
+from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
+from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, depths, holds, parents
@@ -34,7 +37,7 @@ class RangeNode:
     own_gpu_ns: int
     """Without them."""
     launches: int
-    """What was launched inside."""
+    """Launch calls inside, as `gpuledger launches` counts them: of kernels and graphs, not of copies."""
     waits: int
     """Calls inside that waited for the device."""
     steady_share: float | None
@@ -73,17 +76,24 @@ def range_tree(trace: Trace, device: Device) -> RangeTree:
     call = activities.launch[here]
     launcher = np.full(len(call), -1, np.intp)
     launcher[call >= 0] = innermost(ranges, host.calls.at(call[call >= 0]))
+    launching = innermost(ranges, host.calls.at(_launches(host, call)))
     waiting = innermost(ranges, host.calls.at(host.blocking))
-    own_gpu, own_launches, own_waits = (np.zeros(len(ranges), np.int64) for _ in range(3))
+    own_gpu = np.zeros(len(ranges), np.int64)
     inside = launcher >= 0
     np.add.at(own_gpu, launcher[inside], length[inside])
-    np.add.at(own_launches, launcher[inside], 1)
-    np.add.at(own_waits, waiting[waiting >= 0], 1)
+    works = np.isin(np.arange(len(ranges)), launcher)
+    own_launches, own_waits = (np.bincount(place[place >= 0], minlength=len(ranges)) for place in (launching, waiting))
     above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges))
-    shown = np.ones(len(ranges), np.bool_) if len(here) == len(every) else _with_parents(above, own_launches > 0)
+    shown = np.ones(len(ranges), np.bool_) if len(here) == len(every) else _with_parents(above, works)
     amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits, _steady_ns(trace, device, ranges))
     nodes = _nodes(ranges, above, amounts, device.steady_ns)
-    return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((~inside).sum()))
+    return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((launching < 0).sum()))
+
+
+def _launches(host: Host, call: Ints) -> Positions:
+    """Of the calls that work was started by, those that launch, each once."""
+    calls: Positions = distinct(call[call >= 0])
+    return calls[host.are(CallKind.LAUNCH)[calls]]
 
 
 def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
