@@ -56,6 +56,12 @@ def test_what_cannot_be_read_for_certain_is_refused(text: str) -> None:
         simple_commands(text)
 
 
+@pytest.mark.timeout(20)
+def test_a_bracket_after_a_redirection_both_ways_ends() -> None:
+    """It was taken for a process substitution, whose word has no letters: for ever."""
+    assert sources("cat <>(a)") == [["a"]]
+
+
 words = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1, max_size=4)
 
 

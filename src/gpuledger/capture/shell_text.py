@@ -108,7 +108,7 @@ class _Reader:
 
     def _redirection(self) -> str:
         match = _REDIRECTION.match(self._text, self._place)
-        is_process = match is not None and match[0] in "<>" and self._text[match.end() : match.end() + 1] == "("
+        is_process = match is not None and match[0] in ("<", ">") and self._text[match.end() : match.end() + 1] == "("
         return "" if match is None or is_process else match[0]
 
     def _redirected(self, operator: str) -> None:
