@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this_gpu
+from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.name_likeness import normalised, unnumbered

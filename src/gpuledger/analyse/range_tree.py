@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this_gpu
+from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host

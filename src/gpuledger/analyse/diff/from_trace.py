@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpuledger.analyse.diff.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.analyse.diff.range_contents import functions_of, ranges_of
 from gpuledger.analyse.diff.run_side import (
     NO_SHAPE,
@@ -19,6 +18,7 @@ from gpuledger.analyse.diff.run_side import (
     StepLaunches,
     median_of,
 )
+from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.memory.copies import CopiesOfKind, copies_by_kind
 from gpuledger.analyse.memory.in_use import memory_totals

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.diff.host_stretch import begins_in, of_this_gpu
 from gpuledger.analyse.diff.run_side import RunRange
+from gpuledger.analyse.host_stretch import begins_in, of_this_gpu
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.name_likeness import normalised, unnumbered
