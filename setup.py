@@ -3,10 +3,10 @@
 from setuptools import Extension, setup
 
 
-def _part(name: str, *sources: str, headers: tuple[str, ...]) -> Extension:
-    folder = "src/gpuledger/trace/native"
+def _part(part: str, name: str, *sources: str, headers: tuple[str, ...]) -> Extension:
+    folder = f"src/gpuledger/{part}/native"
     return Extension(
-        f"gpuledger.trace.native.{name}",
+        f"gpuledger.{part}.native.{name}",
         sources=[f"{folder}/{each}" for each in sources],
         depends=[f"{folder}/{each}" for each in headers],
         extra_compile_args=["-O3", "-std=c11"],
@@ -17,8 +17,9 @@ def _part(name: str, *sources: str, headers: tuple[str, ...]) -> Extension:
 
 setup(
     ext_modules=[
-        _part("_btree", "btree.c", "btree_module.c", headers=("btree.h",)),
-        _part("_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h",)),
+        _part("trace", "_btree", "btree.c", "btree_module.c", headers=("btree.h",)),
+        _part("trace", "_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h",)),
+        _part("replay", "_replay", "replay.c", "replay_module.c", headers=("replay.h",)),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -1,0 +1,406 @@
+"""A trace's dependency graph: its host calls and device work in, nodes and edges with their lags out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.ledger.activity import Activities, State
+from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.host import Host
+from gpuledger.replay.graph import (
+    NEVER,
+    CallNodes,
+    DependencyGraph,
+    Event,
+    OperationFlag,
+    OperationNodes,
+    Times,
+)
+from gpuledger.replay.handoffs import hand_offs
+from gpuledger.replay.lags import FEWEST, UsualLags, by_key, looked_up, middle, trimmed_mean
+from gpuledger.replay.outer_calls import OuterCalls, outer_calls
+from gpuledger.replay.stream_order import StreamOrder, reached_ns, stream_order
+from gpuledger.replay.waits import Waits, waits
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import median
+
+QUEUE: Final = 1_022
+"""So many unfinished operations fit into a stream's queue: the next launch waits until the oldest has ended."""
+
+SLOW_LAUNCH: Final = 3
+"""A launch into a full queue waited if it took this many times as long as usual."""
+
+UNEXPLAINED_NS: Final = 3_000
+"""An operation that begins by so much later than its call and its stream explain waited for something else."""
+
+AHEAD_NS: Final = 1_000
+"""A launch that returned by so much before its turn came did not hold its operation up."""
+
+USUAL_LAUNCH_NS: Final = 3_000
+USUAL_TURNAROUND_NS: Final = 1_200
+USUAL_WAKE_UP_NS: Final = 10_000
+"""Where a trace shows none: on H200 hosts."""
+
+
+def dependency_graph(
+    trace: Trace, host: Host, work: Activities, *, residuals: bool = True, lags: UsualLags | None = None
+) -> DependencyGraph:
+    """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given."""
+    return _Builder(trace, host, work, residuals, lags).graph()
+
+
+def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
+    """What is usual in a trace."""
+    return _Builder(trace, host, work, True, None).own_lags()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Queued:
+    """Launches into streams that hold many operations. Calls are outer calls."""
+
+    call: Positions
+    """Those that found the queue full, and waited."""
+    oldest: Positions
+    """What they waited for."""
+    ready: Positions
+    """Those that found room."""
+    ready_oldest: Positions
+    usual_ns: int
+    """What such a launch takes where there is room."""
+
+
+@dataclass
+class _Builder:
+    """What the parts of a graph are made of."""
+
+    trace: Trace
+    host: Host
+    work: Activities
+    residuals: bool
+    given: UsualLags | None
+
+    @cached_property
+    def outer(self) -> OuterCalls:
+        return outer_calls(self.host)
+
+    @cached_property
+    def streams(self) -> StreamOrder:
+        return stream_order(self.work)
+
+    @cached_property
+    def launch(self) -> Ints:
+        """Each operation's outer call; -1 for none, and where the clocks say that it began before its call."""
+        if not len(self.outer):
+            return np.full(len(self.work), -1, np.int64)
+        node = np.append(self.outer.node_of_call, -1)[self.work.launch].astype(np.int64)
+        return np.where(self.outer.begin_ns[node] <= self.work.start_ns, node, -1)
+
+    @cached_property
+    def reach(self) -> Ints:
+        return reached_ns(self.work.end_ns, self.streams)
+
+    @cached_property
+    def waits(self) -> Waits:
+        return waits(self.trace, self.host, self.outer, self.work, self.launch, self.streams, self.reach)
+
+    @cached_property
+    def from_begin(self) -> NDArray[np.bool_]:
+        """Which operations begin inside a call that waits, most of them for just that."""
+        if not len(self.waits.call):
+            return np.zeros(len(self.work), np.bool_)
+        blocks = np.zeros(len(self.outer) + 1, np.bool_)
+        blocks[self.waits.call] = True
+        blocks[self.queued.call] = True
+        blocks[-1] = False
+        return blocks[self.launch] & (self.work.start_ns < self.outer.end_ns[self.launch])
+
+    @cached_property
+    def since_call(self) -> Ints:
+        """From an operation's call, or the call's beginning if it begins inside, to its start."""
+        if not len(self.outer):
+            return np.zeros(len(self.work), np.int64)
+        counted_from = np.where(self.from_begin, self.outer.begin_ns[self.launch], self.outer.end_ns[self.launch])
+        return np.where(self.launch >= 0, self.work.start_ns - counted_from, 0)
+
+    @cached_property
+    def since_stream(self) -> Ints:
+        """From when an operation's stream had come past those before it to its start."""
+        before = self.streams.before
+        return np.where(before >= 0, self.work.start_ns - self.work.end_ns[np.maximum(before, 0)], 0)
+
+    @cached_property
+    def kind(self) -> Ints:
+        """The kind of each operation: kernels in graphs and outside, communication, copies by their way."""
+        work = self.work
+        kind = work.state.astype(np.int64) + np.where(work.graph_node >= 0, 2, 0)
+        return np.where(work.state == State.COPY, 4 + work.name.astype(np.int64), kind)
+
+    @cached_property
+    def name(self) -> Ints:
+        """The name of each outer call."""
+        return self.host.calls.codes("name")[self.outer.row].astype(np.int64)
+
+    @cached_property
+    def launch_key(self) -> Ints:
+        call = np.maximum(self.launch, 0)
+        name = self.name[call] if len(self.outer) else np.zeros(len(self.work), np.int64)
+        return (name << 32) + (self.kind << 1) + self.from_begin
+
+    @cached_property
+    def pair_key(self) -> Ints:
+        before = np.maximum(self.streams.before, 0)
+        return (self.kind[before] << 31) + self.kind
+
+    # what is usual
+
+    @cached_property
+    def _usual_launch(self) -> dict[int, int]:
+        """Where the stream was empty, so that nothing but the launch was waited for."""
+        returned = self.work.start_ns - self.since_call
+        empty = (self.streams.before < 0) | (self.work.start_ns - self.since_stream < returned)
+        chosen = np.flatnonzero(empty & (self.launch >= 0) & (self.since_call < 10 * UNEXPLAINED_NS))
+        return by_key(self.since_call[chosen], self.launch_key[chosen], middle)
+
+    @cached_property
+    def _stream_bound(self) -> Positions:
+        """Operations that were launched long before their stream came to them."""
+        ahead = (self.since_call > self.since_stream + AHEAD_NS) & (self.streams.before >= 0) & (self.launch >= 0)
+        return np.flatnonzero(ahead & (self.since_stream < 10 * UNEXPLAINED_NS) & (self.since_stream > -UNEXPLAINED_NS))
+
+    @cached_property
+    def _usual_turnaround(self) -> dict[int, int]:
+        chosen = self._stream_bound
+        return by_key(self.since_stream[chosen], self.pair_key[chosen], trimmed_mean)
+
+    @cached_property
+    def launch_ns(self) -> Ints:
+        """The usual lag of each operation's launch."""
+        return looked_up(self.launch_key, self._usual_launch, _usual(self._usual_launch, USUAL_LAUNCH_NS))
+
+    @cached_property
+    def turnaround_ns(self) -> Ints:
+        """The usual lag of each operation after the one before it: of their names, else of their kinds."""
+        usual = self._usual_turnaround
+        by_kind = looked_up(self.pair_key, usual, _usual(usual, USUAL_TURNAROUND_NS))
+        if self.residuals:
+            return by_kind
+        names = self.work.name.astype(np.int64)
+        pair = (names[np.maximum(self.streams.before, 0)] << 31) + names
+        chosen = self._stream_bound
+        by_name = by_key(self.since_stream[chosen], pair[chosen], trimmed_mean, FEWEST)
+        known = looked_up(pair, by_name, NEVER)
+        return np.where(known == NEVER, by_kind, known)
+
+    # the graph
+
+    def graph(self) -> DependencyGraph:
+        calls, wait, wait_ns = self._calls()
+        operations = self._operations()
+        none = np.full(len(calls), -1, np.int64)
+        absent = np.full(len(operations), -1, np.int64)
+        recorded = Times(
+            np.ascontiguousarray(self.outer.begin_ns),
+            np.ascontiguousarray(self.outer.end_ns),
+            none,
+            none,
+            np.ascontiguousarray(self.work.start_ns),
+            np.ascontiguousarray(self.work.end_ns),
+            np.arange(len(operations)),
+            absent,
+            np.zeros(len(operations), np.int8),
+        )
+        return DependencyGraph(
+            order=self._order(calls),
+            calls=calls,
+            wait=wait,
+            wait_ns=wait_ns,
+            operations=operations,
+            recorded=recorded,
+            call_row=self.outer.row,
+            node_of_call=self.outer.node_of_call,
+            threads=len(self.host.threads),
+            streams=len(self.streams.by_stream),
+            groups=0,
+        )
+
+    def _order(self, calls: CallNodes) -> Ints:
+        """Every event by its time: of those at one instant first a call's end, then beginnings, then operations."""
+        begin, outer = self.outer.begin_ns, self.outer
+        ends = np.flatnonzero(calls.blocks)
+        key = np.concatenate((outer.end_ns[ends], begin, self.work.start_ns))
+        event = np.concatenate(
+            (
+                ends * 4 + Event.CALL_ENDS,
+                np.arange(len(outer)) * 4 + Event.CALL_BEGINS,
+                np.arange(len(self.work)) * 4 + Event.OPERATION,
+            )
+        )
+        return event[np.argsort(key, kind="stable")]
+
+    def _calls(self) -> tuple[CallNodes, Ints, Ints]:
+        outer, count = self.outer, len(self.outer)
+        before = np.maximum(outer.before, 0)
+        code = np.where(outer.before >= 0, outer.begin_ns - outer.end_ns[before] if count else 0, outer.begin_ns)
+        duration = outer.end_ns - outer.begin_ns
+        after, after_ns = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+        handed = hand_offs(self.host, outer)
+        after[handed.call], after_ns[handed.call] = handed.after, handed.lag_ns
+        own = outer.before[handed.call] >= 0
+        waited = handed.call[own]
+        code[waited] = np.minimum(code[waited], after_ns[waited])
+        queue, queue_ns = self._queue(duration)
+        waiting, wait, wait_ns, blocks = self._wait_lags(duration)
+        nodes = CallNodes(
+            thread=outer.thread,
+            code_ns=code,
+            duration_ns=duration,
+            after=after,
+            after_ns=after_ns,
+            queue=queue,
+            queue_ns=queue_ns,
+            first_wait=np.searchsorted(waiting, np.arange(count + 1)).astype(np.int64),
+            blocks=blocks,
+        )
+        return nodes, wait, wait_ns
+
+    @cached_property
+    def queued(self) -> _Queued:
+        """The launches that may meet a full queue, those that did, and what they wait for."""
+        oldest = self.streams.far_before(QUEUE)
+        rows = np.flatnonzero((oldest >= 0) & (self.launch >= 0) & (self.work.graph_node < 0))
+        rows = rows[self.host.are(CallKind.LAUNCH)[self.outer.row[self.launch[rows]]]] if len(rows) else rows
+        call, oldest = self.launch[rows], oldest[rows]
+        length = self.outer.end_ns[call] - self.outer.begin_ns[call]
+        usual = middle(length) if len(length) else 0
+        room = self.work.end_ns[oldest]
+        is_full = (room > self.outer.begin_ns[call]) & (length > SLOW_LAUNCH * usual)
+        is_full &= room <= self.outer.end_ns[call]
+        has_room = room <= self.outer.begin_ns[call]
+        return _Queued(call[is_full], oldest[is_full], call[has_room], oldest[has_room], usual)
+
+    def _queue(self, duration: Ints) -> tuple[Ints, Ints]:
+        """What launches that found room wait for if they come sooner; `duration` of the others becomes the usual."""
+        queue, lag = np.full(len(self.outer), -1, np.int64), np.zeros(len(self.outer), np.int64)
+        queued = self.queued
+        queue[queued.ready] = queued.ready_oldest
+        duration[queued.call] = np.minimum(duration[queued.call], queued.usual_ns)
+        return queue, lag
+
+    def _wait_lags(self, duration: Ints) -> tuple[Ints, Ints, Ints, NDArray[np.int8]]:
+        """The waiting calls, what for, and the lag; `duration` becomes what they take by themselves."""
+        found, outer, queued = self.waits, self.outer, self.queued
+        call, operation = np.append(found.call, queued.call), np.append(found.operation, queued.oldest)
+        order = np.argsort(call, kind="stable")
+        call, operation = call[order], operation[order]
+        is_queue = (np.arange(len(call)) >= len(found.call))[order]
+        blocks = np.zeros(len(outer), np.int8)
+        blocks[call] = 1
+        if not len(call):
+            return call, operation, np.empty(0, np.int64), blocks
+        over = self.reach[operation]
+        latest = np.full(len(outer), np.iinfo(np.int64).min)
+        np.maximum.at(latest, call, over)
+        recorded = outer.end_ns[call] - over
+        binds = (over == latest[call]) & (over >= outer.begin_ns[call])
+        copies = self.from_begin[operation] & (self.launch[operation] == call)
+        name = (self.name[call] << 1) + copies
+        wake_up = by_key(recorded[binds], name[binds], middle)
+        usual = looked_up(name, wake_up, _usual(wake_up, USUAL_WAKE_UP_NS))
+        lag = np.where(binds, recorded, np.minimum(usual, recorded)) if self.residuals else usual
+        self._shorten(duration, call[binds & ~is_queue], call[~binds & ~is_queue], call[binds & copies])
+        return call, operation.astype(np.int64), lag, blocks
+
+    def _shorten(self, duration: Ints, waited: Positions, other: Positions, copied: Positions) -> None:
+        """Calls that waited take by themselves what the shortest of their name takes; copies what leads up to them."""
+        synchronising = np.concatenate((waited, other))
+        least = by_key(duration[synchronising], self.name[synchronising], lambda values: int(values.min()))
+        own = looked_up(self.name[waited], least, 0)
+        duration[waited] = np.minimum(duration[waited], own)
+        duration[copied] = np.minimum(duration[copied], USUAL_WAKE_UP_NS)
+
+    def _operations(self) -> OperationNodes:
+        work, count = self.work, len(self.work)
+        since_call, since_stream = self.since_call, self.since_stream
+        launch_ns, turnaround = self.launch_ns, self.turnaround_ns
+        launched, follows = self.launch >= 0, self.streams.before >= 0
+        overlaps = follows & (since_stream < 0) & (work.graph_node >= 0)
+        follows &= ~overlaps
+        by_call = np.where(launched, launch_ns - since_call, NEVER)  # when it was due, before it began
+        by_stream = np.where(follows, turnaround - since_stream, NEVER)
+        other, other_ns = self._others(np.maximum(by_call, by_stream), overlaps)
+        elsewhere = other >= 0
+        call_binds = launched & (by_call >= by_stream) & ~elsewhere
+        stream_binds = follows & ~call_binds & ~elsewhere
+        if self.residuals:
+            call_ns = np.where(call_binds, since_call, np.minimum(launch_ns, since_call))
+            stream_ns = np.where(stream_binds, since_stream, np.minimum(turnaround, since_stream))
+        else:
+            call_ns, stream_ns = launch_ns, turnaround
+        # what no call launched keeps its place in its stream; what follows nothing keeps its time
+        call_ns = np.where(launched, call_ns, np.where(follows | elsewhere, NEVER, work.start_ns))
+        stream_ns = np.where(launched, stream_ns, since_stream)
+        return OperationNodes(
+            call=np.ascontiguousarray(self.launch),
+            call_ns=call_ns,
+            stream=self.streams.stream,
+            stream_ns=np.where(follows, stream_ns, NEVER),
+            duration_ns=work.end_ns - work.start_ns,
+            other=other,
+            other_ns=other_ns,
+            group=np.full(count, -1, np.int32),
+            flags=np.where(self.from_begin, OperationFlag.FROM_BEGIN, OperationFlag.NONE).astype(np.int8),
+        )
+
+    def _others(self, due: Ints, overlaps: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+        """For operations that began later than their call and stream explain, the one whose end let them begin.
+
+        It is the last that ended on the GPU before, if that was after they were due. In a graph, nodes of parallel
+        branches lie in one stream: there it is the last that ended, whenever that was.
+        """
+        work = self.work
+        other, lag = np.full(len(work), -1, np.int64), np.zeros(len(work), np.int64)
+        late = np.flatnonzero((-due > UNEXPLAINED_NS) & (due > NEVER // 2) | overlaps)
+        for gpu in np.unique(work.gpu[late]).tolist() if len(late) else ():
+            own = work.on(gpu)
+            by_end = own[np.argsort(work.end_ns[own], kind="stable")]
+            mine = late[work.gpu[late] == gpu]
+            place = np.searchsorted(work.end_ns[by_end], work.start_ns[mine], side="right") - 1
+            last = np.where(place >= 0, by_end[np.maximum(place, 0)], -1)
+            since = work.start_ns[mine] - work.end_ns[np.maximum(last, 0)]
+            explains = (last >= 0) & ((since < -due[mine]) & (self.streams.stream[last] != self.streams.stream[mine]))
+            explains |= (last >= 0) & overlaps[mine] & (self.launch[last] == self.launch[mine])
+            other[mine[explains]], lag[mine[explains]] = last[explains], since[explains]
+        if not self.residuals and len(late):
+            known = other >= 0
+            lag[known] = np.minimum(lag[known], middle(lag[known])) if known.any() else 0
+        return other, lag
+
+    def own_lags(self) -> UsualLags:
+        """In words, so that they can be told and used for another trace."""
+        text = self.trace.strings.text
+        launch = {
+            (shortened(text(key >> 32) or ""), self._kind_text(key >> 1 & (1 << 31) - 1)): lag
+            for key, lag in self._usual_launch.items()
+        }
+        turnaround = {
+            (self._kind_text(key >> 31), self._kind_text(key & (1 << 31) - 1)): lag
+            for key, lag in self._usual_turnaround.items()
+        }
+        return UsualLags(launch, turnaround, {}, {})
+
+    def _kind_text(self, kind: int) -> str:
+        names = ("kernel", "collective", "kernel in a graph", "collective in a graph")
+        return names[kind] if kind < len(names) else self.trace.strings.text(kind - len(names)) or ""
+
+
+def _usual(known: dict[int, int], default: int) -> int:
+    """What to take for a kind that a trace does not show."""
+    return round(median(np.array(list(known.values())))) if known else default

@@ -1,0 +1,137 @@
+"""The dependency graph of a trace: calls and operations as columns, and what each of them waits for, with its lag.
+
+Calls are the outermost CUDA calls of each thread; between them lies the host's own code. Operations are all that ran on
+GPUs. An edge says that one begins, or ends, no sooner than some time after another has ended. Edits replace columns;
+`forward_pass` says when everything would then happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints
+
+NEVER: Final = -(1 << 60)
+"""A lag with which an edge holds nothing up."""
+
+
+class Event(IntEnum):
+    """What `order` consists of: an event is its position times four plus this."""
+
+    CALL_ENDS = 0
+    CALL_BEGINS = 1
+    OPERATION = 2
+
+
+class OperationFlag(IntFlag):
+    """How an operation is replayed."""
+
+    NONE = 0
+    FROM_BEGIN = 1
+    """Its lag counts from where its call begins, as the call waits for it."""
+    ASIDE = 2
+    """It runs on a stream of its own, and nothing in its old one waits for it."""
+    GONE = 4
+    """It is not there; whoever waits for it waits for what came before it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallNodes:
+    """The host's side. Columns of equal length, but for `first_wait`, which has one more; -1 for no position."""
+
+    thread: NDArray[np.int32]
+    code_ns: Ints
+    """The host's own code since the thread's last call; of a thread's first call the time at which it begins."""
+    duration_ns: Ints
+    """What it takes by itself, without waiting."""
+    after: Ints
+    """The call of another thread that hands over to it."""
+    after_ns: Ints
+    queue: Ints
+    """The operation that must have ended for its own to have room in the queue."""
+    queue_ns: Ints
+    first_wait: Ints
+    """Where its waits begin; they end where the next call's begin."""
+    blocks: NDArray[np.int8]
+    """Whether it may wait, so that its end is an event of its own."""
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperationNodes:
+    """The devices' side. Columns of equal length, in the order of the trace's activities."""
+
+    call: Ints
+    """The call that puts it into its stream; -1: it begins at `call_ns`."""
+    call_ns: Ints
+    stream: NDArray[np.int32]
+    stream_ns: Ints
+    """From when its stream has come past all before it."""
+    duration_ns: Ints
+    other: Ints
+    """An operation elsewhere that it waits for."""
+    other_ns: Ints
+    group: NDArray[np.int32]
+    """Those that meet, and end their durations after the last has begun."""
+    flags: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """When everything happens, and what it is due to."""
+
+    call_begin: Ints
+    call_end: Ints
+    begin_by: Ints
+    """The call after which it begins: its thread's last one, or one that handed over."""
+    end_by: Ints
+    """The operation for which it waited; -1: none."""
+    start: Ints
+    end: Ints
+    past: Ints
+    """Up to each operation, the one of its stream that ends last."""
+    by: Ints
+    """What its start is due to: a call or an operation, as `bound` says."""
+    bound: NDArray[np.int8]
+
+
+class Bound(IntEnum):
+    """What an operation's start is due to."""
+
+    AT_ITS_TIME = 0
+    BY_CALL = 1
+    BY_STREAM = 2
+    BY_OPERATION = 3
+    BY_RENDEZVOUS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DependencyGraph:
+    """All of it. Every event comes in `order` after those that it depends on."""
+
+    order: Ints
+    calls: CallNodes
+    wait: Ints
+    """The operations that calls wait for, call by call."""
+    wait_ns: Ints
+    operations: OperationNodes
+    recorded: Times
+    """As it was; only the times are filled in."""
+    call_row: Positions
+    """Each call's position among the host's CUDA calls."""
+    node_of_call: Positions
+    """For each of the host's CUDA calls the outermost call around it."""
+    threads: int
+    streams: int
+    groups: int

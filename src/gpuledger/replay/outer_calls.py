@@ -1,0 +1,76 @@
+"""The outermost CUDA calls of each thread: what the driver's calls inside the runtime's do is part of those."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.ledger.host import Host
+from gpuledger.trace.columns import is_same
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints, furthest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OuterCalls:
+    """In the order of time. Calls of a thread do not overlap."""
+
+    row: Positions
+    """Position among the host's CUDA calls."""
+    node_of_call: Positions
+    """For each of the host's CUDA calls the outermost one around it."""
+    thread: NDArray[np.int32]
+    begin_ns: Ints
+    end_ns: Ints
+    before: Positions
+    """The thread's last call before it; -1 for none."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def outer_calls(host: Host) -> OuterCalls:
+    """Of all threads."""
+    calls, start, end = host.calls, host.calls["start_ns"], host.calls["end_ns"]
+    node_of_call = np.empty(len(calls), np.intp)
+    parts, count = [], 0
+    for number in range(len(host.threads)):
+        rows = _rows(host, number)
+        rows = _in_order(rows, start, end)
+        reach = furthest(end[rows])
+        opens = np.append(True, end[rows][1:] > reach[:-1])[: len(rows)]
+        node_of_call[rows] = np.cumsum(opens) - 1 + count
+        outer, reach = rows[opens], reach[opens]
+        begin = start[outer].copy()
+        begin[1:] = np.maximum(begin[1:], reach[:-1])
+        before = np.arange(count - 1, count + len(outer) - 1)
+        before[:1] = -1
+        parts.append((outer, np.full(len(outer), number, np.int32), begin, np.maximum(reach, begin), before))
+        count += len(outer)
+    if not parts:
+        none = np.empty(0, np.int64)
+        return OuterCalls(none, node_of_call, none.astype(np.int32), none, none, none)
+    if len(parts) == 1:
+        row, thread, begin, finish, before = parts[0]
+        return OuterCalls(row, node_of_call, thread, begin, finish, before)
+    row, thread, begin, finish, before = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(begin, kind="stable")
+    place = np.empty(count + 1, np.intp)
+    place[order], place[-1] = np.arange(count), -1
+    return OuterCalls(row[order], place[node_of_call], thread[order], begin[order], finish[order], place[before[order]])
+
+
+def _rows(host: Host, number: int) -> Positions:
+    if is_same(host.thread_of_call):
+        return np.arange(len(host.calls))
+    return np.flatnonzero(host.thread_of_call == number)
+
+
+def _in_order(rows: Positions, start: Ints, end: Ints) -> Positions:
+    """By start, the longer first."""
+    begins, ends = start[rows], end[rows]
+    later = begins[1:] > begins[:-1]
+    later |= (begins[1:] == begins[:-1]) & (ends[1:] <= ends[:-1])
+    return rows if later.all() else rows[np.lexsort((-ends, begins))]
