@@ -36,11 +36,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runbook": {"errors", "units", "system", "capture"},
     "read": {"errors", "limits", "version", "units", "messages", "trace", "system", "catalog", "capture"},
     "ledger": {"errors", "units", "messages", "trace", "catalog"},
-    "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger"},
-    "findings": {"units", "messages", "trace", "catalog", "ledger", "analyse"},
+    "replay": {"messages", "trace", "catalog", "ledger"},
+    "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay"},
+    "findings": {"units", "messages", "trace", "catalog", "ledger", "replay", "analyse"},
     "fleet": {"errors", "limits", "version", "units", "messages", "trace", "system", "read", "ledger", "analyse"},
-    "present": {"units", "version", "messages", "trace", "catalog", "runbook", "ledger", "analyse", "findings"},
-    "export": {"errors", "units", "trace", "catalog", "ledger", "analyse", "findings"},
+    "present": {
+        "units",
+        "version",
+        "messages",
+        "trace",
+        "catalog",
+        "runbook",
+        "ledger",
+        "replay",
+        "analyse",
+        "findings",
+    },
+    "export": {"errors", "units", "trace", "catalog", "ledger", "replay", "analyse", "findings"},
 }
 """What each part may import besides itself, from the bottom up: only what stands above it in this list.
 

@@ -17,7 +17,7 @@ from gpuledger.replay.graph import (
     NEVER,
     CallNodes,
     DependencyGraph,
-    Event,
+    GraphEvent,
     OperationFlag,
     OperationNodes,
     Times,
@@ -59,7 +59,7 @@ def dependency_graph(
 
 def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
     """What is usual in a trace."""
-    return _Builder(trace, host, work, True, None).own_lags()
+    return _Builder(trace, host, work, residuals=True, given=None).own_lags()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,9 +238,9 @@ class _Builder:
         key = np.concatenate((outer.end_ns[ends], begin, self.work.start_ns))
         event = np.concatenate(
             (
-                ends * 4 + Event.CALL_ENDS,
-                np.arange(len(outer)) * 4 + Event.CALL_BEGINS,
-                np.arange(len(self.work)) * 4 + Event.OPERATION,
+                ends * 4 + GraphEvent.CALL_ENDS,
+                np.arange(len(outer)) * 4 + GraphEvent.CALL_BEGINS,
+                np.arange(len(self.work)) * 4 + GraphEvent.OPERATION,
             )
         )
         return event[np.argsort(key, kind="stable")]

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.replay.graph import Bound, DependencyGraph, Event, OperationFlag, Times
+from gpuledger.replay.graph import Bound, DependencyGraph, OperationFlag, Times
 from gpuledger.trace.spans import Ints
 
 try:
@@ -59,9 +59,13 @@ class _PlainPass:
         self.members: list[list[int]] = [[] for _ in range(graph.groups)]
 
     def run(self) -> None:
-        steps = {Event.CALL_ENDS: self._ends, Event.CALL_BEGINS: self._begins, Event.OPERATION: self._starts}
+        steps = {
+            GraphEvent.CALL_ENDS: self._ends,
+            GraphEvent.CALL_BEGINS: self._begins,
+            GraphEvent.OPERATION: self._starts,
+        }
         for event in self.graph.order.tolist():
-            steps[Event(event & 3)](event >> 2)
+            steps[GraphEvent(event & 3)](event >> 2)
 
     def _reached(self, operation: int) -> int:
         """When the stream of an operation has come past it."""

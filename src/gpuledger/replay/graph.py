@@ -21,7 +21,7 @@ NEVER: Final = -(1 << 60)
 """A lag with which an edge holds nothing up."""
 
 
-class Event(IntEnum):
+class GraphEvent(IntEnum):
     """What `order` consists of: an event is its position times four plus this."""
 
     CALL_ENDS = 0

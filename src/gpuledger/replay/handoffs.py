@@ -54,7 +54,7 @@ def _processes(host: Host, outer: OuterCalls) -> list[Positions]:
 
 
 def _of_process(outer: OuterCalls, rows: Positions) -> tuple[Positions, Positions, Ints]:
-    thread, begin, end = outer.thread[rows], outer.begin_ns[rows], outer.end_ns[rows]
+    thread, begin = outer.thread[rows], outer.begin_ns[rows]
     switches = np.flatnonzero(thread[1:] != thread[:-1]) + 1
     run_begin = np.append(0, switches)
     first, last = rows[switches], rows[switches - 1]

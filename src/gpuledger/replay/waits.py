@@ -45,7 +45,7 @@ def waits(
     trace: Trace, host: Host, outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder, reach: Ints
 ) -> Waits:
     """All of them; `launch` holds each operation's outer call, `reach` when its stream has come past it."""
-    finder = _Finder(trace, host, outer, work, launch, streams, reach)
+    finder = _Waiting(trace, host, outer, work, launch, streams, reach)
     pairs = [*finder.own_copies(), *finder.of_synchronisations()]
     call, operation = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
     order = np.argsort(call, kind="stable")
@@ -55,7 +55,7 @@ def waits(
 _Pairs = tuple[Positions, Positions]
 
 
-class _Finder:
+class _Waiting:
     def __init__(
         self,
         trace: Trace,
@@ -91,10 +91,9 @@ class _Finder:
         pairs: list[_Pairs] = []
         for pid in distinct(self.host.calls["pid"][self.blocking]).tolist() if len(names) else ():
             of_process = self.host.calls["pid"][self.blocking] == pid
-            process = _Process(self, pid)
+            process = _ProcessOperations(self, pid)
             device = self.node[chosen[_DEVICE] & of_process]
-            for stream in process.streams:
-                pairs.append(self._checked(device, process.last_before(stream, device)))
+            pairs += [self._checked(device, process.last_before(number, device)) for number in process.streams]
             in_stream = chosen[_STREAM] & of_process
             calls = self.node[in_stream]
             stream = self._recorded_stream(self.blocking[in_stream], process)
@@ -120,7 +119,7 @@ class _Finder:
         over &= self.outer.begin_ns[calls] < returned
         return calls[over], operation[over]
 
-    def _recorded_stream(self, rows: Positions, process: _Process) -> Ints:
+    def _recorded_stream(self, rows: Positions, process: _ProcessOperations) -> Ints:
         """The stream that CUPTI says each of these calls waited for; -1: it does not."""
         stream = np.full(len(rows), -1, np.int64)
         syncs = self.trace[Table.SYNCS]
@@ -133,10 +132,10 @@ class _Finder:
         return stream
 
 
-class _Process:
+class _ProcessOperations:
     """The operations of one process, by stream and by end."""
 
-    def __init__(self, finder: _Finder, pid: int) -> None:
+    def __init__(self, finder: _Waiting, pid: int) -> None:
         self.finder = finder
         work, streams = finder.work, finder.streams
         self.streams = [

@@ -1,0 +1,267 @@
+"""What would be changed if a finding were acted on: a code in, the edit of the dependency graph that stands for it out.
+
+An edit is the plainest change that does what the finding asks for. Its words are the finding's assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
+from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.causes import Cause, Trigger
+from gpuledger.ledger.device import Device
+from gpuledger.replay.edits import (
+    Edit,
+    aside,
+    launched_for_nothing,
+    with_call_durations,
+    with_durations,
+    without_calls,
+    without_code,
+    without_lags,
+    without_waits,
+)
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import median
+from gpuledger.trace.tables import Table
+
+SMALL_COPY_NS: Final = 20_000
+"""A copy this short costs the host more than the device: it is worth packing with others."""
+
+
+USUAL_LAUNCH_NS: Final = 5_000
+"""Where a run has no launches."""
+
+
+class Fixes:
+    """The edits of one device's findings."""
+
+    def __init__(self, trace: Trace, device: Device, graph: DependencyGraph, flows: tuple[CopyFlow, ...]) -> None:
+        self.trace, self.device, self.graph, self.flows = trace, device, graph, flows
+        self.steady: NDArray[np.bool_] = device.begins_steady(graph.recorded.call_begin)
+        """Which calls begin in the steady stretch."""
+
+    # what the host does
+
+    @cached_property
+    def code_by_cause(self) -> Mapping[Cause, Ints]:
+        """The host's own code before each call, by cause."""
+        recorded, calls, host = self.graph.recorded, self.graph.calls, self.device.host
+        causes: dict[Cause, Ints] = {}
+        for number in range(self.graph.threads):
+            mine = np.flatnonzero(calls.thread == number)
+            begin = recorded.call_begin[mine]
+            ended = np.append(begin[:1], recorded.call_end[mine][:-1])
+            for cause, amount in host.thread(number).split(ended, begin).items():
+                causes.setdefault(cause, np.zeros(len(calls), np.int64))[mine] = amount
+        return causes
+
+    def code_ns(self, *causes: Cause) -> Ints:
+        nothing = np.zeros(len(self.graph.calls), np.int64)
+        return sum((self.code_by_cause.get(cause, nothing) for cause in causes), nothing)
+
+    @cached_property
+    def kinds(self) -> NDArray[np.int8]:
+        return self.device.host.kinds[self.graph.call_row]
+
+    def steady_calls(self, *kinds: CallKind) -> Positions:
+        return np.flatnonzero(self.steady & np.isin(self.kinds, [kind.number for kind in kinds]))
+
+    @cached_property
+    def usual_dispatch_ns(self) -> int:
+        """What the framework usually needs from one launch to the next."""
+        launches = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
+        before = self._before(launches)
+        plain = (before >= 0) & np.isin(self.kinds[before], [CallKind.LAUNCH.number, CallKind.CALL.number])
+        code = self.graph.calls.code_ns[launches[plain]]
+        code = code[code < 100_000]
+        return round(median(code)) if len(code) else 0
+
+    @cached_property
+    def usual_launch_ns(self) -> int:
+        """What a call that launches something usually takes."""
+        launches = self.steady_calls(CallKind.LAUNCH)
+        return round(median(self.graph.calls.duration_ns[launches])) if len(launches) else USUAL_LAUNCH_NS
+
+    @cached_property
+    def _last(self) -> Ints:
+        """For each call the one before it in its thread; -1 for none."""
+        last = np.full(len(self.graph.calls), -1, np.int64)
+        for number in range(self.graph.threads):
+            mine = np.flatnonzero(self.graph.calls.thread == number)
+            last[mine[1:]] = mine[:-1]
+        return last
+
+    def _before(self, calls: Positions) -> Ints:
+        return self._last[calls]
+
+    def _gone(self, calls: Positions) -> Edit:
+        """These calls go, with their work and the code around them, down to what is usual between launches."""
+        gone = np.zeros(len(self.graph.calls), np.bool_)
+        gone[calls] = True
+        following = np.flatnonzero((self._last >= 0) & gone[self._last] & ~gone)
+        dispatch = self.code_ns(Cause.DISPATCH)
+        more = np.maximum(dispatch[following] - self.usual_dispatch_ns, 0)
+        return lambda graph: without_code(without_calls(graph, calls, dispatch[calls]), following, more)
+
+    # fixes
+
+    def host_code(self, *causes: Cause) -> Edit:
+        """Code of these causes takes no time."""
+        code = self.code_ns(*causes)
+        calls = np.flatnonzero(self.steady & (code > 0))
+        return lambda graph: without_code(graph, calls, code[calls])
+
+    def calls(self, kind: CallKind) -> Edit:
+        """Calls of a kind are not made."""
+        return self._gone(self.steady_calls(kind))
+
+    def load(self) -> Edit:
+        """What is loaded is there, and the code around it is not run."""
+        calls = self.steady_calls(CallKind.LOAD)
+        code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH)
+        return lambda graph: without_calls(graph, calls, code[calls])
+
+    def waits(self) -> Edit:
+        """Nothing waits for the device in order to look at a result: the waits go, and the small reads before them."""
+        calls = np.flatnonzero(self.steady & (self.graph.calls.blocks > 0) & (self.kinds == CallKind.SYNC.number))
+        own = self._operations_of(calls)
+        work = self.device.work
+        long = own[(work.end_ns[own] - work.start_ns[own] >= SMALL_COPY_NS)]
+        is_kept = np.isin(calls, self.graph.operations.call[long])
+        gone, kept = calls[~is_kept], calls[is_kept]
+        reads = self._reads_before(gone)
+        remove = self._gone(np.union1d(gone, reads))
+        return lambda graph: without_waits(remove(graph), kept)
+
+    def _reads_before(self, waits: Positions) -> Positions:
+        """Small copies to the host right before these waits: they are read for nothing else."""
+        before = self._before(waits)
+        before = before[before >= 0]
+        reads: Positions = before[self.kinds[before] == CallKind.COPY_CALL.number]
+        return reads
+
+    def small_copies(self) -> Edit:
+        """One copy takes the place of each run of small ones, and nobody waits for it."""
+        work = self.device.work
+        copies = self._steady_operations(State.COPY)
+        copies = copies[work.end_ns[copies] - work.start_ns[copies] < SMALL_COPY_NS]
+        call = self.graph.operations.call[copies]
+        call = np.unique(call[call >= 0])
+        run = self._launches_before[call] * self.graph.threads + self.graph.calls.thread[call]
+        first = call[np.unique(run, return_index=True)[1]]
+        others = np.setdiff1d(call, first)
+        # whatever else the host does between two copies of a run goes with them
+        follows = np.isin(self._last, call) & self.steady & (self.kinds != CallKind.LAUNCH.number)
+        gone = self._gone(np.union1d(others, np.setdiff1d(np.flatnonzero(follows), call)))
+        return lambda graph: without_waits(gone(graph), first)
+
+    @cached_property
+    def _launches_before(self) -> Ints:
+        """How many launches each call's thread had made by then."""
+        count = np.zeros(len(self.graph.calls), np.int64)
+        for number in range(self.graph.threads):
+            mine = np.flatnonzero(self.graph.calls.thread == number)
+            count[mine] = np.cumsum(self.kinds[mine] == CallKind.LAUNCH.number)
+        return count
+
+    def launches(self) -> Edit:
+        """Launching costs nothing, nor do the other calls on the way."""
+        calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
+        dispatch = self.code_ns(Cause.DISPATCH)
+        return lambda graph: launched_for_nothing(graph, calls, dispatch[calls])
+
+    # what the device does
+
+    def _operations_of(self, calls: Positions) -> Positions:
+        chosen = np.zeros(len(self.graph.calls) + 1, np.bool_)
+        chosen[calls] = True
+        chosen[-1] = False
+        return np.flatnonzero(chosen[self.graph.operations.call])
+
+    def _steady_operations(self, state: State) -> Positions:
+        work = self.device.work
+        mine = (work.state == state) & (work.gpu == self.device.gpu) & self.device.begins_steady(work.start_ns)
+        return np.flatnonzero(mine)
+
+    def kernels(self, codes: list[int]) -> Edit:
+        """Kernels of these names do not run and are not launched."""
+        chosen = self._steady_operations(State.COMPUTE)
+        chosen = chosen[np.isin(self.device.work.name[chosen], codes)]
+        call = self.graph.operations.call[chosen]
+        return self._gone(np.unique(call[call >= 0]))
+
+    def gaps(self, trigger: Trigger) -> Edit:
+        """What was queued begins as soon as its stream comes to it."""
+        gaps = self.device.ledger.gaps
+        chosen = self.device.gaps_of(trigger)
+        chosen = chosen[gaps.after[chosen] >= 0]
+        operations, less = gaps.after[chosen], gaps.length_ns[chosen]
+        return lambda graph: without_lags(graph, operations, less)
+
+    def hidden(self, state: State) -> Edit:
+        """Copies or communication run beside compute; those of pageable memory cannot."""
+        chosen = self._steady_operations(state)
+        if state is State.COPY:
+            chosen = np.setdiff1d(chosen, self._pageable)
+        call = self.graph.operations.call[chosen]
+        call = np.unique(call[call >= 0])
+        return lambda graph: aside(without_waits(graph, call), chosen)
+
+    @cached_property
+    def _pageable(self) -> Positions:
+        copies, work = self.trace[Table.COPIES], self.device.work
+        code = copies.strings.code(PAGEABLE)
+        is_pageable = (copies.codes("src_kind") == code) | (copies.codes("dst_kind") == code)
+        chosen = self._steady_operations(State.COPY)
+        pageable: Positions = chosen[is_pageable[work.row[chosen]]]
+        return pageable
+
+    def pinned(self) -> Edit:
+        """Copies of pageable memory come at the link's rate, and nobody waits for them."""
+        copies, work, chosen = self.trace[Table.COPIES], self.device.work, self._pageable
+        rate = {flow.kind: flow.way_bytes_per_s for flow in self.flows if flow.is_pageable}
+        kinds = [copies.strings.text(int(code)) or "" for code in work.name[chosen]]
+        size = np.maximum(copies["bytes"][work.row[chosen]], 0)
+        duration = (work.end_ns - work.start_ns)[chosen]
+        allowed = np.array([rate.get(kind) or 0 for kind in kinds], np.int64)
+        least = np.where(allowed > 0, size * NS_PER_S // np.maximum(allowed, 1), duration)
+        call = self.graph.operations.call[chosen]
+        call = np.unique(call[call >= 0])
+        calls = self.graph.calls.duration_ns[call]
+        shorter = np.minimum(calls, self.usual_launch_ns)
+
+        def changed(graph: DependencyGraph) -> DependencyGraph:
+            quick = with_call_durations(without_waits(graph, call), call, shorter)
+            return with_durations(quick, chosen, np.minimum(duration, least))
+
+        return changed
+
+
+OF_CODE: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
+    "HOST-LOAD": Fixes.load,
+    "HOST-ALLOC": lambda fixes: fixes.calls(CallKind.ALLOC),
+    "HOST-OS": lambda fixes: fixes.host_code(Cause.OS),
+    "HOST-THREAD": lambda fixes: fixes.host_code(Cause.WAIT_THREAD),
+    "HOST-CODE": lambda fixes: fixes.host_code(Cause.HOST_CODE),
+    "HOST-SYNC": Fixes.waits,
+    "HOST-COPY": Fixes.small_copies,
+    "LAUNCH-BOUND": Fixes.launches,
+    "TINY-KERNELS": Fixes.launches,
+    "DEVICE-WAIT": lambda fixes: fixes.gaps(Cause.DEVICE_WAIT),
+    "GPU-SHARED": lambda fixes: fixes.gaps(Cause.CONTEXT_SWITCH),
+    "COPY-PAGEABLE": Fixes.pinned,
+    "COPY-EXPOSED": lambda fixes: fixes.hidden(State.COPY),
+    "COMM-EXPOSED": lambda fixes: fixes.hidden(State.COMM),
+}
+"""What stands for acting on each code. Codes that are not here are about the capture, or say when and not why."""

@@ -1,0 +1,135 @@
+"""Changes to a dependency graph: the graph in, the graph with other columns out. None of them moves anything itself.
+
+Calls are positions among the graph's calls, operations among its operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.replay.graph import NEVER, DependencyGraph, OperationFlag
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.sweep import expand
+
+Edit = Callable[[DependencyGraph], DependencyGraph]
+
+GRAPH_TURNAROUND_NS: Final = 500
+"""What a device needs from one kernel to the next inside a CUDA graph."""
+
+
+def edited(graph: DependencyGraph, edits: Sequence[Edit]) -> DependencyGraph:
+    """The graph with several changes, one after the other."""
+    return reduce(lambda changed, edit: edit(changed), edits, graph)
+
+
+def without_waits(graph: DependencyGraph, calls: Positions) -> DependencyGraph:
+    """These calls return at once; what they put on the device stays."""
+    _, position = expand(graph.calls.first_wait[calls], graph.calls.first_wait[calls + 1])
+    lag = graph.wait_ns.copy()
+    lag[position] = NEVER
+    return replace(graph, wait_ns=lag)
+
+
+def without_calls(graph: DependencyGraph, calls: Positions, code_ns: Ints | None = None) -> DependencyGraph:
+    """These calls go, with what they put on the device, and with the code before them, or as much as is given."""
+    gone = np.zeros(len(graph.calls) + 1, np.bool_)
+    gone[calls] = True
+    gone[-1] = False
+    duration, code, queue = graph.calls.duration_ns.copy(), graph.calls.code_ns.copy(), graph.calls.queue.copy()
+    first = _is_first(graph, calls)
+    duration[calls], queue[calls] = 0, -1
+    less = code[calls] if code_ns is None else np.minimum(code_ns, code[calls])
+    code[calls] -= np.where(first, 0, less)
+    nodes = replace(graph.calls, duration_ns=duration, code_ns=code, queue=queue)
+    changed = without_waits(replace(graph, calls=nodes), calls)
+    return without_operations(changed, np.flatnonzero(gone[graph.operations.call]))
+
+
+def without_operations(graph: DependencyGraph, operations: Positions) -> DependencyGraph:
+    """These do not run; the calls that launched them stay."""
+    flags = graph.operations.flags.copy()
+    flags[operations] |= OperationFlag.GONE
+    return replace(graph, operations=replace(graph.operations, flags=flags))
+
+
+def with_durations(graph: DependencyGraph, operations: Positions, duration_ns: Ints) -> DependencyGraph:
+    """These operations take as long as is given."""
+    duration = graph.operations.duration_ns.copy()
+    duration[operations] = duration_ns
+    return replace(graph, operations=replace(graph.operations, duration_ns=duration))
+
+
+def with_call_durations(graph: DependencyGraph, calls: Positions, duration_ns: Ints) -> DependencyGraph:
+    """These calls take as long as is given, where they do not wait."""
+    duration = graph.calls.duration_ns.copy()
+    duration[calls] = duration_ns
+    return replace(graph, calls=replace(graph.calls, duration_ns=duration))
+
+
+def aside(graph: DependencyGraph, operations: Positions) -> DependencyGraph:
+    """These run on a stream of their own: nothing in their old one waits for them."""
+    flags = graph.operations.flags.copy()
+    flags[operations] |= OperationFlag.ASIDE
+    return replace(graph, operations=replace(graph.operations, flags=flags))
+
+
+def without_code(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> DependencyGraph:
+    """The host's own code before these calls takes so much less, as far as there is any."""
+    code = graph.calls.code_ns.copy()
+    less = np.where(_is_first(graph, calls), 0, np.minimum(code_ns, code[calls]))
+    code[calls] -= less
+    after = graph.calls.after_ns.copy()
+    after[calls] = np.maximum(after[calls] - less, 0)
+    return replace(graph, calls=replace(graph.calls, code_ns=code, after_ns=after))
+
+
+def without_lags(graph: DependencyGraph, operations: Positions, less_ns: Ints) -> DependencyGraph:
+    """These operations begin so much sooner after whatever they wait for on the device."""
+    work = graph.operations
+    stream, other = work.stream_ns.copy(), work.other_ns.copy()
+    stream[operations] -= less_ns
+    other[operations] -= less_ns
+    return replace(graph, operations=replace(work, stream_ns=stream, other_ns=other))
+
+
+def launched_for_nothing(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> DependencyGraph:
+    """These launches cost the host nothing, nor does so much of the code before them, as in a CUDA graph."""
+    duration, queue = graph.calls.duration_ns.copy(), graph.calls.queue.copy()
+    duration[calls], queue[calls] = 0, -1
+    launched = np.zeros(len(graph.calls) + 1, np.bool_)
+    launched[calls] = True
+    launched[-1] = False
+    mine = launched[graph.operations.call]
+    turnaround = np.where(
+        mine & (graph.operations.stream_ns > 0),
+        np.minimum(graph.operations.stream_ns, GRAPH_TURNAROUND_NS),
+        graph.operations.stream_ns,
+    )
+    nodes = replace(graph.calls, duration_ns=duration, queue=queue)
+    operations = replace(graph.operations, stream_ns=turnaround)
+    return without_code(replace(graph, calls=nodes, operations=operations), calls, code_ns)
+
+
+def host_scaled(graph: DependencyGraph, scale: float) -> DependencyGraph:
+    """The host's own code and calls take this many times as long."""
+    calls = graph.calls
+    first = np.zeros(len(calls), np.bool_)
+    first[_is_first(graph, np.arange(len(calls)))] = True
+    code = np.where(first, calls.code_ns, np.rint(calls.code_ns * scale).astype(np.int64))
+    duration = np.rint(calls.duration_ns * scale).astype(np.int64)
+    return replace(graph, calls=replace(calls, code_ns=code, duration_ns=duration))
+
+
+def _is_first(graph: DependencyGraph, calls: Positions) -> NDArray[np.bool_]:
+    """Which of these calls are their thread's first: before those lies no code, but the time at which they begin."""
+    first = np.full(graph.threads, len(graph.calls))
+    np.minimum.at(first, graph.calls.thread, np.arange(len(graph.calls)))
+    is_first: NDArray[np.bool_] = first[graph.calls.thread[calls]] == calls
+    return is_first

@@ -1,0 +1,79 @@
+"""One device's steady stretch, replayed with changes: edits in, how long it would take out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from gpuledger.ledger.device import Device
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.graph import DependencyGraph, Times
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+
+
+class Scenario:
+    """What changes would do to one device, by the graph of the whole trace."""
+
+    def __init__(self, device: Device, graph: DependencyGraph) -> None:
+        self.device, self.graph = device, graph
+
+    def times(self, *edits: Edit) -> Times:
+        """When everything would happen with these changes."""
+        return replayed(edited(self.graph, edits))
+
+    def steady_ns(self, *edits: Edit) -> int:
+        """How long the steady stretch would take with these changes."""
+        times = self.times(*edits)
+        return sum(self.instant(times, end) - self.instant(times, start) for start, end in self._stretches)
+
+    def saved_ns(self, *edits: Edit) -> int:
+        """How much shorter the steady stretch would be; a change that makes it longer saves nothing."""
+        return max(self.device.steady_ns - self.steady_ns(*edits), 0)
+
+    def in_order_ns(self, edits: Sequence[Edit]) -> tuple[int, ...]:
+        """What each of these changes saves after those before it."""
+        saved = [self.saved_ns(*edits[:count]) for count in range(len(edits) + 1)]
+        return tuple(max(after - before, 0) for before, after in pairwise(saved))
+
+    @cached_property
+    def _stretches(self) -> list[tuple[int, int]]:
+        return [(int(start), int(end)) for start, end in self.device.steady_stretches]
+
+    def instant(self, times: Times, instant_ns: int) -> int:
+        """Where an instant of the recording lies: with what ends, is called or starts there, else after what ended."""
+        recorded, work = self.graph.recorded, self.device.work
+        ended = self._ended_by(instant_ns)
+        if ended >= 0 and work.end_ns[ended] == instant_ns:
+            return int(times.end[ended])
+        call = int(np.searchsorted(recorded.call_begin, instant_ns))
+        if call < len(recorded.call_begin) and recorded.call_begin[call] == instant_ns:
+            return int(times.call_begin[call])
+        started = int(np.searchsorted(work.start_ns, instant_ns))
+        if started < len(work) and work.start_ns[started] == instant_ns:
+            return int(times.start[started])
+        return instant_ns if ended < 0 else int(times.end[ended]) + instant_ns - int(work.end_ns[ended])
+
+    def _ended_by(self, instant_ns: int) -> int:
+        """The operation of the device that ended last up to an instant; -1 for none."""
+        own, end = self._by_end
+        place = int(np.searchsorted(end, instant_ns, side="right")) - 1
+        return int(own[place]) if place >= 0 else -1
+
+    @cached_property
+    def _by_end(self) -> tuple[Positions, Ints]:
+        work = self.device.work
+        own = work.on(self.device.gpu)
+        own = own[np.argsort(work.end_ns[own], kind="stable")]
+        return own, work.end_ns[own]
+
+
+def scenario(trace: Trace, device: Device) -> Scenario:
+    """For one device of a trace."""
+    return Scenario(device, dependency_graph(trace, device.host, device.work))
