@@ -1,4 +1,4 @@
-"""The one part of the package that is compiled. Where there is no compiler the install goes on without it."""
+"""The parts of the package that are compiled. Where there is no compiler the install goes on without them."""
 
 from setuptools import Extension, setup
 
@@ -15,11 +15,24 @@ def _part(part: str, name: str, *sources: str, headers: tuple[str, ...]) -> Exte
     )
 
 
+def _preloaded(name: str, source: str) -> Extension:
+    """A library for the program that is captured, not for Python, but built and installed beside those that are."""
+    return Extension(
+        f"gpuledger.capture.native.{name}",
+        sources=[f"src/gpuledger/capture/native/{source}"],
+        extra_compile_args=["-O2", "-std=c11", "-fvisibility=hidden"],
+        libraries=["dl"],
+        py_limited_api=True,
+        optional=True,
+    )
+
+
 setup(
     ext_modules=[
         _part("trace", "_btree", "btree.c", "btree_module.c", headers=("btree.h",)),
         _part("trace", "_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h",)),
         _part("replay", "_replay", "replay.c", "replay_module.c", headers=("replay.h",)),
+        _preloaded("_plain_window", "plain_window.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

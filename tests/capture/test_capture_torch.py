@@ -122,10 +122,12 @@ def test_only_the_active_steps_are_recorded(fake: Tools, extra: list[str]) -> No
     assert found.count("step") == 4
     assert len({name for name in found if name.startswith("ProfilerStep#")}) == 4
     assert "whole run" not in ran.stderr
+    [window_ns] = fake.manifest()["plain"]["window_ns"]  # the same steps without the profiler, before
+    assert 0 < window_ns < 1e9 * fake.manifest()["plain"]["seconds"]
 
 
 def test_too_few_steps_are_said(fake: Tools) -> None:
-    ran = fake.run("torch", "-o", "run", "--wait=5", "--active=4", "--", sys.executable, "train.py", "3")
+    ran = fake.run("torch", "--no-plain", "-o", "run", "--wait=5", "--active=4", "--", sys.executable, "train.py", "3")
     assert ran.exit_code == 1
     assert "nothing was recorded: the script made 3 optimizer steps, and 5 are waited for" in ran.stderr
     assert "error: torch wrote no report" in ran.stderr

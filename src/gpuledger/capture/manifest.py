@@ -50,6 +50,21 @@ class RecordedCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainRun:
+    """The program once without its profiler, or why there was no such run."""
+
+    window_ns: tuple[int, ...] | None = None
+    """How long what is recorded took, once per process that has a window; None where that is not known."""
+    reason: str | None = None
+    """Why it is not known."""
+    seconds: float | None = None
+    """How long the run took; None where there was none."""
+    exit_code: int | None = None
+    how: str | None = None
+    """What was measured, and how it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """Everything that is written down about one capture."""
 
@@ -78,6 +93,8 @@ class Manifest:
     seconds: float | None = None
     files: tuple[RecordedFile, ...] = ()
     checks: tuple[RecordedCheck, ...] = ()
+    plain: PlainRun | None = None
+    """None where no time is compared: kernels that ncu replays, a piece of a server."""
     pid: int | None = field(default_factory=os.getpid)
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,6 +113,7 @@ class Manifest:
             "started_utc": self.started_utc,
             "seconds": None if self.seconds is None else round(self.seconds, 3),
             "exit_code": self.exit_code,
+            "plain": None if self.plain is None else _plain(self.plain),
             "pid": self.pid,
             "environment": self.environment,
             "environment_of": self.environment_of,
@@ -105,6 +123,13 @@ class Manifest:
             "files": [dataclasses.asdict(each) for each in self.files],
             "checks": [dataclasses.asdict(each) for each in self.checks],
         }
+
+
+def _plain(plain: PlainRun) -> dict[str, Any]:
+    return dataclasses.asdict(plain) | {
+        "window_ns": None if plain.window_ns is None else list(plain.window_ns),
+        "seconds": None if plain.seconds is None else round(plain.seconds, 3),
+    }
 
 
 def _machine(machine: Machine) -> dict[str, Any]:

@@ -56,6 +56,16 @@ class CapturePlace:
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
 
 
+def manifests_of(profile: Path) -> tuple[Path, ...]:
+    """Where the manifest of the capture that made this file would be: NAME_0.sqlite is of NAME_0, or a rank of NAME."""
+    ending = next((ending for ending in _ENDINGS if profile.name.endswith(ending)), None)
+    if ending is None:
+        return ()
+    name = profile.name.removesuffix(ending)
+    names = dict.fromkeys((name, re.sub(r"_\d+$", "", name)))
+    return tuple(profile.with_name(f"{each}{manifest.ENDING}") for each in names)
+
+
 def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: bool) -> CapturePlace:
     """A place that is free; with `force`, whatever was there may go."""
     ending = REPORTS[tool]

@@ -1,8 +1,8 @@
 """Carrying a recording out: what is to be run in; the files that came of it, and how it ended, out.
 
-The manifest is written first. Then the program runs, under the eyes of `attended`; what came back is exported; and the
-manifest is written again. At any moment a signal leads to the same end: the program and all that it started are gone,
-what was recorded is kept, and the manifest says so.
+The manifest is written first. Then the program runs under the eyes of `attended`, perhaps once without its tool before;
+what came back is exported; and the manifest is written again. At any moment a signal leads to the same end: the program
+and all that it started are gone, what was recorded is kept, and the manifest says so.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from gpuledger.capture import manifest as manifests
 from gpuledger.capture.empty_report import NOT_STARTED, Attempt, why_nothing
 from gpuledger.capture.environment import EnvironmentWishes, commit_of, environment, without_secrets
 from gpuledger.capture.main_program import main_program
-from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, RecordedFile, utc
+from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, PlainRun, RecordedFile, utc
 from gpuledger.capture.nsys.command import Start, export_beside
 from gpuledger.capture.output_files import EXPORT, CapturePlace, prepared
+from gpuledger.capture.plain_run import PlainProgram, run_plain
 from gpuledger.capture.remote import Remote
 from gpuledger.capture.witness import SeenEnvironment, Witness
 from gpuledger.errors import GpuledgerError, ToolFailed
@@ -63,6 +64,8 @@ class Recording:
     """What the command needs on the other side."""
     called_as: tuple[str, ...] = ()
     session: str | None = None
+    plain: PlainProgram | PlainRun | None = None
+    """The program without the tool, to be run before it; or why it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
         git=commit_of(Path.cwd()) if here else None,
         via=recording.remote.prefix if recording.remote else None,
         session=recording.session,
+        plain=recording.plain if isinstance(recording.plain, PlainRun) else None,
     )
 
 
@@ -102,9 +106,19 @@ def recorded(recording: Recording, tell: Tell) -> CaptureOutcome:
     """Run the program under its tool, and bring everything to its end."""
     with Interruption() as interruption:
         prepared(recording.place)
-        begun = first_manifest(recording, (_started(recording, without_secrets(recording.argv), hide=True),))
+        plain = (without_secrets(recording.plain.argv),) if isinstance(recording.plain, PlainProgram) else ()
+        argv = _started(recording, without_secrets(recording.argv), hide=True)
+        begun = first_manifest(recording, (*plain, argv))
         manifests.written(begun, recording.place.manifest)
         try:
+            if isinstance(recording.plain, PlainProgram):
+                plain_run, ended = run_plain(recording.plain, recording.variables.given, interruption, tell)
+                begun = replace(begun, plain=plain_run)
+                _seen_here(recording)  # it goes away: what the program had is asked of the recorded run
+                if interruption:
+                    return closed(recording, begun, replace(ended, interrupted=True), interruption)
+                manifests.written(begun, recording.place.manifest)
+                tell(f"now with {recording.tool}")
             ended = attended(
                 _started(recording, recording.argv),
                 interruption,

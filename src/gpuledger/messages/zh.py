@@ -73,6 +73,14 @@ _REPORT: Final[dict[str, str]] = {
     "{claim}. Up to {share} of the time only looks idle. {verdict}": (
         "{claim}。最多有 {share} 的时间只是看似空闲。{verdict}"
     ),
+    # trace/model, read/plain_window
+    "no manifest of `gpuledger capture` lies beside the profile": "profile 旁边没有 `gpuledger capture` 的清单文件",
+    "{manifest} is about another file than this profile": "{manifest} 描述的是另一个文件，而不是该 profile",
+    "the program was captured without a plain run before": "采集之前没有不带 profiler 运行过一次",
+    "the plain run before the capture has no time that could be read": (
+        "采集之前不带 profiler 的那次运行，其时间无法读取"
+    ),
+    "no plain run was timed before the capture: {reason}": "采集之前没有测得不带 profiler 的时间：{reason}",
     # findings/finding
     "high": "高",
     "medium": "中",

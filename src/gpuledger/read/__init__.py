@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.cache import may_be_cached
+from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
@@ -49,11 +51,13 @@ def open_trace(
         if reader is None:
             raise _refused(path, source, limits)
         read = partial(reader.read, source, wanted, limits, progress)
-    if not (cache and may_be_cached(source)):
-        return read()
-    from gpuledger.read.cache.cached_open import cached_open
+    if cache and may_be_cached(source):
+        from gpuledger.read.cache.cached_open import cached_open
 
-    return cached_open(source, member, wanted, limits, read)
+        trace = cached_open(source, member, wanted, limits, read)
+    else:
+        trace = read()
+    return trace if member else replace(trace, plain_window_ns=plain_window_ns(Path(path)))
 
 
 def _refused(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:

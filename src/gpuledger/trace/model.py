@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpuledger.messages import say
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.trace.stacks import Stacks
@@ -30,6 +31,10 @@ _NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS)
 
 NOT_DESCRIBED = ""
 """The name of a GPU that only stands between others: nothing ran on it, and the profile says nothing about it."""
+
+
+NO_MANIFEST = NotMeasured(say("no manifest of `gpuledger capture` lies beside the profile"))
+"""Why nothing is known of the capture but what the profile holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,8 @@ class Trace:
     """The tables that it does not hold, and why."""
     stacks: Stacks = field(default_factory=Stacks)
     """The call stacks that columns called `stack` point to."""
+    plain_window_ns: int | NotMeasured = NO_MANIFEST
+    """How long what was recorded took in a run without the profiler. Of the file beside it, not of the profile."""
 
     def __getitem__(self, table: Table | str) -> Rows:
         """The rows of a table, by its name too; none if the profile does not hold it. Asks only for what was read."""

@@ -57,13 +57,21 @@ def torch_flags(schedule: Schedule) -> tuple[Flag, ...]:
 
 
 def torch_command(
-    command: Sequence[str], schedule: Schedule, output: Path | str, *, runner: str = str(RUNNER), is_here: bool = True
+    command: Sequence[str],
+    schedule: Schedule,
+    output: Path | str,
+    *,
+    runner: str = str(RUNNER),
+    is_here: bool = True,
+    plain: Path | None = None,
 ) -> tuple[str, ...]:
     """The arguments that record this command; behind a launcher, of each of its ranks.
 
     The program may stand behind `env` and the like, and in the text of `bash -c`. `runner` is where the runner lies.
+    With `plain` nothing is recorded: when it would be is noted in that file.
     """
     options = [f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}" for flag in torch_flags(schedule)]
+    options += [] if plain is None else [f"--plain={plain}"]
     recorder = (runner, f"--out={output}", *options, "--")
 
     def behind_python(words: tuple[str, ...], in_text: bool) -> tuple[Edit, ...] | None:

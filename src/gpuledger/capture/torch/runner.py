@@ -7,6 +7,7 @@ It needs torch and Python's own library, nothing of gpuledger: the interpreter i
 match: with --active, that many steps after --wait and --warmup, where a step is an optimizer's step, or a range of the
 name --step-range; else, if the script opens a profiler range (torch.cuda.profiler.start), that range and nothing else;
 else the whole run. NVTX ranges of the script become annotations of the trace. The script's exit code is passed on.
+With --plain=FILE nothing is recorded: FILE gets the times between which it would be, see `WindowClock`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import os
 import runpy
 import signal
 import threading
+import time
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -130,15 +133,77 @@ class Recorder:
             partial.unlink(missing_ok=True)
 
 
-def hook(torch: Any, recorder: Recorder, step_range: str | None) -> None:
+class WindowClock:
+    """In the place of the recorder where nothing is to be recorded: notes how long what would be recorded takes.
+
+    The file gets a line `PID START` when that begins, `PID START END` when it ends, in nanoseconds; ranks share it.
+    """
+
+    def __init__(self, torch: Any, wanted: argparse.Namespace) -> None:
+        self._torch = torch
+        self._file = wanted.plain
+        self._first = wanted.wait + wanted.warmup
+        self._last = self._first + wanted.active
+        self._opened_ns: int | None = None
+        self._is_over = False
+        self.steps = 0
+        self.mode = "steps" if wanted.active else "whole"
+
+    def begin(self) -> None:
+        if self.mode == "steps" and self._first == 0:
+            self._open()
+
+    def range_opened(self) -> None:
+        if self.mode != "steps":
+            self._open()
+
+    def range_closed(self) -> None:
+        if self.mode != "steps":
+            self._close()
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.mode == "steps" and self.steps == self._last:
+            self._close()
+        elif self.mode == "steps" and self.steps == self._first:
+            self._open()
+
+    def end(self) -> None:
+        """A window that is still open has no end that could be compared."""
+
+    def _open(self) -> None:
+        if self._opened_ns is None:
+            self._wait()
+            self._note(time.monotonic_ns())
+            self._opened_ns = time.monotonic_ns()
+
+    def _close(self) -> None:
+        if self._opened_ns is not None and not self._is_over:
+            self._wait()
+            self._note(self._opened_ns, time.monotonic_ns())
+            self._is_over = True
+
+    def _wait(self) -> None:
+        if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
+            self._torch.cuda.synchronize()
+
+    def _note(self, *times_ns: int) -> None:
+        line = " ".join(map(str, (os.getpid(), *times_ns))) + "\n"
+        file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, line.encode())  # in one piece: ranks share the file
+        os.close(file)
+
+
+def hook(torch: Any, recorder: Recorder | WindowClock, step_range: str | None) -> None:
     """Let the script's own marks reach the recorder: profiler ranges, NVTX ranges, optimizer steps."""
+    annotation = torch.profiler.record_function if isinstance(recorder, Recorder) else nullcontext
     nvtx, profiler, here = torch.cuda.nvtx, torch.cuda.profiler, threading.local()
     push, pop = nvtx.range_push, nvtx.range_pop
     has_device = torch.cuda.is_available()
 
     def range_push(name: str) -> int:
         open_ranges = here.__dict__.setdefault("ranges", [])
-        range_ = torch.profiler.record_function(str(name))
+        range_ = annotation(str(name))
         range_.__enter__()
         open_ranges.append((str(name), range_))
         return int(push(name)) if has_device else len(open_ranges) - 1
@@ -181,6 +246,7 @@ def parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--warmup", type=int, default=0)
     parser.add_argument("--active", type=int, default=0)
     parser.add_argument("--step-range")
+    parser.add_argument("--plain")
     for flag in ("--record-shapes", "--with-stack", "--memory"):
         parser.add_argument(flag, action="store_true")
     return parser.parse_args(argv[:cut]), argv[cut + 1 :]
@@ -199,7 +265,7 @@ def main(argv: list[str]) -> int:
         say(f"this Python has no torch: {error}")
         return 1
     signal.signal(signal.SIGTERM, _ended)  # the default ends us at once, and the trace would be lost
-    recorder = Recorder(torch, wanted)
+    recorder = WindowClock(torch, wanted) if wanted.plain else Recorder(torch, wanted)
     hook(torch, recorder, wanted.step_range)
     recorder.begin()
     try:

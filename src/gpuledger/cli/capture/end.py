@@ -12,7 +12,7 @@ import click
 
 from gpuledger.analyse.capture_checks import CaptureWishes, captured
 from gpuledger.capture import manifest as manifests
-from gpuledger.capture.manifest import FINISHED, INTERRUPTED, Manifest, RecordedCheck
+from gpuledger.capture.manifest import FINISHED, INTERRUPTED, Manifest, PlainRun, RecordedCheck
 from gpuledger.capture.nsys.presets import Flag, value_of
 from gpuledger.capture.record import CaptureOutcome
 from gpuledger.cli.main import sentence
@@ -21,6 +21,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.capture import checks_text, files_text
 from gpuledger.read import open_trace
+from gpuledger.units import time_text
 
 
 def asked_of(flags: Sequence[Flag], duration: float | None) -> CaptureWishes:
@@ -62,12 +63,24 @@ def _said_of_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_repor
             checks += [RecordedCheck(f"{prefix}{each.name}", each.verdict, each.found, each.advice) for each in found]
             for line in checks_text([replace(each, name=f"{prefix}{each.name}") for each in found]):
                 click.echo(line, err=True)
+        _said_of_plain(outcome.manifest.plain)
         _noted(outcome.manifest, checks, outcome.place.manifest)
         if not no_report:
             _reported(outcome.profiles)
     except GpuledgerError as error:
         # the program ran and the profile is there: its exit code stays, and the sentence says what cannot be told
         click.echo(sentence(error), err=True)
+
+
+def _said_of_plain(plain: PlainRun | None) -> None:
+    if plain is None or plain.seconds is None:
+        return
+    if plain.window_ns is None:
+        click.echo(f"how long the window takes without the profiler is not known: {plain.reason}", err=True)
+        return
+    several = f", the mean of {len(plain.window_ns)} processes" if len(plain.window_ns) > 1 else ""
+    window_ns = round(sum(plain.window_ns) / len(plain.window_ns))
+    click.echo(f"without the profiler the window took {time_text(window_ns)}{several}", err=True)
 
 
 def _noted(manifest: Manifest, checks: Sequence[RecordedCheck], path: Path) -> None:

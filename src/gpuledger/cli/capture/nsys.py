@@ -13,11 +13,13 @@ from gpuledger.capture.nsys.plan import Wishes, completed, doubts, flags_for, ns
 from gpuledger.capture.nsys.presets import PRESETS, Flag, value_of
 from gpuledger.capture.nsys.session import launch_command, session_name
 from gpuledger.capture.output_files import EXPORT, CapturePlace, place_for
+from gpuledger.capture.plain_plan import ELSEWHERE, LEFT_OUT, nsys_plain
 from gpuledger.capture.record import INTERRUPTED_CODE, Recording, recorded
 from gpuledger.capture.remote import Remote, remote
 from gpuledger.capture.witness import Witness
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
+    PLAIN_OPTION,
     VIA_OPTION,
     CaptureOptions,
     called_as,
@@ -26,6 +28,7 @@ from gpuledger.cli.capture.options import (
     looked_at,
     needed,
     printed,
+    run_before,
     shown_here,
     tell,
     warn,
@@ -60,6 +63,7 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
 )
 @click.option("--set", "settings", multiple=True, metavar="FLAG=VALUE", help="Any other flag of `nsys profile`.")
 @VIA_OPTION
+@PLAIN_OPTION
 @click.option("--session", metavar="NAME", help="Only start COMMAND, to be recorded with `gpuledger capture start`.")
 @click.option("--rank-variable", metavar="NAME", help="For multi: the variable that holds the rank. Default: known.")
 @capture_options
@@ -70,6 +74,7 @@ def nsys(
     duration: float | None,
     settings: tuple[str, ...],
     via: str | None,
+    no_plain: bool,
     session: str | None,
     rank_variable: str | None,
     manner: CaptureOptions,
@@ -103,10 +108,12 @@ def nsys(
     if name is not None:
         _launched(name, wishes, manner, command, via)
     else:
-        _profiled(wishes, manner, command, remote(via) if via is not None else None)
+        _profiled(wishes, manner, command, remote(via) if via is not None else None, no_plain=no_plain)
 
 
-def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], there: Remote | None) -> None:
+def _profiled(
+    wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], there: Remote | None, *, no_plain: bool
+) -> None:
     """Record a program from here to its end, or print how that would be done."""
     place = place_for(manner.name, command, "nsys", force=manner.force)
     found = None if there else find_nsys()
@@ -115,8 +122,9 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
     witness = witness_for(manner, command, place, there)
     flags, argv = nsys_command(word, output, wishes, command, is_here=there is None)
     warn(doubts(wishes, flags, command, place.folder))
+    plain = LEFT_OUT if no_plain else ELSEWHERE if there else nsys_plain(wishes, flags, command, place, witness)
     if manner.only_prints:
-        _printed(manner, flags, argv, place, there, witness)
+        _printed(manner, flags, argv, place, there, [*run_before(plain), *looked_at(witness)], witness)
         return
     executable = None if there else needed("nsys", found)
     if not there:
@@ -137,6 +145,7 @@ def _profiled(wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], 
         variables=manner.variables,
         witness=witness,
         called_as=called_as(),
+        plain=plain,
     )
     outcome = recorded(recording, tell)
 
@@ -151,9 +160,9 @@ def _printed(
     argv: tuple[str, ...],
     place: CapturePlace,
     there: Remote | None,
+    notes: list[str],
     witness: Witness | None,
 ) -> None:
-    notes = looked_at(witness)
     if there is not None:
         notes.append(f"then copied back to {place.folder.absolute()}, and exported")
         printed(manner, _reasons(flags), (there.started(argv, witness.wanted if witness else {}),), notes)

@@ -15,7 +15,9 @@ import click
 
 from gpuledger.capture.environment import EnvironmentWishes, environment, environment_wishes
 from gpuledger.capture.main_program import is_direct
+from gpuledger.capture.manifest import PlainRun
 from gpuledger.capture.output_files import CapturePlace
+from gpuledger.capture.plain_run import PlainProgram
 from gpuledger.capture.remote import Remote
 from gpuledger.capture.witness import Witness
 from gpuledger.cli.output import Output
@@ -91,6 +93,9 @@ def a_program(command: tuple[str, ...]) -> tuple[str, ...]:
 VIA_OPTION = click.option(
     "--via", metavar="PREFIX", help="Run it elsewhere: 'ssh HOST' or 'kubectl exec POD --'; copied back."
 )
+PLAIN_OPTION = click.option(
+    "--no-plain", is_flag=True, help="Do not first run COMMAND once without the profiler, to time its window."
+)
 
 
 def witness_for(
@@ -120,6 +125,15 @@ def looked_at(witness: Witness | None) -> list[str]:
     settings = [f"{name}={value}" for name, value in environment(witness.wanted, witness.wanted).items()]
     must = f", and must hold {shlex.join(settings)}" if settings else ""
     return [f"right before the program starts, its environment is looked at{must}"]
+
+
+def run_before(plain: PlainProgram | PlainRun) -> list[str]:
+    """What is run before a printed command, for people."""
+    return (
+        ["before that, the program runs once without the profiler; --no-plain leaves that out"]
+        if isinstance(plain, PlainProgram)
+        else []
+    )
 
 
 def shown_here(manner: CaptureOptions, argv: tuple[str, ...]) -> tuple[str, ...]:

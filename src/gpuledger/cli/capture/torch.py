@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from gpuledger.capture.output_files import place_for
+from gpuledger.capture.plain_plan import ELSEWHERE, LEFT_OUT, torch_plain
 from gpuledger.capture.record import Recording, recorded
 from gpuledger.capture.remote import remote
 from gpuledger.capture.torch.command import OURS, RUNNER, Schedule, torch_command, torch_flags
 from gpuledger.cli.capture.options import (
     COMMAND_FIRST,
+    PLAIN_OPTION,
     VIA_OPTION,
     CaptureOptions,
     called_as,
@@ -17,6 +19,7 @@ from gpuledger.cli.capture.options import (
     check_program,
     looked_at,
     printed,
+    run_before,
     shown_here,
     tell,
     warn,
@@ -34,6 +37,7 @@ from gpuledger.errors import GpuledgerError
 @click.option("--with-stack", is_flag=True, help="Python's call stacks: slow, but names lines.")
 @click.option("--memory", is_flag=True, help="Allocations and releases of tensors.")
 @VIA_OPTION
+@PLAIN_OPTION
 @capture_options
 def torch(
     wait: int,
@@ -44,6 +48,7 @@ def torch(
     with_stack: bool,
     memory: bool,
     via: str | None,
+    no_plain: bool,
     manner: CaptureOptions,
     command: tuple[str, ...],
 ) -> None:
@@ -72,6 +77,7 @@ def torch(
     runner = there.script if there else str(RUNNER)
     argv = torch_command(command, schedule, output, runner=runner, is_here=there is None)
     witness = witness_for(manner, command, place, there)
+    plain = LEFT_OUT if no_plain else ELSEWHERE if there else torch_plain(schedule, command, place, witness)
     if with_stack:
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
@@ -80,7 +86,7 @@ def torch(
         started = there.started(argv, wanted, RUNNER) if there else shown_here(manner, argv)
         copied = [f"then copied back to {place.folder.absolute()}"] if there else []
         whole = [("(no options)", "the profiler range of the program, or else the whole run")]
-        printed(manner, reasons or whole, (started,), [*looked_at(witness), *copied])
+        printed(manner, reasons or whole, (started,), [*run_before(plain), *looked_at(witness), *copied])
         return
     if not there and command[0] != OURS:
         check_program(command[0])
@@ -96,6 +102,7 @@ def torch(
             witness=witness,
             script=RUNNER if there else None,
             called_as=called_as(),
+            plain=plain,
         ),
         tell,
     )

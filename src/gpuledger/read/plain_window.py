@@ -1,0 +1,70 @@
+"""How long a profile's window took without the profiler: the profile's path in; the time, or why it is not known, out.
+
+`gpuledger capture` measures it and writes it into the manifest beside the profile. It is asked for at every open, of a
+profile from the cache too: the manifest is no part of the profile, and may change without it. A manifest is as
+untrusted as a profile; one that is damaged, or is about another file, is none.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from gpuledger.capture.manifest import SCHEMA
+from gpuledger.capture.output_files import manifests_of
+from gpuledger.messages import say
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import NO_MANIFEST
+
+MOST_BYTES: Final = 4_000_000
+"""A larger file is no manifest of ours."""
+_LONGEST_NS: Final = 10**18
+
+
+def plain_window_ns(profile: Path) -> int | NotMeasured:
+    """The mean of the windows that the manifest of this profile holds."""
+    reason = NO_MANIFEST
+    for path in manifests_of(profile):
+        manifest = _manifest(path)
+        if manifest is None:
+            continue
+        if not _is_about(manifest, profile):
+            reason = NotMeasured(say("{manifest} is about another file than this profile", manifest=path.name))
+            continue
+        return _window_ns(manifest.get("plain"))
+    return reason
+
+
+def _manifest(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():  # a pipe of that name would be waited for
+        return None
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):  # not ours to read, cut, or no JSON: there is none
+        return None
+    return content if isinstance(content, dict) and content.get("schema") == SCHEMA else None
+
+
+def _is_about(manifest: dict[str, Any], profile: Path) -> bool:
+    """Whether the capture wrote this very file: its name, and its size."""
+    files = manifest.get("files")
+    wanted = {"name": profile.name, "bytes": profile.stat().st_size}
+    return isinstance(files, list) and wanted in files
+
+
+def _window_ns(plain: object) -> int | NotMeasured:
+    if not isinstance(plain, dict):
+        return NotMeasured(say("the program was captured without a plain run before"))
+    windows = plain.get("window_ns")
+    if isinstance(windows, list) and windows and all(_is_time(window) for window in windows):
+        return round(sum(windows) / len(windows))
+    reason = plain.get("reason")
+    if not isinstance(reason, str) or not reason:
+        return NotMeasured(say("the plain run before the capture has no time that could be read"))
+    return NotMeasured(say("no plain run was timed before the capture: {reason}", reason=reason))
+
+
+def _is_time(window: object) -> bool:
+    return isinstance(window, int) and not isinstance(window, bool) and 0 < window < _LONGEST_NS
