@@ -24,7 +24,7 @@ from gpuledger.capture.plain_run import FIRST, PlainProgram, windows_noted
 from gpuledger.capture.torch.command import Schedule
 from gpuledger.capture.torch.runner import WindowClock
 from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
-from support.command import ROOT
+from support.command import ROOT, gpuledger
 from support.cuda_marks import MarkedPrograms, marked_programs
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
@@ -86,6 +86,9 @@ def test_a_capture_holds_how_long_the_window_takes_without_it(fake: Tools, marke
     assert (len(plain["window_ns"]), plain["reason"], plain["exit_code"]) == (1, None, 0)
     assert 3_000_000 <= plain["window_ns"][0] <= plain["seconds"] * 1e9
     assert manifest["commands"][0] == [str(marked.program)]
+    told = gpuledger("info", "run.sqlite", "--format=json", cwd=fake.folder)
+    assert json.loads(told.stdout)["plain_window_ns"] == plain["window_ns"][0]
+    assert "without the profiler, the window took " in gpuledger("info", "run.sqlite", cwd=fake.folder).stdout
     assert [path.name for path in fake.folder.glob(".run*")] == []
 
 

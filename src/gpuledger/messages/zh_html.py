@@ -168,6 +168,7 @@ HTML: Final[dict[str, str]] = {
     "recorded at: {time} UTC": "采集时间：{time} UTC",
     "driver {driver}, CUDA {cuda}": "驱动 {driver}，CUDA {cuda}",
     "read by: gpuledger {version}": "读取工具：gpuledger {version}",
+    "without the profiler, the window took {time}": "不带 profiler 时，该窗口用时 {time}",
     "{share} of the GPU work has its launch call in the profile": "{share} 的 GPU 工作有对应的 launch 调用记录",
     # present/writers/html/tables
     "{title} (the first {shown} of {count} rows)": "{title}（共 {count} 行，显示前 {shown} 行）",

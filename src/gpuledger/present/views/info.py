@@ -93,6 +93,7 @@ def _data(name: str, trace: Trace, found: Contents, *, verbose: bool) -> dict[st
             "decoding": None if origin.decoding is None else _decoding_json(origin.decoding),
         },
         "span_ns": None if isinstance(found.span, NotMeasured) else list(found.span),
+        "plain_window_ns": None if isinstance(trace.plain_window_ns, NotMeasured) else trace.plain_window_ns,
         "gpus": [_gpu_json(use) for use in found.gpus],
         "processes": [
             {
@@ -155,6 +156,8 @@ def _facts(trace: Trace, found: Contents) -> list[str]:
         lines.append(
             say("{share} of the GPU work has its launch call in the profile", share=share_text(found.launched))
         )
+    if not isinstance(trace.plain_window_ns, NotMeasured):
+        lines.append(say("without the profiler, the window took {time}", time=time_text(trace.plain_window_ns)))
     return lines
 
 
