@@ -122,6 +122,7 @@ OPENERS = {
     "export/perfetto_server.py": "the files of the Perfetto UI, and a timeline",
     "runbook/files.py": "runbooks and their logs",
     "workloads/common/json_file.py": "what is handed to a workload",
+    "workloads/pairs.py": "the times that it writes, a line per window",
     "cli/main.py": "/dev/null, when a pipe closes",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",
 }

@@ -1,0 +1,136 @@
+"""Programs in several variants, on the CPU: they run, variants agree, and a failure is told, not hidden.
+
+What they lose, and that they lose it for the reason that they name, shows only on a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command import ROOT
+
+torch = pytest.importorskip("torch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from gpuledger.workloads import pairs  # noqa: E402
+from gpuledger.workloads.paired import jax_steps, library, planted, structures, together  # noqa: E402
+from gpuledger.workloads.paired.program import PairedProgram  # noqa: E402
+
+PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
+FAST = (
+    "hf_tolist",
+    "hf_moe",
+    "hf_autocast",
+    "hf_graph",
+    "grad_norms",
+    "adamw_loop",
+    "bert_transfers",
+    "bert_one_by_one",
+)
+SEEING = ("resnet_pageable", "resnet_collate", "resnet_item", "vit_empty_cache")
+EVERY = (*planted.PROGRAMS, *library.PROGRAMS, *together.PROGRAMS, *structures.PROGRAMS, *jax_steps.PROGRAMS)
+
+
+def named(name: str) -> PairedProgram:
+    (program,) = (program for program in EVERY if program.name == name)
+    return program
+
+
+def norms(program: PairedProgram, steps: int = 2) -> dict[str, list[float]]:
+    """Of each variant's first outputs."""
+    built = {variant: build("cpu") for variant, build in program.variants.items()}
+    with torch.no_grad():
+        return {
+            variant: [float(step(index).float().norm()) for index in range(steps)] for variant, step in built.items()
+        }
+
+
+class Reads(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+    """Counts the numbers that the host reads from tensors: each of them is a wait on a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += "_local_scalar_dense" in str(function)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("program", [*together.PROGRAMS, structures.PROGRAMS[0]], ids=lambda program: program.name)
+def test_the_variants_of_a_program_compute_the_same(program: PairedProgram) -> None:
+    first, *others = norms(program).values()
+    for other in others:
+        assert other == pytest.approx(first, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", [*FAST, *SEEING])
+def test_library_variants_compute_the_same(name: str) -> None:
+    pytest.importorskip("torchvision" if name in SEEING else "transformers")
+    bad, fixed = norms(named(name)).values()
+    assert bad == pytest.approx(fixed, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", ["hf_tolist", "hf_graph", "hf_autocast", "grad_norms"])
+def test_a_fixed_program_reads_no_number_on_the_host(name: str) -> None:
+    """Else its loss would not be gone, and what the bad one loses would not be what it names."""
+    pytest.importorskip("transformers")
+    step = named(name).variants["fixed"]("cpu")
+    with torch.no_grad(), Reads() as reads:
+        step(0)
+    assert reads.count == 0
+
+
+def test_a_program_that_waits_reads_numbers() -> None:
+    with torch.no_grad(), Reads() as reads:
+        together.PROGRAMS[0].variants["bad"]("cpu")(0)
+    assert reads.count > 0
+
+
+def test_every_name_stands_once_and_every_finding_has_a_page() -> None:
+    assert len({program.name for program in EVERY}) == len(EVERY)
+    codes = {code for program in EVERY for code in program.findings}
+    assert [code for code in sorted(codes) if not (PAGES / f"{code}.md").is_file()] == []
+    assert all(program.edit for program in EVERY)
+    assert all(list(program.variants) == ["bad", "fix1", "fix2", "fixed"] for program in together.PROGRAMS)
+
+
+def test_rounds_are_outermost_and_each_window_is_a_line(tmp_path: Path) -> None:
+    output = tmp_path / "rows.jsonl"
+    options = ["planted", "--only=casts", "--device=cpu", "--rounds=2", "--steps=2", f"--output={output}"]
+    with torch.no_grad():  # which the program switches off for its whole process
+        pairs.main(options)
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row["variant"], row["round"]) for row in rows] == [("bad", 1), ("fixed", 1), ("bad", 2), ("fixed", 2)]
+    for row in rows:
+        assert row["steps"] == len(row["host_step_ns"]) == 2
+        assert row["wall_ns"] >= sum(row["host_step_ns"])
+        assert row["step_ns"] == row["wall_ns"] // 2
+
+
+def test_a_variant_that_fails_is_a_line_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(device: str) -> Any:
+        raise RuntimeError(f"no such thing on {device}")
+
+    def nothing(_: str) -> Any:
+        return lambda _: torch.full((2,), math.nan)
+
+    program = PairedProgram("broken", "", (), "none", {"bad": broken, "fixed": nothing})
+    monkeypatch.setattr(pairs, "programs_of", lambda _: [program])
+    output = tmp_path / "rows.jsonl"
+    with torch.no_grad():
+        pairs.main(["planted", "--device=cpu", "--rounds=1", f"--output={output}"])
+    errors = [json.loads(line)["error"] for line in output.read_text().splitlines()]
+    assert errors == ["RuntimeError: no such thing on cpu", "ArithmeticError: the last output's norm is nan"]
+
+
+@pytest.mark.parametrize("arguments", [["no_such_group"], [], ["planted", "--device=tpu"]], ids=" ".join)
+def test_a_wrong_command_line_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        pairs.main(arguments)
+    assert refused.value.code == 2
+    assert "error: " in capsys.readouterr().err
