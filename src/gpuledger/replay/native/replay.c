@@ -15,6 +15,17 @@ static int64_t reached(const struct replay_times *times, int64_t operation) {
     return last >= 0 ? times->end[last] : INT64_MIN / 2;
 }
 
+/* An operation ends, and its stream has come past it, or the stream of its own. */
+static void pass_end(struct replay_times *times, struct tail *tail, int8_t flags, int64_t at, int64_t end) {
+    times->end[at] = end;
+    if (flags & ASIDE) {
+        tail->aside = end, times->past[at] = at;
+        return;
+    }
+    if (end >= tail->end) tail->end = end, tail->operation = at;
+    times->past[at] = tail->operation;
+}
+
 int replay_forward(
     const int64_t *order, size_t events, struct replay_calls calls, const int64_t *wait, const int64_t *wait_ns,
     struct replay_operations ops, size_t threads, size_t streams, size_t groups, struct replay_times times) {
@@ -84,13 +95,7 @@ int replay_forward(
             times.start[at] = start;
             int32_t group = ops.group[at];
             if (group < 0) {
-                int64_t end = times.end[at] = start + ops.duration_ns[at];
-                if (flags & ASIDE) {
-                    tail->aside = end, times.past[at] = at;
-                } else {
-                    if (end >= tail->end) tail->end = end, tail->operation = at;
-                    times.past[at] = tail->operation;
-                }
+                pass_end(&times, tail, flags, at, start + ops.duration_ns[at]);
                 break;
             }
             next[at] = first[group], first[group] = at;
@@ -100,11 +105,9 @@ int replay_forward(
             for (int64_t member = first[group]; member >= 0; member = next[member])
                 if (times.start[member] == met[group]) latest = member;
             for (int64_t member = first[group]; member >= 0; member = next[member]) {
-                struct tail *own = &tails[ops.stream[member]];
-                int64_t end = times.end[member] = met[group] + ops.duration_ns[member];
+                int64_t end = met[group] + ops.duration_ns[member];
                 if (times.start[member] < met[group]) times.bound[member] = BY_RENDEZVOUS, times.by[member] = latest;
-                if (end >= own->end) own->end = end, own->operation = member;
-                times.past[member] = own->operation;
+                pass_end(&times, &tails[ops.stream[member]], ops.flags[member], member, end);
             }
             break;
         }

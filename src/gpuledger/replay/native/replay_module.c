@@ -71,7 +71,7 @@ static int inside(int64_t value, int64_t least, size_t count) { return value >= 
 static int fit(struct columns *columns, size_t threads, size_t streams, size_t groups) {
     struct replay_calls calls = calls_of(columns);
     struct replay_operations ops = operations_of(columns);
-    const int64_t *order = columns->held[0].buf, *wait = columns->held[10].buf;
+    const int64_t *order = columns->held[0].buf, *wait = columns->held[10].buf, *past = columns->held[27].buf;
     int fits = rows(columns, 8) == calls.count + 1 && rows(columns, 11) == rows(columns, 10);
     for (int at = 1; at < 10; at++) fits &= at == 8 || rows(columns, at) == calls.count;
     for (int at = 12; at < 21; at++) fits &= rows(columns, at) == ops.count;
@@ -86,7 +86,7 @@ static int fit(struct columns *columns, size_t threads, size_t streams, size_t g
     for (size_t at = 0; fits && at < rows(columns, 10); at++) fits &= inside(wait[at], 0, ops.count);
     for (size_t at = 0; fits && at < ops.count; at++)
         fits &= inside(ops.call[at], -1, calls.count) && inside(ops.stream[at], 0, streams) &&
-                inside(ops.other[at], -1, ops.count) && inside(ops.group[at], -1, groups);
+                inside(ops.other[at], -1, ops.count) && inside(ops.group[at], -1, groups) && inside(past[at], -1, ops.count);
     if (!fits) PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
     return fits;
 }

@@ -1,0 +1,114 @@
+"""A trace that is replayed as it is comes out as it was, to the nanosecond."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuledger import open_trace
+from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.trace.model import Trace
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
+from support.command import ROOT
+from support.random_graphs import graph_of, graph_of_export
+from support.trace_notation import of_tables, table, trace
+
+NSYS = ("decode", "graph", "zoo_node", "zoo_graph", "two_gloo", "one_nccl", "experts_grouped")
+TORCH = ("decode", "graph", "graph_warm", "moe_batched_gemm")
+SERVE = ("gloo", "graph", "normal")
+
+
+def as_it_was(graph: DependencyGraph) -> bool:
+    times, recorded = replayed(graph), graph.recorded
+    return all(
+        np.array_equal(getattr(times, column), getattr(recorded, column))
+        for column in ("call_begin", "call_end", "start", "end")
+    )
+
+
+@pytest.mark.parametrize("name", NSYS)
+def test_a_capture_of_nsys(unpacked: Callable[[str], Path], name: str) -> None:
+    assert as_it_was(graph_of(open_trace(unpacked(f"{name}.sqlite"))))
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_a_trace_of_torch(name: str) -> None:
+    assert as_it_was(graph_of(open_trace(ROOT / "captures" / "torch" / f"{name}.json.gz")))
+
+
+@pytest.mark.parametrize("name", SERVE)
+def test_a_capture_of_a_serving_engine(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.sqlite"
+    path.write_bytes(lzma.decompress((ROOT / "captures" / "serve" / f"{name}.sqlite.xz").read_bytes()))
+    assert as_it_was(graph_of(open_trace(path)))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 100_000))
+def test_a_random_export(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:
+    assert as_it_was(graph_of_export(tmp_path_factory.getbasetemp(), number))
+
+
+def _calls(names: list[str], correlation: list[int], *kernels: tuple[int, int, int]) -> Trace:
+    """Calls of 10 ns every 20, and kernels (start, end, correlation)."""
+    strings = Strings(dict.fromkeys(("k", *names)))
+    begin = [20 * place for place in range(len(names))]
+    calls = table(
+        Table.CALLS,
+        strings,
+        len(names),
+        start_ns=begin,
+        end_ns=[start + 10 for start in begin],
+        name=names,
+        correlation=correlation,
+        layer=["runtime"] * len(names),
+    )
+    start, end, launched = zip(*kernels, strict=True) if kernels else ((), (), ())
+    rows = table(
+        Table.KERNELS,
+        strings,
+        len(kernels),
+        start_ns=start,
+        end_ns=end,
+        correlation=launched,
+        name=["k"] * len(kernels),
+    )
+    return of_tables(strings, {Table.CALLS: calls, Table.KERNELS: rows})
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        _calls([], []),
+        trace("s0: 5-10"),
+        trace("s0: 0-10", "s0: 5-8", "s1: 5-8", "s0: 8-20"),
+        _calls(["cudaLaunchKernel", "cudaDeviceSynchronize"], [1, 2]),
+        _calls(["cudaLaunchKernel"], [1], (3, 9, 1)),
+        _calls(["cudaLaunchKernel"], [1], (12, 30, 7)),
+        _calls(["cudaStreamSynchronize", "cudaLaunchKernel", "cudaDeviceSynchronize"], [1, 2, 3], (31, 200, 2)),
+        _calls(["cudaLaunchKernel"] * 3, [1, 1, 1], (11, 12, 1), (11, 12, 1), (0, 1, 1)),
+    ],
+    ids=[
+        "nothing",
+        "one operation",
+        "no calls",
+        "calls without work",
+        "begins inside its call",
+        "launched by no call",
+        "outlives its wait",
+        "one number for all",
+    ],
+)
+@pytest.mark.parametrize("residuals", [True, False])
+def test_a_hostile_trace(hostile: Trace, residuals: bool) -> None:
+    graph = graph_of(hostile, residuals=residuals)
+    assert as_it_was(graph) or not residuals
+    assert len(replayed(graph).end) == len(hostile[Table.KERNELS])
