@@ -25,7 +25,7 @@ TABLES = """
     CREATE TABLE ANALYSIS_DETAILS (globalVid INTEGER, duration INTEGER, startTime INTEGER, stopTime INTEGER);
 """
 ROWS: dict[str, list[tuple[Any, ...]]] = {
-    "StringIds": [(1, "gemm"), (2, "relu"), (3, "pair:b.bad.1"), (4, "TOKEN=x /root/secret")],
+    "StringIds": [(1, "gemm"), (2, "relu"), (3, "pair:b.bad.1"), (4, "TOKEN=x /srv/secret")],
     "NVTX_EVENTS": [
         (100, 200, "pair:a.bad.1", None, 7 << 24 | 1),
         (110, 120, "step", None, 7 << 24 | 1),
@@ -36,7 +36,7 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
     "CUDA_GRAPH_NODE_EVENTS": [(10, 1)],
     "PROCESSES": [(7 << 24, 7, "/opt/tools/python3"), (8 << 24, 8, "python3"), (9 << 24, 9, "shell")],
     "ProcessStreams": [(7 << 24, 4, 4)],
-    "META_DATA_EXPORT": [("EXPORT_HOST", "box17"), ("EXPORT_FILE", "/root/work/x.sqlite")],
+    "META_DATA_EXPORT": [("EXPORT_HOST", "box17"), ("EXPORT_FILE", "/srv/runs/x.sqlite")],
     "ANALYSIS_DETAILS": [(0, 1000, 0, 1000)],
 }
 
@@ -74,7 +74,7 @@ def test_nothing_of_the_host_is_left(export: sqlite3.Connection, tmp_path: Path)
     for name, (start, end) in TOOL["windows_of"](export).items():
         TOOL["cut"](export, tmp_path / f"{name}.sqlite", start, end)
         whole = (tmp_path / f"{name}.sqlite").read_bytes()
-        assert [word for word in (b"box17", b"/root", b"/opt", b"TOKEN", b"shell") if word in whole] == []
+        assert [word for word in (b"box17", b"/srv", b"/opt", b"TOKEN", b"shell") if word in whole] == []
 
 
 def test_the_export_itself_keeps_all(export: sqlite3.Connection, tmp_path: Path) -> None:
