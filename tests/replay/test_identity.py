@@ -51,6 +51,13 @@ def test_a_capture_of_a_serving_engine(tmp_path: Path, name: str) -> None:
     assert as_it_was(graph_of(open_trace(path)))
 
 
+@pytest.mark.parametrize("name", ["graph", "zoo_node", "two_gloo"])
+def test_the_usual_lags_alone_give_nearly_the_same(unpacked: Callable[[str], Path], name: str) -> None:
+    graph = graph_of(open_trace(unpacked(f"{name}.sqlite")), residuals=False)
+    recorded, first = graph.recorded.end.max(), graph.recorded.call_begin.min()
+    assert abs(replayed(graph).end.max() - recorded) < 0.002 * (recorded - first)
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 100_000))
 def test_a_random_export(tmp_path_factory: pytest.TempPathFactory, number: int) -> None:

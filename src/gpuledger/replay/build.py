@@ -13,6 +13,8 @@ from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.host import Host
+from gpuledger.replay.elsewhere import UNEXPLAINED_NS, Elsewhere, StallingCalls, elsewhere
+from gpuledger.replay.events import event_edges
 from gpuledger.replay.graph import (
     NEVER,
     CallNodes,
@@ -27,7 +29,8 @@ from gpuledger.replay.lags import FEWEST, UsualLags, by_key, looked_up, middle, 
 from gpuledger.replay.outer_calls import OuterCalls, outer_calls
 from gpuledger.replay.stream_order import StreamOrder, reached_ns, stream_order
 from gpuledger.replay.waits import Waits, waits
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.columns import distinct, is_same
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
@@ -38,8 +41,8 @@ QUEUE: Final = 1_022
 SLOW_LAUNCH: Final = 3
 """A launch into a full queue waited if it took this many times as long as usual."""
 
-UNEXPLAINED_NS: Final = 3_000
-"""An operation that begins by so much later than its call and its stream explain waited for something else."""
+LONG_CALL_NS: Final = 100_000
+"""Of a call that takes so long, what it put on the device may begin long before it returns."""
 
 AHEAD_NS: Final = 1_000
 """A launch that returned by so much before its turn came did not hold its operation up."""
@@ -113,14 +116,21 @@ class _Builder:
 
     @cached_property
     def from_begin(self) -> NDArray[np.bool_]:
-        """Which operations begin inside a call that waits, most of them for just that."""
-        if not len(self.waits.call):
+        """Which operations begin inside a call that waits, most of them for just that, or takes long by itself."""
+        if not len(self.outer):
             return np.zeros(len(self.work), np.bool_)
-        blocks = np.zeros(len(self.outer) + 1, np.bool_)
+        blocks = np.append(self.outer.end_ns - self.outer.begin_ns >= LONG_CALL_NS, False)
         blocks[self.waits.call] = True
         blocks[self.queued.call] = True
-        blocks[-1] = False
-        return blocks[self.launch] & (self.work.start_ns < self.outer.end_ns[self.launch])
+        inside: NDArray[np.bool_] = self.work.start_ns < self.outer.end_ns[self.launch]
+        return inside & (blocks[self.launch] | self.same_launch)
+
+    @cached_property
+    def same_launch(self) -> NDArray[np.bool_]:
+        """Which operations were launched together with the one before them in their stream, as a graph's are."""
+        before = self.streams.before
+        together: NDArray[np.bool_] = self.launch[before] == self.launch
+        return together & (before >= 0) & (self.launch >= 0)
 
     @cached_property
     def since_call(self) -> Ints:
@@ -135,6 +145,17 @@ class _Builder:
         """From when an operation's stream had come past those before it to its start."""
         before = self.streams.before
         return np.where(before >= 0, self.work.start_ns - self.work.end_ns[np.maximum(before, 0)], 0)
+
+    @cached_property
+    def shared(self) -> NDArray[np.bool_]:
+        """Which operations ran on a GPU of several processes, which has them take turns."""
+        if not len(self.work) or is_same(self.work.pid):
+            return np.zeros(len(self.work), np.bool_)
+        _, gpu = group(self.work.gpu)
+        _, process = group(self.work.pid)
+        pairs = distinct(gpu * (int(process.max()) + 1) + process)
+        processes = np.bincount(pairs // (int(process.max()) + 1))
+        return (processes > 1)[gpu]
 
     @cached_property
     def kind(self) -> Ints:
@@ -166,7 +187,8 @@ class _Builder:
         """Where the stream was empty, so that nothing but the launch was waited for."""
         returned = self.work.start_ns - self.since_call
         empty = (self.streams.before < 0) | (self.work.start_ns - self.since_stream < returned)
-        chosen = np.flatnonzero(empty & (self.launch >= 0) & (self.since_call < 10 * UNEXPLAINED_NS))
+        empty &= (self.launch >= 0) & ~self.same_launch
+        chosen = np.flatnonzero(empty & (self.since_call < 10 * UNEXPLAINED_NS))
         return by_key(self.since_call[chosen], self.launch_key[chosen], middle)
 
     @cached_property
@@ -183,7 +205,8 @@ class _Builder:
     @cached_property
     def launch_ns(self) -> Ints:
         """The usual lag of each operation's launch."""
-        return looked_up(self.launch_key, self._usual_launch, _usual(self._usual_launch, USUAL_LAUNCH_NS))
+        usual = looked_up(self.launch_key, self._usual_launch, _usual(self._usual_launch, USUAL_LAUNCH_NS))
+        return np.where(self.same_launch, 0, usual)
 
     @cached_property
     def turnaround_ns(self) -> Ints:
@@ -197,7 +220,14 @@ class _Builder:
         chosen = self._stream_bound
         by_name = by_key(self.since_stream[chosen], pair[chosen], trimmed_mean, FEWEST)
         known = looked_up(pair, by_name, NEVER)
-        return np.where(known == NEVER, by_kind, known)
+        known = np.where(known == NEVER, by_kind, known)
+        nodes = np.flatnonzero(self.same_launch & (self.work.graph_node >= 0) & ~self._branches)
+        if not len(nodes):
+            return known
+        by_node = by_key(self.since_stream[nodes], self.work.graph_node[nodes], middle)
+        usual_ns = looked_up(self.work.graph_node[nodes], by_node, 0)
+        known[nodes] = np.where(usual_ns < known[nodes] + UNEXPLAINED_NS, usual_ns, known[nodes])
+        return known
 
     # the graph
 
@@ -326,26 +356,29 @@ class _Builder:
         duration[waited] = np.minimum(duration[waited], own)
         duration[copied] = np.minimum(duration[copied], USUAL_WAKE_UP_NS)
 
+    @cached_property
+    def _branches(self) -> NDArray[np.bool_]:
+        """Nodes of a graph that begin long before the one before them in their stream ends: on another branch."""
+        return self.same_launch & (self.since_stream < -UNEXPLAINED_NS) & (self.work.graph_node >= 0)
+
     def _operations(self) -> OperationNodes:
         work, count = self.work, len(self.work)
         since_call, since_stream = self.since_call, self.since_stream
         launch_ns, turnaround = self.launch_ns, self.turnaround_ns
-        launched, follows = self.launch >= 0, self.streams.before >= 0
-        overlaps = follows & (since_stream < 0) & (work.graph_node >= 0)
-        follows &= ~overlaps
+        launched, follows = self.launch >= 0, (self.streams.before >= 0) & ~self._branches
         by_call = np.where(launched, launch_ns - since_call, NEVER)  # when it was due, before it began
         by_stream = np.where(follows, turnaround - since_stream, NEVER)
-        other, other_ns = self._others(np.maximum(by_call, by_stream), overlaps)
-        elsewhere = other >= 0
-        call_binds = launched & (by_call >= by_stream) & ~elsewhere
-        stream_binds = follows & ~call_binds & ~elsewhere
+        others = self._elsewhere(np.maximum(by_call, by_stream))
+        call_binds = launched & (by_call >= by_stream) & ~others.binds
+        stream_binds = follows & ~call_binds & ~others.binds
         if self.residuals:
             call_ns = np.where(call_binds, since_call, np.minimum(launch_ns, since_call))
             stream_ns = np.where(stream_binds, since_stream, np.minimum(turnaround, since_stream))
         else:
-            call_ns, stream_ns = launch_ns, turnaround
+            call_ns = np.where(others.keeps & call_binds, since_call, launch_ns)
+            stream_ns = np.where(others.keeps & stream_binds, since_stream, turnaround)
         # what no call launched keeps its place in its stream; what follows nothing keeps its time
-        call_ns = np.where(launched, call_ns, np.where(follows | elsewhere, NEVER, work.start_ns))
+        call_ns = np.where(launched, call_ns, np.where(follows | others.binds, NEVER, work.start_ns))
         stream_ns = np.where(launched, stream_ns, since_stream)
         return OperationNodes(
             call=np.ascontiguousarray(self.launch),
@@ -353,35 +386,29 @@ class _Builder:
             stream=self.streams.stream,
             stream_ns=np.where(follows, stream_ns, NEVER),
             duration_ns=work.end_ns - work.start_ns,
-            other=other,
-            other_ns=other_ns,
+            other=others.other,
+            other_ns=self._other_lags(others),
             group=np.full(count, -1, np.int32),
             flags=np.where(self.from_begin, OperationFlag.FROM_BEGIN, OperationFlag.NONE).astype(np.int8),
         )
 
-    def _others(self, due: Ints, overlaps: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-        """For operations that began later than their call and stream explain, the one whose end let them begin.
+    def _elsewhere(self, due: Ints) -> Elsewhere:
+        events = event_edges(self.trace, self.host, self.outer, self.work, self.launch, self.streams)
+        stalling = StallingCalls.of(self.host, self.outer)
+        return elsewhere(self.work, self.launch, self.streams, events, stalling, due, self._branches, self.shared)
 
-        It is the last that ended on the GPU before, if that was after they were due. In a graph, nodes of parallel
-        branches lie in one stream: there it is the last that ended, whenever that was.
-        """
-        work = self.work
-        other, lag = np.full(len(work), -1, np.int64), np.zeros(len(work), np.int64)
-        late = np.flatnonzero((-due > UNEXPLAINED_NS) & (due > NEVER // 2) | overlaps)
-        for gpu in np.unique(work.gpu[late]).tolist() if len(late) else ():
-            own = work.on(gpu)
-            by_end = own[np.argsort(work.end_ns[own], kind="stable")]
-            mine = late[work.gpu[late] == gpu]
-            place = np.searchsorted(work.end_ns[by_end], work.start_ns[mine], side="right") - 1
-            last = np.where(place >= 0, by_end[np.maximum(place, 0)], -1)
-            since = work.start_ns[mine] - work.end_ns[np.maximum(last, 0)]
-            explains = (last >= 0) & ((since < -due[mine]) & (self.streams.stream[last] != self.streams.stream[mine]))
-            explains |= (last >= 0) & overlaps[mine] & (self.launch[last] == self.launch[mine])
-            other[mine[explains]], lag[mine[explains]] = last[explains], since[explains]
-        if not self.residuals and len(late):
-            known = other >= 0
-            lag[known] = np.minimum(lag[known], middle(lag[known])) if known.any() else 0
-        return other, lag
+    def _other_lags(self, others: Elsewhere) -> Ints:
+        """From the end of what an operation waits for elsewhere: the usual of its kind, as recorded where it bound."""
+        rows = np.flatnonzero(others.other >= 0)
+        lag = np.zeros(len(self.work), np.int64)
+        if not len(rows):
+            return lag
+        recorded, keys = others.lag_ns[rows], others.key[rows]
+        keeps = others.binds[rows] if self.residuals else others.keeps[rows]
+        bound = others.binds[rows] & ~others.keeps[rows]
+        usual = looked_up(keys, by_key(recorded[bound], keys[bound], middle), USUAL_TURNAROUND_NS)
+        lag[rows] = np.where(keeps, recorded, np.minimum(usual, recorded) if self.residuals else usual)
+        return lag
 
     def own_lags(self) -> UsualLags:
         """In words, so that they can be told and used for another trace."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,11 @@ class OuterCalls:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def named(self, host: Host, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+        """Which have such a name."""
+        names = host.calls.codes("name")[self.row]
+        return host.calls.strings.each(names, lambda name: bool(pattern.search(name)), np.bool_)
 
 
 def outer_calls(host: Host) -> OuterCalls:

@@ -1,0 +1,73 @@
+"""What operations wait for besides their call and their stream."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpuledger.replay.edits import with_durations
+from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.graph import Bound
+from gpuledger.trace.model import Trace
+from support.call_notation import called
+from support.random_graphs import graph_of
+
+SIDE_BY_SIDE = (
+    "0-10 cudaLaunchKernel -> s7: 12-500 long",
+    "20-30 cudaEventRecord",
+    "40-50 cudaStreamWaitEvent",
+    "60-70 cudaLaunchKernel -> s9: 502-600 short",
+)
+
+
+def test_an_event_lets_another_stream_go_on() -> None:
+    graph = graph_of(called(*SIDE_BY_SIDE))
+    assert graph.operations.other.tolist() == [-1, 0]
+    times = replayed(with_durations(graph, np.array([0]), np.array([100_000])))
+    assert times.end.tolist() == [112_000, 212_000]
+    assert times.bound[1] == Bound.BY_OPERATION
+
+
+def test_an_event_that_held_nobody_up_still_holds() -> None:
+    graph = graph_of(called(*SIDE_BY_SIDE[:3], "600-610 cudaLaunchKernel -> s9: 612-700 short"))
+    assert graph.operations.other.tolist() == [-1, 0]
+    times = replayed(with_durations(graph, np.array([0]), np.array([900_000])))
+    assert times.start[1] > 900_000
+
+
+STALLED = {
+    "a host function": called(
+        "0-10 cudaLaunchKernel -> s7: 12-20",
+        "20-30 cudaLaunchHostFunc",
+        "40-50 cudaLaunchKernel -> s7: 900-910",
+    ),
+    "an event that was not recorded": called(
+        "0-10 cudaLaunchKernel -> s7: 12-20",
+        "20-30 hipStreamWaitEvent",
+        "40-50 cudaLaunchKernel -> s7: 900-910",
+    ),
+    "what was launched before the recording": called("0-10 cudaLaunchKernel -> s7: 900-910"),
+}
+
+
+@pytest.mark.parametrize("stalled", STALLED.values(), ids=STALLED)
+def test_a_delay_behind_what_nobody_recorded_is_an_input(stalled: Trace) -> None:
+    graph = graph_of(stalled, residuals=False)
+    assert replayed(graph).start[-1] == 900_000
+
+
+def test_a_delay_without_any_reason_is_not() -> None:
+    late = called("0-10 cudaLaunchKernel -> s7: 12-20", "40-50 cudaLaunchKernel -> s7: 900-910")
+    assert replayed(graph_of(late, residuals=False)).start[-1] < 100_000
+
+
+def test_events_among_hostile_calls() -> None:
+    nothing_launched = called("0-10 cudaStreamWaitEvent", "20-30 cudaEventRecord", "40-50 cudaStreamWaitEvent")
+    other_thread = called(
+        "t1: 0-10 cudaEventRecord",
+        "20-30 cudaLaunchKernel -> s7: 31-40",
+        "t2: 50-60 cudaStreamWaitEvent",
+        "70-80 cudaLaunchKernel -> s9: 81-90",
+    )
+    for hostile in (nothing_launched, other_thread):
+        assert (graph_of(hostile).operations.other == -1).all()
