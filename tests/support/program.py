@@ -59,6 +59,10 @@ class Program:
         if self._recording:
             self._copies.append((start, end, stream, "Device-to-Host", call))
 
+    def wait(self) -> None:
+        """The host waits for all that it launched."""
+        self._call("cudaDeviceSynchronize", max(*self._free_us.values(), self.now_us) + LATENCY_US - self.now_us)
+
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
         """What is done meanwhile lies in a range."""

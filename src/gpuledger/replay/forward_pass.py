@@ -32,7 +32,7 @@ def replayed(graph: DependencyGraph) -> Times:
     """When every call and operation begins and ends."""
     times = Times(*(getattr(graph.recorded, field.name).copy() for field in fields(Times)))
     if is_compiled():
-        native.forward(*columns(graph), *_columns(times), graph.threads, graph.streams, graph.groups)
+        native.forward(*columns(graph), *table_columns(times), graph.threads, graph.streams, graph.groups)
     else:
         _PlainPass(graph, times).run()
     return times
@@ -40,10 +40,11 @@ def replayed(graph: DependencyGraph) -> Times:
 
 def columns(graph: DependencyGraph) -> tuple[Ints, ...]:
     """The graph as the compiled passes take it."""
-    return (graph.order, *_columns(graph.calls), graph.wait, graph.wait_ns, *_columns(graph.operations))
+    return (graph.order, *table_columns(graph.calls), graph.wait, graph.wait_ns, *table_columns(graph.operations))
 
 
-def _columns(table: object) -> tuple[Ints, ...]:
+def table_columns(table: object) -> tuple[Ints, ...]:
+    """The columns of a part of the graph, or of times."""
     return tuple(getattr(table, field.name) for field in fields(table))  # type: ignore[arg-type]
 
 

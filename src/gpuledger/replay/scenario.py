@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 from itertools import pairwise
 
@@ -18,6 +20,38 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 
 
+class AnchorKind(Enum):
+    """What an instant of the recording moves with in a replay."""
+
+    END = auto()
+    START = auto()
+    CALL = auto()
+    CLOCK = auto()
+    """Nothing: it keeps its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """An instant of the recording, told by what it moves with."""
+
+    kind: AnchorKind
+    position: int
+    """Of the operation that ends or starts, or of the call that begins, by then."""
+    after_ns: int
+
+    def in_replay(self, times: Times) -> int:
+        """When it comes in a replay."""
+        match self.kind:
+            case AnchorKind.END:
+                return int(times.end[self.position]) + self.after_ns
+            case AnchorKind.START:
+                return int(times.start[self.position]) + self.after_ns
+            case AnchorKind.CALL:
+                return int(times.call_begin[self.position]) + self.after_ns
+            case AnchorKind.CLOCK:
+                return self.after_ns
+
+
 class Scenario:
     """What changes would do to one device, by the graph of the whole trace."""
 
@@ -31,7 +65,7 @@ class Scenario:
     def steady_ns(self, *edits: Edit) -> int:
         """How long the steady stretch would take with these changes."""
         times = self.times(*edits)
-        return sum(self.instant(times, end) - self.instant(times, start) for start, end in self._stretches)
+        return sum(self.instant(times, end) - self.instant(times, start) for start, end in self.stretches)
 
     def saved_ns(self, *edits: Edit) -> int:
         """How much shorter the steady stretch would be; a change that makes it longer saves nothing."""
@@ -43,22 +77,29 @@ class Scenario:
         return tuple(max(after - before, 0) for before, after in pairwise(saved))
 
     @cached_property
-    def _stretches(self) -> list[tuple[int, int]]:
+    def stretches(self) -> list[tuple[int, int]]:
+        """The steady stretch, as recorded; of a range's instances each."""
         return [(int(start), int(end)) for start, end in self.device.steady_stretches]
 
     def instant(self, times: Times, instant_ns: int) -> int:
-        """Where an instant of the recording lies: with what ends, is called or starts there, else after what ended."""
+        """Where an instant of the recording lies in a replay."""
+        return self.anchor(instant_ns).in_replay(times)
+
+    def anchor(self, instant_ns: int) -> Anchor:
+        """What an instant of the recording moves with: what ends, is called or starts there, else what ended before."""
         recorded, work = self.graph.recorded, self.device.work
         ended = self._ended_by(instant_ns)
         if ended >= 0 and work.end_ns[ended] == instant_ns:
-            return int(times.end[ended])
+            return Anchor(AnchorKind.END, ended, 0)
         call = int(np.searchsorted(recorded.call_begin, instant_ns))
         if call < len(recorded.call_begin) and recorded.call_begin[call] == instant_ns:
-            return int(times.call_begin[call])
+            return Anchor(AnchorKind.CALL, call, 0)
         started = int(np.searchsorted(work.start_ns, instant_ns))
         if started < len(work) and work.start_ns[started] == instant_ns:
-            return int(times.start[started])
-        return instant_ns if ended < 0 else int(times.end[ended]) + instant_ns - int(work.end_ns[ended])
+            return Anchor(AnchorKind.START, started, 0)
+        if ended < 0:
+            return Anchor(AnchorKind.CLOCK, -1, instant_ns)
+        return Anchor(AnchorKind.END, ended, instant_ns - int(work.end_ns[ended]))
 
     def _ended_by(self, instant_ns: int) -> int:
         """The operation of the device that ended last up to an instant; -1 for none."""

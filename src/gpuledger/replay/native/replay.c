@@ -121,109 +121,137 @@ static void sooner(int64_t *latest, int64_t value) {
     if (value < *latest) *latest = value;
 }
 
-int replay_slack(
-    const int64_t *order, size_t events, struct replay_calls calls, const int64_t *wait, const int64_t *wait_ns,
-    struct replay_operations ops, size_t threads, size_t streams, struct replay_times times, int64_t last,
-    int64_t *call_slack, int64_t *slack) {
-    /* the latest end that each may have; walked backward, so that all that depend on it came before */
-    int64_t *next_call = malloc((threads + 1) * sizeof *next_call), *stream_limit = malloc((streams + 1) * sizeof *stream_limit);
-    int enough = next_call && stream_limit;
-    int64_t limit = last >= 0 ? times.end[last] : 0;
-    for (size_t thread = 0; enough && thread < threads; thread++) next_call[thread] = limit;
-    for (size_t stream = 0; enough && stream < streams; stream++) stream_limit[stream] = limit;
-    for (size_t at = 0; at < calls.count; at++) call_slack[at] = INT64_MAX;
-    for (size_t at = 0; at < ops.count; at++) slack[at] = limit;
-    for (size_t event = events; enough && event-- > 0;) {
-        int64_t at = order[event] >> 2;
-        switch ((enum event)(order[event] & 3)) {
-        case OPERATION: {
-            int8_t flags = ops.flags[at];
-            if (flags & GONE) {
-                slack[at] = INT64_MAX;
-                break;
-            }
-            if (!(flags & ASIDE)) sooner(&slack[at], stream_limit[ops.stream[at]]);
-            /* a rendezvous of several is left with the slack of its own successors */
-            int64_t start = slack[at] - (times.end[at] - times.start[at]);
-            if (!(flags & ASIDE)) sooner(&stream_limit[ops.stream[at]], start - ops.stream_ns[at]);
-            if (ops.call[at] >= 0) {
-                int64_t call = ops.call[at], most = start - ops.call_ns[at];
-                if (flags & FROM_BEGIN) most += calls.duration_ns[call];
-                sooner(&call_slack[call], most);
-            }
-            if (ops.other[at] >= 0) sooner(&slack[ops.other[at]], start - ops.other_ns[at]);
-            slack[at] -= times.end[at];
-            break;
-        }
-        case CALL_ENDS:
-        case CALL_BEGINS: {
-            int ends = (order[event] & 3) == CALL_ENDS;
-            sooner(&call_slack[at], next_call[calls.thread[at]]);
-            if (ends) {
-                for (int64_t each = calls.first_wait[at]; each < calls.first_wait[at + 1]; each++)
-                    if (times.past[wait[each]] >= 0) sooner(&slack[times.past[wait[each]]], call_slack[at] - wait_ns[each]);
-                break;
-            }
-            if (calls.queue[at] >= 0 && times.past[calls.queue[at]] >= 0)
-                sooner(&slack[times.past[calls.queue[at]]], call_slack[at] - calls.queue_ns[at]);
-            int64_t begin = call_slack[at] - calls.duration_ns[at];
-            next_call[calls.thread[at]] = begin - calls.code_ns[at];
-            if (calls.after[at] >= 0) sooner(&call_slack[calls.after[at]], begin - calls.after_ns[at]);
-            call_slack[at] -= times.call_end[at];
-            break;
-        }
-        }
+/* Scratch of the backward pass, per thread, stream and meeting. */
+struct limits {
+    int64_t *thread; /* the latest end of a thread's call, by the call after it */
+    int64_t *stream; /* the latest end of a stream's operations, by those after them and whoever waits for the stream */
+    int64_t *aside;  /* the same for those that were moved to a stream of their own */
+    int64_t *reach;  /* of each operation: when its stream must have come past it */
+    int64_t *met;    /* the latest time at which those that meet may begin */
+    int64_t *last;   /* the last of those that meet, in order; then the one before it */
+    int64_t *before;
+};
+
+/* The latest start that lets an operation end, and pass, in time. */
+static void operation_limit(
+    int64_t at, const struct replay_operations *ops, const struct limits *limits, struct replay_latest latest) {
+    int32_t stream = ops->stream[at], group = ops->group[at];
+    int8_t flags = ops->flags[at];
+    int64_t *start = &latest.start[at], *end = &latest.end[at];
+    if (flags & ASIDE) {
+        sooner(end, limits->reach[at]), sooner(end, limits->aside[stream]);
+    } else {
+        sooner(&limits->stream[stream], limits->reach[at]);
+        if (!(flags & GONE)) sooner(end, limits->stream[stream]);
     }
-    free(next_call), free(stream_limit);
-    return enough;
+    if (flags & GONE) {
+        sooner(start, *end);
+    } else if (group < 0) {
+        sooner(start, *end - ops->duration_ns[at]);
+    } else {
+        if (limits->last[group] == at) /* all that depends on any of them has been seen */
+            for (int64_t member = at; member >= 0; member = limits->before[member]) {
+                const int64_t *own = ops->flags[member] & ASIDE ? limits->aside : limits->stream;
+                sooner(&latest.end[member], limits->reach[member]), sooner(&latest.end[member], own[ops->stream[member]]);
+                sooner(&limits->met[group], latest.end[member] - ops->duration_ns[member]);
+            }
+        sooner(start, limits->met[group]);
+    }
+    if (flags & ASIDE && !(flags & GONE)) sooner(&limits->aside[stream], *start);
+    sooner(&limits->stream[stream], *start - ops->stream_ns[at]);
+    int64_t call = ops->call[at];
+    if (call >= 0) sooner(flags & FROM_BEGIN ? &latest.call_begin[call] : &latest.call_end[call], *start - ops->call_ns[at]);
+    if (ops->other[at] >= 0) sooner(&latest.end[ops->other[at]], *start - ops->other_ns[at]);
 }
 
-size_t replay_path(
-    struct replay_calls calls, struct replay_operations ops, struct replay_times times, int64_t last, int64_t *code,
-    int64_t *from, int64_t *until) {
-    size_t count = 0, most = 2 * calls.count + ops.count;
-    int64_t now = last >= 0 ? times.end[last] : 0, at = last;
-    int is_call = 0;
-    while (at >= 0 && count + 2 < most + 2) {
-        if (!is_call) { /* an operation, with what it waited for its turn */
-            int64_t by = times.by[at];
-            int8_t bound = times.bound[at];
-            if (bound == BY_RENDEZVOUS) { /* the last to begin is on the path, from there on the meeting */
-                code[count] = at << 2 | OPERATION, from[count] = times.start[by], until[count] = now, count++;
-                now = times.start[by], at = by;
-                by = times.by[at], bound = times.bound[at];
-                if (bound == BY_RENDEZVOUS) break;
-            }
-            int64_t before = bound == BY_CALL     ? (ops.flags[at] & FROM_BEGIN ? times.call_begin[by] : times.call_end[by])
-                             : bound == AT_ITS_TIME ? times.start[at]
-                                                    : times.end[by];
-            code[count] = at << 2 | OPERATION, from[count] = before < now ? before : now, until[count] = now, count++;
-            now = from[count - 1];
-            if (bound == AT_ITS_TIME) break;
-            is_call = bound == BY_CALL;
-            if (is_call && ops.flags[at] & FROM_BEGIN) { /* go on before the call */
-                int64_t call = by;
-                code[count] = call << 2 | CALL_BEGINS, until[count] = now;
-                by = times.begin_by[call];
-                from[count] = by >= 0 ? times.call_end[by] : times.call_begin[call];
-                now = from[count], count++;
-                at = by;
-            } else {
-                at = by;
-            }
-            continue;
-        }
-        if (times.end_by[at] >= 0) { /* it waited for an operation */
-            int64_t by = times.end_by[at];
-            code[count] = at << 2 | CALL_ENDS, from[count] = times.end[by], until[count] = now, count++;
-            now = times.end[by], at = by, is_call = 0;
-            continue;
-        }
-        int64_t by = times.begin_by[at];
-        code[count] = at << 2 | CALL_BEGINS, until[count] = now;
-        from[count] = by >= 0 ? times.call_end[by] : times.call_begin[at];
-        now = from[count], count++;
-        at = by;
+int replay_slack(
+    const int64_t *order, size_t events, struct replay_calls calls, const int64_t *wait, const int64_t *wait_ns,
+    struct replay_operations ops, size_t threads, size_t streams, size_t groups, struct replay_latest latest) {
+    int64_t *memory = malloc((threads + 2 * streams + 2 * ops.count + 2 * groups + 1) * sizeof *memory);
+    if (!memory) return 0;
+    struct limits limits = {.thread = memory};
+    limits.stream = limits.thread + threads, limits.aside = limits.stream + streams, limits.met = limits.aside + streams;
+    limits.reach = limits.met + groups, limits.last = limits.reach + ops.count, limits.before = limits.last + groups;
+    for (int64_t *limit = memory; limit < limits.last; limit++) *limit = NO_LIMIT;
+    for (size_t group = 0; group < groups; group++) limits.last[group] = -1;
+    for (size_t event = 0; groups && event < events; event++) {
+        int64_t at = order[event] >> 2;
+        if ((order[event] & 3) != OPERATION || ops.group[at] < 0 || ops.flags[at] & GONE) continue;
+        limits.before[at] = limits.last[ops.group[at]], limits.last[ops.group[at]] = at;
     }
-    return count;
+    for (size_t event = events; event-- > 0;) { /* all that depends on an event comes after it in order */
+        int64_t at = order[event] >> 2;
+        if ((order[event] & 3) == OPERATION) {
+            operation_limit(at, &ops, &limits, latest);
+            continue;
+        }
+        sooner(&latest.call_end[at], limits.thread[calls.thread[at]]);
+        if ((order[event] & 3) == CALL_ENDS) {
+            for (int64_t each = calls.first_wait[at]; each < calls.first_wait[at + 1]; each++)
+                sooner(&limits.reach[wait[each]], latest.call_end[at] - wait_ns[each]);
+            continue;
+        }
+        if (calls.queue[at] >= 0 && !calls.blocks[at])
+            sooner(&limits.reach[calls.queue[at]], latest.call_end[at] - calls.queue_ns[at]);
+        sooner(&latest.call_begin[at], latest.call_end[at] - calls.duration_ns[at]);
+        limits.thread[calls.thread[at]] = latest.call_begin[at] - calls.code_ns[at];
+        if (calls.after[at] >= 0) sooner(&latest.call_end[calls.after[at]], latest.call_begin[at] - calls.after_ns[at]);
+    }
+    free(memory);
+    return 1;
+}
+
+/* The segment from an earlier time, or none where that is no earlier, to the beginning of the last one. */
+static void held(struct replay_path *path, int64_t event, int64_t from) {
+    size_t at = path->count++;
+    path->event[at] = event, path->until[at] = path->now;
+    path->from[at] = from < path->now ? from : path->now;
+    path->now = path->from[at];
+}
+
+/* What an operation's start is due to, as an event, -1 for nothing; and when that was over, if sooner than its start. */
+static int64_t held_by(const struct replay_operations *ops, const struct replay_times *times, int64_t at, int64_t *over) {
+    int64_t by = times->by[at];
+    int64_t from = *over = times->start[at];
+    if (by < 0 || times->bound[at] == AT_ITS_TIME) return -1;
+    int is_call = times->bound[at] == BY_CALL, begins = ops->flags[at] & FROM_BEGIN;
+    from = !is_call ? times->end[by] : begins ? times->call_begin[by] : times->call_end[by];
+    if (from < *over) *over = from;
+    return by << 2 | (!is_call ? OPERATION : begins ? CALL_BEGINS : CALL_ENDS);
+}
+
+static int is_event(int64_t event, size_t calls, size_t operations) {
+    return event >= 0 && (size_t)(event >> 2) < ((event & 3) == OPERATION ? operations : calls);
+}
+
+void replay_path(
+    struct replay_calls calls, struct replay_operations ops, struct replay_times times, int64_t event, int64_t stop,
+    struct replay_path *path) {
+    size_t most = 2 * calls.count + ops.count;
+    while (is_event(event, calls.count, ops.count) && path->now > stop && path->count < most) {
+        int64_t at = event >> 2, from, next;
+        switch ((enum event)(event & 3)) {
+        case OPERATION:
+            if (times.bound[at] == BY_RENDEZVOUS) { /* the last to begin held up all that meet */
+                held(path, event, times.start[times.by[at]]);
+                event = times.by[at] << 2 | OPERATION;
+                break;
+            }
+            next = held_by(&ops, &times, at, &from);
+            held(path, event, from);
+            event = next;
+            break;
+        case CALL_ENDS:
+            if (times.end_by[at] >= 0) { /* it waited for an operation */
+                held(path, event, times.end[times.end_by[at]]);
+                event = times.end_by[at] << 2 | OPERATION;
+                break;
+            } /* fall through */
+        case CALL_BEGINS:
+            from = times.begin_by[at] >= 0 ? times.call_end[times.begin_by[at]] : times.call_begin[at];
+            held(path, at << 2 | CALL_BEGINS, from);
+            event = times.begin_by[at] >= 0 ? times.begin_by[at] << 2 | CALL_ENDS : -1;
+            break;
+        }
+    }
 }

@@ -50,16 +50,32 @@ int replay_forward(
     const int64_t *order, size_t events, struct replay_calls calls, const int64_t *wait, const int64_t *wait_ns,
     struct replay_operations operations, size_t threads, size_t streams, size_t groups, struct replay_times times);
 
-/* How much later each call and operation could end without the last operation ending later. */
+/* A time that nothing depends on has no limit; sums with lags stay far from the ends of the type. */
+#define NO_LIMIT ((int64_t)1 << 62)
+
+/* The latest that each may begin and end. */
+struct replay_latest {
+    int64_t *call_begin, *call_end, *start, *end;
+};
+
+/* How late everything may be for those that are limited beforehand to keep their limits; the others begin with NO_LIMIT.
+ * 0 where memory is short, else 1. */
 int replay_slack(
     const int64_t *order, size_t events, struct replay_calls calls, const int64_t *wait, const int64_t *wait_ns,
-    struct replay_operations operations, size_t threads, size_t streams, struct replay_times times, int64_t last,
-    int64_t *call_slack, int64_t *slack);
+    struct replay_operations operations, size_t threads, size_t streams, size_t groups, struct replay_latest latest);
 
-/* Back from an operation's end along what bound: codes of events (operation: 2, a call's wait: 0, a call: 1) with how
- * long each held the path; how many there are. */
-size_t replay_path(
-    struct replay_calls calls, struct replay_operations operations, struct replay_times times, int64_t last,
-    int64_t *code, int64_t *from, int64_t *until);
+/* Segments, from the last to the first: the event that held the path, from when until when. */
+struct replay_path {
+    int64_t *event, *from, *until;
+    size_t count;
+    int64_t now; /* where the last one begins */
+};
+
+/* Back from an event at `path->now`, along what bound, to an instant or to where nothing is known to have bound.
+ * OPERATION: an operation, with what it waited for its turn; CALL_ENDS: from the end of what a call waited for to its
+ * return; CALL_BEGINS: a call, with the host's code before it. Room for two segments per call and one per operation. */
+void replay_path(
+    struct replay_calls calls, struct replay_operations operations, struct replay_times times, int64_t event, int64_t stop,
+    struct replay_path *path);
 
 #endif

@@ -12,6 +12,7 @@
 
 static const char GRAPH[] = "q" "iqqqqqqqb" "qq" "qqiqqqqib"; /* order; calls; waits; operations */
 static const char TIMES[] = "qqqq" "qqqqb";
+static const char LATEST[] = "qqqq";
 
 struct columns {
     Py_buffer held[MOST_COLUMNS];
@@ -67,16 +68,30 @@ static struct replay_times times_of(const struct columns *columns) {
 
 static int inside(int64_t value, int64_t least, size_t count) { return value >= least && value < (int64_t)count; }
 
-/* Whether the columns belong together and every position lies in its column; else an error is set. */
-static int fit(struct columns *columns, size_t threads, size_t streams, size_t groups) {
+/* Whether so many columns after the graph's have a row per call, and then so many one per operation. */
+static int rows_fit(const struct columns *columns, int per_call, int per_operation) {
+    int fits = 1;
+    for (int at = 21; at < 21 + per_call; at++) fits &= rows(columns, at) == rows(columns, 1);
+    for (int at = 21 + per_call; at < 21 + per_call + per_operation; at++) fits &= rows(columns, at) == rows(columns, 12);
+    return fits;
+}
+
+/* Whether all times are there, and say of operations up to which their stream has come. */
+static int times_fit(const struct columns *columns) {
+    int fits = rows_fit(columns, 4, 5);
+    const int64_t *past = columns->held[27].buf;
+    for (size_t at = 0; fits && at < rows(columns, 12); at++) fits &= inside(past[at], -1, rows(columns, 12));
+    return fits;
+}
+
+/* Whether the graph's columns belong together and every position lies in its column; else an error is set. */
+static int fit(const struct columns *columns, size_t threads, size_t streams, size_t groups, int rows_are_right) {
     struct replay_calls calls = calls_of(columns);
     struct replay_operations ops = operations_of(columns);
-    const int64_t *order = columns->held[0].buf, *wait = columns->held[10].buf, *past = columns->held[27].buf;
-    int fits = rows(columns, 8) == calls.count + 1 && rows(columns, 11) == rows(columns, 10);
+    const int64_t *order = columns->held[0].buf, *wait = columns->held[10].buf;
+    int fits = rows_are_right && rows(columns, 8) == calls.count + 1 && rows(columns, 11) == rows(columns, 10);
     for (int at = 1; at < 10; at++) fits &= at == 8 || rows(columns, at) == calls.count;
     for (int at = 12; at < 21; at++) fits &= rows(columns, at) == ops.count;
-    for (int at = 21; at < 25; at++) fits &= rows(columns, at) == calls.count;
-    for (int at = 25; at < 30; at++) fits &= rows(columns, at) == ops.count;
     for (size_t at = 0; fits && at < rows(columns, 0); at++)
         fits &= (order[at] & 3) < 3 && inside(order[at] >> 2, 0, (order[at] & 3) == OPERATION ? ops.count : calls.count);
     for (size_t at = 0; fits && at < calls.count; at++)
@@ -86,7 +101,7 @@ static int fit(struct columns *columns, size_t threads, size_t streams, size_t g
     for (size_t at = 0; fits && at < rows(columns, 10); at++) fits &= inside(wait[at], 0, ops.count);
     for (size_t at = 0; fits && at < ops.count; at++)
         fits &= inside(ops.call[at], -1, calls.count) && inside(ops.stream[at], 0, streams) &&
-                inside(ops.other[at], -1, ops.count) && inside(ops.group[at], -1, groups) && inside(past[at], -1, ops.count);
+                inside(ops.other[at], -1, ops.count) && inside(ops.group[at], -1, groups);
     if (!fits) PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
     return fits;
 }
@@ -107,7 +122,7 @@ static PyObject *forward(PyObject *self, PyObject *arguments) {
     (void)self;
     if (!numbers(arguments, 30, 3, sizes) || !hold(arguments, GRAPH, TIMES, "", &columns)) return NULL;
     int enough = 0, fits;
-    fits = fit(&columns, (size_t)sizes[0], (size_t)sizes[1], (size_t)sizes[2]);
+    fits = fit(&columns, (size_t)sizes[0], (size_t)sizes[1], (size_t)sizes[2], times_fit(&columns));
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
         enough = replay_forward(
@@ -123,21 +138,17 @@ static PyObject *forward(PyObject *self, PyObject *arguments) {
 
 static PyObject *slack(PyObject *self, PyObject *arguments) {
     struct columns columns;
-    long long sizes[3]; /* threads, streams, the last operation */
+    long long sizes[3]; /* threads, streams, groups */
     (void)self;
-    if (!numbers(arguments, 32, 3, sizes) || !hold(arguments, GRAPH, TIMES, "qq", &columns)) return NULL;
-    int enough = 0, fits = fit(&columns, (size_t)sizes[0], (size_t)sizes[1], SIZE_MAX / 2);
-    if (fits && (rows(&columns, 30) != rows(&columns, 1) || rows(&columns, 31) != rows(&columns, 12) ||
-                 !inside(sizes[2], -1, rows(&columns, 12)))) {
-        PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
-        fits = 0;
-    }
+    if (!numbers(arguments, 25, 3, sizes) || !hold(arguments, GRAPH, "", LATEST, &columns)) return NULL;
+    int enough = 0, fits = fit(&columns, (size_t)sizes[0], (size_t)sizes[1], (size_t)sizes[2], rows_fit(&columns, 2, 2));
     if (fits) {
+        struct replay_latest latest = {
+            columns.held[21].buf, columns.held[22].buf, columns.held[23].buf, columns.held[24].buf};
         Py_BEGIN_ALLOW_THREADS
         enough = replay_slack(
             columns.held[0].buf, rows(&columns, 0), calls_of(&columns), columns.held[10].buf, columns.held[11].buf,
-            operations_of(&columns), (size_t)sizes[0], (size_t)sizes[1], times_of(&columns), sizes[2],
-            columns.held[30].buf, columns.held[31].buf);
+            operations_of(&columns), (size_t)sizes[0], (size_t)sizes[1], (size_t)sizes[2], latest);
         Py_END_ALLOW_THREADS
     }
     release(&columns);
@@ -148,23 +159,24 @@ static PyObject *slack(PyObject *self, PyObject *arguments) {
 
 static PyObject *path(PyObject *self, PyObject *arguments) {
     struct columns columns;
-    long long last;
+    long long where[3]; /* the event to begin with, its time, where to stop */
     (void)self;
-    if (!numbers(arguments, 33, 1, &last) || !hold(arguments, GRAPH, TIMES, "qqq", &columns)) return NULL;
-    size_t most = 2 * rows(&columns, 1) + rows(&columns, 12) + 2, count = 0;
-    int fits = inside(last, -1, rows(&columns, 12));
-    for (int at = 30; at < 33; at++) fits &= rows(&columns, at) >= most;
-    if (fits) count = replay_path(calls_of(&columns), operations_of(&columns), times_of(&columns), last, columns.held[30].buf,
-                                  columns.held[31].buf, columns.held[32].buf);
+    if (!numbers(arguments, 33, 3, where) || !hold(arguments, GRAPH, TIMES, "qqq", &columns)) return NULL;
+    size_t calls = rows(&columns, 1), operations = rows(&columns, 12);
+    int fits = rows_fit(&columns, 4, 5) && rows(&columns, 20) == operations && (where[0] & 3) < 3 &&
+               inside(where[0] >> 2, 0, (where[0] & 3) == OPERATION ? operations : calls);
+    for (int at = 30; at < 33; at++) fits &= rows(&columns, at) >= 2 * calls + operations;
+    struct replay_path back = {columns.held[30].buf, columns.held[31].buf, columns.held[32].buf, 0, where[1]};
+    if (fits) replay_path(calls_of(&columns), operations_of(&columns), times_of(&columns), where[0], where[2], &back);
     else PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
     release(&columns);
-    return fits ? PyLong_FromSize_t(count) : NULL;
+    return fits ? PyLong_FromSize_t(back.count) : NULL;
 }
 
 static PyMethodDef METHODS[] = {
     {"forward", forward, METH_VARARGS, "When every call and operation would begin and end."},
-    {"slack", slack, METH_VARARGS, "How much later each could end without the last ending later."},
-    {"path", path, METH_VARARGS, "The events that bound, back from an operation's end."},
+    {"slack", slack, METH_VARARGS, "The latest that each may begin and end."},
+    {"path", path, METH_VARARGS, "What held an event up, back to an instant."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,271 @@
+"""The chain that makes the steady stretch as long as it is: a scenario and its edits in, segments that sum to it out.
+
+Back from the end of the stretch each segment is what the next one waited for: an operation that ran, what lay before
+its start (launch latency, turnaround), a call, the host's own code before that, or the wake-up after a wait. A segment
+has the line that the books would give it. The wait itself is never on the chain: what it waited for is.
+
+Slack is how much later something could end without the stretch ending later. On the chain it is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.call_kinds import CALL_KINDS
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.causes import CAUSES, Cause
+from gpuledger.ledger.gaps import LAUNCH_LATENCY_NS
+from gpuledger.ledger.lines import COMM, COPY, Line
+from gpuledger.replay.backward_pass import NO_LIMIT, HeldPath, PathWalk, limited, unlimited
+from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
+from gpuledger.replay.scenario import Anchor, AnchorKind, Scenario
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints
+
+FREE_NS: Final = NO_LIMIT >> 3
+"""The slack of what the end of the stretch does not depend on, or more."""
+
+
+class PathPart(IntEnum):
+    """What a segment is a part of."""
+
+    RUNNING = 0
+    """An operation runs."""
+    BEFORE_START = 1
+    """An operation could go, and has not started."""
+    CALL = 2
+    CODE = 3
+    """The host's own code before a call."""
+    WAKE_UP = 4
+    """What a call waited for is over, and the call has not returned."""
+    OUTSIDE = 5
+    """Nothing is known to have held it up."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CriticalPath:
+    """Segments in the order of time, each of some length, in the time of the replay."""
+
+    start_ns: Ints
+    end_ns: Ints
+    part: NDArray[np.int8]
+    lines: tuple[Line, ...]
+    line: NDArray[np.int16]
+    """Position in `lines`."""
+    operation: Ints
+    """Position among the graph's operations; -1 for none."""
+    call: Ints
+    """Position among the graph's calls; -1 for none."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def length_ns(self) -> Ints:
+        return self.end_ns - self.start_ns
+
+    def by_line(self) -> dict[Line, tuple[int, int]]:
+        """The time of each line, and of how many segments, the longest first; they sum to the stretch."""
+        amount = np.bincount(self.line, minlength=len(self.lines))
+        time = np.zeros(len(self.lines), np.int64)
+        np.add.at(time, self.line, self.length_ns)
+        sums = {line: (int(time[at]), int(amount[at])) for at, line in enumerate(self.lines) if amount[at]}
+        return dict(sorted(sums.items(), key=lambda item: (-item[1][0], item[0])))
+
+    def runs(self, operations: int) -> NDArray[np.bool_]:
+        """Which of the graph's operations, so many, run on the path."""
+        running = np.zeros(operations, np.bool_)
+        running[self.operation[self.are(PathPart.RUNNING)]] = True
+        return running
+
+    def are(self, part: PathPart) -> NDArray[np.bool_]:
+        """Which segments are such parts."""
+        of_part: NDArray[np.bool_] = self.part == part
+        return of_part
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slack:
+    """How much later each could end without the steady stretch ending later; from `FREE_NS` on it does not matter."""
+
+    operation_ns: Ints
+    call_ns: Ints
+
+
+def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
+    """Of the steady stretch, as recorded or with these changes."""
+    graph = edited(scenario.graph, edits)
+    times = replayed(graph)
+    walk = PathWalk(graph, times)
+    pieces = _Pieces(scenario, graph, walk.times)
+    for start_ns, end_ns in scenario.stretches:
+        begins = scenario.instant(times, start_ns)
+        anchor = scenario.anchor(end_ns)
+        ends, event = anchor.in_replay(times), _event(anchor)
+        from_ns = min(ends - anchor.after_ns, ends)
+        if event < 0:
+            pieces.add_outside(begins, ends)
+            continue
+        path = walk.back(event, from_ns, begins)
+        first = int(path.start_ns[-1]) if len(path.start_ns) else from_ns
+        pieces.add(path, begins)
+        pieces.add_outside(begins, min(first, ends))
+        pieces.add_tail(max(from_ns, begins), ends)
+    return pieces.joined()
+
+
+def slack(scenario: Scenario, *edits: Edit) -> Slack:
+    """Of all calls and operations."""
+    graph = edited(scenario.graph, edits)
+    times = replayed(graph)
+    latest = unlimited(graph)
+    columns = {AnchorKind.END: "end", AnchorKind.START: "start", AnchorKind.CALL: "call_begin"}
+    for _, end_ns in scenario.stretches:
+        anchor = scenario.anchor(end_ns)
+        if anchor.kind in columns:
+            limit = getattr(latest, columns[anchor.kind])
+            limit[anchor.position] = anchor.in_replay(times) - anchor.after_ns
+    limited(graph, latest)
+    gone = graph.operations.flags & OperationFlag.GONE > 0
+    return Slack(np.where(gone, NO_LIMIT, latest.end - times.end), latest.call_end - times.call_end)
+
+
+def _event(anchor: Anchor) -> int:
+    match anchor.kind:
+        case AnchorKind.END | AnchorKind.START:
+            return anchor.position << 2 | GraphEvent.OPERATION
+        case AnchorKind.CALL:
+            return anchor.position << 2 | GraphEvent.CALL_BEGINS
+        case AnchorKind.CLOCK:
+            return -1
+
+
+class _Pieces:
+    """Segments in the making: columns of start, end, part, line, operation and call."""
+
+    def __init__(self, scenario: Scenario, graph: DependencyGraph, times: Times) -> None:
+        self.host, self.work = scenario.device.host, scenario.device.work
+        self.graph, self.times, self.recorded = graph, times, scenario.graph.recorded
+        causes = [Line.of_cause(cause) for cause in CAUSES]
+        families = [Line.of_family(family) for family in self.work.families]
+        self.lines = (*causes, COMM, COPY, *families)
+        self.cause_of_kind = np.array([CAUSES.index(Cause[kind.name]) for kind in CALL_KINDS], np.int64)
+        self.columns: list[tuple[Ints, ...]] = []
+
+    def add(self, path: HeldPath, begins: int) -> None:
+        """All segments of a path, as far as they lie after an instant."""
+        kept = len(self.columns)
+        kind, at = path.event & 3, path.event >> 2
+        for event, taken in (
+            (GraphEvent.OPERATION, self._operations),
+            (GraphEvent.CALL_BEGINS, self._calls),
+            (GraphEvent.CALL_ENDS, self._wake_ups),
+        ):
+            mine = kind == event
+            taken(at[mine], path.start_ns[mine], path.end_ns[mine])
+        self.columns[kept:] = [
+            (np.maximum(start, begins), np.maximum(end, begins), *rest) for start, end, *rest in self.columns[kept:]
+        ]
+
+    def add_outside(self, start_ns: int, end_ns: int) -> None:
+        """Time of which nothing is known."""
+        self._one(start_ns, end_ns, Cause.UNATTRIBUTED)
+
+    def add_tail(self, start_ns: int, end_ns: int) -> None:
+        """Time after the last work."""
+        self._one(start_ns, end_ns, Cause.TAIL)
+
+    def _one(self, start_ns: int, end_ns: int, cause: Cause) -> None:
+        none = np.array([-1])
+        self._put(np.array([start_ns]), np.array([end_ns]), PathPart.OUTSIDE, CAUSES.index(cause), none, none)
+
+    def joined(self) -> CriticalPath:
+        """All of them, in order, without those of no length."""
+        columns = [np.concatenate(parts) for parts in zip(*self.columns, strict=True)] or [np.empty(0, np.int64)] * 6
+        kept = np.flatnonzero(columns[1] > columns[0])
+        kept = kept[np.argsort(columns[0][kept], kind="stable")]
+        start, end, part, line, operation, call = (column[kept] for column in columns)
+        return CriticalPath(start, end, part.astype(np.int8), self.lines, line.astype(np.int16), operation, call)
+
+    def _put(
+        self, start: Ints, end: Ints, part: PathPart, line: Ints | int, operation: Ints | int, call: Ints | int
+    ) -> None:
+        self.columns.append(
+            tuple(np.broadcast_to(value, len(start)) for value in (start, end, part, line, operation, call))
+        )
+
+    def _operations(self, at: Positions, start: Ints, end: Ints) -> None:
+        began = np.clip(self.times.start[at], start, end)
+        self._put(start, began, PathPart.BEFORE_START, self._lag_line(at, began - start), at, self._by_call(at))
+        line = self.work.family[at].astype(np.int64) + self.lines.index(COPY) + 1
+        for state, exposed in ((State.COMM, COMM), (State.COPY, COPY)):
+            line[self.work.state[at] == state] = self.lines.index(exposed)
+        self._put(began, end, PathPart.RUNNING, line, at, -1)
+
+    def _by_call(self, at: Positions) -> Ints:
+        return np.where(self.times.bound[at] == Bound.BY_CALL, self.times.by[at], -1)
+
+    def _lag_line(self, at: Positions, lag: Ints) -> Ints:
+        """What lies between an operation and what it waited for."""
+        times, work, flags = self.times, self.work, self.graph.operations.flags[at]
+        by_call = times.bound[at] == Bound.BY_CALL
+        by = np.maximum(times.by[at], 0)
+        in_graph = ~by_call & (work.graph_node[at] >= 0)
+        if in_graph.any():
+            in_graph &= work.launch[np.minimum(by, len(work) - 1)] == work.launch[at]
+        line = np.where(by_call, CAUSES.index(Cause.LAUNCH_LATENCY), CAUSES.index(Cause.TURNAROUND))
+        line = np.where(in_graph, CAUSES.index(Cause.GRAPH), line)
+        line = np.where(~in_graph & (lag > LAUNCH_LATENCY_NS), CAUSES.index(Cause.DEVICE_WAIT), line)
+        inside = by_call & (flags & OperationFlag.FROM_BEGIN > 0)
+        if not inside.any():
+            return line
+        copies = work.state[at] == State.COPY
+        of_call = self._call_line(np.where(inside, by, 0))
+        return np.where(inside, np.where(copies, CAUSES.index(Cause.COPY_CALL), of_call), line)
+
+    def _call_line(self, at: Positions) -> Ints:
+        line: Ints = self.cause_of_kind[self.host.kinds[self.graph.call_row[at]]]
+        return line
+
+    def _calls(self, at: Positions, start: Ints, end: Ints) -> None:
+        called = np.clip(self.times.call_begin[at], start, end)
+        self._put(called, end, PathPart.CALL, self._call_line(at), -1, at)
+        self._code(at, start, called)
+
+    def _wake_ups(self, at: Positions, start: Ints, end: Ints) -> None:
+        self._put(start, end, PathPart.WAKE_UP, self._call_line(at), -1, at)
+
+    def _code(self, at: Positions, start: Ints, end: Ints) -> None:
+        """The host's own code before calls, by cause: of what an edit leaves, each cause keeps its share."""
+        before = self.times.begin_by[at]
+        begin = self.recorded.call_begin[at]
+        ended = np.where(before >= 0, np.minimum(self.recorded.call_end[np.maximum(before, 0)], begin), begin)
+        amounts = np.zeros((len(at), len(CAUSES)), np.int64)
+        for number in np.unique(self.graph.calls.thread[at]).tolist():
+            mine = np.flatnonzero(self.graph.calls.thread[at] == number)
+            for cause, amount in self.host.thread(number).split(ended[mine], begin[mine]).items():
+                amounts[mine, CAUSES.index(cause)] = amount
+        amounts = _scaled(amounts, end - start)
+        till = start[:, None] + np.cumsum(amounts, axis=1)
+        row, line = np.nonzero(amounts)
+        self._put(till[row, line] - amounts[row, line], till[row, line], PathPart.CODE, line, -1, at[row])
+
+
+def _scaled(amounts: Ints, length: Ints) -> Ints:
+    """Rows of amounts in the same proportion that sum to other lengths; the largest of a row takes what is left."""
+    whole = amounts.sum(axis=1)
+    changed = np.flatnonzero(whole != length)
+    if not len(changed):
+        return amounts
+    share = length[changed] / np.maximum(whole[changed], 1)
+    amounts[changed] = np.floor(amounts[changed] * share[:, None]).astype(np.int64)
+    largest = np.where(whole[changed] > 0, amounts[changed].argmax(axis=1), CAUSES.index(Cause.HOST_CODE))
+    amounts[changed, largest] += length[changed] - amounts[changed].sum(axis=1)
+    return amounts
