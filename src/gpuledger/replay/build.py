@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.activity import Activities, State
-from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.host import Host
+from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
 from gpuledger.replay.elsewhere import UNEXPLAINED_NS, Elsewhere, StallingCalls, elsewhere
 from gpuledger.replay.events import event_edges
 from gpuledger.replay.graph import (
@@ -25,7 +25,8 @@ from gpuledger.replay.graph import (
     Times,
 )
 from gpuledger.replay.handoffs import hand_offs
-from gpuledger.replay.lags import FEWEST, UsualLags, by_key, looked_up, middle, trimmed_mean
+from gpuledger.replay.lag_words import LagWords, UsualLags, wake_up_key
+from gpuledger.replay.lags import FEWEST, by_key, looked_up, middle, trimmed_mean
 from gpuledger.replay.outer_calls import OuterCalls, outer_calls
 from gpuledger.replay.stream_order import StreamOrder, reached_ns, stream_order
 from gpuledger.replay.waits import Waits, waits
@@ -49,20 +50,25 @@ AHEAD_NS: Final = 1_000
 
 USUAL_LAUNCH_NS: Final = 3_000
 USUAL_TURNAROUND_NS: Final = 1_200
-USUAL_WAKE_UP_NS: Final = 10_000
+USUAL_WAKE_UP_NS: Final = 4_000
 """Where a trace shows none: on H200 hosts."""
+
+COPY_CALL_NS: Final = 10_000
+"""A copy call that waits for its copy takes no more by itself."""
 
 
 def dependency_graph(
     trace: Trace, host: Host, work: Activities, *, residuals: bool = True, lags: UsualLags | None = None
 ) -> DependencyGraph:
     """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given."""
-    return _Builder(trace, host, work, residuals, lags).graph()
+    return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags)).graph()
 
 
 def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
     """What is usual in a trace."""
-    return _Builder(trace, host, work, residuals=True, given=None).own_lags()
+    builder = _Builder(trace, host, work, residuals=False, words=LagWords(trace.strings))
+    builder.graph()
+    return builder.words.told()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +94,7 @@ class _Builder:
     host: Host
     work: Activities
     residuals: bool
-    given: UsualLags | None
+    words: LagWords
 
     @cached_property
     def outer(self) -> OuterCalls:
@@ -189,7 +195,7 @@ class _Builder:
         empty = (self.streams.before < 0) | (self.work.start_ns - self.since_stream < returned)
         empty &= (self.launch >= 0) & ~self.same_launch
         chosen = np.flatnonzero(empty & (self.since_call < 10 * UNEXPLAINED_NS))
-        return by_key(self.since_call[chosen], self.launch_key[chosen], middle)
+        return self.words.usual("launch_ns", self.launch_key, self.since_call, chosen, middle)
 
     @cached_property
     def _stream_bound(self) -> Positions:
@@ -199,8 +205,16 @@ class _Builder:
 
     @cached_property
     def _usual_turnaround(self) -> dict[int, int]:
-        chosen = self._stream_bound
-        return by_key(self.since_stream[chosen], self.pair_key[chosen], trimmed_mean)
+        return self.words.usual("turnaround_ns", self.pair_key, self.since_stream, self._stream_bound, trimmed_mean)
+
+    @cached_property
+    def names_key(self) -> Ints:
+        names = self.work.name.astype(np.int64) + 1  # graphs have none
+        return (names[np.maximum(self.streams.before, 0)] << 31) + names
+
+    @cached_property
+    def _usual_of_names(self) -> dict[int, int]:
+        return self.words.usual("names_ns", self.names_key, self.since_stream, self._stream_bound, trimmed_mean, FEWEST)
 
     @cached_property
     def launch_ns(self) -> Ints:
@@ -212,17 +226,16 @@ class _Builder:
     def turnaround_ns(self) -> Ints:
         """The usual lag of each operation after the one before it: of their names, else of their kinds."""
         usual = self._usual_turnaround
-        by_kind = looked_up(self.pair_key, usual, _usual(usual, USUAL_TURNAROUND_NS))
+        by_kind = looked_up(self.pair_key, usual, NEVER)
+        in_graph = self.same_launch & (self.work.graph_node >= 0)
+        otherwise = np.where(in_graph, GRAPH_TURNAROUND_NS, _usual(usual, USUAL_TURNAROUND_NS))
+        by_kind = np.where(by_kind == NEVER, otherwise, by_kind)
         if self.residuals:
             return by_kind
-        names = self.work.name.astype(np.int64)
-        pair = (names[np.maximum(self.streams.before, 0)] << 31) + names
-        chosen = self._stream_bound
-        by_name = by_key(self.since_stream[chosen], pair[chosen], trimmed_mean, FEWEST)
-        known = looked_up(pair, by_name, NEVER)
+        known = looked_up(self.names_key, self._usual_of_names, NEVER)
         known = np.where(known == NEVER, by_kind, known)
         nodes = np.flatnonzero(self.same_launch & (self.work.graph_node >= 0) & ~self._branches)
-        if not len(nodes):
+        if not len(nodes) or self.words.given:  # a node is known in its own trace only
             return known
         by_node = by_key(self.since_stream[nodes], self.work.graph_node[nodes], middle)
         usual_ns = looked_up(self.work.graph_node[nodes], by_node, 0)
@@ -341,20 +354,23 @@ class _Builder:
         recorded = outer.end_ns[call] - over
         binds = (over == latest[call]) & (over >= outer.begin_ns[call])
         copies = self.from_begin[operation] & (self.launch[operation] == call)
-        name = (self.name[call] << 1) + copies
-        wake_up = by_key(recorded[binds], name[binds], middle)
+        duration_ns = self.work.end_ns[operation] - self.work.start_ns[operation]
+        name = wake_up_key(self.name[call], np.where(copies, duration_ns, 0))
+        wake_up = self.words.usual("wake_up_ns", name, recorded, np.flatnonzero(binds), middle)
         usual = looked_up(name, wake_up, _usual(wake_up, USUAL_WAKE_UP_NS))
         lag = np.where(binds, recorded, np.minimum(usual, recorded)) if self.residuals else usual
-        self._shorten(duration, call[binds & ~is_queue], call[~binds & ~is_queue], call[binds & copies])
+        alone = np.where(binds, np.maximum(recorded, 0), duration[call])[~is_queue]
+        self._shorten(duration, self.name[call[~is_queue]], alone, call[binds & ~is_queue], call[binds & copies])
         return call, operation.astype(np.int64), lag, blocks
 
-    def _shorten(self, duration: Ints, waited: Positions, other: Positions, copied: Positions) -> None:
-        """Calls that waited take by themselves what the shortest of their name takes; copies what leads up to them."""
-        synchronising = np.concatenate((waited, other))
-        least = by_key(duration[synchronising], self.name[synchronising], lambda values: int(values.min()))
-        own = looked_up(self.name[waited], least, 0)
-        duration[waited] = np.minimum(duration[waited], own)
-        duration[copied] = np.minimum(duration[copied], USUAL_WAKE_UP_NS)
+    def _shorten(self, duration: Ints, name: Ints, alone: Ints, waited: Positions, copied: Positions) -> None:
+        """Calls that waited take by themselves what the shortest of their name does; copies what leads up to them.
+
+        `alone` is how long those of `name` took without their wait.
+        """
+        least = self.words.usual("shortest_ns", name, alone, np.arange(len(name)), lambda values: int(values.min()))
+        duration[waited] = np.minimum(duration[waited], looked_up(self.name[waited], least, 0))
+        duration[copied] = np.minimum(duration[copied], COPY_CALL_NS)
 
     @cached_property
     def _branches(self) -> NDArray[np.bool_]:
@@ -406,26 +422,10 @@ class _Builder:
         recorded, keys = others.lag_ns[rows], others.key[rows]
         keeps = others.binds[rows] if self.residuals else others.keeps[rows]
         bound = others.binds[rows] & ~others.keeps[rows]
-        usual = looked_up(keys, by_key(recorded[bound], keys[bound], middle), USUAL_TURNAROUND_NS)
+        known = self.words.usual("elsewhere_ns", keys, recorded, np.flatnonzero(bound), middle)
+        usual = looked_up(keys, known, USUAL_TURNAROUND_NS)
         lag[rows] = np.where(keeps, recorded, np.minimum(usual, recorded) if self.residuals else usual)
         return lag
-
-    def own_lags(self) -> UsualLags:
-        """In words, so that they can be told and used for another trace."""
-        text = self.trace.strings.text
-        launch = {
-            (shortened(text(key >> 32) or ""), self._kind_text(key >> 1 & (1 << 31) - 1)): lag
-            for key, lag in self._usual_launch.items()
-        }
-        turnaround = {
-            (self._kind_text(key >> 31), self._kind_text(key & (1 << 31) - 1)): lag
-            for key, lag in self._usual_turnaround.items()
-        }
-        return UsualLags(launch, turnaround, {}, {})
-
-    def _kind_text(self, kind: int) -> str:
-        names = ("kernel", "collective", "kernel in a graph", "collective in a graph")
-        return names[kind] if kind < len(names) else self.trace.strings.text(kind - len(names)) or ""
 
 
 def _usual(known: dict[int, int], default: int) -> int:

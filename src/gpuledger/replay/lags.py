@@ -8,7 +8,6 @@ exactly, and an edit changes only what it touches.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,20 +25,6 @@ TRIMMED: Final = 0.1
 
 FEWEST: Final = 4
 """Fewer of a pair of names say less than all of their kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class UsualLags:
-    """The usual lags of one trace, as it says them itself or as another of the same machine did."""
-
-    launch_ns: dict[tuple[str, str], int]
-    """From a call's return to the start of its operation, by the call's name and the kind of operation."""
-    turnaround_ns: dict[tuple[str, str], int]
-    """From the end of an operation to the start of the next in its stream, by their kinds."""
-    wake_up_ns: dict[str, int]
-    """From the end of what a call waits for to its return, by the call's name."""
-    shortest_ns: dict[str, int]
-    """The least that a synchronising call takes, by its name."""
 
 
 def trimmed_mean(values: NDArray[Any]) -> int:
