@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "replay": {"messages", "trace", "catalog", "ledger"},
     "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay"},
     "findings": {"units", "messages", "trace", "catalog", "ledger", "replay", "analyse"},
+    "whatif": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay", "analyse", "findings"},
     "fleet": {"errors", "limits", "version", "units", "messages", "trace", "system", "read", "ledger", "analyse"},
     "present": {
         "units",
@@ -51,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "replay",
         "analyse",
         "findings",
+        "whatif",
     },
     "export": {"errors", "units", "trace", "catalog", "ledger", "replay", "analyse", "findings"},
 }

@@ -28,7 +28,7 @@ VERBS = {
     "phases": "Say what the phases of a layer cost in PROFILE, and the idle time inside and between them.",
     "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
     "ops": "Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
-    "whatif": "Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.",
+    "whatif": "Say what changes would buy in PROFILE: the new step, alone and together, and what is left to fix.",
     "kernels": "Say what limits each kernel in NCU: memory, compute or latency, and what to try.",
     "ncu-plan": "Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.",
     "diff": "Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.",

@@ -17,8 +17,13 @@ def regex_option(name: str, variable: str | None = None, *, said: str) -> Callab
 
 
 def _checked(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:
+    return None if pattern is None else checked_regex(pattern)
+
+
+def checked_regex(pattern: str) -> str:
+    """The same pattern, if it is one."""
     try:
-        re.compile(pattern or "")
+        re.compile(pattern)
     except re.error as error:
         raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
     return pattern

@@ -43,7 +43,7 @@ def nothing_matches(
     names = list(dict.fromkeys(map(shortened, candidates)))
     shown = ", ".join(names[:12]) or f"there are no {what}s"
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    near = ", ".join(_near(pattern, candidates))
+    near = ", ".join(near_names(pattern, candidates))
     return NothingRecorded(
         f"no {what} matches '{pattern}'",
         found=f"{what}s in the profile: {shown}{more}",
@@ -51,7 +51,7 @@ def nothing_matches(
     )
 
 
-def _near(pattern: str, candidates: list[str]) -> list[str]:
+def near_names(pattern: str, candidates: list[str]) -> list[str]:
     """The words of these names that are spelled most like the pattern; none where none is."""
     from difflib import get_close_matches  # only where nothing matches
 

@@ -127,6 +127,30 @@ def host_scaled(graph: DependencyGraph, scale: float) -> DependencyGraph:
     return replace(graph, calls=replace(calls, code_ns=code, duration_ns=duration))
 
 
+def operations_scaled(graph: DependencyGraph, operations: Positions, scale: float) -> DependencyGraph:
+    """These operations take this many times as long."""
+    now = graph.operations.duration_ns[operations]
+    return with_durations(graph, operations, np.rint(now * scale).astype(np.int64))
+
+
+def calls_scaled(graph: DependencyGraph, calls: Positions, scale: float) -> DependencyGraph:
+    """These calls take this many times as long, where they do not wait."""
+    now = graph.calls.duration_ns[calls]
+    return with_call_durations(graph, calls, np.rint(now * scale).astype(np.int64))
+
+
+def with_launch_cost(graph: DependencyGraph, calls: Positions, cost_ns: int) -> DependencyGraph:
+    """These launches cost the host so much; those that cost nothing, as in a graph, or are gone, stay so."""
+    return with_call_durations(graph, calls, np.where(graph.calls.duration_ns[calls] > 0, cost_ns, 0))
+
+
+def without_latency(graph: DependencyGraph, operations: Positions, less_ns: Ints) -> DependencyGraph:
+    """These operations begin so much sooner after their call, but not before it has returned."""
+    latency = graph.operations.call_ns.copy()
+    latency[operations] -= np.minimum(less_ns, np.maximum(latency[operations], 0))
+    return replace(graph, operations=replace(graph.operations, call_ns=latency))
+
+
 def _is_first(graph: DependencyGraph, calls: Positions) -> NDArray[np.bool_]:
     """Which of these calls are their thread's first: before those lies no code, but the time at which they begin."""
     first = np.full(graph.threads, len(graph.calls))

@@ -1,102 +1,183 @@
-"""`gpuledger whatif`: what a change would buy."""
+"""`gpuledger whatif`: what changes would buy, alone and together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.analyse.whatif import graph, hide, remove, speed_up, speed_up_of_tables
+from gpuledger.analyse.memory.copy_flows import copy_flows
+from gpuledger.cli.in_order import InOrder, in_order
 from gpuledger.cli.limits import limit_option
+from gpuledger.cli.main import sentence
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
+from gpuledger.cli.regex import checked_regex
+from gpuledger.errors import NothingRecorded
+from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.profiled_run import diagnosed
-from gpuledger.ledger.lines import EXPOSED
+from gpuledger.ledger.lines import EXPOSED, LineKind
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.tables import tables_document
-from gpuledger.present.views.whatif import whatif_of_tables_sheet, whatif_sheet
+from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_sheet
 from gpuledger.read import open_trace
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.replay.scenario import scenario
+from gpuledger.units import parse_instant
+from gpuledger.whatif.answer import answer
+from gpuledger.whatif.change import Change
+from gpuledger.whatif.changes import Changes
+from gpuledger.whatif.of_tables import speed_up_of_tables
+
+
+def _factor(text: str) -> float | None:
+    """A number above 0; None for anything else."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 < number < float("inf") else None
 
 
 def _speed_ups(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
     speed_ups = []
     for value in values:
-        name, _sign, factor = value.rpartition("=")
-        try:
-            number = float(factor)
-        except ValueError:
-            number = 0.0
-        if not name or not 0 < number < float("inf"):
+        name, _sign, number = value.rpartition("=")
+        factor = _factor(number)
+        if not name or factor is None:
             raise click.BadParameter(f"{value!r}: expected NAME=FACTOR, e.g. gemm=2")
-        speed_ups.append((name, number))
+        speed_ups.append((name, factor))
     return tuple(speed_ups)
 
 
-def _hidden(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    codes = {name: str(kind) for kind, words in EXPOSED.items() for name in (str(kind), str(words))}
+def _hosts(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[float, ...]:
+    factors = [_factor(value) for value in values]
+    if None in factors:
+        raise click.BadParameter(f"{values[factors.index(None)]!r}: expected a factor, e.g. 2")
+    return tuple(factor for factor in factors if factor is not None)
+
+
+def _costs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[int, ...]:
+    try:
+        costs = tuple(map(parse_instant, values))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if any(cost < 0 for cost in costs):
+        raise click.BadParameter("a call cannot take less than no time")
+    return costs
+
+
+def _hidden(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[LineKind, ...]:
+    kinds = {name: kind for kind, words in EXPOSED.items() for name in (str(kind), str(words))}
     for value in values:
-        if value not in codes:
+        if value not in kinds:
             raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, EXPOSED))}.")
-    return tuple(codes[value] for value in values)
+    return tuple(kinds[value] for value in values)
 
 
-@click.command()
+def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(checked_regex, values))
+
+
+@click.command(cls=InOrder)
 @profile_argument
+@click.option("--fix", multiple=True, metavar="CODE", help="Do what a finding asks for, e.g. HOST-SYNC.")
 @click.option(
     "--speedup",
     multiple=True,
     metavar="NAME=FACTOR",
     callback=_speed_ups,
-    help="Make a line, a range or a kernel faster, e.g. gemm=2.",
+    help="Make a line, a range or a kernel faster, e.g. gemm=2; a range with the host's code and calls inside.",
 )
-@click.option("--remove", "removed", multiple=True, metavar="CAUSE", help="Take a cause of idle time away, e.g. sync.")
+@click.option(
+    "--remove",
+    "removed",
+    multiple=True,
+    metavar="NAME",
+    help="Take a cause of idle time away, e.g. sync; or work (a family, a kernel, a range), with its launches.",
+)
 @click.option(
     "--hide",
     "hidden",
     multiple=True,
     metavar="comm|copy",
     callback=_hidden,
-    help="Hide exposed work under compute.",
+    help="Run exposed work beside compute.",
 )
 @click.option(
-    "--graph", "captured", multiple=True, metavar="RANGE", help="Capture the ranges matching RANGE in a graph."
+    "--graph",
+    "captured",
+    multiple=True,
+    metavar="REGEX",
+    callback=_patterns,
+    help="Launch what is in ranges that match as a CUDA graph: an upper bound.",
+)
+@click.option("--host", "hosts", multiple=True, metavar="FACTOR", callback=_hosts, help="A faster host, e.g. 1.5.")
+@click.option(
+    "--launch-cost",
+    "costs",
+    multiple=True,
+    metavar="TIME",
+    callback=_costs,
+    help="What each launch call takes, e.g. 2us.",
 )
 @step_options
 @limit_option
 @output_options
 def whatif(
     profile: Path,
+    fix: tuple[str, ...],
     speedup: tuple[tuple[str, float], ...],
     removed: tuple[str, ...],
-    hidden: tuple[str, ...],
+    hidden: tuple[LineKind, ...],
     captured: tuple[str, ...],
+    hosts: tuple[float, ...],
+    costs: tuple[int, ...],
     wanted: Wanted,
     limits: Limits,
     output: Output,
 ) -> None:
-    """Say what a change would buy in PROFILE: new step, saving, speed-up, and Amdahl's limit.
+    """Say what changes would buy in PROFILE: the new step, alone and together, and what is left to fix.
 
-    Each change is looked at alone, on the GPU that the report shows first, from the same books as the report. The limit
-    is the speed-up if the line took no time at all. Names are those that reports print: lines (`gemm`, `idle: launch
-    calls`), ranges (`compute_loop`, `layer# > mlp`) and kernels; `range:NAME` and `kernel:NAME` say which is meant.
+    The profile is replayed with the changes: every call and kernel at the earliest moment that what it waits for
+    allows. So a faster kernel saves nothing where the GPU waits for the host. Any number of changes can be given: each
+    is looked at alone, then one after the other in the order given, on the GPU that the report shows first.
+
+    Names are those that reports print: findings (`HOST-SYNC`), lines (`gemm`, `idle: launch calls`), ranges
+    (`compute_loop`, `layer# > mlp`) and kernels; `range:NAME` and `kernel:NAME` say which is meant. A name that the
+    profile does not have is told as an error, and the other changes are answered. The limit is the speed-up if what
+    becomes faster took no time at all.
 
     PROFILE may also be tables that `nsys stats` printed: then --speedup takes ranges, and the whole is the time of the
     program's own ranges, with set-up and what libraries mark left out.
 
     \b
     Examples:
-      gpuledger whatif run.sqlite --speedup=gemm=2 --remove=sync
+      gpuledger whatif run.sqlite --fix=HOST-SYNC --fix=LAUNCH-BOUND
+      gpuledger whatif run.sqlite --speedup=gemm=2 --remove=sync --host=1.5
       gpuledger whatif run.sqlite --speedup='iter > compute_loop=10'
       gpuledger whatif run.sqlite --graph=decode --hide=comm
       gpuledger whatif nvtx_sum.txt --speedup=compute_loop=10
     """
-    if not (speedup or removed or hidden or captured):
-        raise click.UsageError("say what to change: --speedup, --remove, --hide or --graph")
+    asked = in_order(
+        {
+            "--fix": fix,
+            "--speedup": speedup,
+            "--remove": removed,
+            "--hide": hidden,
+            "--graph": captured,
+            "--host": hosts,
+            "--launch-cost": costs,
+        }
+    )
+    if not asked:
+        raise click.UsageError("say what to change: --fix, --speedup, --remove, --hide, --graph, --host, --launch-cost")
     if is_printed_tables(profile, limits=limits):
-        if removed or hidden or captured:
+        if len(asked) > len(speedup):
             raise click.UsageError("tables of `nsys stats` hold sums: only --speedup of a range can be answered.")
         printed = open_summaries(profile, limits=limits)
         side = side_of_tables(printed, profile.name)
@@ -105,12 +186,36 @@ def whatif(
         return
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
-    device = diagnosed(trace, profile.name, wanted).main_device
-    changes = [
-        *(speed_up(trace, device, name, factor) for name, factor in speedup),
-        *(remove(device, cause) for cause in removed),
-        *(hide(device, kind) for kind in hidden),
-        *(graph(trace, device, pattern) for pattern in captured),
-    ]
-    sheet = whatif_sheet(device, changes)
-    output.show(tables_document("whatif", profile.name, [sheet], trace.health, device.zero_ns))
+    run = diagnosed(trace, profile.name, wanted)
+    device = run.main_device
+    replay = scenario(trace, device)
+    changes = Changes(trace, device, Fixes(trace, device, replay.graph, copy_flows(trace, device)), run.findings)
+    made, refused = _made(changes, asked)
+    if made:
+        output.show(
+            whatif_document(answer(replay, made, changes.every_fix()), profile.name, trace.health, device.zero_ns)
+        )
+    for refusal in refused[:-1]:
+        click.echo(sentence(refusal), err=True)
+    if refused:
+        raise refused[-1]
+
+
+def _made(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[Change], list[NothingRecorded]]:
+    """The changes that can be made, and why the others cannot: one does not spoil the rest."""
+    makers: dict[str, Callable[[Any], Change]] = {
+        "--fix": changes.fix,
+        "--speedup": lambda named: changes.speed_up(*named),
+        "--remove": changes.remove,
+        "--hide": changes.hide,
+        "--graph": changes.graph,
+        "--host": changes.host,
+        "--launch-cost": changes.launch_cost,
+    }
+    made, refused = list[Change](), list[NothingRecorded]()
+    for option, value in asked:
+        try:
+            made.append(makers[option](value))
+        except NothingRecorded as refusal:
+            refused.append(refusal)
+    return made, refused

@@ -1,52 +1,250 @@
-"""What changes would buy, as a table."""
+"""What changes would buy: each alone, one after the other, the new step by its parts, and what is left to fix."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from gpuledger.analyse.whatif import WhatIf
-from gpuledger.ledger.device import Device
-from gpuledger.messages import say, uncapitalised
+from gpuledger.ledger.lines import EXPOSED, LineKind
+from gpuledger.messages import Message, joined, say, uncapitalised
+from gpuledger.present.digits import percent
+from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.terms import TOTAL
+from gpuledger.present.writers.json import health_json, tables_json
+from gpuledger.trace.health import Note
+from gpuledger.units import share_text, time_text
+from gpuledger.whatif.answer import WORTH_TELLING, Answer, Effect
+from gpuledger.whatif.of_tables import FasterPart
+from gpuledger.whatif.replayed_stretch import ReplayedStretch
+
+_SAVES: Final = (
+    Column("saving_ns", say("Saves"), Unit.NS),
+    Column("saving_percent", say("Share"), Unit.SHARE_PERCENT),
+)
+_SPEED_UP: Final = Column("speed_up", say("Speed-up"), Unit.RATIO)
+_NEW_STEP: Final = Column("new_step_ns", say("New step"), Unit.NS)
+
+_ALONE: Final = (
+    Column("change", say("If"), Unit.TEXT),
+    Column("step_ns", say("Step"), Unit.NS, detail=1),
+    _NEW_STEP,
+    *_SAVES,
+    _SPEED_UP,
+    Column("limit", say("Limit"), Unit.RATIO, detail=2),
+)
+_FOR_PROGRAMS: Final = (
+    Column("line_ns", say("Now"), Unit.NS),
+    Column("line_percent", say("Now, share"), Unit.SHARE_PERCENT),
+    Column("bound", say("Bound"), Unit.TEXT),
+    Column("assumption", say("Assuming that"), Unit.TEXT),
+    Column("note", say("Note"), Unit.TEXT),
+)
+"""What people read under the table."""
+
+_IN_ORDER: Final = (
+    Column("change", say("Then"), Unit.TEXT),
+    Column("saving_ns", say("Saves more"), Unit.NS),
+    Column("saving_percent", say("Of the step"), Unit.SHARE_PERCENT),
+    _NEW_STEP,
+    _SPEED_UP,
+)
+_PARTS: Final = (
+    Column("part", say("Part"), Unit.TEXT),
+    Column("now_ns", say("Now"), Unit.NS),
+    Column("now_percent", say("Share"), Unit.SHARE_PERCENT),
+    Column("then_ns", say("Then"), Unit.NS),
+    Column("then_percent", say("Share"), Unit.SHARE_PERCENT),
+)
+_LEFT: Final = (
+    Column("code", say("Finding"), Unit.TEXT),
+    Column("saving_ns", say("Saves"), Unit.NS),
+    Column("saving_percent", say("Of the new step"), Unit.SHARE_PERCENT),
+    _NEW_STEP,
+    Column("bound", say("Bound"), Unit.TEXT),
+)
 
 
-def whatif_sheet(device: Device, changes: Sequence[WhatIf]) -> Sheet:
-    """One row per change, each looked at alone."""
-    title = say("What if, per step, GPU {gpu}", gpu=device.gpu)
-    return Sheet("whatif", title, _columns("step", say("Step")), tuple(_row(change) for change in changes))
+def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns: int) -> Document:
+    """The answer for every format; JSON is the document gpuledger.whatif/1."""
+    sheets = _sheets(answer)
+    return Document(
+        blocks=lambda: _blocks(answer, sheets),
+        data=lambda: {
+            "schema": "gpuledger.whatif/1",
+            "profile": profile,
+            "zero_ns": zero_ns,
+            "tables": tables_json(sheets),
+            "health": health_json(notes),
+        },
+        sheets=lambda: sheets,
+    )
 
 
-def whatif_of_tables_sheet(changes: Sequence[WhatIf]) -> Sheet:
-    """The same where sums are all there is: the whole is the time of the program's ranges."""
-    title = say("What if, of the time in the program's ranges, set-up left out")
-    return Sheet("whatif", title, _columns("whole", say("Whole")), tuple(_row(change) for change in changes))
-
-
-def _columns(key: str, whole: str) -> tuple[Column, ...]:
+def _sheets(answer: Answer) -> tuple[Sheet, ...]:
+    """As programs read them; one after the other only where there are several."""
     return (
+        _alone(answer, for_programs=True),
+        *((_in_order(answer),) if len(answer.alone) > 1 else ()),
+        _parts(answer),
+        *((_left(answer),) if answer.left else ()),
+    )
+
+
+def _blocks(answer: Answer, sheets: Sequence[Sheet]) -> tuple[Block, ...]:
+    first, *others = (_alone(answer, for_programs=False), *sheets[1:])
+    blocks: list[Block] = [SheetBlock(first, SheetTitle.NAMED, tells_hidden=True)]
+    if remarks := tuple(_remarks(answer)):
+        blocks.append(Remarks(remarks))
+    for sheet in others:
+        blocks.append(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True))
+        if sheet.name == "in_order" and (together := _together(answer)):
+            blocks.append(Remarks((together,)))
+    if not answer.left:
+        least = share_text(WORTH_TELLING)
+        blocks.append(Remarks((say("No other finding's fix would save {least} of the new step.", least=least),)))
+    return tuple(blocks)
+
+
+def _remarks(answer: Answer) -> Iterable[Message]:
+    """What each change takes for granted, and why it saves less than one may think."""
+    for effect in answer.alone:
+        bound = say("an upper bound, which no program attains") if effect.change.is_bound else ""
+        if told := [text for text in (bound, effect.change.assumption, effect.note) if text]:
+            yield say("{change}: {assumption}", change=effect.change.words, assumption=joined(say("; "), told))
+
+
+def _alone(answer: Answer, *, for_programs: bool) -> Sheet:
+    title = say("What if, per step, GPU {gpu}: each change alone", gpu=answer.gpu)
+    if len(answer.alone) == 1:
+        title = say("What if, per step, GPU {gpu}", gpu=answer.gpu)
+    rows = tuple(_alone_row(answer, effect) for effect in answer.alone)
+    if for_programs:
+        others = (_programs_row(answer, effect) for effect in answer.alone)
+        every = tuple((*row, *more) for row, more in zip(rows, others, strict=True))
+        return Sheet("whatif", title, (*_ALONE, *_FOR_PROGRAMS), every, rounded=True)
+    if all(row[-1] is None for row in rows):  # nothing became faster, so there is no limit
+        return Sheet("whatif", title, _ALONE[:-1], tuple(row[:-1] for row in rows), rounded=True)
+    return Sheet("whatif", title, _ALONE, rows, rounded=True)
+
+
+def _alone_row(answer: Answer, effect: Effect) -> tuple[Cell, ...]:
+    step, new = answer.step_ns(answer.now.steady_ns), answer.step_ns(effect.then.steady_ns)
+    limit = None if effect.utmost is None else _ratio(answer.now, effect.utmost)
+    return effect.change.words, step, new, step - new, percent(step - new, step), _ratio(answer.now, effect.then), limit
+
+
+def _programs_row(answer: Answer, effect: Effect) -> tuple[Cell, ...]:
+    change, about = effect.change, effect.change.about_ns
+    return (
+        None if about is None else answer.step_ns(about),
+        None if about is None else percent(about, answer.now.steady_ns),
+        _bound(is_bound=change.is_bound),
+        change.assumption,
+        effect.note,
+    )
+
+
+def _bound(*, is_bound: bool) -> str:
+    return say("upper bound") if is_bound else ""
+
+
+def _ratio(now: ReplayedStretch, then: ReplayedStretch) -> float | None:
+    """The speed-up; None if nothing is left."""
+    return now.steady_ns / then.steady_ns if then.steady_ns else None
+
+
+def _in_order(answer: Answer) -> Sheet:
+    """Savings sum to that of all together."""
+    step = answer.step_ns(answer.now.steady_ns)
+    rows: list[tuple[Cell, ...]] = []
+    before = step
+    for effect, then in zip(answer.alone, answer.in_order, strict=True):
+        new = answer.step_ns(then.steady_ns)
+        rows.append((effect.change.words, before - new, percent(before - new, step), new, _ratio(answer.now, then)))
+        before = new
+    whole = (say("all together"), step - before, percent(step - before, step), before, _ratio(answer.now, answer.then))
+    title = say("One after the other, in the order given")
+    return Sheet("in_order", title, _IN_ORDER, tuple(rows), foot=(whole,), rounded=True)
+
+
+def _together(answer: Answer) -> Message | None:
+    """Why single savings do not add up, where they do not."""
+    now = answer.now.steady_ns
+    single = sum(now - effect.then.steady_ns for effect in answer.alone)
+    shared = single - (now - answer.then.steady_ns)
+    time = time_text(answer.step_ns(abs(shared)))
+    if shared >= WORTH_TELLING * now:
+        return say("Alone they would add up to {time} a step more: some time goes with either of them.", time=time)
+    if -shared >= WORTH_TELLING * now:
+        return say("Together they save {time} a step more than alone: some time goes only with several.", time=time)
+    return None
+
+
+def _parts(answer: Answer) -> Sheet:
+    """The ledger's kinds of time; they sum to the step."""
+    now, then = answer.now, answer.then
+    kinds = (
+        (say("compute"), now.compute_ns, then.compute_ns),
+        (EXPOSED[LineKind.COMM], now.comm_ns, then.comm_ns),
+        (EXPOSED[LineKind.COPY], now.copy_ns, then.copy_ns),
+        (say("idle"), now.idle_ns, then.idle_ns),
+    )
+    rows = tuple(
+        _part_row(answer, words, first, last) for words, first, last in kinds if first or last or words == "idle"
+    )
+    title = say("The step and its parts, now and then")
+    return Sheet(
+        "parts", title, _PARTS, rows, foot=(_part_row(answer, TOTAL, now.steady_ns, then.steady_ns),), rounded=True
+    )
+
+
+def _part_row(answer: Answer, words: str, now_ns: int, then_ns: int) -> tuple[Cell, ...]:
+    return (
+        words,
+        answer.step_ns(now_ns),
+        percent(now_ns, answer.now.steady_ns),
+        answer.step_ns(then_ns),
+        percent(then_ns, answer.then.steady_ns),
+    )
+
+
+def _left(answer: Answer) -> Sheet:
+    """What findings would still save."""
+    new = answer.step_ns(answer.then.steady_ns)
+    rows = []
+    for left in answer.left:
+        last = answer.step_ns(left.then.steady_ns)
+        rows.append((left.code, new - last, percent(new - last, new), last, _bound(is_bound=left.is_bound)))
+    return Sheet("left", say("Left to fix then, each alone"), _LEFT, tuple(rows), rounded=True)
+
+
+def whatif_of_tables_sheet(changes: Sequence[FasterPart]) -> Sheet:
+    """Where sums are all there is, each alone: the whole is the time of the program's ranges."""
+    title, whole = say("What if, of the time in the program's ranges, set-up left out"), say("Whole")
+    columns = (
         Column("change", say("If"), Unit.TEXT),
         Column("line_ns", say("Now"), Unit.NS, detail=2),
         Column("line_percent", say("Share"), Unit.SHARE_PERCENT, detail=2),
-        Column(f"{key}_ns", whole, Unit.NS),
-        Column(f"new_{key}_ns", say("New {whole}", whole=uncapitalised(whole)), Unit.NS),
+        Column("whole_ns", whole, Unit.NS),
+        Column("new_whole_ns", say("New {whole}", whole=uncapitalised(whole)), Unit.NS),
         Column("saving_percent", say("Saves"), Unit.SHARE_PERCENT),
-        Column("speed_up", say("Speed-up"), Unit.RATIO),
+        _SPEED_UP,
         Column("limit", say("Limit"), Unit.RATIO, detail=1),
         Column("assumption", say("Assuming that"), Unit.TEXT, detail=3),
     )
-
-
-def _row(change: WhatIf) -> tuple[Cell, ...]:
-    whole = change.step_ns or 1
-    about, saves = (100 * part / whole for part in (change.line_ns, change.saving_ns))
-    return (
-        change.change,
-        change.line_ns,
-        about,
-        change.step_ns,
-        change.new_step_ns,
-        saves,
-        change.speed_up,
-        change.limit,
-        change.assumption,
+    rows = tuple(
+        (
+            change.change,
+            change.part_ns,
+            percent(change.part_ns, change.whole_ns),
+            change.whole_ns,
+            change.new_whole_ns,
+            percent(change.saving_ns, change.whole_ns),
+            change.speed_up,
+            change.limit,
+            change.assumption,
+        )
+        for change in changes
     )
+    return Sheet("whatif", title, columns, rows)

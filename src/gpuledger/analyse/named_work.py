@@ -1,0 +1,170 @@
+"""What a report names: a line of the books, a range, or a kernel; a name in, what is meant and its time out.
+
+A name is taken as it is printed, in either language: `gemm`, `idle: launch calls`, `iter > compute_loop`,
+`elementwise_kernel…silu_kernel`. Where one name has several meanings the line comes first, then the range;
+`range:attention` and `kernel:NAME` say which is meant. All times are of the steady stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
+from gpuledger.catalog.kernel_names import cut_label, label, parse
+from gpuledger.catalog.name_likeness import normalised, unnumbered
+from gpuledger.errors import NothingRecorded
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.launched_in import near_names
+from gpuledger.ledger.lines import OTHER_FAMILIES, Line, small_families
+from gpuledger.ledger.ranges import spans_of_time, thread
+from gpuledger.messages import LANGUAGES, say, translated
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import clip, intersection, parents, total, union
+from gpuledger.trace.tables import Rows
+
+BETWEEN: Final = " > "
+"""Between the names of a range and of those around it, as reports print a place."""
+
+_MOST_LISTED: Final = 12
+_COMPUTE: Final = frozenset(translated(say("compute"), language) for language in LANGUAGES)
+_OTHER_FAMILIES: Final = frozenset(translated(OTHER_FAMILIES, language).strip() for language in LANGUAGES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedLines:
+    """Lines of the books."""
+
+    lines: tuple[Line, ...]
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedRanges:
+    """Ranges of the steady steps."""
+
+    ranges: Rows
+    time_ns: int
+    """How long at least one of them is open on the host."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedKernels:
+    """Kernels of the steady steps."""
+
+    operations: Positions
+    """Among the device's activities."""
+    time_ns: int
+    """How long at least one of them runs."""
+
+
+NamedWork = NamedLines | NamedRanges | NamedKernels
+
+
+def named_work(trace: Trace, device: Device, name: str) -> NamedWork:
+    """What a name means; refuses what the profile has none of."""
+    kind, colon, bare = name.partition(":")
+    meanings: Mapping[str, Callable[[str], NamedWork | None]] = {
+        "line": lambda wanted: named_lines(device, wanted),
+        "range": lambda wanted: _named_ranges(trace, device, wanted),
+        "kernel": lambda wanted: _named_kernels(trace, device, wanted),
+    }
+    chosen = [(kind, bare)] if colon and kind in meanings else []
+    for meaning, wanted in (*chosen, *((meaning, name) for meaning in meanings)):
+        meant = meanings[meaning](wanted)
+        if meant is not None:
+            return meant
+    lines, ranges = _line_names(device), _range_names(trace)
+    near = near_names(name, [*lines, *ranges, *_kernel_labels(trace, device)])
+    listing = "`gpuledger kernels PROFILE` lists kernels, `gpuledger ranges PROFILE` ranges"
+    raise NothingRecorded(
+        f"GPU {device.gpu} has no line, range or kernel '{name}'",
+        found=f"lines: {', '.join(lines)}\nranges: {_listed(ranges)}",
+        hint=f"names that come near: {', '.join(near)}" if near else listing,
+    )
+
+
+def named_lines(device: Device, wanted: str) -> NamedLines | None:
+    """What `wanted` names: a line, else a family or a cause, else all lines of a kind; None for nothing."""
+    for matches in (
+        [line for line in device.line_ns if line == wanted],
+        [line for line in device.line_ns if wanted in names_of(line) or line.detail == wanted],
+        [line for line in device.line_ns if line.kind == wanted or (line.is_compute and wanted in _COMPUTE)],
+        small_families(device.line_ns) if wanted in _OTHER_FAMILIES else [],
+    ):
+        if matches:
+            return NamedLines(tuple(matches), sum(device.line_ns[line] for line in matches))
+    return None
+
+
+def names_of(line: Line) -> set[str]:
+    """Its name in documents, and what reports call it."""
+    return {str(line), *(translated(text, to) for text in (line.label, line.brief_label) for to in LANGUAGES)}
+
+
+def _line_names(device: Device) -> list[str]:
+    return sorted({line.detail or line for line in device.line_ns})
+
+
+def _named_ranges(trace: Trace, device: Device, wanted: str) -> NamedRanges | None:
+    """The ranges of this name, or of this path of names, that the host opens for the steady steps."""
+    ranges = spans_of_time(trace)
+    if not len(ranges):
+        return None
+    codes, which = np.unique(ranges.codes("name"), return_inverse=True)
+    texts = [text or "?" for text in ranges.strings.decode(codes)]
+    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges))
+    stretch = host_stretch(trace, device)
+    chosen = np.flatnonzero(begins_in(stretch, ranges) & of_this_gpu(device, ranges) & ~ranges["open"])
+    here = chosen
+    for part in reversed(wanted.split(BETWEEN)):
+        is_called_so = np.array([part in (text, unnumbered(text), normalised(unnumbered(text))) for text in texts])
+        matches = (here >= 0) & is_called_so[which.reshape(-1)[here]]
+        chosen, here = chosen[matches], above[here[matches]]
+    if not len(chosen):
+        return None
+    opened = union(ranges["start_ns"][chosen], ranges["end_ns"][chosen])
+    return NamedRanges(ranges.at(chosen), min(total(clip(opened, stretch)), device.steady_ns))
+
+
+def _range_names(trace: Trace) -> list[str]:
+    ranges = spans_of_time(trace)
+    distinct = ranges.strings.decode(np.unique(ranges.codes("name")))
+    return sorted({normalised(unnumbered(text or "?")) for text in distinct})
+
+
+def _named_kernels(trace: Trace, device: Device, wanted: str) -> NamedKernels | None:
+    """The kernels that are called so: whole, without parameters, or as tables shorten it."""
+    work, steady = device.work, _steady_kernels(device)
+    called_so = [
+        code
+        for code in np.unique(work.name[steady]).tolist()
+        if (name := trace.strings.text(code) or "")
+        and wanted in (name, parse(name).bare, short := label(name), cut_label(short))
+    ]
+    if not called_so:
+        return None
+    chosen = steady[np.isin(work.name[steady], called_so)]
+    runs = intersection(union(work.start_ns[chosen], work.end_ns[chosen]), device.steady_stretches)
+    return NamedKernels(chosen, total(runs))
+
+
+def _steady_kernels(device: Device) -> Positions:
+    work = device.work
+    is_kernel = (work.gpu == device.gpu) & (work.state != State.COPY)
+    return np.flatnonzero(is_kernel & device.begins_steady(work.start_ns))
+
+
+def _kernel_labels(trace: Trace, device: Device) -> list[str]:
+    codes = np.unique(device.work.name[_steady_kernels(device)]).tolist()
+    return sorted({label(name) for code in codes if (name := trace.strings.text(code))})
+
+
+def _listed(names: list[str]) -> str:
+    more = ", ..." if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more if names else "none"

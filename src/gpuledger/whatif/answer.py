@@ -1,0 +1,107 @@
+"""What changes would do to the steady stretch: alone, one after the other, and what would be left to fix then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpuledger.messages import say
+from gpuledger.replay.scenario import Scenario
+from gpuledger.units import share_text, time_text
+from gpuledger.whatif.change import Change, edits_of
+from gpuledger.whatif.replayed_stretch import ReplayedStretch, replayed_stretch
+
+MOST_LEFT: Final = 5
+WORTH_TELLING: Final = 0.01
+"""Of the new step: less is not left to fix."""
+
+MOSTLY_BUSY: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One change alone."""
+
+    change: Change
+    then: ReplayedStretch
+    utmost: ReplayedStretch | None
+    """With infinite speed."""
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a finding's fix would still save after the changes."""
+
+    code: str
+    then: ReplayedStretch
+    is_bound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the changes that were asked about would do. Times are of the whole stretch of so many steps."""
+
+    gpu: int
+    steps: int
+    now: ReplayedStretch
+    alone: tuple[Effect, ...]
+    in_order: tuple[ReplayedStretch, ...]
+    """After the first, after the first two, and so on."""
+    left: tuple[Left, ...]
+    """The largest first."""
+
+    @property
+    def then(self) -> ReplayedStretch:
+        """With all changes."""
+        return self.in_order[-1]
+
+    def step_ns(self, stretch_ns: int) -> int:
+        """So much of the stretch, per step."""
+        return stretch_ns // self.steps
+
+
+def answer(scenario: Scenario, changes: Sequence[Change], fixes: Mapping[str, Change]) -> Answer:
+    """Replay the changes, and after them each of the fixes that a finding may ask for."""
+    now = replayed_stretch(scenario, ())
+    alone = tuple(_alone(scenario, change, now) for change in changes)
+    in_order = [alone[0].then]
+    in_order += [replayed_stretch(scenario, edits_of(changes[:count])) for count in range(2, len(changes) + 1)]
+    left = _left(scenario, changes, in_order[-1], fixes)
+    return Answer(scenario.device.gpu, scenario.device.step_count, now, alone, tuple(in_order), left)
+
+
+def _alone(scenario: Scenario, change: Change, now: ReplayedStretch) -> Effect:
+    then = replayed_stretch(scenario, (change.edit,))
+    utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
+    return Effect(change, then, utmost, _note(change, now, then, scenario.device.step_count))
+
+
+def _note(change: Change, now: ReplayedStretch, then: ReplayedStretch, steps: int) -> str:
+    """Why a change saves less than one may think."""
+    less, more = now.busy_ns - then.busy_ns, then.idle_ns - now.idle_ns
+    if less > 0 and 2 * more > less:
+        return say(
+            "the GPU works {less} less a step, and waits {more} longer",
+            less=time_text(less // steps),
+            more=time_text(more // steps),
+        )
+    saves_little = now.steady_ns - then.steady_ns < WORTH_TELLING * now.steady_ns
+    if saves_little and less <= 0 and now.busy_ns > MOSTLY_BUSY * now.steady_ns:
+        return say("the GPU is busy for {share} of the step already", share=share_text(now.busy_ns / now.steady_ns))
+    return change.note
+
+
+def _left(
+    scenario: Scenario, changes: Sequence[Change], then: ReplayedStretch, fixes: Mapping[str, Change]
+) -> tuple[Left, ...]:
+    """What is still worth fixing; of codes that stand for the same change the first."""
+    done = {change.code for change in changes}
+    left = [
+        Left(code, replayed_stretch(scenario, edits_of((*changes, fix))), fix.is_bound)
+        for code, fix in fixes.items()
+        if code not in done
+    ]
+    worth = [one for one in left if then.steady_ns - one.then.steady_ns >= WORTH_TELLING * then.steady_ns]
+    return tuple(sorted(worth, key=lambda one: one.then.steady_ns)[:MOST_LEFT])

@@ -1,0 +1,304 @@
+"""The changes that one can ask about, by the names that reports print: a name in, the change of the graph out.
+
+A name that the profile has none of is refused, with those that come near.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import numpy as np
+
+from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
+from gpuledger.catalog.call_kinds import CALL_KINDS, CallKind
+from gpuledger.errors import NothingRecorded
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.fixes import OF_CODE, Fixes
+from gpuledger.findings.rules import codes
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.launched_in import matching_ranges, nothing_matches, range_names
+from gpuledger.ledger.lines import Line, LineKind
+from gpuledger.messages import Message, joined, say
+from gpuledger.replay.edits import (
+    Edit,
+    calls_scaled,
+    edited,
+    host_scaled,
+    launched_for_nothing,
+    operations_scaled,
+    with_launch_cost,
+    without_calls,
+    without_code,
+    without_lags,
+    without_latency,
+    without_operations,
+    without_waits,
+)
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.units import time_text
+from gpuledger.whatif.change import Change, Turn
+from gpuledger.whatif.range_parts import RangeParts, range_parts
+
+HIDES: Final[Mapping[LineKind, str]] = {LineKind.COMM: "COMM-EXPOSED", LineKind.COPY: "COPY-EXPOSED"}
+"""The fix that hides each kind of exposed work."""
+
+BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS"})
+"""Fixes that no program attains: launching never costs nothing."""
+
+_STATES: Final = {LineKind.COMPUTE: State.COMPUTE, LineKind.COMM: State.COMM, LineKind.COPY: State.COPY}
+
+_IN_CODE: Final = frozenset({Cause.DISPATCH, Cause.HOST_CODE, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER})
+"""Causes that are code between calls; there is a kind of call for others, and some are the device's own."""
+
+_ON_DEVICE: Final = frozenset(
+    {Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT, Cause.PAGE_MIGRATION, Cause.CONTEXT_SWITCH}
+)
+_IN_CALLS: Final = {Cause[kind.name]: kind for kind in CALL_KINDS}
+_REMOVABLE: Final = _IN_CODE | _ON_DEVICE | _IN_CALLS.keys() | {Cause.LAUNCH_LATENCY}
+"""What of the others was is not known: work that was lost, or not recorded."""
+
+
+class Changes:
+    """Makes the changes of one device."""
+
+    def __init__(self, trace: Trace, device: Device, fixes: Fixes, findings: Sequence[Finding]) -> None:
+        self.trace, self.device, self.fixes = trace, device, fixes
+        self.findings: Final = {finding.code: finding for finding in findings if finding.gpu == device.gpu}
+
+    def fix(self, code: str) -> Change:
+        """What a finding asks for is done."""
+        wanted = code.upper()
+        if wanted not in OF_CODE:
+            raise self._no_fix(wanted)
+        finding = self.findings.get(wanted)
+        return Change(
+            say("{code} fixed", code=wanted),
+            "" if finding is None else finding.assumption,
+            OF_CODE[wanted](self.fixes),
+            is_bound=wanted in BOUNDS,
+            note=say("the report has no such finding") if finding is None else "",
+            code=wanted,
+        )
+
+    def every_fix(self) -> dict[str, Change]:
+        """Of each code; of codes that stand for the same change the one that was found, else the first."""
+        by_edit: dict[object, str] = {}
+        for code in sorted(OF_CODE, key=lambda code: code not in self.findings):
+            by_edit.setdefault(OF_CODE[code], code)
+        return {code: self.fix(code) for code in by_edit.values()}
+
+    def speed_up(self, name: str, factor: float) -> Change:
+        """A line, a range or a kernel made `factor` times as fast."""
+        meant = named_work(self.trace, self.device, name)
+        if isinstance(meant, NamedLines) and any(line.cause is Cause.SYNC for line in meant.lines):
+            raise NothingRecorded(
+                f"waiting cannot be made faster ('{name}')", hint=f"--remove={Cause.SYNC} lets the waits return at once"
+            )
+        return Change(
+            say("{what} {factor} x as fast", what=name, factor=f"{factor:g}"),
+            self._what_changes(meant),
+            self._scaled(meant, 1 / factor),
+            Turn.SCALES,
+            meant.time_ns,
+            self._scaled(meant, 0.0),
+        )
+
+    def remove(self, name: str) -> Change:
+        """A cause of idle time, or work, is not there: what is gone is not launched either."""
+        meant = named_work(self.trace, self.device, name)
+        if isinstance(meant, NamedLines) and all(line.is_idle for line in meant.lines):
+            words = dict.fromkeys(_cause_words(line.cause) for line in meant.lines if line.cause in _REMOVABLE)
+            assumption, edit = joined(say("; "), words), self._scaled(meant, 0.0)
+        elif isinstance(meant, NamedRanges):
+            assumption = say("nothing of it runs, neither on the host nor on the GPU")
+            edit = _range_gone(range_parts(self.device, self.fixes.graph, meant.ranges))
+        else:
+            assumption = say("it does not run, and is not launched")
+            edit = self._not_launched(self._operations(meant))
+        return Change(say("no {cause}", cause=name), assumption, edit, about_ns=meant.time_ns)
+
+    def hide(self, kind: LineKind) -> Change:
+        """Exposed communication or copies run beside compute."""
+        return Change(
+            say("{kind} hidden", kind=kind),
+            say("it runs on a stream of its own: only what needs its result waits for it, and compute is not slowed"),
+            OF_CODE[HIDES[kind]](self.fixes),
+            about_ns=self.device.exposed_ns(kind),
+            code=HIDES[kind],
+        )
+
+    def graph(self, pattern: str) -> Change:
+        """What is launched in ranges that match is launched as a CUDA graph."""
+        ranges = matching_ranges(self.trace, re.compile(pattern))
+        if not len(ranges):
+            raise nothing_matches(pattern, "range", range_names(self.trace))
+        parts, fixes = range_parts(self.device, self.fixes.graph, ranges), self.fixes
+        launches = np.intersect1d(parts.calls, fixes.steady_calls(CallKind.LAUNCH, CallKind.CALL))
+        if not len(launches):
+            raise NothingRecorded(f"nothing is launched in ranges that match '{pattern}' in the steady steps")
+        dispatch = np.minimum(fixes.code_ns(Cause.DISPATCH)[launches], parts.code_ns[launches])
+        return Change(
+            say("range '{pattern}' in a graph", pattern=pattern),
+            say("shapes are static, launching costs nothing, and kernels follow each other 0.5 us apart; waits stay"),
+            lambda graph: launched_for_nothing(graph, launches, dispatch),
+            is_bound=True,
+        )
+
+    def host(self, factor: float) -> Change:
+        """A host that is `factor` times as fast."""
+        return Change(
+            say("a host {factor} x as fast", factor=f"{factor:g}"),
+            say("all code and all CUDA calls of all threads, but not what they wait for"),
+            lambda graph: host_scaled(graph, 1 / factor),
+            Turn.SCALES,
+            utmost=lambda graph: host_scaled(graph, 0.0),
+        )
+
+    def launch_cost(self, cost_ns: int) -> Change:
+        """Each call that launches something takes so long."""
+        calls = np.flatnonzero(self.fixes.kinds == CallKind.LAUNCH.number)
+        if not len(calls):
+            raise NothingRecorded("the profile has no launch calls")
+        usual = time_text(self.fixes.usual_launch_ns)
+        return Change(
+            say("launch calls of {time}", time=time_text(cost_ns)),
+            say("the code before each call takes as long as now; a launch usually takes {time}", time=usual),
+            lambda graph: with_launch_cost(graph, calls, cost_ns),
+            Turn.COSTS,
+            utmost=lambda graph: with_launch_cost(graph, calls, 0),
+        )
+
+    def _no_fix(self, code: str) -> NothingRecorded:
+        known = ", ".join(sorted(OF_CODE))
+        if code in codes():
+            return NothingRecorded(
+                f"no change of the program stands for {code}: it is about the capture, or says when and not why",
+                found=f"codes that can be fixed: {known}",
+            )
+        near = get_close_matches(code, OF_CODE, n=3)
+        return NothingRecorded(
+            f"there is no finding {code}",
+            found=f"codes that can be fixed: {known}",
+            hint=f"names that come near: {', '.join(near)}" if near else "",
+        )
+
+    # what a name stands for, so many times as long
+
+    def _scaled(self, meant: NamedWork, share: float) -> Edit:
+        match meant:
+            case NamedRanges(ranges=ranges):
+                return _range_scaled(range_parts(self.device, self.fixes.graph, ranges), share)
+            case NamedLines(lines=lines):
+                chosen, causes = self._operations(meant), self._causes_scaled(lines, share)
+                return lambda graph: edited(operations_scaled(graph, chosen, share), causes)
+            case NamedKernels(operations=chosen):
+                return lambda graph: operations_scaled(graph, chosen, share)
+
+    def _causes_scaled(self, lines: Sequence[Line], share: float) -> list[Edit]:
+        """Of lines of idle time those that a change can do something about; refuses if there are none."""
+        causes = [line.cause for line in lines if line.cause is not None]
+        changing = [cause for cause in causes if cause in _REMOVABLE]
+        if causes and not changing:
+            raise NothingRecorded(f"no change of the program takes '{causes[0].label}' away: what it was is not known")
+        return [self._cause_scaled(cause, share) for cause in changing]
+
+    def _cause_scaled(self, cause: Cause, share: float) -> Edit:
+        """Idle time of a cause becomes shorter as what it is due to does."""
+        if cause in _IN_CODE:
+            code = np.where(self.fixes.steady, self.fixes.code_ns(cause), 0)
+            after = np.flatnonzero(code)
+            return lambda graph: without_code(graph, after, _less(code[after], share))
+        if cause is Cause.SYNC:
+            waits = self.fixes.steady_calls(CallKind.SYNC)
+            return lambda graph: calls_scaled(without_waits(graph, waits), waits, 0.0)
+        if cause in _IN_CALLS:
+            calls = self.fixes.steady_calls(_IN_CALLS[cause])
+            return lambda graph: calls_scaled(graph, calls, share)
+        gaps = self.device.ledger.gaps
+        chosen = np.flatnonzero(self.device.steady_gaps & (gaps.by_cause.of(cause) > 0) & (gaps.after >= 0))
+        operations, less = gaps.after[chosen], _less(gaps.by_cause.of(cause)[chosen], share)
+        if cause is Cause.LAUNCH_LATENCY:
+            return lambda graph: without_latency(graph, operations, less)
+        return lambda graph: without_lags(graph, operations, less)
+
+    def _operations(self, meant: NamedLines | NamedKernels) -> Positions:
+        """What of the steady stretch is meant; of lines of idle time nothing."""
+        if isinstance(meant, NamedKernels):
+            return meant.operations
+        work = self.device.work
+        here = work.on(self.device.gpu)
+        here = here[self.device.begins_steady(work.start_ns[here])]
+        chosen = np.zeros(len(here), np.bool_)
+        for line in meant.lines:
+            if line.is_idle:
+                continue
+            of_line = work.state[here] == _STATES[line.kind]
+            if line.is_compute:
+                of_line &= work.family[here] == work.families.index(line.family)
+            chosen |= of_line
+        return here[chosen]
+
+    def _not_launched(self, chosen: Positions) -> Edit:
+        """These do not run, and calls that launch nothing else are not made."""
+        call = self.fixes.graph.operations.call
+        count = len(self.fixes.graph.calls)
+        launched = np.bincount(call[call >= 0], minlength=count)
+        gone = call[chosen]
+        mine = np.bincount(gone[gone >= 0], minlength=count)
+        calls = np.flatnonzero((mine > 0) & (mine == launched))
+        dispatch = self.fixes.code_ns(Cause.DISPATCH)[calls]
+        return lambda graph: without_operations(without_calls(graph, calls, dispatch), chosen)
+
+    def _what_changes(self, meant: NamedWork) -> str:
+        match meant:
+            case NamedRanges():
+                return say("the host's code and calls inside it, and all that is launched there, each become as fast")
+            case NamedLines(lines=lines) if all(line.is_idle for line in lines):
+                return say("what the host or the GPU did meanwhile becomes as fast")
+            case _:
+                return say("each of these runs that much shorter; nothing else changes")
+
+
+def _less(now_ns: Ints, share: float) -> Ints:
+    """What goes so that this share is left."""
+    left: Ints = np.rint(now_ns * share).astype(np.int64)
+    return now_ns - left
+
+
+def _range_scaled(parts: RangeParts, share: float) -> Edit:
+    inside = np.flatnonzero(parts.code_ns)
+    less = _less(parts.code_ns[inside], share)
+
+    def changed(graph: DependencyGraph) -> DependencyGraph:
+        quick = operations_scaled(without_code(graph, inside, less), parts.operations, share)
+        return calls_scaled(quick, parts.calls, share)
+
+    return changed
+
+
+def _range_gone(parts: RangeParts) -> Edit:
+    code = parts.code_ns.copy()
+    code[parts.calls] = 0
+    after = np.flatnonzero(code)
+    return lambda graph: without_code(without_calls(graph, parts.calls, parts.code_ns[parts.calls]), after, code[after])
+
+
+def _cause_words(cause: Cause | None) -> Message:
+    """What it means that idle time of a cause is not there."""
+    if cause in _IN_CODE:
+        return say("the code that the host runs meanwhile takes no time")
+    if cause is Cause.SYNC:
+        return say("calls that wait return at once, and nothing needs what they waited for")
+    if cause in _IN_CALLS:
+        return say("these calls take no time; what they put on the GPU stays")
+    if cause is Cause.LAUNCH_LATENCY:
+        return say("work begins as soon as the call that launches it has returned")
+    return say("what was queued begins as soon as its stream comes to it")
