@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
-from gpuledger.analyse.named_time import named_time
+from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, named_work
 from gpuledger.analyse.range_shares import RangeRole, range_shares
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
@@ -133,16 +133,16 @@ def test_text_without_tables_is_no_damaged_archive(tmp_path: Path) -> None:
 def test_a_profile_answers_by_the_names_that_its_report_prints(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("moe_loop.sqlite"))
     (device,) = analysed(trace, "x", Wanted())
-    by_code, by_label = (named_time(trace, device, name) for name in ("idle.launch", "idle: launch calls"))
-    assert by_code == by_label == named_time(trace, device, "launch calls") == named_time(trace, device, "launch")
-    meaning, time_ns = named_time(trace, device, "iter > compute_loop")
-    assert meaning == "range"
-    assert (meaning, time_ns) == named_time(trace, device, "compute_loop")
-    assert time_ns / device.steady_ns == pytest.approx(0.949, abs=1e-3)
-    assert named_time(trace, device, "iter")[1] == pytest.approx(device.steady_ns, rel=1e-3)
-    meaning, kernel_ns = named_time(trace, device, "nvjet_sm90_hsh_64x8_64x16_4x1_v_bz_NNT")
-    assert meaning == "kernel"
-    assert 0 < kernel_ns <= named_time(trace, device, "gemm")[1]
+    names = ("idle.launch", "idle: launch calls", "launch calls", "launch")
+    assert len({named_work(trace, device, name).time_ns for name in names}) == 1
+    loop = named_work(trace, device, "iter > compute_loop")
+    assert isinstance(loop, NamedRanges)
+    assert loop.time_ns == named_work(trace, device, "compute_loop").time_ns
+    assert loop.time_ns / device.steady_ns == pytest.approx(0.949, abs=1e-3)
+    assert named_work(trace, device, "iter").time_ns == pytest.approx(device.steady_ns, rel=1e-3)
+    kernel = named_work(trace, device, "nvjet_sm90_hsh_64x8_64x16_4x1_v_bz_NNT")
+    assert isinstance(kernel, NamedKernels)
+    assert 0 < kernel.time_ns <= named_work(trace, device, "gemm").time_ns
 
 
 def test_every_line_that_a_report_prints_is_a_name(decode: Path) -> None:
@@ -153,16 +153,16 @@ def test_every_line_that_a_report_prints_is_a_name(decode: Path) -> None:
         cells = [line.split("|")[1].strip().replace("\\", "") for line in shown.splitlines() if line.startswith("| ")]
         names = cells[1:-1]  # between the heading and the total
         assert len(names) > 5
-        assert {named_time(trace, device, name)[0] for name in names} == {"line"}
+        assert {type(named_work(trace, device, name)) for name in names} == {NamedLines}
 
 
 def test_a_line_comes_before_a_range_of_its_name_unless_it_is_said(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("decode.sqlite"))
     (device,) = analysed(trace, "x", Wanted())
-    assert named_time(trace, device, "attention")[0] == "line"
-    ranged = named_time(trace, device, "range:attention")
-    assert ranged == named_time(trace, device, "layer# > attention")
-    assert ranged[0] == "range"
+    assert isinstance(named_work(trace, device, "attention"), NamedLines)
+    ranged = named_work(trace, device, "range:attention")
+    assert isinstance(ranged, NamedRanges)
+    assert ranged.time_ns == named_work(trace, device, "layer# > attention").time_ns
 
 
 def test_shares_of_a_profiles_ranges_are_of_its_steady_steps(unpacked: Callable[[str], Path]) -> None:

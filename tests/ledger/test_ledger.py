@@ -308,37 +308,6 @@ def test_states_are_in_order_of_precedence() -> None:
     assert State.COMPUTE < State.COMM < State.COPY < State.IDLE
 
 
-def test_amdahl_keeps_saving_and_speed_up_apart() -> None:
-    from gpuledger.analyse.whatif import WhatIf
-
-    change = WhatIf("compute 10 x as fast", "", 1, 1_000_000, 70_000, 63_000)
-    assert change.saving_ns / change.step_ns == pytest.approx(0.063)
-    assert change.speed_up == pytest.approx(1.067, abs=0.001)
-    assert change.limit == pytest.approx(1 / 0.93)
-
-
-def test_what_if_uses_the_same_books(decode: Path) -> None:
-    from gpuledger.analyse.whatif import graph, hide, remove, speed_up
-    from support.command import gpuledger
-
-    opened = open_trace(decode)
-    [device] = analysed(opened)
-    step_ns = device.steady_ns // device.step_count
-    halved = round(device.line_ns[Line("compute.gemm")] / 2) // device.step_count
-    assert speed_up(opened, device, "gemm", 2).saving_ns == halved
-    assert remove(device, "sync").saving_ns == device.line_ns[Line("idle.sync")] // device.step_count
-    assert hide(device, "copy").new_step_ns == step_ns - device.line_ns[Line("copy")] // device.step_count
-    assert 0 < graph(opened, device, "decode").saving_ns < step_ns
-    ran = gpuledger("whatif", decode, "--speedup=gemm=2", "--graph=decode", "--format=csv")
-    assert ran.exit_code == 0
-    assert len(ran.stdout.splitlines()) == 3
-    ran = gpuledger("whatif", decode, "--remove=nothing")
-    assert ran.exit_code == 1
-    assert "has no line 'nothing'" in ran.stderr
-    assert gpuledger("whatif", decode).exit_code == 2
-    assert gpuledger("whatif", decode, "--speedup=gemm").exit_code == 2
-
-
 GOLDEN = """\
 decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kernels
 

@@ -30,7 +30,7 @@ CASES = {
     "ranges": ("attn.sqlite",),
     "report": ("attn.sqlite",),
     "steps": ("attn.sqlite",),
-    "whatif": ("attn.sqlite", "--speedup=compute=2"),
+    "whatif": ("attn.sqlite", "--speedup=compute=2", "--fix=LAUNCH-BOUND", "--host=2"),
 }
 ELSEWHERE = {
     "bench": "needs torch",

@@ -29,20 +29,10 @@ _REPORT: Final[dict[str, str]] = {
     "graph launches": "按 graph launch 划分",
     "the period of the kernel sequence": "按 kernel 序列的周期划分",
     # analyse/whatif
-    "nothing else changes, and nothing waits for what did not become faster": (
-        "其余一切不变，也没有别的工作在等待未变快的部分"
-    ),
-    "the time that the range is open on the host is the step's, with all that it waits for": (
-        "区间在主机上持续的时间（含其中的等待）就是该步的时间"
-    ),
     "the whole is {parts}, one after the other; set-up and what libraries mark are left out": (
         "总时间为依次执行的 {parts}；不含初始化以及各库自行标记的区间"
     ),
-    "the gaps close by that much; the host does not become the limit": "间隙缩短同样的时间，主机不会成为瓶颈",
     "compute of the same step covers it, without slowing down": "由同一步的计算掩盖，且计算不因此变慢",
-    "shapes are static and nothing in the range needs the host; one launch for the graph is not counted": (
-        "形状固定，区间内没有依赖主机的操作；graph 自身的一次启动未计入"
-    ),
     # findings/capture
     "{count} CUDA graph launches were traced whole: what ran inside was not recorded": (
         "{count} 次 CUDA graph launch 只作为整体记录，没有记录图内运行了什么"

@@ -79,21 +79,77 @@ TABLES: Final[dict[str, str]] = {
     "holds the others": "包含其他区间",
     "a library's": "库自带",
     "set-up": "初始化",
-    # analyse/whatif; present/views/whatif
+    # whatif; present/views/whatif
     "{what} {factor} x as fast": "{what} 快到 {factor}x",
     "no {cause}": "消除 {cause}",
     "{kind} hidden": "{kind} 被掩盖",
     "range '{pattern}' in a graph": "区间 '{pattern}' 改用 graph",
+    "{code} fixed": "修好 {code}",
+    "a host {factor} x as fast": "主机快到 {factor}x",
+    "launch calls of {time}": "每次 launch 调用 {time}",
+    "the report has no such finding": "报告里没有这条结论",
+    "it runs on a stream of its own: only what needs its result waits for it, and compute is not slowed": (
+        "放到单独的 stream 上：只有用到其结果的工作才等待它，且计算不因此变慢"
+    ),
+    "shapes are static, launching costs nothing, and kernels follow each other 0.5 us apart; waits stay": (
+        "形状固定，launch 不花时间，kernel 之间只隔 0.5 us；其中的等待保留"
+    ),
+    "all code and all CUDA calls of all threads, but not what they wait for": (
+        "所有线程的代码和 CUDA 调用都变快，但它们等待的工作不变"
+    ),
+    "the code before each call takes as long as now; a launch usually takes {time}": (
+        "每次调用之前的代码耗时不变；目前一次 launch 通常用 {time}"
+    ),
+    "the host's code and calls inside it, and all that is launched there, each become as fast": (
+        "区间内主机的代码、调用以及在其中启动的所有工作都同样变快"
+    ),
+    "what the host or the GPU did meanwhile becomes as fast": "这段空闲期间主机或 GPU 所做的事同样变快",
+    "each of these runs that much shorter; nothing else changes": "其中每个都相应变短，其余不变",
+    "nothing of it runs, neither on the host nor on the GPU": "其中的内容在主机和 GPU 上都不再运行",
+    "it does not run, and is not launched": "不再运行，也不再启动",
+    "the code that the host runs meanwhile takes no time": "期间主机运行的代码不花时间",
+    "calls that wait return at once, and nothing needs what they waited for": (
+        "等待的调用立即返回，也没有工作需要其等待的结果"
+    ),
+    "these calls take no time; what they put on the GPU stays": "这些调用不花时间；它们提交给 GPU 的工作不变",
+    "work begins as soon as the call that launches it has returned": "启动它的调用一返回，工作就开始",
+    "what was queued begins as soon as its stream comes to it": "排队的工作在所属 stream 轮到时立即开始",
+    "the GPU works {less} less a step, and waits {more} longer": "GPU 每步少工作 {less}，却多等 {more}",
+    "the GPU is busy for {share} of the step already": "GPU 已有 {share} 的时间在工作",
+    "an upper bound, which no program attains": "这是上限，实际程序达不到",
+    "upper bound": "上限",
+    "{change}: {assumption}": "{change}：{assumption}",
     "What if, per step, GPU {gpu}": "假设分析（每步），GPU {gpu}",
+    "What if, per step, GPU {gpu}: each change alone": "假设分析（每步），GPU {gpu}：各项改动单独计算",
+    "One after the other, in the order given": "按给出的顺序依次改动",
+    "The step and its parts, now and then": "每步的组成：当前与改后",
+    "Left to fix then, each alone": "改后仍可修的问题（各自单独计算）",
+    "No other finding's fix would save {least} of the new step.": "其余结论修好后，都省不到改后每步时间的 {least}。",
+    "Alone they would add up to {time} a step more: some time goes with either of them.": (
+        "单独计算之和每步多出 {time}：有一部分时间修其中任何一项都能省下。"
+    ),
+    "Together they save {time} a step more than alone: some time goes only with several.": (
+        "一起改比单独计算之和每步多省 {time}：有一部分时间要几项一起改才能省下。"
+    ),
+    "all together": "全部一起",
     "What if, of the time in the program's ranges, set-up left out": "假设分析（程序区间的时间，不含初始化）",
     "Whole": "整体",
     "If": "假设",
     "Now": "当前",
+    "In order": "依次",
+    "Now, share": "当前占比",
+    "Then": "改后",
+    "New step": "改后每步",
     "New {whole}": "改后{whole}",
     "Saves": "可省",
+    "Saves more": "再省",
+    "Of the new step": "占改后每步",
     "Speed-up": "加速比",
     "Limit": "加速上限",
+    "Bound": "界限",
     "Assuming that": "前提",
+    "Note": "说明",
+    "Finding": "结论",
     # present/views/operators
     "Coverage and use of the GPU": "覆盖率与 GPU 利用情况",
     "Operators": "算子",

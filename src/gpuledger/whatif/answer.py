@@ -9,7 +9,7 @@ from typing import Final
 from gpuledger.messages import say
 from gpuledger.replay.scenario import Scenario
 from gpuledger.units import share_text, time_text
-from gpuledger.whatif.change import Change, edits_of
+from gpuledger.whatif.change import ProgramChange, edits_of
 from gpuledger.whatif.replayed_stretch import ReplayedStretch, replayed_stretch
 
 MOST_LEFT: Final = 5
@@ -23,7 +23,7 @@ MOSTLY_BUSY: Final = 0.9
 class Effect:
     """One change alone."""
 
-    change: Change
+    change: ProgramChange
     then: ReplayedStretch
     utmost: ReplayedStretch | None
     """With infinite speed."""
@@ -62,7 +62,7 @@ class Answer:
         return stretch_ns // self.steps
 
 
-def answer(scenario: Scenario, changes: Sequence[Change], fixes: Mapping[str, Change]) -> Answer:
+def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> Answer:
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
     now = replayed_stretch(scenario, ())
     alone = tuple(_alone(scenario, change, now) for change in changes)
@@ -72,13 +72,13 @@ def answer(scenario: Scenario, changes: Sequence[Change], fixes: Mapping[str, Ch
     return Answer(scenario.device.gpu, scenario.device.step_count, now, alone, tuple(in_order), left)
 
 
-def _alone(scenario: Scenario, change: Change, now: ReplayedStretch) -> Effect:
+def _alone(scenario: Scenario, change: ProgramChange, now: ReplayedStretch) -> Effect:
     then = replayed_stretch(scenario, (change.edit,))
     utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
     return Effect(change, then, utmost, _note(change, now, then, scenario.device.step_count))
 
 
-def _note(change: Change, now: ReplayedStretch, then: ReplayedStretch, steps: int) -> str:
+def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, steps: int) -> str:
     """Why a change saves less than one may think."""
     less, more = now.busy_ns - then.busy_ns, then.idle_ns - now.idle_ns
     if less > 0 and 2 * more > less:
@@ -94,7 +94,7 @@ def _note(change: Change, now: ReplayedStretch, then: ReplayedStretch, steps: in
 
 
 def _left(
-    scenario: Scenario, changes: Sequence[Change], then: ReplayedStretch, fixes: Mapping[str, Change]
+    scenario: Scenario, changes: Sequence[ProgramChange], then: ReplayedStretch, fixes: Mapping[str, ProgramChange]
 ) -> tuple[Left, ...]:
     """What is still worth fixing; of codes that stand for the same change the first."""
     done = {change.code for change in changes}

@@ -21,7 +21,7 @@ class Turn(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProgramChange:
     """One change."""
 
     words: str
@@ -40,6 +40,6 @@ class Change:
     """The finding that it acts on, if it does."""
 
 
-def edits_of(changes: Iterable[Change]) -> list[Edit]:
+def edits_of(changes: Iterable[ProgramChange]) -> list[Edit]:
     """The edits of several changes, in the order in which they are made."""
     return [change.edit for change in sorted(changes, key=lambda change: change.turn)]

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.memory.copy_flows import copy_flows
 from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
 from gpuledger.catalog.call_kinds import CALL_KINDS, CallKind
 from gpuledger.errors import NothingRecorded
@@ -40,11 +41,12 @@ from gpuledger.replay.edits import (
     without_waits,
 )
 from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.scenario import scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.units import time_text
-from gpuledger.whatif.change import Change, Turn
+from gpuledger.whatif.change import ProgramChange, Turn
 from gpuledger.whatif.range_parts import RangeParts, range_parts
 
 HIDES: Final[Mapping[LineKind, str]] = {LineKind.COMM: "COMM-EXPOSED", LineKind.COPY: "COPY-EXPOSED"}
@@ -69,17 +71,19 @@ _REMOVABLE: Final = _IN_CODE | _ON_DEVICE | _IN_CALLS.keys() | {Cause.LAUNCH_LAT
 class Changes:
     """Makes the changes of one device."""
 
-    def __init__(self, trace: Trace, device: Device, fixes: Fixes, findings: Sequence[Finding]) -> None:
-        self.trace, self.device, self.fixes = trace, device, fixes
+    def __init__(self, trace: Trace, device: Device, findings: Sequence[Finding]) -> None:
+        self.trace, self.device = trace, device
+        self.scenario: Final = scenario(trace, device)
+        self.fixes: Final = Fixes(trace, device, self.scenario.graph, copy_flows(trace, device))
         self.findings: Final = {finding.code: finding for finding in findings if finding.gpu == device.gpu}
 
-    def fix(self, code: str) -> Change:
+    def fix(self, code: str) -> ProgramChange:
         """What a finding asks for is done."""
         wanted = code.upper()
         if wanted not in OF_CODE:
             raise self._no_fix(wanted)
         finding = self.findings.get(wanted)
-        return Change(
+        return ProgramChange(
             say("{code} fixed", code=wanted),
             "" if finding is None else finding.assumption,
             OF_CODE[wanted](self.fixes),
@@ -88,21 +92,21 @@ class Changes:
             code=wanted,
         )
 
-    def every_fix(self) -> dict[str, Change]:
+    def every_fix(self) -> dict[str, ProgramChange]:
         """Of each code; of codes that stand for the same change the one that was found, else the first."""
         by_edit: dict[object, str] = {}
         for code in sorted(OF_CODE, key=lambda code: code not in self.findings):
             by_edit.setdefault(OF_CODE[code], code)
         return {code: self.fix(code) for code in by_edit.values()}
 
-    def speed_up(self, name: str, factor: float) -> Change:
+    def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
         meant = named_work(self.trace, self.device, name)
         if isinstance(meant, NamedLines) and any(line.cause is Cause.SYNC for line in meant.lines):
             raise NothingRecorded(
                 f"waiting cannot be made faster ('{name}')", hint=f"--remove={Cause.SYNC} lets the waits return at once"
             )
-        return Change(
+        return ProgramChange(
             say("{what} {factor} x as fast", what=name, factor=f"{factor:g}"),
             self._what_changes(meant),
             self._scaled(meant, 1 / factor),
@@ -111,7 +115,7 @@ class Changes:
             self._scaled(meant, 0.0),
         )
 
-    def remove(self, name: str) -> Change:
+    def remove(self, name: str) -> ProgramChange:
         """A cause of idle time, or work, is not there: what is gone is not launched either."""
         meant = named_work(self.trace, self.device, name)
         if isinstance(meant, NamedLines) and all(line.is_idle for line in meant.lines):
@@ -123,11 +127,11 @@ class Changes:
         else:
             assumption = say("it does not run, and is not launched")
             edit = self._not_launched(self._operations(meant))
-        return Change(say("no {cause}", cause=name), assumption, edit, about_ns=meant.time_ns)
+        return ProgramChange(say("no {cause}", cause=name), assumption, edit, about_ns=meant.time_ns)
 
-    def hide(self, kind: LineKind) -> Change:
+    def hide(self, kind: LineKind) -> ProgramChange:
         """Exposed communication or copies run beside compute."""
-        return Change(
+        return ProgramChange(
             say("{kind} hidden", kind=kind),
             say("it runs on a stream of its own: only what needs its result waits for it, and compute is not slowed"),
             OF_CODE[HIDES[kind]](self.fixes),
@@ -135,7 +139,7 @@ class Changes:
             code=HIDES[kind],
         )
 
-    def graph(self, pattern: str) -> Change:
+    def graph(self, pattern: str) -> ProgramChange:
         """What is launched in ranges that match is launched as a CUDA graph."""
         ranges = matching_ranges(self.trace, re.compile(pattern))
         if not len(ranges):
@@ -145,16 +149,16 @@ class Changes:
         if not len(launches):
             raise NothingRecorded(f"nothing is launched in ranges that match '{pattern}' in the steady steps")
         dispatch = np.minimum(fixes.code_ns(Cause.DISPATCH)[launches], parts.code_ns[launches])
-        return Change(
+        return ProgramChange(
             say("range '{pattern}' in a graph", pattern=pattern),
             say("shapes are static, launching costs nothing, and kernels follow each other 0.5 us apart; waits stay"),
             lambda graph: launched_for_nothing(graph, launches, dispatch),
             is_bound=True,
         )
 
-    def host(self, factor: float) -> Change:
+    def host(self, factor: float) -> ProgramChange:
         """A host that is `factor` times as fast."""
-        return Change(
+        return ProgramChange(
             say("a host {factor} x as fast", factor=f"{factor:g}"),
             say("all code and all CUDA calls of all threads, but not what they wait for"),
             lambda graph: host_scaled(graph, 1 / factor),
@@ -162,13 +166,13 @@ class Changes:
             utmost=lambda graph: host_scaled(graph, 0.0),
         )
 
-    def launch_cost(self, cost_ns: int) -> Change:
+    def launch_cost(self, cost_ns: int) -> ProgramChange:
         """Each call that launches something takes so long."""
         calls = np.flatnonzero(self.fixes.kinds == CallKind.LAUNCH.number)
         if not len(calls):
             raise NothingRecorded("the profile has no launch calls")
         usual = time_text(self.fixes.usual_launch_ns)
-        return Change(
+        return ProgramChange(
             say("launch calls of {time}", time=time_text(cost_ns)),
             say("the code before each call takes as long as now; a launch usually takes {time}", time=usual),
             lambda graph: with_launch_cost(graph, calls, cost_ns),

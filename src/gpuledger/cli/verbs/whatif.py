@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.analyse.memory.copy_flows import copy_flows
 from gpuledger.cli.in_order import InOrder, in_order
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.main import sentence
@@ -17,7 +16,6 @@ from gpuledger.cli.output import Output, output_options, profile_argument, step_
 from gpuledger.cli.progress import progress
 from gpuledger.cli.regex import checked_regex
 from gpuledger.errors import NothingRecorded
-from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.lines import EXPOSED, LineKind
 from gpuledger.ledger.steps import Wanted
@@ -26,10 +24,9 @@ from gpuledger.present.views.tables import tables_document
 from gpuledger.present.views.whatif import whatif_document, whatif_of_tables_sheet
 from gpuledger.read import open_trace
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.replay.scenario import scenario
 from gpuledger.units import parse_instant
 from gpuledger.whatif.answer import answer
-from gpuledger.whatif.change import Change
+from gpuledger.whatif.change import ProgramChange
 from gpuledger.whatif.changes import Changes
 from gpuledger.whatif.of_tables import speed_up_of_tables
 
@@ -187,23 +184,20 @@ def whatif(
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
     run = diagnosed(trace, profile.name, wanted)
-    device = run.main_device
-    replay = scenario(trace, device)
-    changes = Changes(trace, device, Fixes(trace, device, replay.graph, copy_flows(trace, device)), run.findings)
+    changes = Changes(trace, run.main_device, run.findings)
     made, refused = _made(changes, asked)
     if made:
-        output.show(
-            whatif_document(answer(replay, made, changes.every_fix()), profile.name, trace.health, device.zero_ns)
-        )
+        replayed = answer(changes.scenario, made, changes.every_fix())
+        output.show(whatif_document(replayed, profile.name, trace.health, run.zero_ns))
     for refusal in refused[:-1]:
         click.echo(sentence(refusal), err=True)
     if refused:
         raise refused[-1]
 
 
-def _made(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[Change], list[NothingRecorded]]:
+def _made(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[ProgramChange], list[NothingRecorded]]:
     """The changes that can be made, and why the others cannot: one does not spoil the rest."""
-    makers: dict[str, Callable[[Any], Change]] = {
+    makers: dict[str, Callable[[Any], ProgramChange]] = {
         "--fix": changes.fix,
         "--speedup": lambda named: changes.speed_up(*named),
         "--remove": changes.remove,
@@ -212,7 +206,7 @@ def _made(changes: Changes, asked: list[tuple[str, Any]]) -> tuple[list[Change],
         "--host": changes.host,
         "--launch-cost": changes.launch_cost,
     }
-    made, refused = list[Change](), list[NothingRecorded]()
+    made, refused = list[ProgramChange](), list[NothingRecorded]()
     for option, value in asked:
         try:
             made.append(makers[option](value))

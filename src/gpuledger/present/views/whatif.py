@@ -43,7 +43,7 @@ _FOR_PROGRAMS: Final = (
 """What people read under the table."""
 
 _IN_ORDER: Final = (
-    Column("change", say("Then"), Unit.TEXT),
+    Column("change", say("In order"), Unit.TEXT),
     Column("saving_ns", say("Saves more"), Unit.NS),
     Column("saving_percent", say("Of the step"), Unit.SHARE_PERCENT),
     _NEW_STEP,

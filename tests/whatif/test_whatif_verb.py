@@ -1,0 +1,76 @@
+"""`gpuledger whatif` as it is called: order, sums, what is refused, and Amdahl's arithmetic for tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.whatif.of_tables import FasterPart
+from support.command import gpuledger
+
+
+def tables(*arguments: str | Path) -> dict[str, list[dict[str, Any]]]:
+    ran = gpuledger("whatif", *arguments, "--format=json")
+    assert ran.exit_code == 0, ran.stderr
+    return {table["table"]: table["rows"] for table in json.loads(ran.stdout)["tables"]}
+
+
+def test_changes_are_told_alone_and_in_the_order_given(decode: Path) -> None:
+    told = tables(decode, "--host=2", "--fix=LAUNCH-BOUND", "--speedup=gemm=2", "--fix=host-code", "--graph=decode")
+    words = [
+        "a host 2 x as fast",
+        "LAUNCH-BOUND fixed",
+        "gemm 2 x as fast",
+        "HOST-CODE fixed",
+        "range 'decode' in a graph",
+    ]
+    assert [row["change"] for row in told["whatif"]] == words
+    *singly, together = told["in_order"]
+    assert [row["change"] for row in singly] == words
+    assert sum(row["saving_ns"] for row in singly) == together["saving_ns"]
+    assert singly[0]["saving_ns"] == told["whatif"][0]["saving_ns"]
+    assert together["new_step_ns"] == told["parts"][-1]["then_ns"]
+    assert all(0 <= row["saving_ns"] <= row["step_ns"] for row in told["whatif"])
+    assert [row["bound"] for row in told["whatif"]] == ["", "upper bound", "", "", "upper bound"]
+
+
+def test_one_change_has_no_order(decode: Path) -> None:
+    assert "in_order" not in tables(decode, "--remove=sync")
+
+
+def test_a_bad_change_does_not_spoil_the_others(decode: Path) -> None:
+    ran = gpuledger("whatif", decode, "--remove=nothing", "--speedup=gemm=2", "--fix=HOST-CODES", "--format=csv")
+    assert ran.exit_code == 1
+    assert "gemm 2 x as fast" in ran.stdout
+    assert "has no line, range or kernel 'nothing'" in ran.stderr
+    assert "there is no finding HOST-CODES" in ran.stderr
+    assert "names that come near: HOST-CODE" in ran.stderr
+    alone = gpuledger("whatif", decode, "--remove=nothing")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["", "--speedup=gemm", "--speedup=gemm=0", "--host=-1", "--host=fast", "--launch-cost=soon", "--launch-cost=-1us"]
+    + ["--hide=idle", "--graph=("],
+)
+def test_what_is_no_change_is_a_usage_error(decode: Path, option: str) -> None:
+    ran = gpuledger("whatif", decode, *([option] if option else []))
+    assert (ran.exit_code, ran.stdout) == (2, "")
+
+
+def test_it_fits_a_terminal_and_says_what_is_assumed(decode: Path) -> None:
+    shown = gpuledger("whatif", decode, "--graph=decode", "--launch-cost=2us", COLUMNS="80").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "range 'decode' in a graph: an upper bound, which no program attains" in shown
+    assert "Left to fix then" in shown
+
+
+def test_amdahl_keeps_saving_and_speed_up_apart() -> None:
+    part = FasterPart("compute 10 x as fast", "", 1_000_000, 70_000, 63_000)
+    assert part.saving_ns / part.whole_ns == pytest.approx(0.063)
+    assert part.speed_up == pytest.approx(1.067, abs=0.001)
+    assert part.limit == pytest.approx(1 / 0.93)
