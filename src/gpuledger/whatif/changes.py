@@ -29,7 +29,6 @@ from gpuledger.replay.edits import (
     Edit,
     calls_scaled,
     edited,
-    host_scaled,
     launched_for_nothing,
     operations_scaled,
     with_launch_cost,
@@ -157,20 +156,21 @@ class Changes:
         )
 
     def host(self, factor: float) -> ProgramChange:
-        """A host that is `factor` times as fast."""
+        """A host that is `factor` times as fast in the steady steps."""
+        steady = np.flatnonzero(self.fixes.steady)
         return ProgramChange(
             say("a host {factor} x as fast", factor=f"{factor:g}"),
             say("all code and all CUDA calls of all threads, but not what they wait for"),
-            lambda graph: host_scaled(graph, 1 / factor),
+            _host_scaled(steady, 1 / factor),
             Turn.SCALES,
-            utmost=lambda graph: host_scaled(graph, 0.0),
+            utmost=_host_scaled(steady, 0.0),
         )
 
     def launch_cost(self, cost_ns: int) -> ProgramChange:
         """Each call that launches something takes so long."""
-        calls = np.flatnonzero(self.fixes.kinds == CallKind.LAUNCH.number)
+        calls = self.fixes.steady_calls(CallKind.LAUNCH)
         if not len(calls):
-            raise NothingRecorded("the profile has no launch calls")
+            raise NothingRecorded("the steady steps have no launch calls")
         usual = time_text(self.fixes.usual_launch_ns)
         return ProgramChange(
             say("launch calls of {time}", time=time_text(cost_ns)),
@@ -275,6 +275,14 @@ def _less(now_ns: Ints, share: float) -> Ints:
     """What goes so that this share is left."""
     left: Ints = np.rint(now_ns * share).astype(np.int64)
     return now_ns - left
+
+
+def _host_scaled(calls: Positions, share: float) -> Edit:
+    def changed(graph: DependencyGraph) -> DependencyGraph:
+        quick = without_code(graph, calls, _less(graph.calls.code_ns[calls], share))
+        return calls_scaled(quick, calls, share)
+
+    return changed
 
 
 def _range_scaled(parts: RangeParts, share: float) -> Edit:
