@@ -17,6 +17,7 @@ from support.command import ROOT, gpuledger
 
 CASES = {
     "align": ("attn.sqlite", "decode.sqlite", "--range=attention"),
+    "critical": ("zoo_node.sqlite",),
     "diff": ("experts_batched.sqlite", "experts_grouped.sqlite"),
     "fleet": ("two_gloo.sqlite",),
     "gaps": ("attn.sqlite",),
@@ -37,7 +38,7 @@ ELSEWHERE = {
     "time": "needs torch",
     "explain": "tests/project/test_registered.py",
 }
-PAGES = ("align", "diff", "fleet", "phases", "report")
+PAGES = ("align", "critical", "diff", "fleet", "phases", "report")
 
 _OTHERS = re.compile(r"nsys: .*|`[^`]*`|<code>.*?</code>")
 """What others say, and commands."""

@@ -26,6 +26,7 @@ VERBS = {
     "memory": "Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
     "ranges": "Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.",
     "phases": "Say what the phases of a layer cost in PROFILE, and the idle time inside and between them.",
+    "critical": "Say which chain of host and GPU work makes a step of PROFILE as long as it is, and what is not on it.",
     "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
     "ops": "Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
     "whatif": "Say what changes would buy in PROFILE: the new step, alone and together, and what is left to fix.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gpuledger.messages.zh_compare import COMPARE
+from gpuledger.messages.zh_critical import CRITICAL
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
 from gpuledger.messages.zh_phases import PHASES
@@ -423,4 +424,4 @@ _REPORT: Final[dict[str, str]] = {
     "next: {command}": "下一步：{command}",
 }
 
-TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML, **PHASES, **TABLES, **COMPARE, **RANKS, **PROGRAMS}
+TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML, **PHASES, **CRITICAL, **TABLES, **COMPARE, **RANKS, **PROGRAMS}

@@ -247,25 +247,29 @@ class _Pieces:
         before = self.times.begin_by[at]
         begin = self.recorded.call_begin[at]
         ended = np.where(before >= 0, np.minimum(self.recorded.call_end[np.maximum(before, 0)], begin), begin)
-        amounts = np.zeros((len(at), len(CAUSES)), np.int64)
+        amounts = {Cause.HOST_CODE: np.zeros(len(at), np.int64)}
         for number in np.unique(self.graph.calls.thread[at]).tolist():
             mine = np.flatnonzero(self.graph.calls.thread[at] == number)
             for cause, amount in self.host.thread(number).split(ended[mine], begin[mine]).items():
-                amounts[mine, CAUSES.index(cause)] = amount
-        amounts = _scaled(amounts, end - start)
-        till = start[:, None] + np.cumsum(amounts, axis=1)
-        row, line = np.nonzero(amounts)
-        self._put(till[row, line] - amounts[row, line], till[row, line], PathPart.CODE, line, -1, at[row])
+                if amount.any():
+                    amounts.setdefault(cause, np.zeros(len(at), np.int64))[mine] = amount
+        till = start
+        for cause, amount in _scaled(amounts, end - start).items():
+            self._put(till, till + amount, PathPart.CODE, CAUSES.index(cause), -1, at)
+            till = till + amount
 
 
-def _scaled(amounts: Ints, length: Ints) -> Ints:
-    """Rows of amounts in the same proportion that sum to other lengths; the largest of a row takes what is left."""
-    whole = amounts.sum(axis=1)
+def _scaled(amounts: dict[Cause, Ints], length: Ints) -> dict[Cause, Ints]:
+    """Amounts in the same proportion that sum to other lengths; the largest takes what is left by rounding."""
+    whole = sum(amounts.values(), np.zeros(len(length), np.int64))
     changed = np.flatnonzero(whole != length)
     if not len(changed):
         return amounts
     share = length[changed] / np.maximum(whole[changed], 1)
-    amounts[changed] = np.floor(amounts[changed] * share[:, None]).astype(np.int64)
-    largest = np.where(whole[changed] > 0, amounts[changed].argmax(axis=1), CAUSES.index(Cause.HOST_CODE))
-    amounts[changed, largest] += length[changed] - amounts[changed].sum(axis=1)
+    for amount in amounts.values():
+        amount[changed] = np.floor(amount[changed] * share).astype(np.int64)
+    left = length - sum(amounts.values(), np.zeros(len(length), np.int64))
+    largest = np.argmax([amount[changed] for amount in amounts.values()], axis=0)
+    for number, amount in enumerate(amounts.values()):
+        amount[changed] += np.where(largest == number, left[changed], 0)
     return amounts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpuledger.analyse.phases.phase_costs import BetweenPhases, PhaseCosts
 from gpuledger.analyse.phases.phase_waits import PhaseWait
@@ -11,15 +11,13 @@ from gpuledger.analyse.phases.work_phases import ToldBy
 from gpuledger.ledger.lines import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import percent
-from gpuledger.present.document import Block, Document, Heading, Paragraph, SheetBlock, SheetTitle
+from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
+from gpuledger.present.views.tables_page import stretch_text, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.units import share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.present.writers.html.parts import Page, Reader
 
 Waits = tuple[PhaseWait, ...] | NotMeasured
 
@@ -114,7 +112,9 @@ def phases_document(
         data=data,
         sheets=lambda: tuple(sheets),
         remarks=tuple(doubt.text for doubt in doubts),
-        page=lambda reader: _page(profile, sentences, sheets, doubts, reader),
+        page=lambda reader: tables_page(
+            profile, sentences, sheets, reader, more=(Heading(say("Not measured")), *doubts) if doubts else ()
+        ),
     )
 
 
@@ -148,7 +148,12 @@ def phases_sheet(costs: PhaseCosts) -> Sheet:
         (name, _per_step(costs, time), percent(time, costs.whole_ns), None, None, None, time, "") for name, time in sums
     )
     return Sheet(
-        f"phases_gpu{costs.gpu}", say("Phases, {whole}", whole=_whole(costs)), _PHASES, rows, foot, rounded=True
+        f"phases_gpu{costs.gpu}",
+        say("Phases, {whole}", whole=stretch_text(costs.steps, costs.gpu)),
+        _PHASES,
+        rows,
+        foot,
+        rounded=True,
     )
 
 
@@ -171,7 +176,7 @@ def between_sheet(costs: PhaseCosts) -> Sheet:
     idle, other = costs.idle_ns, costs.other_ns
     share = percent(idle + other, costs.whole_ns)
     foot = ((TOTAL, "", None, _per_step(costs, idle), _per_step(costs, other), share, None, idle, other),)
-    title = say("Inside and between phases, {whole}", whole=_whole(costs))
+    title = say("Inside and between phases, {whole}", whole=stretch_text(costs.steps, costs.gpu))
     return Sheet(f"phase_gaps_gpu{costs.gpu}", title, _BETWEEN, rows, foot, rounded=True)
 
 
@@ -201,7 +206,7 @@ def layers_sheet(costs: PhaseCosts) -> Sheet:
     foot = (row(TOTAL, sums, costs.idle_ns, costs.other_ns),)
     return Sheet(
         f"phase_layers_gpu{costs.gpu}",
-        say("Phases by layer, {whole}", whole=_whole(costs)),
+        say("Phases by layer, {whole}", whole=stretch_text(costs.steps, costs.gpu)),
         columns,
         rows,
         foot,
@@ -232,14 +237,6 @@ def _per_step(costs: PhaseCosts, time_ns: int) -> float:
     return time_ns / (costs.steps or 1)
 
 
-def _whole(costs: PhaseCosts) -> str:
-    if costs.steps is None:
-        return say("the whole window, GPU {gpu}", gpu=costs.gpu)
-    if costs.steps == 1:
-        return say("one step, GPU {gpu}", gpu=costs.gpu)
-    return say("mean of {steps} steady steps, GPU {gpu}", steps=costs.steps, gpu=costs.gpu)
-
-
 def _sentence(costs: PhaseCosts) -> Message:
     """What a step takes, what of it is in phases, and where the GPU is idle the longest."""
     idle = [place for place in costs.between if place.idle_ns]
@@ -267,27 +264,3 @@ def _where(place: BetweenPhases) -> Message:
     if place.inside:
         return say("inside {phase}", phase=place.before)
     return say("between {before} and {after}", before=place.before or BEGIN, after=place.after or END)
-
-
-def _page(
-    profile: str, sentences: Sequence[Paragraph], sheets: Sequence[Sheet], doubts: Sequence[Paragraph], reader: Reader
-) -> Page:
-    from gpuledger.present.writers.html.blocks import block_sections
-    from gpuledger.present.writers.html.parts import Command, Page, Section
-    from gpuledger.present.writers.html.tables import cut
-
-    name = cut(profile, reader.room.letters, reader.tell)
-    blocks: list[Block] = [block for sheet in sheets for block in (Heading(sheet.title), SheetBlock(sheet))]
-    if doubts:
-        blocks += [Heading(say("Not measured")), *doubts]
-    return Page(
-        title=f"{name} · gpuledger",
-        name=name,
-        headline="",
-        verdict=" ".join(cut(reader.tell(sentence.text), reader.room.letters, reader.tell) for sentence in sentences),
-        tiles=(),
-        sections=(
-            *block_sections(blocks, reader, ""),
-            Section("again", say("This page again"), (Command(reader.command),)),
-        ),
-    )

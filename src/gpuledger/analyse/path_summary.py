@@ -1,0 +1,248 @@
+"""The critical path of one GPU in a few figures: what it consists of, what is on it, and what lies beside it.
+
+What lies beside the path has slack, and making it faster buys nothing; the replay says what it buys to make a kernel
+twice as fast wherever it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpuledger.catalog.name_likeness import unnumbered
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.causes import Cause
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import Line
+from gpuledger.ledger.ranges import innermost, spans_of_time
+from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
+from gpuledger.replay.edits import with_durations
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import median
+from gpuledger.trace.strings import NO_TEXT
+
+MOST_ROWS: Final = 10
+"""So many kernels, calls and ranges are named, those with the most time."""
+
+MOST_BESIDE: Final = 5
+"""So many kernels beside the path are tried twice as fast."""
+
+LEAST_BESIDE: Final = 0.001
+"""Kernels that run beside the path for a smaller share of the stretch are not worth a word."""
+
+_BETWEEN: Final = (Cause.LAUNCH_LATENCY, Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT)
+_OUTSIDE: Final = (Cause.UNATTRIBUTED, Cause.TAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOnPath:
+    """Kernels of one name, copies of one kind, or graphs traced whole."""
+
+    name: str
+    """Empty for graphs."""
+    line: Line
+    path_ns: int
+    times: int
+    gpu_ns: int
+    """What all of them take in the steady stretch, on the path or beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOnPath:
+    """Calls of one name: the time inside them, the host's own code before them, and how many of them waited."""
+
+    name: str
+    call_ns: int
+    code_ns: int
+    times: int
+    waits: int
+    """How often the path goes from the return of the call to what it waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOnPath:
+    """What is launched or called in ranges of one name, with the host's code before it; the innermost range counts."""
+
+    name: str
+    host_ns: int
+    gpu_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class BesidePath:
+    """Kernels of one name that run beside the path."""
+
+    name: str
+    beside_ns: int
+    beside: int
+    launches: int
+    """All of the name, on the path or beside it."""
+    slack_ns: int | None
+    """Half of those beside it have less; None: the end of the stretch depends on fewer than half of them."""
+    least_slack_ns: int | None
+    saved_ns: int
+    """If all of the name were twice as fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathSummary:
+    """What the length of one GPU's steady stretch is due to."""
+
+    gpu: int
+    steps: int | None
+    whole_ns: int
+    lines: tuple[tuple[Line, int, int], ...]
+    """Each with its time and its number of segments, longest first; they sum to the whole."""
+    operations: tuple[OperationOnPath, ...]
+    calls: tuple[CallOnPath, ...]
+    ranges: tuple[RangeOnPath, ...]
+    beside: tuple[BesidePath, ...]
+
+    def side_ns(self, side: str) -> int:
+        """The time of one side."""
+        return sum(time for line, time, _ in self.lines if side_of(line) == side)
+
+
+HOST, GPU, BETWEEN, OUTSIDE = "host", "gpu", "between", "outside"
+
+
+def side_of(line: Line) -> str:
+    """Who is busy in a segment: the host, the GPU, neither, or nobody knows."""
+    if line.cause is None:
+        return GPU
+    return BETWEEN if line.cause in _BETWEEN else OUTSIDE if line.cause in _OUTSIDE else HOST
+
+
+def path_summary(trace: Trace, model: Scenario) -> PathSummary:
+    """Of the steady stretch as it was recorded."""
+    device, path = model.device, critical_path(model)
+    return PathSummary(
+        gpu=device.gpu,
+        steps=None if device.steps is None else device.step_count,
+        whole_ns=int(path.length_ns.sum()),
+        lines=tuple((line, time, count) for line, (time, count) in path.by_line().items()),
+        operations=_operations(trace, device, path),
+        calls=_calls(trace, model, path),
+        ranges=_ranges(trace, model, path),
+        beside=_beside(trace, model, path),
+    )
+
+
+def _text(trace: Trace, code: int) -> str:
+    return "" if code == NO_TEXT else trace.strings.text(code) or ""
+
+
+def _steady(device: Device) -> Positions:
+    """What runs on the GPU in the steady stretch."""
+    work = device.work
+    return np.flatnonzero((work.gpu == device.gpu) & device.begins_steady(work.start_ns))
+
+
+def _sums(codes: Ints, time: Ints) -> list[tuple[int, int, int, int]]:
+    """For each code its first row, time and number of rows, the most time first."""
+    known, first, number = np.unique(codes, return_index=True, return_inverse=True)
+    sums, count = np.zeros(len(known), np.int64), np.bincount(number, minlength=len(known))
+    np.add.at(sums, number, time)
+    order = np.argsort(-sums, kind="stable")
+    return [(int(known[at]), int(first[at]), int(sums[at]), int(count[at])) for at in order.tolist()]
+
+
+def _operations(trace: Trace, device: Device, path: CriticalPath) -> tuple[OperationOnPath, ...]:
+    work = device.work
+    segments = np.flatnonzero(path.are(PathPart.RUNNING))
+    name = work.name[path.operation[segments]].astype(np.int64)
+    steady = _steady(device)
+    named = []
+    for code, first, time, count in _sums(name, path.length_ns[segments])[:MOST_ROWS]:
+        own = steady[work.name[steady] == code]
+        line = path.lines[path.line[segments[first]]]
+        gpu_ns = int((work.end_ns[own] - work.start_ns[own]).sum())
+        named.append(OperationOnPath(_text(trace, code), line, time, count, max(gpu_ns, time)))
+    return tuple(named)
+
+
+def _calls(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[CallOnPath, ...]:
+    host = model.device.host
+    on_host = (path.part == PathPart.CALL) | (path.part == PathPart.CODE) | (path.part == PathPart.WAKE_UP)
+    segments = np.flatnonzero(on_host)
+    row, part, length = model.graph.call_row[path.call[segments]], path.part[segments], path.length_ns[segments]
+    names, name = trace.strings.kinds(host.calls.codes("name")[row], lambda text: shortened(text or ""))
+    named = []
+    for code, _, _, _ in _sums(name.astype(np.int64), length)[:MOST_ROWS]:
+        own = name == code
+        waits = own & (part == PathPart.WAKE_UP)
+        code_ns = int(length[own & (part == PathPart.CODE)].sum())
+        named.append(
+            CallOnPath(
+                name=names[code],
+                call_ns=int(length[own].sum()) - code_ns,
+                code_ns=code_ns,
+                times=len(np.unique(row[own])),
+                waits=int(np.count_nonzero(waits)),
+            )
+        )
+    return tuple(named)
+
+
+def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnPath, ...]:
+    ranges = spans_of_time(trace)
+    if not len(ranges):
+        return ()
+    launched = np.append(model.graph.operations.call, -1)[path.operation]
+    call = np.where(path.call >= 0, path.call, launched)
+    segments = np.flatnonzero(call >= 0)
+    calls, number = np.unique(call[segments], return_inverse=True)
+    inner = innermost(ranges, model.device.host.calls.at(model.graph.call_row[calls]))
+    around = np.append(ranges.codes("name"), NO_TEXT)[inner].astype(np.int64)[number.reshape(-1)]
+    in_range = around != NO_TEXT
+    segments, around = segments[in_range], around[in_range]
+    length, on_gpu = path.length_ns[segments], path.operation[segments] >= 0
+    names, name = trace.strings.kinds(around, lambda text: unnumbered(text or ""))
+    return tuple(
+        RangeOnPath(names[number], time - gpu_ns, gpu_ns)
+        for number, _, time, _ in _sums(name.astype(np.int64), length)[:MOST_ROWS]
+        for gpu_ns in [int(length[(name == number) & on_gpu].sum())]
+    )
+
+
+def _beside(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[BesidePath, ...]:
+    device, work = model.device, model.device.work
+    kernels = _steady(device)
+    kernels = kernels[work.state[kernels] != State.COPY]
+    runs = path.runs(len(work))
+    beside = kernels[~runs[kernels]]
+    if not len(beside):
+        return ()
+    late = slack(model).operation_ns
+    duration = work.end_ns - work.start_ns
+    named = []
+    for code, _, time, count in _sums(work.name[beside].astype(np.int64), duration[beside])[:MOST_BESIDE]:
+        if time < LEAST_BESIDE * device.steady_ns:
+            break
+        own = kernels[work.name[kernels] == code]
+        spare = late[own[~runs[own]]]
+        half, least = float(median(spare)), int(spare.min())
+        named.append(
+            BesidePath(
+                name=_text(trace, code),
+                beside_ns=time,
+                beside=count,
+                launches=len(own),
+                slack_ns=round(half) if half < FREE_NS else None,
+                least_slack_ns=least if least < FREE_NS else None,
+                saved_ns=model.saved_ns(_twice_as_fast(own)),
+            )
+        )
+    return tuple(named)
+
+
+def _twice_as_fast(operations: Positions) -> Callable[[DependencyGraph], DependencyGraph]:
+    return lambda graph: with_durations(graph, operations, graph.operations.duration_ns[operations] // 2)

@@ -1,0 +1,46 @@
+"""`gpuledger critical`: the chain that makes a step as long as it is, and the slack of what is not on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpuledger.analyse.path_summary import path_summary
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import Output, page_options, profile_argument, step_options
+from gpuledger.cli.progress import progress
+from gpuledger.ledger.device import analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.present.views.critical import critical_document
+from gpuledger.read import open_trace
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.scenario import Scenario
+
+
+@click.command()
+@profile_argument
+@step_options
+@limit_option
+@page_options
+def critical(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
+    """Say which chain of host and GPU work makes a step of PROFILE as long as it is, and what is not on it.
+
+    Back from the end of the steady steps, each segment is what the next one waited for: a kernel, the latency before
+    it, a call, the host's code before that. They sum to the steps. A wait is never on the chain: what it waited for is.
+    What is not on it has slack: making it faster buys nothing, as the replay of the run with the kernel twice as fast
+    shows.
+
+    \b
+    Examples:
+      gpuledger critical run.sqlite
+      gpuledger critical run.sqlite --range=optimizer
+      gpuledger critical trace.json.gz -o critical.html
+    """
+    with progress(quiet=output.quiet) as tell:
+        trace = open_trace(profile, limits=limits, progress=tell)
+    devices = analysed(trace, profile.name, wanted)
+    graph = dependency_graph(trace, devices[0].host, devices[0].work)
+    summaries = [path_summary(trace, Scenario(device, graph)) for device in devices]
+    output.show(critical_document(profile.name, summaries, trace.health, devices[0].zero_ns))
