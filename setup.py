@@ -31,7 +31,7 @@ setup(
     ext_modules=[
         _part("trace", "_btree", "btree.c", "btree_module.c", headers=("btree.h",)),
         _part("trace", "_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h",)),
-        _part("replay", "_replay", "replay.c", "replay_module.c", headers=("replay.h",)),
+        _part("replay", "_replay", "replay.c", "prepare.c", "replay_module.c", headers=("replay.h", "prepare.h")),
         _preloaded("_plain_window", "plain_window.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

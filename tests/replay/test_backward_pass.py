@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gpuledger.replay.backward_pass import NO_LIMIT, HeldPath, Latest, PathWalk, limited, unlimited
 from gpuledger.replay.edits import with_durations
-from gpuledger.replay.forward_pass import is_compiled, replayed, table_columns
+from gpuledger.replay.forward_pass import replayed, table_columns
 from gpuledger.replay.graph import DependencyGraph, GraphEvent, OperationFlag, Times
+from gpuledger.replay.native_passes import is_compiled
 from support.drawn_graphs import graphs
 
 

@@ -10,14 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.replay.forward_pass import columns, is_compiled, table_columns
+from gpuledger.replay.forward_pass import columns, table_columns
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
+from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.trace.spans import Ints
-
-try:
-    from gpuledger.replay.native import _replay as native
-except ImportError:  # installed where there was no compiler
-    native = None  # type: ignore[assignment]
 
 NO_LIMIT: Final = 1 << 62
 """The latest time of what nothing depends on."""

@@ -26,18 +26,17 @@ from gpuledger.replay.graph import (
 )
 from gpuledger.replay.handoffs import hand_offs
 from gpuledger.replay.lag_words import LagWords, UsualLags, wake_up_key
-from gpuledger.replay.lags import FEWEST, by_key, looked_up, middle, trimmed_mean
+from gpuledger.replay.lags import FEWEST, SAMPLE, by_key, looked_up, middle, trimmed_mean
+from gpuledger.replay.native_passes import is_compiled, native
+from gpuledger.replay.observed_lags import ObservedLags, observed_lags
 from gpuledger.replay.outer_calls import OuterCalls, outer_calls
-from gpuledger.replay.stream_order import StreamOrder, reached_ns, stream_order
+from gpuledger.replay.stream_order import StreamOrder, stream_order
 from gpuledger.replay.waits import Waits, waits
-from gpuledger.trace.columns import distinct, is_same
+from gpuledger.trace.columns import distinct, is_same, take
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
-
-QUEUE: Final = 1_022
-"""So many unfinished operations fit into a stream's queue: the next launch waits until the oldest has ended."""
 
 SLOW_LAUNCH: Final = 3
 """A launch into a full queue waited if it took this many times as long as usual."""
@@ -79,9 +78,8 @@ class _Queued:
     """Those that found the queue full, and waited."""
     oldest: Positions
     """What they waited for."""
-    ready: Positions
-    """Those that found room."""
-    ready_oldest: Positions
+    queue: Ints
+    """For every call what it waits for if it comes sooner; -1 for nothing."""
     usual_ns: int
     """What such a launch takes where there is room."""
 
@@ -113,44 +111,27 @@ class _Builder:
         return np.where(self.outer.begin_ns[node] <= self.work.start_ns, node, -1)
 
     @cached_property
-    def reach(self) -> Ints:
-        return reached_ns(self.work.end_ns, self.streams)
-
-    @cached_property
     def waits(self) -> Waits:
-        return waits(self.trace, self.host, self.outer, self.work, self.launch, self.streams, self.reach)
+        return waits(self.trace, self.host, self.outer, self.work, self.launch, self.streams)
 
     @cached_property
-    def from_begin(self) -> NDArray[np.bool_]:
-        """Which operations begin inside a call that waits, most of them for just that, or takes long by itself."""
-        if not len(self.outer):
-            return np.zeros(len(self.work), np.bool_)
-        blocks = np.append(self.outer.end_ns - self.outer.begin_ns >= LONG_CALL_NS, False)
-        blocks[self.waits.call] = True
-        blocks[self.queued.call] = True
-        inside: NDArray[np.bool_] = self.work.start_ns < self.outer.end_ns[self.launch]
-        return inside & (blocks[self.launch] | self.same_launch)
+    def observed(self) -> ObservedLags:
+        holds = self.outer.end_ns - self.outer.begin_ns >= LONG_CALL_NS
+        holds[self.waits.call] = True
+        holds[self.queued.call] = True
+        return observed_lags(self.outer, self.work, self.launch, self.streams, holds)
 
-    @cached_property
-    def same_launch(self) -> NDArray[np.bool_]:
-        """Which operations were launched together with the one before them in their stream, as a graph's are."""
-        before = self.streams.before
-        together: NDArray[np.bool_] = self.launch[before] == self.launch
-        return together & (before >= 0) & (self.launch >= 0)
-
-    @cached_property
+    @property
     def since_call(self) -> Ints:
-        """From an operation's call, or the call's beginning if it begins inside, to its start."""
-        if not len(self.outer):
-            return np.zeros(len(self.work), np.int64)
-        counted_from = np.where(self.from_begin, self.outer.begin_ns[self.launch], self.outer.end_ns[self.launch])
-        return np.where(self.launch >= 0, self.work.start_ns - counted_from, 0)
+        return self.observed.since_call
 
-    @cached_property
+    @property
     def since_stream(self) -> Ints:
-        """From when an operation's stream had come past those before it to its start."""
-        before = self.streams.before
-        return np.where(before >= 0, self.work.start_ns - self.work.end_ns[np.maximum(before, 0)], 0)
+        return self.observed.since_stream
+
+    @property
+    def same_launch(self) -> NDArray[np.bool_]:
+        return self.observed.same_launch
 
     @cached_property
     def shared(self) -> NDArray[np.bool_]:
@@ -179,7 +160,7 @@ class _Builder:
     def launch_key(self) -> Ints:
         call = np.maximum(self.launch, 0)
         name = self.name[call] if len(self.outer) else np.zeros(len(self.work), np.int64)
-        return (name << 32) + (self.kind << 1) + self.from_begin
+        return (name << 32) + (self.kind << 1) + self.observed.from_begin
 
     @cached_property
     def pair_key(self) -> Ints:
@@ -278,15 +259,16 @@ class _Builder:
         """Every event by its time: of those at one instant first a call's end, then beginnings, then operations."""
         begin, outer = self.outer.begin_ns, self.outer
         ends = np.flatnonzero(calls.blocks)
-        key = np.concatenate((outer.end_ns[ends], begin, self.work.start_ns))
-        event = np.concatenate(
-            (
-                ends * 4 + GraphEvent.CALL_ENDS,
-                np.arange(len(outer)) * 4 + GraphEvent.CALL_BEGINS,
-                np.arange(len(self.work)) * 4 + GraphEvent.OPERATION,
-            )
-        )
-        return event[np.argsort(key, kind="stable")]
+        ends = ends[np.argsort(outer.end_ns[ends], kind="stable")]
+        end, code = outer.end_ns[ends], ends * 4 + GraphEvent.CALL_ENDS
+        if is_compiled():
+            order = np.empty(len(ends) + len(outer) + len(self.work), np.int64)
+            native.order(end, code, begin, np.ascontiguousarray(self.work.start_ns), order)
+            return order
+        begins = np.arange(len(outer)) * 4 + GraphEvent.CALL_BEGINS
+        starts = np.arange(len(self.work)) * 4 + GraphEvent.OPERATION
+        key = np.concatenate((end, begin, self.work.start_ns))
+        return np.concatenate((code, begins, starts))[np.argsort(key, kind="stable")]
 
     def _calls(self) -> tuple[CallNodes, Ints, Ints]:
         outer, count = self.outer, len(self.outer)
@@ -317,25 +299,44 @@ class _Builder:
     @cached_property
     def queued(self) -> _Queued:
         """The launches that may meet a full queue, those that did, and what they wait for."""
-        oldest = self.streams.far_before(QUEUE)
-        rows = np.flatnonzero((oldest >= 0) & (self.launch >= 0) & (self.work.graph_node < 0))
-        rows = rows[self.host.are(CallKind.LAUNCH)[self.outer.row[self.launch[rows]]]] if len(rows) else rows
-        call, oldest = self.launch[rows], oldest[rows]
-        length = self.outer.end_ns[call] - self.outer.begin_ns[call]
-        usual = middle(length) if len(length) else 0
-        room = self.work.end_ns[oldest]
-        is_full = (room > self.outer.begin_ns[call]) & (length > SLOW_LAUNCH * usual)
-        is_full &= room <= self.outer.end_ns[call]
-        has_room = room <= self.outer.begin_ns[call]
-        return _Queued(call[is_full], oldest[is_full], call[has_room], oldest[has_room], usual)
+        launch, outer = self._queue_launch, self.outer
+        calls = launch[np.flatnonzero(launch >= 0)[:: max(len(launch) // SAMPLE, 1)]]
+        usual = middle(outer.end_ns[calls] - outer.begin_ns[calls]) if len(calls) else 0
+        queue = np.full(len(outer), -1, np.int64)
+        if not len(calls):
+            return _Queued(calls, calls, queue, usual)
+        if is_compiled():
+            call, oldest = np.empty(len(launch), np.int64), np.empty(len(launch), np.int64)
+            count = native.queue(
+                *(launch, self.streams.oldest, np.ascontiguousarray(self.work.end_ns)),
+                *(self._launches, outer.begin_ns, outer.end_ns, queue, call, oldest),
+                SLOW_LAUNCH * usual,
+            )
+            return _Queued(call[:count].copy(), oldest[:count].copy(), queue, usual)
+        rows = np.flatnonzero((launch >= 0) & (self.streams.oldest >= 0) & self._launches[launch].astype(np.bool_))
+        call, oldest = launch[rows], self.streams.oldest[rows]
+        begin, end, room = outer.begin_ns[call], outer.end_ns[call], self.work.end_ns[oldest]
+        has_room = room <= begin
+        queue[call[has_room]] = oldest[has_room]
+        is_full = ~has_room & (room <= end) & (end - begin > SLOW_LAUNCH * usual)
+        return _Queued(call[is_full], oldest[is_full], queue, usual)
+
+    @cached_property
+    def _launches(self) -> NDArray[np.int8]:
+        """Which outer calls launch."""
+        launches = take(self.host.are(CallKind.LAUNCH), self.outer.row)
+        return np.ascontiguousarray(launches).view(np.int8)
+
+    @cached_property
+    def _queue_launch(self) -> Ints:
+        """The launch of each operation that takes a place in its stream's queue of its own: not of a graph's nodes."""
+        return self.launch if is_same(self.work.graph_node) else np.where(self.work.graph_node < 0, self.launch, -1)
 
     def _queue(self, duration: Ints) -> tuple[Ints, Ints]:
         """What launches that found room wait for if they come sooner; `duration` of the others becomes the usual."""
-        queue, lag = np.full(len(self.outer), -1, np.int64), np.zeros(len(self.outer), np.int64)
         queued = self.queued
-        queue[queued.ready] = queued.ready_oldest
         duration[queued.call] = np.minimum(duration[queued.call], queued.usual_ns)
-        return queue, lag
+        return queued.queue, np.zeros(len(self.outer), np.int64)
 
     def _wait_lags(self, duration: Ints) -> tuple[Ints, Ints, Ints, NDArray[np.int8]]:
         """The waiting calls, what for, and the lag; `duration` becomes what they take by themselves."""
@@ -348,12 +349,12 @@ class _Builder:
         blocks[call] = 1
         if not len(call):
             return call, operation, np.empty(0, np.int64), blocks
-        over = self.reach[operation]
+        over = self.streams.reach_ns[operation]
         latest = np.full(len(outer), np.iinfo(np.int64).min)
         np.maximum.at(latest, call, over)
         recorded = outer.end_ns[call] - over
         binds = (over == latest[call]) & (over >= outer.begin_ns[call])
-        copies = self.from_begin[operation] & (self.launch[operation] == call)
+        copies = self.observed.from_begin[operation] & (self.launch[operation] == call)
         duration_ns = self.work.end_ns[operation] - self.work.start_ns[operation]
         name = wake_up_key(self.name[call], np.where(copies, duration_ns, 0))
         wake_up = self.words.usual("wake_up_ns", name, recorded, np.flatnonzero(binds), middle)
@@ -405,7 +406,7 @@ class _Builder:
             other=others.other,
             other_ns=self._other_lags(others),
             group=np.full(count, -1, np.int32),
-            flags=np.where(self.from_begin, OperationFlag.FROM_BEGIN, OperationFlag.NONE).astype(np.int8),
+            flags=np.where(self.observed.from_begin, OperationFlag.FROM_BEGIN, OperationFlag.NONE).astype(np.int8),
         )
 
     def _elsewhere(self, due: Ints) -> Elsewhere:

@@ -6,26 +6,16 @@ GPULEDGER_NATIVE=0, and to say what it gives.
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from typing import Final
 
 import numpy as np
 
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
+from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.trace.spans import Ints
 
-try:
-    from gpuledger.replay.native import _replay as native
-except ImportError:  # installed where there was no compiler
-    native = None  # type: ignore[assignment]
-
 _NONE: Final = -(1 << 62)
-
-
-def is_compiled() -> bool:
-    """Whether the passes were compiled; GPULEDGER_NATIVE=0 leaves them out."""
-    return native is not None and os.environ.get("GPULEDGER_NATIVE") != "0"
 
 
 def replayed(graph: DependencyGraph) -> Times:

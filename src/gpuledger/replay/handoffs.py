@@ -49,20 +49,21 @@ def _processes(host: Host, outer: OuterCalls) -> list[Positions]:
     for pid in np.unique(process).tolist():
         threads = np.flatnonzero(process == pid)
         if len(threads) > 1:
-            chosen.append(np.flatnonzero(np.isin(outer.thread, threads)))
+            everything = len(threads) == len(process)
+            chosen.append(np.arange(len(outer)) if everything else np.flatnonzero(np.isin(outer.thread, threads)))
     return [rows for rows in chosen if len(rows)]
 
 
 def _of_process(outer: OuterCalls, rows: Positions) -> tuple[Positions, Positions, Ints]:
     thread, begin = outer.thread[rows], outer.begin_ns[rows]
     switches = np.flatnonzero(thread[1:] != thread[:-1]) + 1
-    run_begin = np.append(0, switches)
+    run_begin = np.append(0, switches)[:-1]
+    own_before = outer.before[rows[switches]]
+    waited = begin[switches] - np.where(own_before >= 0, outer.end_ns[own_before], begin[run_begin])
+    long = np.flatnonzero(waited >= LEAST_NS)
+    switches, stood, run_start_ns = switches[long], waited[long], begin[run_begin[long]]
     first, last = rows[switches], rows[switches - 1]
-    run_start_ns = begin[run_begin[:-1]]  # where the run that hands over began
     lag = outer.begin_ns[first] - outer.end_ns[last]
-    own_before = outer.before[first]
-    stood_from = np.where(own_before >= 0, outer.end_ns[np.maximum(own_before, 0)], run_start_ns)
-    stood = outer.begin_ns[first] - stood_from
-    worked = outer.end_ns[last] - np.maximum(run_start_ns, stood_from)
-    handed = (lag >= 0) & (stood >= LEAST_NS) & (worked >= COVERED * stood)
+    worked = outer.end_ns[last] - np.maximum(run_start_ns, outer.begin_ns[first] - stood)
+    handed = (lag >= 0) & (worked >= COVERED * stood)
     return first[handed], last[handed], lag[handed]

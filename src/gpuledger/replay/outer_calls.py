@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.ledger.host import Host
-from gpuledger.trace.columns import is_same
+from gpuledger.replay.native_passes import is_compiled, native
+from gpuledger.trace.columns import is_same, take
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints, furthest
 
@@ -33,12 +34,34 @@ class OuterCalls:
 
     def named(self, host: Host, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
         """Which have such a name."""
-        names = host.calls.codes("name")[self.row]
-        return host.calls.strings.each(names, lambda name: bool(pattern.search(name)), np.bool_)
+        is_named = host.calls.strings.each(host.calls.codes("name"), lambda name: bool(pattern.search(name)), np.bool_)
+        return take(is_named, self.row)
 
 
 def outer_calls(host: Host) -> OuterCalls:
     """Of all threads."""
+    return (_compiled(host) if is_compiled() else None) or _plain(host)
+
+
+def _compiled(host: Host) -> OuterCalls | None:
+    """In one pass; None where calls do not come in the order of time."""
+    calls, count = host.calls, len(host.calls)
+    row, node_of_call, begin, end, before = (np.empty(count, np.int64) for _ in range(5))
+    thread = np.empty(count, np.int32)
+    found = native.outer(
+        np.ascontiguousarray(calls["start_ns"]),
+        np.ascontiguousarray(calls["end_ns"]),
+        np.ascontiguousarray(host.thread_of_call, np.int32),
+        *(row, node_of_call, thread, begin, end, before),
+        len(host.threads),
+    )
+    if found < 0:
+        return None
+    return OuterCalls(row[:found], node_of_call, thread[:found], begin[:found], end[:found], before[:found])
+
+
+def _plain(host: Host) -> OuterCalls:
+    """Thread by thread, then sorted."""
     calls, start, end = host.calls, host.calls["start_ns"], host.calls["end_ns"]
     node_of_call = np.empty(len(calls), np.intp)
     parts, count = [], 0
@@ -62,7 +85,7 @@ def outer_calls(host: Host) -> OuterCalls:
         row, thread, begin, finish, before = parts[0]
         return OuterCalls(row, node_of_call, thread, begin, finish, before)
     row, thread, begin, finish, before = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.argsort(begin, kind="stable")
+    order = np.lexsort((row, begin))
     place = np.empty(count + 1, np.intp)
     place[order], place[-1] = np.arange(count), -1
     return OuterCalls(row[order], place[node_of_call], thread[order], begin[order], finish[order], place[before[order]])

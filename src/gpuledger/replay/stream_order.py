@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities
+from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.trace.columns import is_same
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.sweep import last_to_end
+
+QUEUE: Final = 1_022
+"""So many unfinished operations fit into a stream's queue: the next launch waits until the oldest has ended."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,44 +29,44 @@ class StreamOrder:
     """Of each stream its operations, in order."""
     before: Positions
     """The operation of its stream that had the latest end so far; -1: it is the stream's first."""
-
-    def far_before(self, distance: int) -> Positions:
-        """The operation that many places before each in its stream; -1 for none."""
-        place = np.full(len(self.stream), -1, np.intp)
-        for rows in self.by_stream:
-            place[rows[distance:]] = rows[:-distance]
-        return place
+    reach_ns: Ints
+    """When its stream has come past it."""
+    oldest: Positions
+    """The operation that must be over for it to have room in its stream's queue; -1: there is room."""
 
 
 def stream_order(work: Activities) -> StreamOrder:
     """Streams are told apart by process, GPU, context and number."""
     stream = _numbered(work)
     count = int(stream.max(initial=-1)) + 1
-    before = np.full(len(work), -1, np.intp)
+    by_stream = _by_stream(stream, count)
+    before, reach, oldest = (np.full(len(work), -1, np.int64) for _ in range(3))
+    if is_compiled():
+        end = np.ascontiguousarray(work.end_ns)
+        native.streams(stream, end, before, reach, oldest, count, QUEUE)
+    else:
+        for rows in by_stream:
+            before[rows[1:]] = rows[last_to_end(work.end_ns[rows])[:-1]]
+            reach[rows] = furthest(work.end_ns[rows])
+            oldest[rows[QUEUE:]] = rows[:-QUEUE]
+    return StreamOrder(stream, by_stream, before, reach, oldest)
+
+
+def _by_stream(stream: NDArray[np.int32], count: int) -> tuple[Positions, ...]:
     if count == 1:
-        rows = np.arange(len(work))
-        before[1:] = last_to_end(work.end_ns)[:-1]
-        return StreamOrder(stream, (rows,), before)
-    order = np.argsort(stream, kind="stable")
-    edges = np.searchsorted(stream[order], np.arange(count + 1))
-    by_stream = tuple(order[first:last] for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-    for rows in by_stream:
-        before[rows[1:]] = rows[last_to_end(work.end_ns[rows])[:-1]]
-    return StreamOrder(stream, by_stream, before)
+        return (np.arange(len(stream)),)
+    number = stream.astype(np.int16) if count < 1 << 15 else stream  # which numpy sorts by their digits
+    order = np.argsort(number, kind="stable")
+    edges = np.append(0, np.cumsum(np.bincount(stream, minlength=count))).tolist()
+    return tuple(order[first:last] for first, last in pairwise(edges))
 
 
 def _numbered(work: Activities) -> NDArray[np.int32]:
-    number = np.zeros(len(work), np.int64)
-    for key in (work.pid, work.gpu, work.gathered("context"), work.stream):
-        if len(key) and not is_same(key):
-            _, own = group(key)
-            number = number * (int(own.max()) + 1) + own
-    return group(number)[1].astype(np.int32) if number.any() else number.astype(np.int32)
-
-
-def reached_ns(end_ns: Ints, order: StreamOrder) -> Ints:
-    """When the stream of each operation has come past it."""
-    reach = np.empty(len(end_ns), np.int64)
-    for rows in order.by_stream:
-        reach[rows] = furthest(end_ns[rows])
-    return reach
+    keys = [key for key in (work.pid, work.gpu, work.gathered("context"), work.stream) if len(key) and not is_same(key)]
+    numbers = [number for _, number in map(group, keys) if number.any()]
+    if not numbers:
+        return np.zeros(len(work), np.int32)
+    together = numbers[0]
+    for number in numbers[1:]:
+        together = together * (int(number.max()) + 1) + number
+    return (together if len(numbers) == 1 else group(together)[1]).astype(np.int32)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -41,11 +42,9 @@ class Waits:
     operation: Positions
 
 
-def waits(
-    trace: Trace, host: Host, outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder, reach: Ints
-) -> Waits:
-    """All of them; `launch` holds each operation's outer call, `reach` when its stream has come past it."""
-    finder = _Waiting(trace, host, outer, work, launch, streams, reach)
+def waits(trace: Trace, host: Host, outer: OuterCalls, work: Activities, launch: Ints, streams: StreamOrder) -> Waits:
+    """All of them; `launch` holds each operation's outer call."""
+    finder = _Waiting(trace, host, outer, work, launch, streams)
     pairs = [*finder.own_copies(), *finder.of_synchronisations()]
     call, operation = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
     order = np.argsort(call, kind="stable")
@@ -64,10 +63,9 @@ class _Waiting:
         work: Activities,
         launch: Ints,
         streams: StreamOrder,
-        reach: Ints,
     ) -> None:
         self.trace, self.host, self.outer, self.work = trace, host, outer, work
-        self.launch, self.streams, self.reach = launch, streams, reach
+        self.launch, self.streams = launch, streams
         self.blocking = host.blocking
         """Rows of the host's calls."""
         self.node = outer.node_of_call[self.blocking]
@@ -115,7 +113,7 @@ class _Waiting:
         there = operation >= 0
         calls, operation = calls[there], operation[there]
         returned = self.outer.end_ns[calls]
-        over = (self.reach[operation] <= returned + CLOCKS_NS) & (self.work.start_ns[operation] < returned)
+        over = (self.streams.reach_ns[operation] <= returned + CLOCKS_NS) & (self.work.start_ns[operation] < returned)
         over &= self.outer.begin_ns[calls] < returned
         return calls[over], operation[over]
 
@@ -147,11 +145,18 @@ class _ProcessOperations:
             known = self.numbered.get(name)
             if known is None or len(streams.by_stream[number]) > len(streams.by_stream[known]):
                 self.numbered[name] = number
-        own = [streams.by_stream[number] for number in self.streams]
-        rows = np.concatenate(own) if own else np.empty(0, np.intp)
-        self.by_end = rows[np.argsort(work.end_ns[rows], kind="stable")]
-        self.end = work.end_ns[self.by_end]
         self._launched: dict[int, Ints] = {}
+
+    @cached_property
+    def by_end(self) -> Positions:
+        """All of them."""
+        own = [self.finder.streams.by_stream[number] for number in self.streams]
+        rows = np.concatenate(own) if own else np.empty(0, np.intp)
+        return rows[np.argsort(self.finder.work.end_ns[rows], kind="stable")]
+
+    @cached_property
+    def end(self) -> Ints:
+        return self.finder.work.end_ns[self.by_end]
 
     def _launched_ns(self, stream: int) -> Ints:
         """When each operation of a stream was launched, in its order."""
@@ -169,7 +174,7 @@ class _ProcessOperations:
 
     def last_ended(self, calls: Positions) -> Positions:
         """The operation that ended last before each of these calls returned; -1 for none."""
-        if not len(self.end):
+        if not len(calls) or not len(self.end):
             return np.full(len(calls), -1, np.intp)
         place = np.searchsorted(self.end, self.finder.outer.end_ns[calls] + CLOCKS_NS, side="right") - 1
         return np.where(place >= 0, self.by_end[np.maximum(place, 0)], -1)

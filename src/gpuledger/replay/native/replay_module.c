@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "prepare.h"
 #include "replay.h"
 
 #define MOST_COLUMNS 40
@@ -173,7 +174,131 @@ static PyObject *path(PyObject *self, PyObject *arguments) {
     return fits ? PyLong_FromSize_t(back.count) : NULL;
 }
 
+static int belong(int fits) {
+    if (!fits) PyErr_SetString(PyExc_ValueError, "columns that do not belong together");
+    return fits;
+}
+
+/* Whether columns `first` to `last` have so many rows. */
+static int long_as(const struct columns *columns, int first, int last, size_t count) {
+    int fits = 1;
+    for (int at = first; at <= last; at++) fits &= rows(columns, at) == count;
+    return fits;
+}
+
+static int all_inside(const struct columns *columns, int at, long long most) {
+    const int32_t *values = columns->held[at].buf;
+    int fits = 1;
+    for (size_t row = 0; row < rows(columns, at); row++) fits &= values[row] >= 0 && values[row] < most;
+    return fits;
+}
+
+static PyObject *outer(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long threads;
+    (void)self;
+    if (!numbers(arguments, 9, 1, &threads) || !hold(arguments, "qqi", "qqiqqq", "", &columns)) return NULL;
+    size_t count = rows(&columns, 0);
+    int64_t found = 0;
+    int fits = belong(long_as(&columns, 1, 8, count) && all_inside(&columns, 2, threads));
+    if (fits) {
+        void *at[9];
+        for (int each = 0; each < 9; each++) at[each] = columns.held[each].buf;
+        Py_BEGIN_ALLOW_THREADS
+        found = prepare_outer(
+            at[0], at[1], at[2], count, (size_t)threads, (struct prepare_outer){at[3], at[4], at[5], at[6], at[7], at[8]});
+        Py_END_ALLOW_THREADS
+    }
+    release(&columns);
+    if (!fits) return NULL;
+    return found == -2 ? PyErr_NoMemory() : PyLong_FromLongLong(found);
+}
+
+static PyObject *streams(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long sizes[2]; /* streams, the distance */
+    (void)self;
+    if (!numbers(arguments, 5, 2, sizes) || !hold(arguments, "iq", "qqq", "", &columns)) return NULL;
+    size_t count = rows(&columns, 0);
+    int enough = 0, fits = belong(long_as(&columns, 1, 4, count) && all_inside(&columns, 0, sizes[0]) && sizes[1] > 0);
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        enough = prepare_streams(
+            columns.held[0].buf, columns.held[1].buf, count, (size_t)sizes[0], (size_t)sizes[1], columns.held[2].buf,
+            columns.held[3].buf, columns.held[4].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(&columns);
+    if (!fits) return NULL;
+    if (!enough) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *lags(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, "qqqqqqb", "bbqq", "", &columns)) return NULL;
+    size_t count = rows(&columns, 0), calls = rows(&columns, 4);
+    const int64_t *launch = columns.held[0].buf, *before = columns.held[1].buf;
+    int fits = long_as(&columns, 1, 3, count) && long_as(&columns, 5, 6, calls) && long_as(&columns, 7, 10, count);
+    for (size_t at = 0; fits && at < count; at++) fits &= inside(launch[at], -1, calls) && inside(before[at], -1, count);
+    if (belong(fits)) {
+        void *at[11];
+        for (int each = 0; each < 11; each++) at[each] = columns.held[each].buf;
+        Py_BEGIN_ALLOW_THREADS
+        prepare_lags(
+            at[0], at[1], at[2], at[3], count, at[4], at[5], at[6], (struct prepare_lags){at[7], at[8], at[9], at[10]});
+        Py_END_ALLOW_THREADS
+    }
+    release(&columns);
+    if (!fits) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *queue(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long slow;
+    (void)self;
+    if (!numbers(arguments, 9, 1, &slow) || !hold(arguments, "qqqbqq", "qqq", "", &columns)) return NULL;
+    size_t count = rows(&columns, 0), calls = rows(&columns, 3), full = 0;
+    const int64_t *launch = columns.held[0].buf, *oldest = columns.held[1].buf;
+    int fits = long_as(&columns, 1, 2, count) && long_as(&columns, 4, 6, calls) && long_as(&columns, 7, 8, count);
+    for (size_t at = 0; fits && at < count; at++) fits &= inside(launch[at], -1, calls) && inside(oldest[at], -1, count);
+    if (belong(fits)) {
+        void *at[9];
+        for (int each = 0; each < 9; each++) at[each] = columns.held[each].buf;
+        Py_BEGIN_ALLOW_THREADS
+        full = prepare_queue(at[0], at[1], at[2], count, at[3], at[4], at[5], slow, at[6], at[7], at[8]);
+        Py_END_ALLOW_THREADS
+    }
+    release(&columns);
+    return fits ? PyLong_FromSize_t(full) : NULL;
+}
+
+static PyObject *order(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, "qqqq", "q", "", &columns)) return NULL;
+    size_t ends = rows(&columns, 0), begins = rows(&columns, 2), starts = rows(&columns, 3);
+    int fits = belong(rows(&columns, 1) == ends && rows(&columns, 4) == ends + begins + starts);
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        prepare_order(
+            columns.held[0].buf, columns.held[1].buf, ends, columns.held[2].buf, begins, columns.held[3].buf, starts,
+            columns.held[4].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(&columns);
+    if (!fits) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef METHODS[] = {
+    {"outer", outer, METH_VARARGS, "The outermost calls of each thread; -1 where calls are not in order."},
+    {"streams", streams, METH_VARARGS, "What comes before each operation in its stream."},
+    {"lags", lags, METH_VARARGS, "How long after its call and its stream each operation began."},
+    {"queue", queue, METH_VARARGS, "Which launches met a full queue, and what the others wait for if they come sooner."},
+    {"order", order, METH_VARARGS, "Sorted times as one sequence of events."},
     {"forward", forward, METH_VARARGS, "When every call and operation would begin and end."},
     {"slack", slack, METH_VARARGS, "The latest that each may begin and end."},
     {"path", path, METH_VARARGS, "What held an event up, back to an instant."},
