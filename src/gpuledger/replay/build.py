@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -30,6 +30,7 @@ from gpuledger.replay.lags import FEWEST, SAMPLE, by_key, looked_up, middle, tri
 from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.replay.observed_lags import ObservedLags, observed_lags
 from gpuledger.replay.outer_calls import OuterCalls, outer_calls
+from gpuledger.replay.rendezvous import rendezvous
 from gpuledger.replay.stream_order import StreamOrder, stream_order
 from gpuledger.replay.waits import Waits, waits
 from gpuledger.trace.columns import distinct, is_same, take
@@ -57,10 +58,19 @@ COPY_CALL_NS: Final = 10_000
 
 
 def dependency_graph(
-    trace: Trace, host: Host, work: Activities, *, residuals: bool = True, lags: UsualLags | None = None
+    trace: Trace,
+    host: Host,
+    work: Activities,
+    *,
+    residuals: bool = True,
+    lags: UsualLags | None = None,
+    meetings: NDArray[np.signedinteger] | None = None,
 ) -> DependencyGraph:
-    """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given."""
-    return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags)).graph()
+    """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given.
+
+    Operations with the same number in `meetings` are one collective; -1 is none.
+    """
+    return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags), meetings).graph()
 
 
 def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
@@ -93,6 +103,7 @@ class _Builder:
     work: Activities
     residuals: bool
     words: LagWords
+    meetings: NDArray[np.signedinteger] | None = None
 
     @cached_property
     def outer(self) -> OuterCalls:
@@ -227,7 +238,7 @@ class _Builder:
 
     def graph(self) -> DependencyGraph:
         calls, wait, wait_ns = self._calls()
-        operations = self._operations()
+        operations, groups = self._meeting(self._operations(), calls, wait)
         none = np.full(len(calls), -1, np.int64)
         absent = np.full(len(operations), -1, np.int64)
         recorded = Times(
@@ -252,7 +263,7 @@ class _Builder:
             node_of_call=self.outer.node_of_call,
             threads=len(self.host.threads),
             streams=len(self.streams.by_stream),
-            groups=0,
+            groups=groups,
         )
 
     def _order(self, calls: CallNodes) -> Ints:
@@ -408,6 +419,19 @@ class _Builder:
             group=np.full(count, -1, np.int32),
             flags=np.where(self.observed.from_begin, OperationFlag.FROM_BEGIN, OperationFlag.NONE).astype(np.int8),
         )
+
+    def _meeting(self, operations: OperationNodes, calls: CallNodes, wait: Ints) -> tuple[OperationNodes, int]:
+        """The same, with those that meet in groups."""
+        if self.meetings is None:
+            return operations, 0
+        waiting = np.repeat(np.arange(len(calls)), np.diff(calls.first_wait))
+        waits = np.flatnonzero(operations.other >= 0)
+        depends = (
+            np.append(wait, operations.other[waits]),
+            np.append(self.outer.end_ns[waiting], self.work.start_ns[waits]),
+        )
+        met = rendezvous(self.work, self.streams, self.meetings, depends)
+        return replace(operations, group=met.group, duration_ns=met.duration_ns), met.groups
 
     def _elsewhere(self, due: Ints) -> Elsewhere:
         events = event_edges(self.trace, self.host, self.outer, self.work, self.launch, self.streams)
