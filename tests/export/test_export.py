@@ -35,6 +35,8 @@ from gpuledger.export.timeline_sections import earliest_ns, scene, sections
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.steps import Wanted
+from gpuledger.replay.critical_path import critical_path
+from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -83,6 +85,17 @@ def test_overlapping_kernels_of_a_stream_get_lanes_of_one_name() -> None:
     assert {found.path(uuid) for uuid in lanes.values()} == {("GPU 0 (test GPU)", "stream 0")}
 
 
+def test_the_critical_path_lies_on_a_track_without_gaps(run_of_decode: tuple[Trace, Decoded]) -> None:
+    opened, timeline = run_of_decode
+    [device] = build_report(opened, "decode", Wanted()).devices
+    path = timeline.on("critical path")
+    assert sum(each.end - each.start for each in path) == device.steady_ns
+    assert all(before.end == after.start for before, after in pairwise(path))
+    called = {each.name for each in path if each.arguments["part"] == "call"}
+    assert "cudaLaunchKernel" in called
+    assert {each.name for each in path if each.arguments["part"] == "host code before a call"} <= {*CAUSES}
+
+
 @pytest.mark.parametrize("name", ["decode", "graph"])
 def test_every_row_is_on_its_track(unpacked: Callable[[str], Path], name: str) -> None:
     opened = open_trace(unpacked(f"{name}.sqlite"))
@@ -94,6 +107,7 @@ def test_every_row_is_on_its_track(unpacked: Callable[[str], Path], name: str) -
         (above, "steps"): len(device.steps),
         (above, "idle, by cause"): len(device.ledger.gaps),
         (above, "findings"): len(made.findings),
+        (above, "critical path"): len(critical_path(scenario(opened, device))),
         ("health of the profile", "notes"): len(opened.health),
     }
     found = exported(opened)
@@ -242,7 +256,7 @@ def test_the_format_follows_the_ending(decode: Path, tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.pftrace", tmp_path / "a.perfetto-trace.gz"
     ran = run(decode, "-o", plain)
     assert (ran.exit_code, ran.stdout) == (0, "")
-    assert ran.stderr == f"Wrote {plain}: 1.22 MB\n"
+    assert ran.stderr == f"Wrote {plain}: 1.74 MB\n"
     assert run(decode, "-o", packed, "-q").stderr == ""
     assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
     run(decode, "-o", tmp_path / "a.json")
@@ -395,7 +409,7 @@ def test_every_activity_of_a_random_export_comes_back(tmp_path_factory: pytest.T
     assert rows_of(opened) == Counter(
         (each.category, each.arguments.get("kernel", each.name), each.start, each.end)
         for each in found.slices
-        if each.category not in ("idle", "step", "finding", "health")
+        if each.category not in ("idle", "step", "finding", "health", "critical path")
     )
 
 
@@ -586,5 +600,14 @@ def test_secrets_of_the_capture_stay_in_it(unpacked: Callable[[str], Path]) -> N
 
 def test_the_docs_page_names_every_track() -> None:
     page = (ROOT / "docs" / "guides" / "timeline.md").read_text()
-    for name in ("idle, by cause", "steps", "findings", "busy", "launches in the queue", "memory in use", "notes"):
+    for name in (
+        "idle, by cause",
+        "critical path",
+        "steps",
+        "findings",
+        "busy",
+        "launches in the queue",
+        "memory in use",
+        "notes",
+    ):
         assert f"`{name}`" in page, name

@@ -33,7 +33,7 @@ from gpuledger.trace.spans import Ints
 BINS: Final = 1000
 """Parts of the window for which the share of busy time is told."""
 
-_STEPS, FINDINGS, _IDLE, _BUSY, _QUEUE, _MEMORY = range(6)
+_STEPS, FINDINGS, PATH, _IDLE, _BUSY, _QUEUE, _MEMORY = range(7)
 """The order in which tracks of a GPU are shown."""
 
 

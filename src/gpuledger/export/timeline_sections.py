@@ -1,7 +1,7 @@
 """A trace and its report as a timeline: tables and books in, sections out, made one after the other.
 
-First come the processes with their threads, then the GPUs with their streams, then what the books say of each GPU, then
-the health notes. An arrow leads from the call that launched to each activity that it launched.
+First come the processes with their threads, then the GPUs with their streams, then what the books say of each GPU and
+its critical path, then the health notes. An arrow leads from the call that launched to each activity that it launched.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gpuledger.export.book_tracks import book_side
 from gpuledger.export.finding_marks import finding_mark, marked, note_mark
 from gpuledger.export.gpu_tracks import GpuRows, gpu_groups, gpu_side
 from gpuledger.export.host_tracks import Arrows, HostRows, host_side
+from gpuledger.export.path_track import path_side
 from gpuledger.export.timeline import Levels, TimelineSection, Track, TrackKind, UniqueNumbers
 from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
 from gpuledger.ledger.calls import CUDA_LAYERS, cuda_calls
@@ -23,6 +24,8 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launches import launching_call
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import Wanted
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered
@@ -94,8 +97,12 @@ def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[Timeline
     tracks, records = gpu_side(trace, gpu, groups, _around(scene, host, call), arrow, numbers, scene.wanted.families)
     yield TimelineSection((*groups.values(), *tracks), records)
     del records, tracks
+    graph = dependency_graph(trace, scene.devices[0].host, scene.devices[0].work) if scene.devices else None
     for device in scene.devices:
         yield from _books(scene, device, groups[device.gpu], numbers)
+        if graph is not None:
+            track, path = path_side(trace, Scenario(device, graph), groups[device.gpu], numbers)
+            yield TimelineSection((track,), path)
     yield from _notes(scene, began, numbers)
 
 
