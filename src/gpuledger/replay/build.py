@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.ledger.activity import Activities, State
+from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
 from gpuledger.replay.elsewhere import UNEXPLAINED_NS, Elsewhere, StallingCalls, elsewhere
@@ -25,10 +25,11 @@ from gpuledger.replay.graph import (
     Times,
 )
 from gpuledger.replay.handoffs import hand_offs
-from gpuledger.replay.lag_words import LagWords, UsualLags, wake_up_key
+from gpuledger.replay.lag_words import IN_GRAPH, KINDS, LagWords, UsualLags, pair_key, wake_up_key
 from gpuledger.replay.lags import FEWEST, SAMPLE, by_key, looked_up, middle, trimmed_mean
 from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.replay.observed_lags import ObservedLags, observed_lags
+from gpuledger.replay.operation_kinds import OperationKinds
 from gpuledger.replay.outer_calls import OuterCalls, outer_calls
 from gpuledger.replay.rendezvous import rendezvous
 from gpuledger.replay.stream_order import StreamOrder, stream_order
@@ -44,6 +45,9 @@ SLOW_LAUNCH: Final = 3
 
 LONG_CALL_NS: Final = 100_000
 """Of a call that takes so long, what it put on the device may begin long before it returns."""
+
+ENOUGH: Final = 200_000
+"""So many operations say what is usual."""
 
 AHEAD_NS: Final = 1_000
 """A launch that returned by so much before its turn came did not hold its operation up."""
@@ -156,75 +160,69 @@ class _Builder:
         return (processes > 1)[gpu]
 
     @cached_property
-    def kind(self) -> Ints:
-        """The kind of each operation: kernels in graphs and outside, communication, copies by their way."""
-        work = self.work
-        kind = work.state.astype(np.int64) + np.where(work.graph_node >= 0, 2, 0)
-        return np.where(work.state == State.COPY, 4 + work.name.astype(np.int64), kind)
-
-    @cached_property
-    def name(self) -> Ints:
-        """The name of each outer call."""
-        return self.host.calls.codes("name")[self.outer.row].astype(np.int64)
-
-    @cached_property
-    def launch_key(self) -> Ints:
-        call = np.maximum(self.launch, 0)
-        name = self.name[call] if len(self.outer) else np.zeros(len(self.work), np.int64)
-        return (name << 32) + (self.kind << 1) + self.observed.from_begin
-
-    @cached_property
-    def pair_key(self) -> Ints:
-        before = np.maximum(self.streams.before, 0)
-        return (self.kind[before] << 31) + self.kind
+    def kinds(self) -> OperationKinds:
+        return OperationKinds(self.host, self.outer, self.work, self.launch, self.streams.before)
 
     # what is usual
 
     @cached_property
+    def _some(self) -> slice:
+        """Operations from the whole length, as many as are needed to know what is usual."""
+        return slice(None, None, max(len(self.work) // ENOUGH, 1))
+
     def _usual_launch(self) -> dict[int, int]:
         """Where the stream was empty, so that nothing but the launch was waited for."""
-        returned = self.work.start_ns - self.since_call
-        empty = (self.streams.before < 0) | (self.work.start_ns - self.since_stream < returned)
-        empty &= (self.launch >= 0) & ~self.same_launch
-        chosen = np.flatnonzero(empty & (self.since_call < 10 * UNEXPLAINED_NS))
-        return self.words.usual("launch_ns", self.launch_key, self.since_call, chosen, middle)
+        some, observed = self._some, self.observed
+        since_call, since_stream = observed.since_call[some], observed.since_stream[some]
+        empty = (self.streams.before[some] < 0) | (since_stream > since_call)
+        empty &= (self.launch[some] >= 0) & ~observed.same_launch[some] & (since_call < 10 * UNEXPLAINED_NS)
+        return self.words.usual(
+            "launch_ns",
+            lambda rows: self.kinds.launch_keys(rows, observed.from_begin),
+            observed.since_call,
+            np.flatnonzero(empty) * (some.step or 1),
+            middle,
+        )
 
     @cached_property
     def _stream_bound(self) -> Positions:
         """Operations that were launched long before their stream came to them."""
-        ahead = (self.since_call > self.since_stream + AHEAD_NS) & (self.streams.before >= 0) & (self.launch >= 0)
-        return np.flatnonzero(ahead & (self.since_stream < 10 * UNEXPLAINED_NS) & (self.since_stream > -UNEXPLAINED_NS))
+        some = self._some
+        since_call, since_stream = self.since_call[some], self.since_stream[some]
+        ahead = (since_call > since_stream + AHEAD_NS) & (self.streams.before[some] >= 0) & (self.launch[some] >= 0)
+        ahead &= (since_stream < 10 * UNEXPLAINED_NS) & (since_stream > -UNEXPLAINED_NS)
+        return np.flatnonzero(ahead) * (some.step or 1)
 
-    @cached_property
-    def _usual_turnaround(self) -> dict[int, int]:
-        return self.words.usual("turnaround_ns", self.pair_key, self.since_stream, self._stream_bound, trimmed_mean)
-
-    @cached_property
-    def names_key(self) -> Ints:
+    def _names_keys(self, rows: Positions | slice) -> Ints:
         names = self.work.name.astype(np.int64) + 1  # graphs have none
-        return (names[np.maximum(self.streams.before, 0)] << 31) + names
-
-    @cached_property
-    def _usual_of_names(self) -> dict[int, int]:
-        return self.words.usual("names_ns", self.names_key, self.since_stream, self._stream_bound, trimmed_mean, FEWEST)
+        return (names[self.streams.before[rows]] << 31) + names[rows]
 
     @cached_property
     def launch_ns(self) -> Ints:
         """The usual lag of each operation's launch."""
-        usual = looked_up(self.launch_key, self._usual_launch, _usual(self._usual_launch, USUAL_LAUNCH_NS))
-        return np.where(self.same_launch, 0, usual)
+        usual = self._usual_launch()
+        otherwise = _usual(usual, USUAL_LAUNCH_NS)
+        lags = self.kinds.launch_lags(self.observed.from_begin, lambda key: usual.get(key, otherwise))
+        lags[self.same_launch] = 0
+        return lags
 
     @cached_property
     def turnaround_ns(self) -> Ints:
         """The usual lag of each operation after the one before it: of their names, else of their kinds."""
-        usual = self._usual_turnaround
-        by_kind = looked_up(self.pair_key, usual, NEVER)
-        in_graph = self.same_launch & (self.work.graph_node >= 0)
-        otherwise = np.where(in_graph, GRAPH_TURNAROUND_NS, _usual(usual, USUAL_TURNAROUND_NS))
-        by_kind = np.where(by_kind == NEVER, otherwise, by_kind)
+        usual = self.words.usual(
+            "turnaround_ns", self.kinds.pair_keys, self.since_stream, self._stream_bound, trimmed_mean
+        )
+        otherwise = _usual(usual, USUAL_TURNAROUND_NS)
+        in_graph = pair_key(KINDS.index(IN_GRAPH), KINDS.index(IN_GRAPH))
+        by_kind = self.kinds.turnarounds(
+            lambda key: usual.get(key, GRAPH_TURNAROUND_NS if key == in_graph else otherwise)
+        )
         if self.residuals:
             return by_kind
-        known = looked_up(self.names_key, self._usual_of_names, NEVER)
+        by_names = self.words.usual(
+            "names_ns", self._names_keys, self.since_stream, self._stream_bound, trimmed_mean, FEWEST
+        )
+        known = looked_up(self._names_keys(slice(None)), by_names, NEVER)
         known = np.where(known == NEVER, by_kind, known)
         nodes = np.flatnonzero(self.same_launch & (self.work.graph_node >= 0) & ~self._branches)
         if not len(nodes) or self.words.given:  # a node is known in its own trace only
@@ -287,7 +285,7 @@ class _Builder:
         code = np.where(outer.before >= 0, outer.begin_ns - outer.end_ns[before] if count else 0, outer.begin_ns)
         duration = outer.end_ns - outer.begin_ns
         after, after_ns = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-        handed = hand_offs(self.host, outer)
+        handed = hand_offs(self.host, outer, code)
         after[handed.call], after_ns[handed.call] = handed.after, handed.lag_ns
         own = outer.before[handed.call] >= 0
         waited = handed.call[own]
@@ -302,7 +300,7 @@ class _Builder:
             after_ns=after_ns,
             queue=queue,
             queue_ns=queue_ns,
-            first_wait=np.searchsorted(waiting, np.arange(count + 1)).astype(np.int64),
+            first_wait=np.append(0, np.cumsum(np.bincount(waiting, minlength=count))).astype(np.int64),
             blocks=blocks,
         )
         return nodes, wait, wait_ns
@@ -367,12 +365,12 @@ class _Builder:
         binds = (over == latest[call]) & (over >= outer.begin_ns[call])
         copies = self.observed.from_begin[operation] & (self.launch[operation] == call)
         duration_ns = self.work.end_ns[operation] - self.work.start_ns[operation]
-        name = wake_up_key(self.name[call], np.where(copies, duration_ns, 0))
-        wake_up = self.words.usual("wake_up_ns", name, recorded, np.flatnonzero(binds), middle)
+        name = wake_up_key(self.kinds.names(call), np.where(copies, duration_ns, 0))
+        wake_up = self.words.usual("wake_up_ns", name.__getitem__, recorded, np.flatnonzero(binds), middle)
         usual = looked_up(name, wake_up, _usual(wake_up, USUAL_WAKE_UP_NS))
         lag = np.where(binds, recorded, np.minimum(usual, recorded)) if self.residuals else usual
         alone = np.where(binds, np.maximum(recorded, 0), duration[call])[~is_queue]
-        self._shorten(duration, self.name[call[~is_queue]], alone, call[binds & ~is_queue], call[binds & copies])
+        self._shorten(duration, self.kinds.names(call[~is_queue]), alone, call[binds & ~is_queue], call[binds & copies])
         return call, operation.astype(np.int64), lag, blocks
 
     def _shorten(self, duration: Ints, name: Ints, alone: Ints, waited: Positions, copied: Positions) -> None:
@@ -380,8 +378,9 @@ class _Builder:
 
         `alone` is how long those of `name` took without their wait.
         """
-        least = self.words.usual("shortest_ns", name, alone, np.arange(len(name)), lambda values: int(values.min()))
-        duration[waited] = np.minimum(duration[waited], looked_up(self.name[waited], least, 0))
+        shown = np.arange(len(name))
+        least = self.words.usual("shortest_ns", name.__getitem__, alone, shown, lambda values: int(values.min()))
+        duration[waited] = np.minimum(duration[waited], looked_up(self.kinds.names(waited), least, 0))
         duration[copied] = np.minimum(duration[copied], COPY_CALL_NS)
 
     @cached_property
@@ -390,35 +389,67 @@ class _Builder:
         return self.same_launch & (self.since_stream < -UNEXPLAINED_NS) & (self.work.graph_node >= 0)
 
     def _operations(self) -> OperationNodes:
-        work, count = self.work, len(self.work)
-        since_call, since_stream = self.since_call, self.since_stream
-        launch_ns, turnaround = self.launch_ns, self.turnaround_ns
-        launched, follows = self.launch >= 0, (self.streams.before >= 0) & ~self._branches
-        by_call = np.where(launched, launch_ns - since_call, NEVER)  # when it was due, before it began
-        by_stream = np.where(follows, turnaround - since_stream, NEVER)
-        others = self._elsewhere(np.maximum(by_call, by_stream))
-        call_binds = launched & (by_call >= by_stream) & ~others.binds
-        stream_binds = follows & ~call_binds & ~others.binds
-        if self.residuals:
-            call_ns = np.where(call_binds, since_call, np.minimum(launch_ns, since_call))
-            stream_ns = np.where(stream_binds, since_stream, np.minimum(turnaround, since_stream))
-        else:
-            call_ns = np.where(others.keeps & call_binds, since_call, launch_ns)
-            stream_ns = np.where(others.keeps & stream_binds, since_stream, turnaround)
-        # what no call launched keeps its place in its stream; what follows nothing keeps its time
-        call_ns = np.where(launched, call_ns, np.where(follows | others.binds, NEVER, work.start_ns))
-        stream_ns = np.where(launched, stream_ns, since_stream)
+        work, follows = self.work, (self.streams.before >= 0) & ~self._branches
+        due, call_ns, stream_ns = self._bound()
+        others = self._elsewhere(due)
+        self._bound_elsewhere(np.flatnonzero(others.binds | others.keeps), others, call_ns, stream_ns, follows)
         return OperationNodes(
             call=np.ascontiguousarray(self.launch),
             call_ns=call_ns,
             stream=self.streams.stream,
-            stream_ns=np.where(follows, stream_ns, NEVER),
+            stream_ns=stream_ns,
             duration_ns=work.end_ns - work.start_ns,
             other=others.other,
             other_ns=self._other_lags(others),
-            group=np.full(count, -1, np.int32),
-            flags=np.where(self.observed.from_begin, OperationFlag.FROM_BEGIN, OperationFlag.NONE).astype(np.int8),
+            group=np.full(len(work), -1, np.int32),
+            flags=self.observed.from_begin.view(np.int8) * np.int8(OperationFlag.FROM_BEGIN),
         )
+
+    def _bound(self) -> tuple[Ints, Ints, Ints]:
+        """By how much each operation was due before it began, and its lags after its call and after its stream."""
+        launch, before, start = self.launch, self.streams.before, self.work.start_ns
+        since_call, since_stream = self.since_call, self.since_stream
+        launch_ns, turnaround = self.launch_ns, self.turnaround_ns
+        if self.residuals and is_compiled():
+            due, call_ns, stream_ns = (np.empty(len(self.work), np.int64) for _ in range(3))
+            native.bound(
+                *(launch, before, np.ascontiguousarray(start), self._branches.view(np.int8)),
+                *(since_call, since_stream, launch_ns, turnaround, due, call_ns, stream_ns),
+                NEVER,
+            )
+            return due, call_ns, stream_ns
+        launched, follows = launch >= 0, (before >= 0) & ~self._branches
+        by_call = np.where(launched, launch_ns - since_call, NEVER)
+        by_stream = np.where(follows, turnaround - since_stream, NEVER)
+        call_ns, stream_ns = launch_ns, turnaround
+        if self.residuals:
+            call_binds = launched & (by_call >= by_stream)
+            call_ns = np.where(call_binds, since_call, np.minimum(launch_ns, since_call))
+            stream_ns = np.where(call_binds, np.minimum(turnaround, since_stream), since_stream)
+        # what no call launched keeps its place in its stream; what follows nothing keeps its time
+        call_ns = np.where(launched, call_ns, np.where(follows, NEVER, start))
+        stream_ns = np.where(follows, np.where(launched, stream_ns, since_stream), NEVER)
+        return np.maximum(by_call, by_stream), call_ns, stream_ns
+
+    def _bound_elsewhere(
+        self, rows: Positions, others: Elsewhere, call_ns: Ints, stream_ns: Ints, follows: NDArray[np.bool_]
+    ) -> None:
+        """The lags of those that waited for something else: no more than usual, or, if they are inputs, as recorded."""
+        since_call, since_stream = self.since_call[rows], self.since_stream[rows]
+        launch_ns, turnaround = self.launch_ns[rows], self.turnaround_ns[rows]
+        launched, follow, binds = self.launch[rows] >= 0, follows[rows], others.binds[rows]
+        if self.residuals:
+            rows, launched, follow = rows[binds], launched[binds], follow[binds]
+            call_ns[rows] = np.where(launched, np.minimum(launch_ns, since_call)[binds], NEVER)
+            usual = np.where(launched, np.minimum(turnaround, since_stream)[binds], since_stream[binds])
+            stream_ns[rows] = np.where(follow, usual, NEVER)
+            return
+        call_ns[rows[binds & ~launched]] = NEVER
+        keeps = others.keeps[rows] & ~binds
+        by_call = launched & (~follow | (launch_ns - since_call >= turnaround - since_stream))
+        call_ns[rows[keeps & by_call]] = since_call[keeps & by_call]
+        by_stream = keeps & follow & ~by_call
+        stream_ns[rows[by_stream]] = since_stream[by_stream]
 
     def _meeting(self, operations: OperationNodes, calls: CallNodes, wait: Ints) -> tuple[OperationNodes, int]:
         """The same, with those that meet in groups."""
@@ -447,7 +478,7 @@ class _Builder:
         recorded, keys = others.lag_ns[rows], others.key[rows]
         keeps = others.binds[rows] if self.residuals else others.keeps[rows]
         bound = others.binds[rows] & ~others.keeps[rows]
-        known = self.words.usual("elsewhere_ns", keys, recorded, np.flatnonzero(bound), middle)
+        known = self.words.usual("elsewhere_ns", keys.__getitem__, recorded, np.flatnonzero(bound), middle)
         usual = looked_up(keys, known, USUAL_TURNAROUND_NS)
         lag[rows] = np.where(keeps, recorded, np.minimum(usual, recorded) if self.residuals else usual)
         return lag

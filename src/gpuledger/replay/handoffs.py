@@ -33,9 +33,9 @@ class HandOffs:
     lag_ns: Ints
 
 
-def hand_offs(host: Host, outer: OuterCalls) -> HandOffs:
-    """All of them; between processes there are none."""
-    found = [_of_process(outer, rows) for rows in _processes(host, outer)]
+def hand_offs(host: Host, outer: OuterCalls, code_ns: Ints) -> HandOffs:
+    """All of them; between processes there are none. `code_ns` lies before each call on its thread."""
+    found = [_of_process(outer, rows, code_ns) for rows in _processes(host, outer)]
     columns = [np.concatenate(parts) for parts in zip(*found, strict=True)] if found else [np.empty(0, np.intp)] * 3
     return HandOffs(*columns)
 
@@ -54,16 +54,17 @@ def _processes(host: Host, outer: OuterCalls) -> list[Positions]:
     return [rows for rows in chosen if len(rows)]
 
 
-def _of_process(outer: OuterCalls, rows: Positions) -> tuple[Positions, Positions, Ints]:
-    thread, begin = outer.thread[rows], outer.begin_ns[rows]
+def _of_process(outer: OuterCalls, rows: Positions, code_ns: Ints) -> tuple[Positions, Positions, Ints]:
+    thread = outer.thread[rows]
     switches = np.flatnonzero(thread[1:] != thread[:-1]) + 1
-    run_begin = np.append(0, switches)[:-1]
-    own_before = outer.before[rows[switches]]
-    waited = begin[switches] - np.where(own_before >= 0, outer.end_ns[own_before], begin[run_begin])
-    long = np.flatnonzero(waited >= LEAST_NS)
-    switches, stood, run_start_ns = switches[long], waited[long], begin[run_begin[long]]
-    first, last = rows[switches], rows[switches - 1]
+    # a thread's first call may follow another thread's at once
+    long = np.flatnonzero((code_ns[rows[switches]] >= LEAST_NS) | (outer.before[rows[switches]] < 0))
+    first, last = rows[switches[long]], rows[switches[long] - 1]
+    run_start_ns = outer.begin_ns[rows[np.append(0, switches)[long]]]  # where the run that hands over began
+    own_before = outer.before[first]
+    stood_from = np.where(own_before >= 0, outer.end_ns[own_before], run_start_ns)
+    stood = outer.begin_ns[first] - stood_from
     lag = outer.begin_ns[first] - outer.end_ns[last]
-    worked = outer.end_ns[last] - np.maximum(run_start_ns, outer.begin_ns[first] - stood)
-    handed = (lag >= 0) & (worked >= COVERED * stood)
+    worked = outer.end_ns[last] - np.maximum(run_start_ns, stood_from)
+    handed = (lag >= 0) & (stood >= LEAST_NS) & (worked >= COVERED * stood)
     return first[handed], last[handed], lag[handed]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Strings
 
 Words = tuple[str, ...]
+Key = TypeVar("Key", int, Ints)
 
-KINDS: Final = ("kernel", "collective", "kernel in a graph", "collective in a graph")
+IN_GRAPH: Final = "kernel in a graph"
+KINDS: Final = ("kernel", "collective", IN_GRAPH, "collective in a graph")
 """Of operations; copies are of the kind that NVIDIA gives them, in numbers behind these."""
 
 _LOW: Final = (1 << 31) - 1
@@ -47,6 +49,16 @@ class UsualLags:
     """From the end of what a call waits for to its return, by the call's name, and whether that is its own copy."""
     shortest_ns: dict[Words, int]
     """The least that a synchronising call takes, by its name."""
+
+
+def launch_key(call: Key, kind: Key, from_begin: Key) -> Key:
+    """Of an operation's launch."""
+    return (call << 32) + (kind << 1) + from_begin
+
+
+def pair_key(before: Key, kind: Key) -> Key:
+    """Of an operation's turn after another one."""
+    return (before << 31) + kind
 
 
 def wake_up_key(name: Ints, copy_ns: Ints) -> Ints:
@@ -80,20 +92,20 @@ class LagWords:
     def usual(
         self,
         what: str,
-        keys: NDArray[Any],
+        keys: Callable[[Positions | slice], Ints],
         lag_ns: Ints,
         shown: Positions,
         usual: Callable[[NDArray[Any]], int],
         fewest: int = 1,
     ) -> dict[int, int]:
-        """The usual lag of each key, from the rows that show it, or as given."""
+        """The usual lag of each key, from the rows that show it, or as given; `keys` says those of some rows."""
         if self.given:
             table, words = getattr(self.given, what), self._words[what]
-            known = {key: table.get(words(key)) for key in distinct(keys).tolist()} if len(keys) else {}
+            known = {key: table.get(words(key)) for key in distinct(keys(slice(None))).tolist()} if len(lag_ns) else {}
             return {key: lag for key, lag in known.items() if lag is not None}
-        lag_ns, keys = lag_ns[shown], keys[shown]
-        self._often[what] = lambda: by_key(lag_ns, keys, usual, FEWEST)
-        return by_key(lag_ns, keys, usual, fewest)
+        lag_ns, own = lag_ns[shown], keys(shown)
+        self._often[what] = lambda: by_key(lag_ns, own, usual, FEWEST)
+        return by_key(lag_ns, own, usual, fewest)
 
     def told(self) -> UsualLags:
         """What the trace has shown often enough; of keys with the same words the middle."""

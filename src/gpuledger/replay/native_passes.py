@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-_PASSES: Final = ("forward", "slack", "path", "outer", "streams", "lags", "queue", "order")
+_PASSES: Final = ("forward", "slack", "path", "outer", "streams", "lags", "bound", "queue", "order")
 
 try:
     from gpuledger.replay.native import _replay as native

@@ -80,6 +80,27 @@ void prepare_lags(
     }
 }
 
+static int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void prepare_bound(
+    const int64_t *launch, const int64_t *before, const int64_t *start, size_t count, const int8_t *apart,
+    const int64_t *since_call, const int64_t *since_stream, const int64_t *launch_ns, const int64_t *turnaround_ns,
+    int64_t never, struct prepare_bound out) {
+    for (size_t at = 0; at < count; at++) {
+        int launched = launch[at] >= 0, follows = before[at] >= 0 && !apart[at];
+        int64_t by_call = launched ? launch_ns[at] - since_call[at] : never;
+        int64_t by_stream = follows ? turnaround_ns[at] - since_stream[at] : never;
+        int call_binds = launched && by_call >= by_stream;
+        out.due[at] = by_call > by_stream ? by_call : by_stream;
+        out.call_ns[at] = !launched  ? (follows ? never : start[at])
+                          : call_binds ? since_call[at]
+                                       : less(launch_ns[at], since_call[at]);
+        out.stream_ns[at] = !follows                  ? never
+                            : call_binds ? less(turnaround_ns[at], since_stream[at])
+                                                      : since_stream[at];
+    }
+}
+
 size_t prepare_queue(
     const int64_t *launch, const int64_t *oldest, const int64_t *operation_end, size_t count, const int8_t *launches,
     const int64_t *begin, const int64_t *end, int64_t slow_ns, int64_t *queue, int64_t *full_call, int64_t *full_oldest) {

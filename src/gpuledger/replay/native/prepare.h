@@ -34,6 +34,18 @@ void prepare_lags(
     const int64_t *launch, const int64_t *before, const int64_t *start, const int64_t *end, size_t count,
     const int64_t *call_begin, const int64_t *call_end, const int8_t *holds, struct prepare_lags out);
 
+struct prepare_bound {
+    int64_t *due, *call_ns, *stream_ns;
+};
+
+/* Whether its call or its stream let each operation begin: that one keeps the lag that was recorded, the other has no
+ * more than the usual. `apart` are those that do not follow the one before them. `due`: by how much an operation was due
+ * before its start, as a negative number. `never` is a lag that holds nothing up. */
+void prepare_bound(
+    const int64_t *launch, const int64_t *before, const int64_t *start, size_t count, const int8_t *apart,
+    const int64_t *since_call, const int64_t *since_stream, const int64_t *launch_ns, const int64_t *turnaround_ns,
+    int64_t never, struct prepare_bound out);
+
 /* Launches into streams that hold many operations. `oldest` must be over for an operation to have room. What `launches`
  * and found room gets that operation into its `queue`; those that found none and took longer than `slow_ns` are listed.
  * How many those are. */

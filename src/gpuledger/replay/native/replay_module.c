@@ -255,6 +255,27 @@ static PyObject *lags(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *bound(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    long long never;
+    (void)self;
+    if (!numbers(arguments, 11, 1, &never) || !hold(arguments, "qqqbqqqq", "qqq", "", &columns)) return NULL;
+    size_t count = rows(&columns, 0);
+    int fits = belong(long_as(&columns, 1, 10, count));
+    if (fits) {
+        void *at[11];
+        for (int each = 0; each < 11; each++) at[each] = columns.held[each].buf;
+        Py_BEGIN_ALLOW_THREADS
+        prepare_bound(
+            at[0], at[1], at[2], count, at[3], at[4], at[5], at[6], at[7], never,
+            (struct prepare_bound){at[8], at[9], at[10]});
+        Py_END_ALLOW_THREADS
+    }
+    release(&columns);
+    if (!fits) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *queue(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long slow;
@@ -297,6 +318,7 @@ static PyMethodDef METHODS[] = {
     {"outer", outer, METH_VARARGS, "The outermost calls of each thread; -1 where calls are not in order."},
     {"streams", streams, METH_VARARGS, "What comes before each operation in its stream."},
     {"lags", lags, METH_VARARGS, "How long after its call and its stream each operation began."},
+    {"bound", bound, METH_VARARGS, "Whether its call or its stream let each operation begin, and their lags."},
     {"queue", queue, METH_VARARGS, "Which launches met a full queue, and what the others wait for if they come sooner."},
     {"order", order, METH_VARARGS, "Sorted times as one sequence of events."},
     {"forward", forward, METH_VARARGS, "When every call and operation would begin and end."},
