@@ -7,20 +7,28 @@ clocks are apart, and then one after the other to be written, so that only one o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import click
 
 from gpuledger.cli.progress import progress
-from gpuledger.errors import UnreadableProfile
+from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
-from gpuledger.export.timeline_sections import earliest_ns, job_notes, scene, sections
+from gpuledger.export.timeline_sections import TimelineInput, earliest_ns, job_notes, scene, sections
 from gpuledger.fleet.profiles import Failed, Profile, job_profiles
 from gpuledger.fleet.run import Fleet, fleet
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read import open_trace
 from gpuledger.read.request import Progress
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.replayed_trace import replayed_trace
+from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.health import Note, Severity
-from gpuledger.units import count_text
+from gpuledger.units import count_text, time_text
+from gpuledger.whatif.changes import Changes
 
 _DAY_NS = 86_400_000_000_000
 
@@ -35,17 +43,63 @@ class Timeline:
     remarks: tuple[str, ...] = ()
 
 
-def timeline(given: Sequence[str], wanted: Wanted, limits: Limits, *, workers: int | None, quiet: bool) -> Timeline:
-    """The timeline of one profile, or of the ranks of a job."""
+def timeline(
+    given: Sequence[str],
+    wanted: Wanted,
+    limits: Limits,
+    *,
+    workers: int | None,
+    quiet: bool,
+    fixes: Sequence[str] = (),
+) -> Timeline:
+    """The timeline of one profile, or of the ranks of a job; of one, as it would be with findings fixed."""
     profiles, broken = job_profiles(given, limits)
     if len(profiles) + len(broken) > 1:
+        if fixes:
+            raise click.UsageError("--fix replays one profile; several were given.")
         return _of_job(given, profiles, wanted, limits, workers, quiet)
     if broken:
         raise UnreadableProfile(f"{broken[0].name}: {broken[0].sentence}")
     with progress(quiet=quiet) as tell:
         trace = open_trace(profiles[0].address, limits=limits, progress=tell)
     made = scene(trace, profiles[0].name, wanted)
-    return Timeline(sections(made, UniqueNumbers()), earliest_ns(trace))
+    remarks: tuple[str, ...] = ()
+    if fixes:
+        made, saved = _fixed(made, profiles[0].name, fixes)
+        remarks = (saved,)
+    return Timeline(sections(made, UniqueNumbers()), earliest_ns(made.trace), remarks)
+
+
+def _fixed(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[TimelineInput, str]:
+    """The same as it would be with these findings fixed, on every GPU that has them; and what that saves."""
+    edits, devices = [], []
+    changes = [Changes(made.trace, device, made.findings) for device in made.devices]
+    for code in dict.fromkeys(codes):
+        fixed = [(change, of.device) for of in changes if (change := of.fix(code)).code in of.findings]
+        if not fixed:
+            has = ", ".join(dict.fromkeys(finding.code for finding in made.findings)) or "none"
+            raise NothingRecorded(f"{name}: has no finding {code.upper()}", found=f"its findings: {has}")
+        edits += [change.edit for change, _ in fixed]
+        devices += [device for _, device in fixed]
+    graph = dependency_graph(made.trace, devices[0].host, devices[0].work)
+    edited_graph = edited(graph, edits)
+    times = replayed(edited_graph)
+    trace = replayed_trace(made.trace, devices[0].host, devices[0].work, edited_graph, times)
+    note = Note(
+        Severity.WARNING,
+        "replayed",
+        f"this is no recording, but the profile replayed with {', '.join(dict.fromkeys(codes)).upper()} fixed",
+    )
+    told = [
+        f"GPU {gpu}: {_change(Scenario(device, graph), edits)}" for gpu, device in {d.gpu: d for d in devices}.items()
+    ]
+    return scene(replace(trace, health=(note, *trace.health)), name, made.wanted), "; ".join(told)
+
+
+def _change(model: Scenario, edits: Sequence[Edit]) -> str:
+    steps = model.device.step_count
+    before, after = (time_text(round(time / steps)) for time in (model.device.steady_ns, model.steady_ns(*edits)))
+    return f"{before} -> {after}" + (" a step" if model.device.steps is not None else "")
 
 
 def _of_job(

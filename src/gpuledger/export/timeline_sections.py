@@ -18,6 +18,7 @@ from gpuledger.export.gpu_tracks import GpuRows, gpu_groups, gpu_side
 from gpuledger.export.host_tracks import Arrows, HostRows, host_side
 from gpuledger.export.path_track import path_side
 from gpuledger.export.timeline import Levels, TimelineSection, Track, TrackKind, UniqueNumbers
+from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
 from gpuledger.ledger.calls import CUDA_LAYERS, cuda_calls
 from gpuledger.ledger.device import Device
@@ -63,6 +64,10 @@ class TimelineInput:
     @property
     def devices(self) -> Sequence[Device]:
         return () if self.report is None else self.report.devices
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        return () if self.report is None else self.report.findings
 
 
 def scene(trace: Trace, name: str, wanted: Wanted, prefix: str = "", offset_ns: int = 0) -> TimelineInput:

@@ -30,6 +30,13 @@ from gpuledger.units import bytes_text
     metavar="N",
     help="Of several profiles, read so many at once; 0: one after another. Default: as cores and memory allow.",
 )
+@click.option(
+    "--fix",
+    "fixes",
+    multiple=True,
+    metavar="CODE",
+    help="The timeline as it would be with this finding fixed, by replay; may be given several times.",
+)
 @step_options
 @limit_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only errors.")
@@ -38,6 +45,7 @@ def export(
     path: str,
     force: bool,
     workers: int | None,
+    fixes: tuple[str, ...],
     wanted: Wanted,
     limits: Limits,
     quiet: bool,
@@ -46,13 +54,15 @@ def export(
 
     A timeline ends in .pftrace (for Perfetto; .gz makes it smaller) or .json (for Chrome, VS Code and others). It holds
     processes, threads, ranges and calls; a track per GPU stream, with arrows from the launches; idle gaps by cause,
-    steps, counters, and the findings as marks. Several profiles are ranks of a job: their clocks are aligned.
-    Tables go into a folder that ends in .parquet or /, one file each.
+    steps, counters, the critical path, and the findings as marks. Several profiles are ranks of a job: their clocks are
+    aligned. With --fix, kernels, copies and calls are where a replay puts them with the finding fixed; what else a
+    thread does moves with its calls. Tables go into a folder that ends in .parquet or /, one file each.
 
     \b
     Examples:
       gpuledger export run.sqlite -o run.pftrace
       gpuledger export run.sqlite -o run.pftrace.gz --time=0.5s:1.5s
+      gpuledger export run.sqlite -o fixed.pftrace --fix=HOST-SYNC
       gpuledger export traces/ -o job.pftrace
       gpuledger export trace.json.gz -o tables.parquet
     """
@@ -61,11 +71,15 @@ def export(
     if form is None:
         if len(given) > 1 or wanted.time_ns or wanted.scope_pattern or wanted.device is not None:
             raise click.UsageError("tables are written whole, of one profile: no --time, --range or --device.")
+        if fixes:
+            raise click.UsageError("--fix is for timelines; tables hold what was recorded.")
         _tables(given[0], target, limits, force=force, quiet=quiet)
         return
     if target.exists() and not force:
         raise refuse_existing(target)
-    remarks = write_timeline(given, target, form, wanted, limits, force=force, workers=workers, quiet=quiet)
+    remarks = write_timeline(
+        given, target, form, wanted, limits, force=force, workers=workers, quiet=quiet, fixes=fixes
+    )
     for line in () if quiet else (*remarks, f"Wrote {path}: {bytes_text(target.stat().st_size)}"):
         click.echo(line, err=True)
 
@@ -80,9 +94,10 @@ def write_timeline(
     force: bool = False,
     workers: int | None = None,
     quiet: bool = False,
+    fixes: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Write it, whole or not at all; gives what is to be said beside it."""
-    made = timeline(given, wanted, limits, workers=workers, quiet=quiet)
+    made = timeline(given, wanted, limits, workers=workers, quiet=quiet, fixes=fixes)
     base = made.first_ns if form.chrome else min(made.first_ns, 0)
     chunks = form.writer(base).write(made.sections)
     with replacing(target, force=force) as file:
