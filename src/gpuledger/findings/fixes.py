@@ -16,7 +16,6 @@ from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import Cause, Trigger
-from gpuledger.ledger.device import Device
 from gpuledger.replay.edits import (
     Edit,
     aside,
@@ -29,6 +28,7 @@ from gpuledger.replay.edits import (
     without_waits,
 )
 from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -46,9 +46,11 @@ USUAL_LAUNCH_NS: Final = 5_000
 class Fixes:
     """The edits of one device's findings."""
 
-    def __init__(self, trace: Trace, device: Device, graph: DependencyGraph, flows: tuple[CopyFlow, ...]) -> None:
-        self.trace, self.device, self.graph, self.flows = trace, device, graph, flows
-        self.steady: NDArray[np.bool_] = device.begins_steady(graph.recorded.call_begin)
+    def __init__(self, trace: Trace, scene: Scenario, flows: tuple[CopyFlow, ...]) -> None:
+        self.trace, self.flows = trace, flows
+        self.device, self.part, self.graph = scene.device, scene.part, scene.graph
+        self.work, self.host = scene.part.work, scene.part.host
+        self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
         """Which calls begin in the steady stretch."""
 
     # what the host does
@@ -56,7 +58,7 @@ class Fixes:
     @cached_property
     def code_by_cause(self) -> Mapping[Cause, Ints]:
         """The host's own code before each call, by cause."""
-        recorded, calls, host = self.graph.recorded, self.graph.calls, self.device.host
+        recorded, calls, host = self.graph.recorded, self.graph.calls, self.host
         causes: dict[Cause, Ints] = {}
         for number in range(self.graph.threads):
             mine = np.flatnonzero(calls.thread == number)
@@ -72,7 +74,7 @@ class Fixes:
 
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
-        return self.device.host.kinds[self.graph.call_row]
+        return self.host.kinds[self.graph.call_row]
 
     def steady_calls(self, *kinds: CallKind) -> Positions:
         return np.flatnonzero(self.steady & np.isin(self.kinds, [kind.number for kind in kinds]))
@@ -136,7 +138,7 @@ class Fixes:
         """Nothing waits for the device in order to look at a result: the waits go, and the small reads before them."""
         calls = np.flatnonzero(self.steady & (self.graph.calls.blocks > 0) & (self.kinds == CallKind.SYNC.number))
         own = self._operations_of(calls)
-        work = self.device.work
+        work = self.work
         long = own[(work.end_ns[own] - work.start_ns[own] >= SMALL_COPY_NS)]
         is_kept = np.isin(calls, self.graph.operations.call[long])
         gone, kept = calls[~is_kept], calls[is_kept]
@@ -153,7 +155,7 @@ class Fixes:
 
     def small_copies(self) -> Edit:
         """One copy takes the place of each run of small ones, and nobody waits for it."""
-        work = self.device.work
+        work = self.work
         copies = self._steady_operations(State.COPY)
         copies = copies[work.end_ns[copies] - work.start_ns[copies] < SMALL_COPY_NS]
         call = self.graph.operations.call[copies]
@@ -190,14 +192,14 @@ class Fixes:
         return np.flatnonzero(chosen[self.graph.operations.call])
 
     def _steady_operations(self, state: State) -> Positions:
-        work = self.device.work
+        work = self.work
         mine = (work.state == state) & (work.gpu == self.device.gpu) & self.device.begins_steady(work.start_ns)
         return np.flatnonzero(mine)
 
     def kernels(self, codes: list[int]) -> Edit:
         """Kernels of these names do not run and are not launched."""
         chosen = self._steady_operations(State.COMPUTE)
-        chosen = chosen[np.isin(self.device.work.name[chosen], codes)]
+        chosen = chosen[np.isin(self.work.name[chosen], codes)]
         call = self.graph.operations.call[chosen]
         return self._gone(np.unique(call[call >= 0]))
 
@@ -206,7 +208,8 @@ class Fixes:
         gaps = self.device.ledger.gaps
         chosen = self.device.gaps_of(trigger)
         chosen = chosen[gaps.after[chosen] >= 0]
-        operations, less = gaps.after[chosen], gaps.length_ns[chosen]
+        here, operations = self.part.places(gaps.after[chosen])
+        less = gaps.length_ns[chosen[here]]
         return lambda graph: without_lags(graph, operations, less)
 
     def hidden(self, state: State) -> Edit:
@@ -220,7 +223,7 @@ class Fixes:
 
     @cached_property
     def _pageable(self) -> Positions:
-        copies, work = self.trace[Table.COPIES], self.device.work
+        copies, work = self.trace[Table.COPIES], self.work
         code = copies.strings.code(PAGEABLE)
         is_pageable = (copies.codes("src_kind") == code) | (copies.codes("dst_kind") == code)
         chosen = self._steady_operations(State.COPY)
@@ -229,7 +232,7 @@ class Fixes:
 
     def pinned(self) -> Edit:
         """Copies of pageable memory come at the link's rate, and nobody waits for them."""
-        copies, work, chosen = self.trace[Table.COPIES], self.device.work, self._pageable
+        copies, work, chosen = self.trace[Table.COPIES], self.work, self._pageable
         rate = {flow.kind: flow.way_bytes_per_s for flow in self.flows if flow.is_pageable}
         kinds = [copies.strings.text(int(code)) or "" for code in work.name[chosen]]
         size = np.maximum(copies["bytes"][work.row[chosen]], 0)

@@ -127,12 +127,13 @@ class Activities:
         """The activities of one GPU alone."""
         if gpu not in self._of_gpu:
             on_gpu = equal(self.gpu, gpu)
-            alone = self if on_gpu.all() else self._where(on_gpu)
+            alone = self if on_gpu.all() else self.at(on_gpu)
             self._of_gpu[gpu] = alone
         return self._of_gpu[gpu]
 
-    def _where(self, mask: NDArray[np.bool_]) -> Activities:
-        return Activities(self._tables, self._times.at(mask), self.families, self._own.at(mask))
+    def at(self, positions: NDArray[Any]) -> Activities:
+        """Those at these positions, or under this mask."""
+        return Activities(self._tables, self._times.at(positions), self.families, self._own.at(positions))
 
 
 @dataclass(frozen=True, slots=True)

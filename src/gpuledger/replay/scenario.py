@@ -13,6 +13,7 @@ import numpy as np
 from gpuledger.ledger.device import Device
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.excerpt import Excerpt, excerpt, whole
 from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import DependencyGraph, Times
 from gpuledger.trace.keys import Positions
@@ -53,10 +54,15 @@ class Anchor:
 
 
 class Scenario:
-    """What changes would do to one device, by the graph of the whole trace."""
+    """What changes would do to one device. Its graph is that of all devices: they share hosts, and wait together."""
 
-    def __init__(self, device: Device, graph: DependencyGraph) -> None:
-        self.device, self.graph = device, graph
+    def __init__(self, trace: Trace, device: Device, part: Excerpt, graph: DependencyGraph) -> None:
+        self.trace, self.device, self.part, self.graph = trace, device, part, graph
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the steady stretch is replayed, and not some of its steps."""
+        return self.part.rows is None
 
     def times(self, *edits: Edit) -> Times:
         """When everything would happen with these changes."""
@@ -64,7 +70,11 @@ class Scenario:
 
     def steady_ns(self, *edits: Edit) -> int:
         """How long the steady stretch would take with these changes."""
-        times = self.times(*edits)
+        part_ns = self.measured_ns(self.times(*edits))
+        return part_ns if self.is_whole else round(part_ns * self.device.steady_ns / self.part.measured_ns)
+
+    def measured_ns(self, times: Times) -> int:
+        """How long the part of the steady stretch that is replayed takes."""
         return sum(self.instant(times, end) - self.instant(times, start) for start, end in self.stretches)
 
     def saved_ns(self, *edits: Edit) -> int:
@@ -78,8 +88,8 @@ class Scenario:
 
     @cached_property
     def stretches(self) -> list[tuple[int, int]]:
-        """The steady stretch, as recorded; of a range's instances each."""
-        return [(int(start), int(end)) for start, end in self.device.steady_stretches]
+        """What is measured, as recorded: the steady stretch, of a range's instances each, or some of its steps."""
+        return [(int(start), int(end)) for start, end in self.part.measured]
 
     def instant(self, times: Times, instant_ns: int) -> int:
         """Where an instant of the recording lies in a replay."""
@@ -87,7 +97,7 @@ class Scenario:
 
     def anchor(self, instant_ns: int) -> Anchor:
         """What an instant of the recording moves with: what ends, is called or starts there, else what ended before."""
-        recorded, work = self.graph.recorded, self.device.work
+        recorded, work = self.graph.recorded, self.part.work
         ended = self._ended_by(instant_ns)
         if ended >= 0 and work.end_ns[ended] == instant_ns:
             return Anchor(AnchorKind.END, ended, 0)
@@ -109,12 +119,13 @@ class Scenario:
 
     @cached_property
     def _by_end(self) -> tuple[Positions, Ints]:
-        work = self.device.work
+        work = self.part.work
         own = work.on(self.device.gpu)
         own = own[np.argsort(work.end_ns[own], kind="stable")]
         return own, work.end_ns[own]
 
 
-def scenario(trace: Trace, device: Device) -> Scenario:
-    """For one device of a trace."""
-    return Scenario(device, dependency_graph(trace, device.host, device.work))
+def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario:
+    """For one device of a trace; `sampled`: of a long run of like steps only as many as are needed."""
+    part = excerpt(trace, device) if sampled else whole(device)
+    return Scenario(trace, device, part, dependency_graph(trace, part.host, part.work))
