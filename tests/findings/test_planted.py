@@ -17,8 +17,11 @@ from support.book_checks import analysed, check_balance
 from support.command import CAPTURES, gpuledger
 from support.planted_findings import EXPECTED, HELD_OUT
 
-TWO_REASONS = ("growing_alloc",)
-"""Mending it also does without kernels that copy, so that it saves more than the allocation costs."""
+TWO_REASONS = ("growing_alloc", "nonzero")
+"""Mending them also does without kernels: those that copy, or those that look for what is not zero.
+
+So it saves more than the allocations, or the waits alone.
+"""
 
 ALL = {"planted": EXPECTED, "zoo_llm": HELD_OUT}
 STEP = Wanted(range_pattern="^step$")
@@ -48,7 +51,21 @@ def test_the_planted_reason_is_the_top_finding_with_its_saving(programs: str, ca
     saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
     if case not in TWO_REASONS:
         assert top.saving_ns_per_step == pytest.approx(saved, rel=0.2)
-    assert 0 <= (top.saving_low_ns_per_step or 0) <= (top.saving_ns_per_step or 0)
+    assert top.plain is not None
+    assert 0 <= top.plain.low_ns <= top.saving_ns <= top.plain.high_ns
+    assert top.saving_ns <= top.explains_ns
+    assert top.then_ns == top.saving_ns
+
+
+def test_what_is_left_after_the_waits_is_launching(captured: Path) -> None:
+    """The host still launches what looks for what is not zero; both together are what mending saves."""
+    bad = open_trace(captured / "zoo_llm" / "nonzero.bad.sqlite")
+    [slow] = analysed(bad, STEP)
+    [fast] = analysed(captured / "zoo_llm" / "nonzero.fixed.sqlite", STEP)
+    waits, launches = findings(bad, [slow])[:2]
+    assert (waits.code, launches.code, launches.is_bound) == ("HOST-SYNC", "LAUNCH-BOUND", True)
+    saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
+    assert ((waits.then_ns or 0) + (launches.then_ns or 0)) / slow.step_count == pytest.approx(saved, rel=0.2)
 
 
 @pytest.mark.parametrize(("programs", "case"), CASES)

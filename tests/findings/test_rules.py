@@ -16,17 +16,15 @@ from support.trace_notation import of_tables, table
 
 TOLD = {
     "attn": ("HOST-LOAD", "HOST-CODE"),
-    "decode": ("HOST-LOAD", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-CODE", "HOST-SYNC"),
+    "decode": ("HOST-LOAD", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-CODE"),
     "graph": (),
-    "host_read_stacks": ("HOST-SYNC", "HOST-ALLOC", "COPY-EXPOSED", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
-    "moe_loop": (
-        *("LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "COPY-EXPOSED"),
-    ),
+    "host_read_stacks": ("HOST-SYNC", "HOST-ALLOC", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
+    "moe_loop": ("LAUNCH-BOUND", "TINY-KERNELS", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "HOST-SYNC"),
     "two_gloo": (
-        *("GPU-SHARED", "HOST-THREAD", "DEVICE-WAIT", "HOST-CODE", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC"),
+        *("HOST-THREAD", "HOST-CODE", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC", "DEVICE-WAIT", "GPU-SHARED"),
     ),
     "zoo_graph": (
-        *("HOST-CODE", "COPY-PAGEABLE", "STEP-OUTLIERS", "COPY-EXPOSED", "HOST-SYNC", "UNIFIED-MEMORY"),
+        *("STEP-OUTLIERS", "HOST-SYNC", "COPY-PAGEABLE", "COPY-EXPOSED", "UNIFIED-MEMORY", "HOST-CODE"),
         *("CAPTURE-GRAPHS-OPAQUE", "CAPTURE-OVERHEAD"),
     ),
 }

@@ -16,7 +16,6 @@ from gpuledger.analyse.memory.copy_flows import (
     WITHIN_DEVICE,
     CopyFlow,
 )
-from gpuledger.analyse.whatif import hide
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
@@ -55,8 +54,7 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
     """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
     device = subject.device
     flows = [flow for flow in subject.copy_flows if flow.is_pageable and flow.bytes_per_s]
-    saving = sum(flow.slow_ns for flow in flows)
-    if not flows or not worth_telling(device, saving):
+    if not flows or not worth_telling(device, sum(flow.slow_ns for flow in flows)):
         return ()
     time, size = sum(flow.running_ns for flow in flows), sum(flow.total_bytes for flow in flows)
     claim = say(
@@ -65,8 +63,10 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
         time=per_step(device, time),
     )
     evidence = _weighty(tuple(_rates(subject, flow, flow.running_ns / time, say("their time")) for flow in flows))
-    assumption = say("pinned memory reaches the link's usual rate")
-    return [finding(device, "COPY-PAGEABLE", claim, (*evidence, *_place(evidence[0])), saving, assumption)]
+    assumption, edit = say("pinned memory reaches the link's usual rate, and nobody waits"), subject.fixes.pinned()
+    evidence = (*evidence, *_place(evidence[0]))
+    saving = subject.saved_ns(edit, time)
+    return [finding(device, "COPY-PAGEABLE", claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
 def _exposed(subject: OneGpu) -> Sequence[Finding]:
@@ -75,15 +75,21 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     exposed = _exposed_ns(flows)
     if not exposed or _is_bound(device, flows):
         return ()
-    # copies of pageable memory cannot overlap at all, and nobody launches migrations; both are other findings'
-    others = device.exposed_ns(LineKind.COPY) - exposed + _pageable_loss_ns(flows)
-    hidden = hide(device, LineKind.COPY, but_ns=others)
-    if not worth_telling(device, hidden.saved_ns):
+    # copies of pageable memory cannot overlap at all: that is another finding's
+    lost = _could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows))
+    if not worth_telling(device, lost):
         return ()
+    edit = subject.fixes.hidden(State.COPY)
+    saving, assumption = subject.saved_ns(edit, lost), say("compute of the same step covers it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("copies"))
     evidence = (_share_of_time(device, exposed), *_flows(subject, flows))
-    return [finding(device, "COPY-EXPOSED", claim, evidence, hidden.saved_ns, hidden.assumption)]
+    return [finding(device, "COPY-EXPOSED", claim, evidence, saving, assumption, explains=lost, edit=edit)]
+
+
+def _could_be_hidden_ns(device: Device, exposed: int) -> int:
+    """How much of exposed copies compute can cover; not what lost work may have hidden."""
+    return min(max(exposed - device.exposed_beside_lost_ns(LineKind.COPY), 0), device.compute_ns)
 
 
 def _bound(subject: OneGpu) -> Sequence[Finding]:
@@ -92,8 +98,9 @@ def _bound(subject: OneGpu) -> Sequence[Finding]:
     if not _is_bound(device, flows):
         return ()
     exposed, slow = _exposed_ns(flows), sum(flow.slow_ns for flow in flows if not flow.is_pageable)
-    beside_lost = device.exposed_beside_lost_ns(LineKind.COPY)
-    hidden = min(max(exposed - _pageable_loss_ns(flows) - slow - beside_lost, 0), device.compute_ns)
+    hidden = _could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows) - slow)
+    edit = subject.fixes.fast_and_hidden()
+    saving = subject.saved_ns(edit, slow + hidden)
     most, share = flows[0], share_text(exposed / device.steady_ns)
     size, rate = bytes_text(most.total_bytes // device.step_count), most.bytes_per_s
     claim = say("copies alone take {share} of the time, above all {way}", share=share, way=_way(most))
@@ -106,7 +113,12 @@ def _bound(subject: OneGpu) -> Sequence[Finding]:
             rate=bytes_text(rate),
         )
     evidence = (*_flows(subject, flows), Evidence(_what_helps(most)))
-    return [finding(device, "COPY-BOUND", claim, evidence, slow + hidden, _assumption(slow, hidden), explains=exposed)]
+    assumption = _assumption(slow, hidden)
+    return [
+        finding(
+            device, "COPY-BOUND", claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None
+        )
+    ]
 
 
 def _launched(subject: OneGpu) -> tuple[CopyFlow, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
+from gpuledger.replay.edits import Edit
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text
 
@@ -17,12 +18,15 @@ WORTH_TELLING: Final = 0.005
 MANY_A_STEP: Final = 10
 """From so many a step on, the mean is told as a whole number, though steps may differ by a few."""
 
-TRACE_COST_NS: Final = 1_000
-WAIT_COST_NS: Final = 10_000
-"""What tracing costs the host per CUDA call, and more per call that waits, where nothing was measured.
 
-Seen on an H200 host with nsys 2025.3 and OS calls traced: 1 us a launch, 4 to 10 us a synchronisation.
-"""
+@dataclass(frozen=True, slots=True)
+class PlainSaving:
+    """What would be saved without the profiler, over the same steps."""
+
+    ns: int | None
+    """None where the program was not run without it."""
+    low_ns: int
+    high_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,10 @@ class Finding:
     """One sentence without a full stop."""
     evidence: tuple[Evidence, ...]
     saving_ns: int
-    """Over the whole window, for the run as profiled; 0 where the finding is about the capture."""
+    """In the steady stretch, for the run as profiled; 0 where the finding is about the capture."""
     saving_ns_per_step: int | None
     saving_low_ns_per_step: int | None
-    """The low end: what remains when the profiler's own cost per call is taken off."""
+    """The low end: what would be saved of the run without the profiler."""
     assumption: str
     confidence: str
     """high, medium or low."""
@@ -46,6 +50,17 @@ class Finding:
     """The command to run next."""
     explains_ns: int = 0
     """Time that is lost to this and to nothing else: of findings that save about the same, the largest comes first."""
+    steps: int = 1
+    """How many steps that is of."""
+    edit: Edit | None = field(default=None, compare=False, repr=False)
+    """What stands for acting on it, in the dependency graph of its device; None where nothing does."""
+    then_ns: int | None = None
+    """What it saves once all those before it are mended; None where that cannot be told."""
+    plain: PlainSaving | None = None
+    is_bound: bool = False
+    """Whether the saving is the most that can be had, and less is usual."""
+    follows: str = ""
+    """The code that it comes after, as it is mostly about what is left of its time."""
 
     def __post_init__(self) -> None:
         """Evidence that holds too little of its whole proves nothing: here, so that no finding can tell it."""
@@ -63,7 +78,7 @@ class Finding:
         return next((piece.span for piece in self.evidence if piece.span is not None), None)
 
 
-def finding(
+def finding(  # noqa: PLR0913 - a finding has so many parts
     device: Device,
     code: str,
     claim: str,
@@ -73,6 +88,8 @@ def finding(
     *,
     low: int | None = None,
     explains: int | None = None,
+    edit: Edit | None = None,
+    is_bound: bool = False,
 ) -> Finding:
     """A finding about one device; `low` is the low end of the saving, `explains` the time that it is about.
 
@@ -94,6 +111,9 @@ def finding(
         gpu=device.gpu,
         next=explain_command(code),
         explains_ns=lost,
+        steps=steps,
+        edit=edit,
+        is_bound=is_bound,
     )
 
 
@@ -105,13 +125,6 @@ def explain_command(code: str) -> str:
 def worth_telling(device: Device, saving: int) -> bool:
     """Whether a saving is large enough to be told."""
     return saving >= WORTH_TELLING * device.steady_ns
-
-
-def less_tracing(device: Device, saving: int) -> int:
-    """What is left of a saving on the host when what tracing cost it in the steady stretch, roughly, is taken off."""
-    traced = device.steady_calls
-    waits = int(traced[device.host.blocking].sum())
-    return max(saving - int(traced.sum()) * TRACE_COST_NS - waits * WAIT_COST_NS, 0)
 
 
 def per_step(device: Device, time: int) -> str:

@@ -5,7 +5,7 @@ An edit is the plainest change that does what the finding asks for. Its words ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -212,11 +212,21 @@ class Fixes:
         less = gaps.length_ns[chosen[here]]
         return lambda graph: without_lags(graph, operations, less)
 
+    def faster_kernel(self, name: str, share: float) -> Edit:
+        """Kernels of one name take that share of their time less."""
+        chosen = self._steady_operations(State.COMPUTE)
+        chosen = chosen[self.work.name[chosen] == self.trace.strings.code(name)]
+        duration = np.rint((self.work.end_ns - self.work.start_ns)[chosen] * (1 - share)).astype(np.int64)
+        return lambda graph: with_durations(graph, chosen, duration)
+
+    def fast_and_hidden(self) -> Edit:
+        """Copies come at the rate that their way allows, and run beside compute."""
+        hidden, fast = self.hidden(State.COPY), self._at_rate(self._steady_operations(State.COPY), self.flows)
+        return lambda graph: fast(hidden(graph))
+
     def hidden(self, state: State) -> Edit:
-        """Copies or communication run beside compute; those of pageable memory cannot."""
+        """Copies or communication run beside compute, and nobody waits for them."""
         chosen = self._steady_operations(state)
-        if state is State.COPY:
-            chosen = np.setdiff1d(chosen, self._pageable)
         call = self.graph.operations.call[chosen]
         call = np.unique(call[call >= 0])
         return lambda graph: aside(without_waits(graph, call), chosen)
@@ -232,23 +242,26 @@ class Fixes:
 
     def pinned(self) -> Edit:
         """Copies of pageable memory come at the link's rate, and nobody waits for them."""
-        copies, work, chosen = self.trace[Table.COPIES], self.work, self._pageable
-        rate = {flow.kind: flow.way_bytes_per_s for flow in self.flows if flow.is_pageable}
-        kinds = [copies.strings.text(int(code)) or "" for code in work.name[chosen]]
-        size = np.maximum(copies["bytes"][work.row[chosen]], 0)
-        duration = (work.end_ns - work.start_ns)[chosen]
-        allowed = np.array([rate.get(kind) or 0 for kind in kinds], np.int64)
-        least = np.where(allowed > 0, size * NS_PER_S // np.maximum(allowed, 1), duration)
-        call = self.graph.operations.call[chosen]
+        fast = self._at_rate(self._pageable, [flow for flow in self.flows if flow.is_pageable])
+        call = self.graph.operations.call[self._pageable]
         call = np.unique(call[call >= 0])
         calls = self.graph.calls.duration_ns[call]
         shorter = np.minimum(calls, self.usual_launch_ns)
 
         def changed(graph: DependencyGraph) -> DependencyGraph:
-            quick = with_call_durations(without_waits(graph, call), call, shorter)
-            return with_durations(quick, chosen, np.minimum(duration, least))
+            return fast(with_call_durations(without_waits(graph, call), call, shorter))
 
         return changed
+
+    def _at_rate(self, chosen: Positions, flows: Sequence[CopyFlow]) -> Edit:
+        """These copies come at the rate that their way allows, where that is faster."""
+        copies, work = self.trace[Table.COPIES], self.work
+        rate = {flow.kind: flow.way_bytes_per_s for flow in flows}
+        allowed = copies.strings.each(work.name[chosen], lambda kind: rate.get(kind) or 0, np.int64)
+        size = np.maximum(copies["bytes"][work.row[chosen]], 0)
+        duration = (work.end_ns - work.start_ns)[chosen]
+        least = np.where(allowed > 0, size * NS_PER_S // np.maximum(allowed, 1), duration)
+        return lambda graph: with_durations(graph, chosen, np.minimum(duration, least))
 
 
 OF_CODE: Final[Mapping[str, Callable[[Fixes], Edit]]] = {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from gpuledger.analyse.lost_time import waits_behind
-from gpuledger.findings.finding import Finding, counted, finding, less_tracing, often, per_step, worth_telling
+from gpuledger.findings.finding import Finding, counted, finding, often, per_step, worth_telling
+from gpuledger.findings.fixes import OF_CODE, SMALL_COPY_NS, Fixes
 from gpuledger.findings.host_evidence import gap_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State
@@ -15,21 +19,13 @@ from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
 from gpuledger.messages import Message, say
-
-BLOCKED_SHARE: Final = 0.1
-"""A host that waits for this share of its time is blocked by the device, not busy."""
-
-FEW_WAITS: Final = 0.25
-"""Up to this share of the gaps in which the host is behind, gaps after a wait are taken for part of the same."""
+from gpuledger.replay.edits import Edit
+from gpuledger.trace.columns import distinct
 
 LEAST_LAUNCHES: Final = 10
 """Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
 
-SMALL_COPY_NS: Final = 20_000
-"""A copy this short costs the host more than the device: it is worth packing with others."""
-
-LAUNCHING_SLOWED: Final = 1.5
-"""How much slower tracing makes a host that does little but launch: 1.1 to 1.8 times on H200 hosts."""
+Fix = Callable[[Fixes], Edit]
 
 _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
@@ -41,23 +37,20 @@ def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
     return sum(time for time, _ in lost), sum(count for _, count in lost)
 
 
-def _host_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
+def _host_was_busy(cause: Cause, code: str, doing: Message, fix: Fix, subject: OneGpu) -> Sequence[Finding]:
     """The host did something else than launching."""
     device = subject.device
     time, count = _lost_ns(device, cause)
     if not count:
         return ()
-    causes = device.causes_of(cause)
-    # code around a load is the compiler or the plan builder at work, so it goes when the load goes
-    gone = causes.get(cause, 0) + (causes.get(Cause.HOST_CODE, 0) if cause is Cause.LOAD else 0)
-    floor = max(device.device_floor_ns, device.host_floor_ns - gone)
-    saving = min(time, device.steady_ns - floor)
-    if not worth_telling(device, saving):
+    if not worth_telling(device, time):
         return ()
+    edit = fix(subject.fixes)
+    saving = subject.saved_ns(edit, time)
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step falls to what the device, or the rest of the host, needs")
-    low = less_tracing(device, saving) if cause is Cause.HOST_CODE else None
-    return [finding(device, code, claim, gap_evidence(subject, cause), saving, assumption, low=low, explains=time)]
+    evidence = gap_evidence(subject, cause)
+    return [finding(device, code, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
 def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
@@ -66,30 +59,40 @@ def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -
     time, _ = _lost_ns(device, cause)
     if not time or not worth_telling(device, time):
         return ()
-    claim = say("{doing}: {time}", doing=doing, time=per_step(device, time))
-    return [finding(device, code, claim, gap_evidence(subject, cause), time, say("the wait goes away"))]
+    claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), subject.fixes.gaps(cause)
+    saving, assumption = subject.saved_ns(edit, time), say("the wait goes away")
+    evidence = gap_evidence(subject, cause)
+    return [finding(device, code, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
 def _host_waited(subject: OneGpu) -> Sequence[Finding]:
-    """The host waits, the queue runs dry, and the device then waits for the host.
-
-    Without the wait the step takes what the longer of host and device needs, and the host no longer does what led up
-    to the wait. That is the low end: a host that sleeps wakes slowly, and what an operator does in order to wait is
-    only partly known. At best all the gaps close.
-    """
+    """The host waits, the queue runs dry, and the device then waits for the host."""
     device = subject.device
-    time, count = _lost_ns(device, *_WAITED)
-    if not count or 2 * _time_between_copies(device) > time:
+    time = _waited_ns(device)
+    if 2 * _time_between_copies(device) > time or not worth_telling(device, time):
         return ()
-    sure = device.steady_ns - max(device.host_floor_without_waits_ns, device.device_floor_ns)
-    saving = max(sure, min(time, device.steady_ns - device.device_floor_ns))
-    if not worth_telling(device, saving):
-        return ()
+    edit = subject.fixes.waits()
+    saving = subject.saved_ns(edit, time)
     claim = say("the host waits for the GPU, which then runs dry: {rounds}", rounds=_rounds(device, time))
-    assumption = say("without the wait the host runs ahead, and host and device overlap fully")
-    low = max(min(less_tracing(device, saving), sure), 0)
+    assumption = say("nothing waits, nor is read for it: the waits go, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
-    return [finding(device, "HOST-SYNC", claim, evidence, saving, assumption, low=low, explains=time)]
+    return [finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=time, edit=edit)]
+
+
+def _waited_ns(device: Device) -> int:
+    """The gaps that waits leave behind, with what is read for them."""
+    time, count = _lost_ns(device, *_WAITED)
+    return time + _read_ns(device) if count else 0
+
+
+def _read_ns(device: Device) -> int:
+    """What small copies that the host waits for take of the device's time, with the gaps before them."""
+    gaps, work, chosen = device.ledger.gaps, device.work, device.gaps_of(QueueTrigger.DRAINED)
+    read = distinct(gaps.before[chosen])
+    read = read[(read >= 0) & (work.state[read] == State.COPY)]
+    length = work.end_ns[read] - work.start_ns[read]
+    before = np.flatnonzero(np.isin(gaps.after, read[length < SMALL_COPY_NS]) & device.steady_gaps)
+    return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[np.setdiff1d(before, chosen)].sum())
 
 
 def _small_copies(subject: OneGpu) -> Sequence[Finding]:
@@ -99,14 +102,15 @@ def _small_copies(subject: OneGpu) -> Sequence[Finding]:
     if not count or 2 * _time_between_copies(device) <= time:
         return ()
     lost = time + device.exposed_ns(LineKind.COPY)
-    saving = min(lost, device.steady_ns - device.compute_ns)
-    if not worth_telling(device, saving):
+    if not worth_telling(device, lost):
         return ()
+    edit = subject.fixes.small_copies()
+    saving = subject.saved_ns(edit, lost)
     rounds = _rounds(device, time)
     claim = say("small blocking copies follow each other, and the GPU runs dry between them: {rounds}", rounds=rounds)
     assumption = say("one packed, asynchronous copy takes the place of the small ones")
-    evidence, low = gap_evidence(subject, QueueTrigger.DRAINED), less_tracing(device, saving)
-    return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, low=low, explains=lost)]
+    evidence = gap_evidence(subject, QueueTrigger.DRAINED)
+    return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
 def _rounds(device: Device, time: int) -> Message:
@@ -126,32 +130,30 @@ def _time_between_copies(device: Device) -> int:
 
 
 def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
-    """Gaps in which the host was behind; those after a wait too if they are few, as a graph closes both."""
+    """Gaps in which the host was behind, and those after waits that it would be behind in if it did not wait."""
     device = subject.device
-    own, count = _lost_ns(device, QueueTrigger.BEHIND)
-    if not count or len(device.steady_launches) < LEAST_LAUNCHES:
+    own, _ = _lost_ns(device, QueueTrigger.BEHIND)
+    if len(device.steady_launches) < LEAST_LAUNCHES:
         return ()
-    drained, _ = _lost_ns(device, *_WAITED)
-    lost = own + drained if drained < FEW_WAITS * own and not _host_is_blocked(device) else own
-    saving = min(lost, device.steady_ns - device.device_floor_ns)
-    if not worth_telling(device, saving):
+    waited = _waited_ns(device)
+    if worth_telling(device, waited):
+        waited -= subject.saved_ns(subject.fixes.waits(), waited)
+    lost = own + waited
+    if not worth_telling(device, lost):
         return ()
+    edit = subject.fixes.launches()
+    saving = subject.saved_ns(edit, lost)
     launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
     what = say("{launches}, {time} lost between them", launches=launches, time=per_step(device, lost))
     claim = say("the host cannot launch as fast as the GPU works: {what}", what=what)
     assumption = say("launching costs nothing, as in a CUDA graph or with far fewer, larger kernels")
-    low = min(less_tracing(device, saving), round(saving / LAUNCHING_SLOWED))
-    evidence = gap_evidence(subject, QueueTrigger.BEHIND)
-    return [finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, low=low, explains=lost)]
-
-
-def _host_is_blocked(device: Device) -> bool:
-    """Whether the host spends a notable part of its time waiting for the device."""
-    return device.steady_ns - device.host_floor_ns > BLOCKED_SHARE * device.steady_ns
+    evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
+    told = finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, explains=lost, edit=edit, is_bound=True)
+    return [replace(told, follows="HOST-SYNC") if own < waited else told]
 
 
 def _host_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:
-    return Rule(code, partial(_host_was_busy, cause, code, doing), (cause,))
+    return Rule(code, partial(_host_was_busy, cause, code, doing, OF_CODE[code]), (cause,))
 
 
 def _device_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:

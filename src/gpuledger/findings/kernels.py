@@ -62,8 +62,9 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     count = counted(device, len(cast_rows), say("kernel"), say("kernels"))
     claim = say("{kernels} only to change a tensor's type: {time}", kernels=count, time=per_step(device, time))
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
-    evidence = (_of_kernels(names, cast_rows),)
-    return [finding(device, "CAST", claim, evidence, time, say("the type is kept, or changed inside another kernel"))]
+    evidence, edit = (_of_kernels(names, cast_rows),), subject.fixes.kernels(casts)
+    saving, assumption = subject.saved_ns(edit, time), say("the type is kept, or changed inside another kernel")
+    return [finding(device, "CAST", claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
 def _of_kernels(sentence: str, kernels: Rows, share: float | None = None, of: str = "") -> Evidence:
@@ -100,9 +101,11 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     all_ns, tiny_gaps = int(gaps.length_ns[chosen].sum()), chosen[before_tiny]
     time = int(gaps.length_ns[tiny_gaps].sum())
     kept = GRAPH_TURNAROUND_NS * int(np.count_nonzero(before_tiny[len(behind) :]))
-    saving = max(time - kept, 0)
-    if share < 0.5 or 2 * time < all_ns or not worth_telling(device, saving):
+    lost = max(time - kept, 0)
+    if share < 0.5 or 2 * time < all_ns or not worth_telling(device, lost):
         return ()
+    edit = subject.fixes.launches()
+    saving = subject.saved_ns(edit, lost)
     claim = say(
         "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps",
         share=share_text(share),
@@ -113,7 +116,9 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation").where(tiny), share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
-    return [finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time)]
+    return [
+        finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time, edit=edit, is_bound=True)
+    ]
 
 
 def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:
@@ -129,13 +134,13 @@ def _headroom(subject: OneGpu) -> Sequence[Finding]:
         return ()
     worth = [match for match in subject.kernels.matches if worth_telling(subject.device, match.saving_ns)]
     ranked = sorted(worth, key=lambda match: -match.saving_ns)[:MOST_KERNELS]
-    return [told for match in ranked if (told := _far_from_its_roof(subject.device, match)) is not None]
+    return [told for match in ranked if (told := _far_from_its_roof(subject, match)) is not None]
 
 
-def _far_from_its_roof(device: Device, match: KernelMatch) -> Finding | None:
+def _far_from_its_roof(subject: OneGpu, match: KernelMatch) -> Finding | None:
     if match.launch is None:
         return None
-    judged, entry = match.launch, match.entry
+    device, judged, entry = subject.device, match.launch, match.entry
     roof = judged.verdict.roof_share
     if isinstance(roof, NotMeasured):
         return None
@@ -145,17 +150,16 @@ def _far_from_its_roof(device: Device, match: KernelMatch) -> Finding | None:
         time=per_step(device, entry.time_ns),
         share=share_text(roof),
     )
-    saving = match.saving_ns
-    # a host that is behind hides what faster kernels save: the step takes what the longer of the two needs
-    floor = max(device.host_floor_ns, device.device_floor_ns - saving)
-    low = max(min(saving, device.steady_ns - floor), 0)
-    reasons, assumption = [judged.verdict.because[0]], say("it reaches 90 % of that roof, and the host keeps up")
+    edit = subject.fixes.faster_kernel(entry.name, match.saving_ns / max(entry.time_ns, 1))
+    saving = subject.saved_ns(edit, match.saving_ns)
+    reasons, assumption = [judged.verdict.because[0]], say("it reaches 90 % of that roof")
     if judged.verdict.wasted is not None and judged.verdict.is_by_waste:
         reasons.append(judged.verdict.wasted.sentence)
-        assumption = say("its accesses are coalesced, and the host keeps up")
+        assumption = say("its accesses are coalesced")
     told = (*reasons, judged.advice[0])
     evidence = tuple(Evidence(sentence, kernel=entry.name, count=entry.calls) for sentence in told)
-    return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, low=low)
+    lost = match.saving_ns
+    return finding(device, "KERNEL-HEADROOM", claim, evidence, saving, assumption, explains=lost, edit=edit)
 
 
 RULES: Final = (

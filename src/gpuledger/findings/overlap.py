@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.analyse.lost_time import longest
-from gpuledger.analyse.whatif import hide
 from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
+from gpuledger.ledger.activity import State
 from gpuledger.ledger.lines import LineKind
 from gpuledger.messages import say
 from gpuledger.trace.spans import clip
@@ -21,16 +21,18 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     exposed = device.exposed_ns(LineKind.COMM)
     if not exposed:
         return ()
-    hidden = hide(device, LineKind.COMM)
-    if not worth_telling(device, hidden.saved_ns):
+    lost = min(max(exposed - device.exposed_beside_lost_ns(LineKind.COMM), 0), device.compute_ns)
+    if not worth_telling(device, lost):
         return ()
+    edit = subject.fixes.hidden(State.COMM)
+    saving, assumption = subject.saved_ns(edit, lost), say("compute of the same step covers it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("communication"))
     share = exposed / device.steady_ns
     steady = clip(device.ledger.busy.comm, device.steady)
     span = longest(steady) if len(steady) else None
     told = Evidence(say("{share} of the time", share=share_text(share)), span=span, share=share, of=say("the time"))
-    return [finding(device, "COMM-EXPOSED", claim, (told,), hidden.saved_ns, hidden.assumption)]
+    return [finding(device, "COMM-EXPOSED", claim, (told,), saving, assumption, explains=lost, edit=edit)]
 
 
 RULES: Final = (Rule("COMM-EXPOSED", _exposed, exposed=LineKind.COMM),)

@@ -9,20 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gpuledger.analyse.memory.copy_flows import CopyFlow, copy_flows
 from gpuledger.analyse.program_ranges import ProgramRanges
 from gpuledger.findings.finding import Finding
+from gpuledger.findings.fixes import Fixes
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
+from gpuledger.replay.edits import Edit
+from gpuledger.replay.scenario import Scenario, scenario
 from gpuledger.trace.model import Trace
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
 
 Subject = TypeVar("Subject")
+
+
+class LazyScenario:
+    """A device's scenario, made when it is first asked for, once, by whichever of several threads comes first."""
+
+    def __init__(self, trace: Trace, device: Device) -> None:
+        self._trace, self._device, self._lock = trace, device, Lock()
+        self._made: tuple[Scenario, Fixes] | None = None
+
+    def both(self) -> tuple[Scenario, Fixes]:
+        """The scenario, and the edits for it."""
+        with self._lock:
+            if self._made is None:
+                scene = scenario(self._trace, self._device)
+                self._made = scene, Fixes(self._trace, scene, copy_flows(self._trace, self._device))
+            return self._made
 
 
 @dataclass(frozen=True)
@@ -32,7 +52,22 @@ class OneGpu:
     trace: Trace
     device: Device
     ranges: ProgramRanges
+    replays: LazyScenario
     kernels: MatchedTimeline | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """Its steady stretch, to be replayed with changes."""
+        return self.replays.both()[0]
+
+    @property
+    def fixes(self) -> Fixes:
+        """The changes that findings ask for."""
+        return self.replays.both()[1]
+
+    def saved_ns(self, edit: Edit, lost_ns: int) -> int:
+        """What a change saves of the steady stretch: never more than is lost to what it changes."""
+        return min(self.scenario.saved_ns(edit), lost_ns)
 
     @cached_property
     def copy_flows(self) -> tuple[CopyFlow, ...]:

@@ -13,7 +13,8 @@ from gpuledger.analyse.program_ranges import ProgramRanges
 from gpuledger.findings import capture, cold_start, copies, idle, kernels, memory, overlap, ranks, steps, unified_memory
 from gpuledger.findings.cold_start import believed
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rule import Capture, OneGpu, Rule
+from gpuledger.findings.in_order import in_order
+from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.ledger.device import Device
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
@@ -57,21 +58,23 @@ def findings(
     `profiled` holds what Nsight Compute says of each GPU.
     """
     best: dict[str, Finding] = {}
+    subjects: dict[int, OneGpu] = {}
     ranges = ProgramRanges(trace)
     for device in devices:
-        subject = OneGpu(trace, device, ranges, (profiled or {}).get(device.gpu))
+        subject = OneGpu(trace, device, ranges, LazyScenario(trace, device), (profiled or {}).get(device.gpu))
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
             lambda subject=subject: _told(subject, idle.RULES),  # type: ignore[misc]
             lambda subject=subject: _told(subject, OF_ONE_GPU[len(idle.RULES) :]),  # type: ignore[misc]
         )
+        subjects[device.gpu] = subject
         for found in (*about_gaps, *others):
             key = found.claim if found.code == "KERNEL-HEADROOM" else found.code
             if key not in best or found.saving_ns > best[key].saving_ns:
                 best[key] = found
     whole = Capture(trace, devices)
     first, last = ([found for rule in rules for found in rule.find(whole)] for rules in (capture.FIRST, capture.RULES))
-    return (*first, *_ranked(list(best.values())), *last)
+    return (*first, *in_order(_ranked(list(best.values())), subjects), *last)
 
 
 def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
@@ -81,7 +84,8 @@ def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
 def _ranked(found: list[Finding]) -> list[Finding]:
     """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first.
 
-    A symptom comes after the causes that explain half of it, and before what explains less.
+    What is left of another's time comes after that. A symptom comes after the causes that explain half of it, and
+    before what explains less.
     """
     found = sorted(found, key=lambda finding: (-finding.saving_ns, finding.code))
     ranked = [finding for finding in found if not RULE_OF[finding.code].is_symptom]
@@ -89,6 +93,11 @@ def _ranked(found: list[Finding]) -> list[Finding]:
         alike = second.saving_ns > (1 - ALIKE) * first.saving_ns
         if alike and first.explains_ns < min(second.explains_ns, first.saving_ns / 2):
             ranked[position], ranked[position + 1] = ranked[position + 1], ranked[position]
+    for later in [finding for finding in ranked if finding.follows]:
+        places = [place for place, finding in enumerate(ranked) if finding.code == later.follows]
+        if places and ranked.index(later) < places[0]:
+            ranked.remove(later)
+            ranked.insert(places[0], later)
     for symptom in (finding for finding in found if RULE_OF[finding.code].is_symptom):
         ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked

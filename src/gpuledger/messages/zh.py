@@ -109,8 +109,8 @@ _REPORT: Final[dict[str, str]] = {
     ),
     "one packed, asynchronous copy takes the place of the small ones": "用一次打包的异步拷贝代替这些小拷贝",
     "the host waits for the GPU, which then runs dry: {rounds}": "主机同步等待 GPU，GPU 的队列随之排空：{rounds}",
-    "without the wait the host runs ahead, and host and device overlap fully": (
-        "去掉等待后主机可以提前提交工作，主机与设备完全重叠"
+    "nothing waits, nor is read for it: the waits go, with the small copies and the code around them": (
+        "不再等待，也不为等待而读取：等待连同其小拷贝和前后的代码一并消失"
     ),
     "the host cannot launch as fast as the GPU works: {what}": "主机启动 kernel 的速度跟不上 GPU：{what}",
     "{launches}, {time} lost between them": "{launches}，launch 间隙损失：{time}",
@@ -165,7 +165,7 @@ _REPORT: Final[dict[str, str]] = {
     "the copies' time": "拷贝时间",
     "the time": "总时间",
     "{size} are copied from or to pageable memory: {time}": "与可分页（pageable）内存之间拷贝 {size}：{time}",
-    "pinned memory reaches the link's usual rate": "锁页内存能达到链路的通常速率",
+    "pinned memory reaches the link's usual rate, and nobody waits": "锁页内存能达到链路的通常速率，且无人等待",
     "copies alone take {share} of the time, above all {way}: {size} at {rate}/s": (
         "仅拷贝就占总时间的 {share}，主要为{way}：{size}，速率 {rate}/s"
     ),
@@ -411,6 +411,11 @@ _REPORT: Final[dict[str, str]] = {
     "What to do": "优化建议",
     "saves {time}": "可省 {time}",
     "saves {time} a step": "每步可省 {time}",
+    "saves at most {time}": "至多可省 {time}",
+    "saves at most {time} a step": "每步至多可省 {time}",
+    "nothing more after those above": "解决以上各项之后不再有节省",
+    "{time} after those above": "解决以上各项之后为 {time}",
+    "{saving}; {then}": "{saving}；{then}",
     "{saving} ({share})": "{saving}（{share}）",
     "{claim}.": "{claim}。",
     "{claim}. {saving}.": "{claim}。{saving}。",

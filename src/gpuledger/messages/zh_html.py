@@ -40,7 +40,10 @@ HTML: Final[dict[str, str]] = {
     "Nothing stands out that would make it faster; look at the kernels themselves.": (
         "没有发现明显的提速空间；请从 kernel 本身入手。"
     ),
-    "at least": "至少",
+    "in order": "按顺序",
+    "without the profiler": "不带分析器",
+    "{low} to {high} a step, as no run without it is known": "每步 {low} 到 {high}，因为没有不带分析器的运行",
+    "{time} a step ({low} to {high})": "每步 {time}（{low} 到 {high}）",
     "confidence": "可信度",
     "on": "位于",
     "if": "前提",

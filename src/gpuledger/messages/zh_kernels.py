@@ -152,8 +152,8 @@ KERNELS: Final[dict[str, str]] = {
     "for the tensor cores": "等待 Tensor Core",
     # findings/kernels
     "{kernel} takes {time} and reaches {share} of its nearest roof": ("{kernel}（{time}）只达到硬件峰值的 {share}"),
-    "its accesses are coalesced, and the host keeps up": "其访存已合并，且主机跟得上",
-    "it reaches 90 % of that roof, and the host keeps up": "它达到该峰值的 90 %，且主机跟得上",
+    "its accesses are coalesced": "其访存已合并",
+    "it reaches 90 % of that roof": "它达到该峰值的 90 %",
     # read/ncu/blocks, csv, rep_file
     "cut off": "被截断",
     "damaged": "已损坏",

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.graph import NEVER, DependencyGraph, OperationFlag
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
@@ -74,10 +75,15 @@ def with_call_durations(graph: DependencyGraph, calls: Positions, duration_ns: I
 
 
 def aside(graph: DependencyGraph, operations: Positions) -> DependencyGraph:
-    """These run on a stream of their own: nothing in their old one waits for them."""
-    flags = graph.operations.flags.copy()
+    """These run on a stream of their own: what waited for their end waits for their beginning."""
+    work = graph.operations
+    flags = work.flags.copy()
     flags[operations] |= OperationFlag.ASIDE
-    return replace(graph, operations=replace(graph.operations, flags=flags))
+    moved = np.zeros(len(work) + 1, np.bool_)
+    moved[operations] = True
+    moved[-1] = False  # what waits for none
+    lag = np.where(moved[work.other], work.other_ns - work.duration_ns[work.other], work.other_ns)
+    return replace(graph, operations=replace(work, flags=flags, other_ns=lag))
 
 
 def without_code(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> DependencyGraph:
@@ -91,12 +97,15 @@ def without_code(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> Dep
 
 
 def without_lags(graph: DependencyGraph, operations: Positions, less_ns: Ints) -> DependencyGraph:
-    """These operations begin so much sooner after whatever they wait for on the device."""
+    """These operations begin so much sooner after whatever they wait for, but not before they are launched."""
     work = graph.operations
-    stream, other = work.stream_ns.copy(), work.other_ns.copy()
+    call, stream, other = work.call_ns.copy(), work.stream_ns.copy(), work.other_ns.copy()
     stream[operations] -= less_ns
     other[operations] -= less_ns
-    return replace(graph, operations=replace(work, stream_ns=stream, other_ns=other))
+    since = call[operations]
+    is_late = (work.call[operations] >= 0) & (since > 0)
+    call[operations] = np.where(is_late, np.maximum(since - less_ns, 0), since)
+    return replace(graph, operations=replace(work, call_ns=call, stream_ns=stream, other_ns=other))
 
 
 def launched_for_nothing(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> DependencyGraph:
@@ -118,13 +127,18 @@ def launched_for_nothing(graph: DependencyGraph, calls: Positions, code_ns: Ints
 
 
 def host_scaled(graph: DependencyGraph, scale: float) -> DependencyGraph:
-    """The host's own code and calls take this many times as long."""
+    """What the host does around its calls takes this many times as long: calls, and the code before them.
+
+    Of a long call, or of long code, only the first DISPATCH_NS: what goes on beyond is no matter of calls.
+    """
     calls = graph.calls
-    first = np.zeros(len(calls), np.bool_)
-    first[_is_first(graph, np.arange(len(calls)))] = True
-    code = np.where(first, calls.code_ns, np.rint(calls.code_ns * scale).astype(np.int64))
-    duration = np.rint(calls.duration_ns * scale).astype(np.int64)
-    return replace(graph, calls=replace(calls, code_ns=code, duration_ns=duration))
+    code = np.where(_is_first(graph, np.arange(len(calls))), calls.code_ns, _scaled(calls.code_ns, scale))
+    return replace(graph, calls=replace(calls, code_ns=code, duration_ns=_scaled(calls.duration_ns, scale)))
+
+
+def _scaled(duration_ns: Ints, scale: float) -> Ints:
+    less = np.rint(np.minimum(duration_ns, DISPATCH_NS) * (1 - scale)).astype(np.int64)
+    return duration_ns - less
 
 
 def operations_scaled(graph: DependencyGraph, operations: Positions, scale: float) -> DependencyGraph:

@@ -99,6 +99,7 @@ def elsewhere(
     finder = _Elsewhere(work, launch, streams, due)
     late = np.flatnonzero((due < -UNEXPLAINED_NS) & (due > NEVER // 2) | branches)
     finder.by_event(events)
+    finder.unlaunched()
     if len(late):
         finder.by_branch(late)
         unexplained = late[~finder.binds[late] & ~branches[late]]
@@ -151,6 +152,16 @@ class _Elsewhere:
         for pid in distinct(self.work.pid[late]).tolist() if len(late) else ():
             mine = late[self.work.pid[late] == pid]
             self._by_last(mine, np.flatnonzero(self.work.pid == pid), BY_EVENT)
+
+    def unlaunched(self) -> None:
+        """What no call launched and nothing precedes in its stream follows the last that had ended on its GPU."""
+        alone = np.flatnonzero((self.launch < 0) & (self.streams.before < 0) & ~self.binds)
+        for gpu in distinct(self.work.gpu[alone]).tolist() if len(alone) else ():
+            mine, among = alone[self.work.gpu[alone] == gpu], self.work.on(gpu)
+            by_end = among[np.argsort(self.work.end_ns[among], kind="stable")]
+            place = np.searchsorted(self.work.end_ns[by_end], self.work.start_ns[mine], side="right") - 1
+            self._set(mine[place >= 0], by_end[place[place >= 0]], BY_EVENT)
+            self.keeps[mine] = True
 
     def by_process(self, late: Positions, shared: NDArray[np.bool_]) -> None:
         """The last operation of another process on the same GPU."""

@@ -50,13 +50,9 @@ class _PlainPass:
         self.members: list[list[int]] = [[] for _ in range(graph.groups)]
 
     def run(self) -> None:
-        steps = {
-            GraphEvent.CALL_ENDS: self._ends,
-            GraphEvent.CALL_BEGINS: self._begins,
-            GraphEvent.OPERATION: self._starts,
-        }
+        steps = (self._ends, self._begins, self._starts)  # as GraphEvent numbers them
         for event in self.graph.order.tolist():
-            steps[GraphEvent(event & 3)](event >> 2)
+            steps[event & 3](event >> 2)
 
     def _reached(self, operation: int) -> int:
         """When the stream of an operation has come past it."""

@@ -89,7 +89,10 @@ def _findings_markdown(report: ProfiledRun, tell: Tell) -> str:
     for number, found in enumerate(report.findings, 1):
         what = say("{claim}.", claim=found.claim)
         if found.saving_ns:
-            what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving_words(found)))
+            saving = saving_words(found)
+            if then := then_words(found):
+                saving = say("{saving}; {then}", saving=saving, then=then)
+            what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving))
         lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
         lines += [f"   - {escaped(tell(evidence))}" for evidence in found.sentences]
     return "\n".join(lines)
@@ -256,9 +259,25 @@ def _each(device: Device, amount: int) -> str:
 
 def saving_words(found: Finding) -> Message:
     """What a finding would save."""
+    time = time_text(found.saving_ns if found.saving_ns_per_step is None else found.saving_ns_per_step)
+    if found.is_bound:
+        return say("saves at most {time}", time=time) if found.saving_ns_per_step is None else _at_most(time)
     if found.saving_ns_per_step is None:
-        return say("saves {time}", time=time_text(found.saving_ns))
-    return say("saves {time} a step", time=time_text(found.saving_ns_per_step))
+        return say("saves {time}", time=time)
+    return say("saves {time} a step", time=time)
+
+
+def _at_most(time: str) -> Message:
+    return say("saves at most {time} a step", time=time)
+
+
+def then_words(found: Finding) -> Message | None:
+    """What it saves once those before it are mended, where that is another number than what it saves alone."""
+    if found.then_ns is None or time_text(found.then_ns // found.steps) == time_text(found.saving_ns // found.steps):
+        return None
+    if 100 * found.then_ns < found.saving_ns:
+        return say("nothing more after those above")
+    return say("{time} after those above", time=time_text(found.then_ns // found.steps))
 
 
 def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[str]:
@@ -268,7 +287,9 @@ def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[s
     whole = report.main_device.steady_ns
     for at, found in enumerate(report.findings[:3], 1):
         saves = say("{saving} ({share})", saving=saving_words(found), share=share_text(found.saving_ns / whole))
-        lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns else ""))
+        if then := then_words(found):
+            saves = say("{saving}; {then}", saving=saves, then=then)
+        lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns or then else ""))
         lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
         lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.sentences]
     if rest := report.findings[3:]:

@@ -132,12 +132,26 @@ def finding_dict(found: Finding, zero_ns: int | None) -> dict[str, Any]:
         "saving_ns_per_step": found.saving_ns_per_step,
         "saving_low_ns_per_step": found.saving_low_ns_per_step,
         "saving_ns": found.saving_ns,
+        "saving": _saving(found),
+        "saving_is_bound": found.is_bound,
+        "then_saves_ns_per_step": None if found.then_ns is None else found.then_ns // found.steps,
         "assumption": found.assumption,
         "confidence": found.confidence,
         "device": None if found.gpu < 0 else found.gpu,
         "evidence": list(found.sentences),
         "evidence_data": [_evidence(piece, zero_ns) for piece in found.evidence],
         "next": found.next,
+    }
+
+
+def _saving(found: Finding) -> dict[str, int | None]:
+    """Per step, or of the window where there are no steps: with the profiler, and without it."""
+    plain = found.plain
+    return {
+        "profiled_ns": found.saving_ns // found.steps,
+        "plain_ns": None if plain is None or plain.ns is None else plain.ns // found.steps,
+        "plain_low_ns": None if plain is None else plain.low_ns // found.steps,
+        "plain_high_ns": None if plain is None else plain.high_ns // found.steps,
     }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpuledger.findings.finding import Finding
-from gpuledger.messages import capitalised, say
+from gpuledger.findings.finding import Finding, PlainSaving
+from gpuledger.messages import Message, capitalised, say
 from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.views.report import saving_words
+from gpuledger.present.views.report import saving_words, then_words
 from gpuledger.present.writers.html.explained import explained
 from gpuledger.present.writers.html.parts import Card, Cards, Part, Reader, Section, Tell, Text
 from gpuledger.present.writers.html.tables import cut
@@ -58,14 +58,24 @@ def cards(
     return Cards(tuple(made))
 
 
+def _plain(saving: PlainSaving, steps: int) -> Message:
+    """What would be saved without the profiler, in words."""
+    low, high = (time_text(bound // steps) for bound in (saving.low_ns, saving.high_ns))
+    if saving.ns is None:
+        return say("{low} to {high} a step, as no run without it is known", low=low, high=high)
+    time = time_text(saving.ns // steps)
+    return say("{time} a step ({low} to {high})", time=time, low=low, high=high)
+
+
 def _card(
     found: Finding, reader: Reader, share: float | None, told: str, *, several: bool, zero_ns: int | None
 ) -> Card:
     tell, letters = reader.tell, reader.room.letters
     facts: list[tuple[str, str]] = []
-    low = found.saving_low_ns_per_step
-    if low is not None and found.saving_ns and low != found.saving_ns_per_step:
-        facts.append((tell(say("at least")), tell(say("{time} a step", time=time_text(low)))))
+    if then := then_words(found):
+        facts.append((tell(say("in order")), tell(then)))
+    if found.saving_ns and found.plain is not None and found.saving_ns_per_step is not None:
+        facts.append((tell(say("without the profiler")), tell(_plain(found.plain, found.steps))))
     facts.append((tell(say("confidence")), tell(found.confidence)))
     if several and found.gpu >= 0:
         facts.append((tell(say("on")), tell(say("GPU {gpu}", gpu=found.gpu))))

@@ -1,0 +1,79 @@
+"""What would be saved without the profiler: the same edits on a host that it does not slow down.
+
+Tracing makes a host slower, differently in each program. Where the program was also run without the profiler, the
+host's pace is known: one scale of all its code and calls, for which the replay takes as long as that run did. A saving
+is then told in proportion and at that pace, as a range. Where it was not, it lies between that of the run as profiled
+and that at the most that tracing was seen to slow hosts down.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from gpuledger.findings.finding import PlainSaving
+from gpuledger.replay.edits import Edit, host_scaled
+from gpuledger.replay.scenario import Scenario
+from gpuledger.trace.health import NotMeasured
+
+MOST_SLOWED: Final = 1.8
+"""How much slower tracing makes a host that does little but launch, at most: 1.1 to 1.8 times on H200 hosts."""
+
+LESS: Final = 0.25
+MORE: Final = 0.1
+"""Without the profiler a saving may be less by that share, or more: work that is set free slows other work down."""
+
+_HALVINGS: Final = 12
+
+
+class PlainHost:
+    """The host of a scenario, without the profiler."""
+
+    def __init__(self, scene: Scenario) -> None:
+        self.scene = scene
+
+    @cached_property
+    def steady_ns(self) -> int | None:
+        """What the steady stretch takes without the profiler; None where that is not known."""
+        device = self.scene.device
+        plain_ns = self.scene.trace.plain_window_ns
+        if isinstance(plain_ns, NotMeasured):
+            return None
+        return round(device.steady_ns * plain_ns / device.ledger.window_ns)
+
+    @cached_property
+    def scale(self) -> float:
+        """How long the host takes for what takes it 1 under the profiler."""
+        if self.steady_ns is None:
+            return 1 / MOST_SLOWED
+        low, high = 0.05, 1.5
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self._takes(middle) < self.steady_ns:
+                low = middle
+            else:
+                high = middle
+        return (low + high) / 2
+
+    def _takes(self, scale: float, *edits: Edit) -> int:
+        return self.scene.steady_ns(lambda graph: host_scaled(graph, scale), *edits)
+
+    @cached_property
+    def _at_pace_ns(self) -> int:
+        return self._takes(self.scale)
+
+    def saving(self, edit: Edit, saving_ns: int, lost_ns: int) -> PlainSaving:
+        """Of a change that saves so much under the profiler, of so much lost."""
+        at_pace = min(max(self._at_pace_ns - self._edited_ns(edit), 0), lost_ns)
+        if self.steady_ns is None:
+            return PlainSaving(None, *_range(at_pace, saving_ns))
+        in_proportion = round(saving_ns * self.steady_ns / self.scene.device.steady_ns)
+        return PlainSaving((at_pace + in_proportion) // 2, *_range(at_pace, in_proportion))
+
+    def _edited_ns(self, edit: Edit) -> int:
+        return self.scene.steady_ns(edit, lambda graph: host_scaled(graph, self.scale))
+
+
+def _range(one_ns: int, other_ns: int) -> tuple[int, int]:
+    low, high = sorted((one_ns, other_ns))
+    return round(low * (1 - LESS)), round(high * (1 + MORE))
