@@ -222,7 +222,7 @@ def test_a_notebook_shows_the_verdict_the_bar_and_the_findings(decode: Path, tmp
     assert shown is not None
     assert "The GPU works 1.2 % of the time" in shown
     assert "<svg" in shown
-    assert "<b>HOST-LOAD</b>, saves 41.6 ms a step (88.2 %)" in shown
+    assert "<b>HOST-LOAD</b>, saves 41.7 ms a step (88.4 %)" in shown
     assert not re.search(r"<script|class=\"narrow\"", shown)
     parsed(shown)
     report = reported(named_export(tmp_path / "x.sqlite", HOSTILE))

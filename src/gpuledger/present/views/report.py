@@ -276,8 +276,8 @@ def then_words(found: Finding) -> Message | None:
     if found.then_ns is None or time_text(found.then_ns // found.steps) == time_text(found.saving_ns // found.steps):
         return None
     if 100 * found.then_ns < found.saving_ns:
-        return say("nothing more after those above")
-    return say("{time} after those above", time=time_text(found.then_ns // found.steps))
+        return say("saves nothing more once those above are mended")
+    return say("saves {time} once those above are mended", time=time_text(found.then_ns // found.steps))
 
 
 def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[str]:
@@ -287,10 +287,10 @@ def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[s
     whole = report.main_device.steady_ns
     for at, found in enumerate(report.findings[:3], 1):
         saves = say("{saving} ({share})", saving=saving_words(found), share=share_text(found.saving_ns / whole))
-        if then := then_words(found):
-            saves = say("{saving}; {then}", saving=saves, then=then)
-        lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns or then else ""))
+        lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns else ""))
         lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
+        if then := then_words(found):
+            lines.append(wrapped(f"     {tell(then)}", width, 7))
         lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.sentences]
     if rest := report.findings[3:]:
         codes = joined(say(", "), (found.code for found in rest))
