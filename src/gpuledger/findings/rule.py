@@ -40,7 +40,7 @@ class LazyScenario:
         """The scenario, and the edits for it."""
         with self._lock:
             if self._made is None:
-                scene = scenario(self._trace, self._device)
+                scene = scenario(self._trace, self._device, sampled=True)
                 self._made = scene, Fixes(self._trace, scene, copy_flows(self._trace, self._device))
             return self._made
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
+from gpuledger.replay.graph import Bound, DependencyGraph, OperationFlag, Times
 from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.trace.spans import Ints
 

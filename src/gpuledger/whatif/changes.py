@@ -73,7 +73,7 @@ class Changes:
     def __init__(self, trace: Trace, device: Device, findings: Sequence[Finding]) -> None:
         self.trace, self.device = trace, device
         self.scenario: Final = scenario(trace, device)
-        self.fixes: Final = Fixes(trace, device, self.scenario.graph, copy_flows(trace, device))
+        self.fixes: Final = Fixes(trace, self.scenario, copy_flows(trace, device))
         self.findings: Final = {finding.code: finding for finding in findings if finding.gpu == device.gpu}
 
     def fix(self, code: str) -> ProgramChange:
