@@ -6,7 +6,8 @@
     python benchmarks/run.py --write docs/performance.md         and put the table on that page
     python benchmarks/run.py --quick                             are we slower than before? exit 1 if so
 
-Inputs and virtual environments are kept in the work folder. Contests: start, stats, report, table, warm, open, torch.
+Inputs and virtual environments are kept in the work folder. Contests: start, stats, report, table, warm, open,
+replay, torch.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from harness.inputs import HERE, export_of, trace_of
 from harness.measure import Failed, Pace
 from harness.results import Bench, Row, disagreements
 
-NAMES = ("start", "stats", "report", "table", "warm", "open", "torch")
-OF_EXPORTS = ("stats", "report", "table", "warm", "open")
+NAMES = ("start", "stats", "report", "table", "warm", "open", "replay", "torch")
+OF_EXPORTS = ("stats", "report", "table", "warm", "open", "replay")
 
 
 def parser() -> argparse.ArgumentParser:

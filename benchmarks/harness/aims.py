@@ -15,6 +15,7 @@ MILLION: Final = 1_000_000
 AHEAD_OF_NSYS: Final = {MILLION: 10.0, 5 * MILLION: 20.0}
 AHEAD_OF_HTA: Final = {2 * MILLION: 20.0}
 OPEN_S: Final = {5 * MILLION: 0.3}
+REPLAY_S: Final = {MILLION: 0.5}
 OWN_MEMORY: Final = 2.0  # of the file
 GROWTH: Final = 1.1  # of linear
 
@@ -46,7 +47,7 @@ def aims(rows: list[Row]) -> list[Aim]:
 
 def growth(rows: list[Row]) -> Iterator[tuple[str, int, int, float]]:
     """Contest, two sizes, and how much longer a kernel takes at the larger: 1 is linear."""
-    for name in ("stats", "report"):
+    for name in ("stats", "report", "replay"):
         times = {
             row.contest.size: row.outcome.wall_s
             for row in rows
@@ -79,6 +80,8 @@ def _others(rows: list[Row]) -> Iterator[Aim]:
             continue
         if name == "open" and size in OPEN_S:
             yield Aim(f"second open of {count(size)}", row.outcome.wall_s, OPEN_S[size], "s", is_floor=False)
+        if name == "replay" and size in REPLAY_S:
+            yield Aim(f"graph and replay of {count(size)}", row.outcome.wall_s, REPLAY_S[size], "s", is_floor=False)
         if name == "report" and size >= MILLION and row.outcome.memory:  # below, the interpreter is most of it
             share = row.outcome.memory.own_bytes / row.contest.file_bytes
             yield Aim(f"own memory of the report of {count(size)}", share, OWN_MEMORY, "x the file", is_floor=False)

@@ -104,6 +104,12 @@ def same_opened(ours: str, theirs: str) -> Agreement:
     return Agreement(same=True, said=f"{mine['kernels']:,} kernels, one span")
 
 
+def exact_replay(output: str) -> Agreement:
+    """A replay of what was recorded, as it was."""
+    found: dict[str, Any] = json.loads(output)
+    return Agreement(same=found["exact"], said=f"{found['operations']:,} operations to the nanosecond")
+
+
 def same_books(books: Books) -> Callable[[str], Agreement]:
     """A report against what its export's rows add up to."""
 

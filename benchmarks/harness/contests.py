@@ -16,6 +16,7 @@ from typing import Final
 from harness.answers import (
     Agreement,
     Compare,
+    exact_replay,
     same_books,
     same_breakdown,
     same_kernels,
@@ -107,6 +108,10 @@ def nsys_contests(export: Path, kernels: int, books: Books, place: Place) -> Ite
     yield contest("warm", "the whole report as JSON, warm", again, (first,), same_books(books))
     first = Entry("open_trace, cold", cold_open, same_opened)
     yield contest("open", "opening alone, in Python, warm", Entry("open_trace, kept", warm_open), (first,))
+    replay = (sys.executable, str(HERE / "programs" / "replay_profile.py"), path)
+    once_more = Entry("one more replay", Command((*replay, "--pass"), _COLD, is_timed_inside=True))
+    ours = Entry("graph and replay", Command(replay, _COLD, is_timed_inside=True))
+    yield contest("replay", "the dependency graph and its replay, in Python", ours, (once_more,), exact_replay)
 
 
 def torch_contest(trace: Path, events: int, place: Place) -> Contest:

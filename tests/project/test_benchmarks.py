@@ -284,6 +284,12 @@ def test_warm_runs_find_what_the_first_kept(work: Path, export: Path) -> None:
     assert rows[1].agreement.said == f"{KERNELS:,} kernels, one span"
 
 
+def test_a_replay_says_whether_it_is_exact(work: Path, export: Path) -> None:
+    place = contests.Place(work, nobody())
+    found = {each.name: each for each in contests.nsys_contests(export, KERNELS, books.books_of(export), place)}
+    assert rows_of(found["replay"])[0].agreement.same
+
+
 def test_a_cache_that_is_not_kept_is_no_warm_run(work: Path, export: Path) -> None:
     command = contests._warm(python("pass"), work / "cache" / "none")
     assert measure.measured(command, measure.Pace(**FAST)) == measure.Failed(contests.KEPT_NOTHING)
@@ -381,6 +387,7 @@ def test_aims_speak_about_what_was_measured() -> None:
         row("report", million, 9.0, "nsys stats 2025.1", is_ours=False, ratio=9.0),
         row("report", 5 * million, 5.6, own_bytes=201, is_ours=True),
         row("open", 5 * million, 0.3, is_ours=True),
+        row("replay", million, 0.6, is_ours=True),
         row("torch", 2 * million, 40.0, "HolisticTraceAnalysis 0.5.0, two tables", is_ours=False, ratio=20.0),
     ]
     assert page.aim_lines(aims.aims(rows)) == [
@@ -389,6 +396,7 @@ def test_aims_speak_about_what_was_measured() -> None:
         "own memory of the report of 1 M: 1.99 x the file, wanted at most 2 x the file: met",
         "own memory of the report of 5 M: 2.01 x the file, wanted at most 2 x the file: NOT met",
         "second open of 5 M: 0.3 s, wanted at most 0.3 s: met",
+        "graph and replay of 1 M: 0.6 s, wanted at most 0.5 s: NOT met",
         "time of a kernel, report, 5 M over 1 M: 1.12 x, wanted at most 1.1 x: NOT met",
     ]
     assert aims.aims([]) == []

@@ -37,6 +37,7 @@ from gpuledger.replay.waits import Waits, waits
 from gpuledger.trace.columns import distinct, is_same, take
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
+from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
 
@@ -235,8 +236,10 @@ class _Builder:
     # the graph
 
     def graph(self) -> DependencyGraph:
-        calls, wait, wait_ns = self._calls()
-        operations, groups = self._meeting(self._operations(), calls, wait)
+        side_by_side(len(self.work), lambda: self.outer, lambda: self.streams)
+        _ = self.observed  # which both of what follows need
+        (calls, wait, wait_ns, order), operations = side_by_side(len(self.work), self._host_side, self._operations)
+        operations, groups = self._meeting(operations, calls, wait)
         none = np.full(len(calls), -1, np.int64)
         absent = np.full(len(operations), -1, np.int64)
         recorded = Times(
@@ -251,7 +254,7 @@ class _Builder:
             np.zeros(len(operations), np.int8),
         )
         return DependencyGraph(
-            order=self._order(calls),
+            order=order,
             calls=calls,
             wait=wait,
             wait_ns=wait_ns,
@@ -263,6 +266,10 @@ class _Builder:
             streams=len(self.streams.by_stream),
             groups=groups,
         )
+
+    def _host_side(self) -> tuple[CallNodes, Ints, Ints, Ints]:
+        calls, wait, wait_ns = self._calls()
+        return calls, wait, wait_ns, self._order(calls)
 
     def _order(self, calls: CallNodes) -> Ints:
         """Every event by its time: of those at one instant first a call's end, then beginnings, then operations."""

@@ -115,7 +115,11 @@ class _Elsewhere:
     def __init__(self, work: Activities, launch: Ints, streams: StreamOrder, due: Ints) -> None:
         self.work, self.launch, self.streams, self.due = work, launch, streams, due
         count = len(work)
-        self.other, self.lag, self.key = (np.full(count, value, np.int64) for value in (-1, 0, BY_EVENT))
+        self.other, self.lag, self.key = (
+            np.full(count, -1, np.int64),
+            np.zeros(count, np.int64),
+            np.zeros(count, np.int64),
+        )
         self.binds, self.keeps = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def _set(self, rows: Positions, source: Positions, key: Ints | int) -> None:

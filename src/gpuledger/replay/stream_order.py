@@ -40,11 +40,12 @@ def stream_order(work: Activities) -> StreamOrder:
     stream = _numbered(work)
     count = int(stream.max(initial=-1)) + 1
     by_stream = _by_stream(stream, count)
-    before, reach, oldest = (np.full(len(work), -1, np.int64) for _ in range(3))
+    before, reach, oldest = (np.empty(len(work), np.int64) for _ in range(3))
     if is_compiled():
         end = np.ascontiguousarray(work.end_ns)
         native.streams(stream, end, before, reach, oldest, count, QUEUE)
     else:
+        before[:] = oldest[:] = -1
         for rows in by_stream:
             before[rows[1:]] = rows[last_to_end(work.end_ns[rows])[:-1]]
             reach[rows] = furthest(work.end_ns[rows])
