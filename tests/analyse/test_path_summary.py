@@ -86,7 +86,7 @@ def test_the_sentence_names_the_side_with_the_most_time() -> None:
 def test_kernels_alone_have_a_path_too() -> None:
     summary = summary_of(trace("s0: 0-10 gemm", "s0: 12-20 gemm", "s1: 3-5 softmax"))
     assert summary.whole_ns == 20
-    assert summary.calls == summary.ranges == ()
+    assert (summary.calls, summary.ranges) == ((), ())
     assert [sheet.name for sheet in critical_sheets(summary)][:2] == ["critical_path_gpu0", "critical_operations_gpu0"]
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from gpuledger.ledger.ranges import innermost
 from gpuledger.read import open_trace
-from gpuledger.replay.edits import Edit, edited, host_scaled, without_calls
-from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.edits import Edit, host_scaled, without_calls
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
@@ -27,8 +26,7 @@ def with_edits(trace: Trace, *edits: Edit) -> tuple[Trace, int]:
     """The trace as it would be, and how long the replay says that its steady stretch takes."""
     device, *_ = analysed(trace)
     model = scenario(trace, device)
-    graph = edited(model.graph, edits)
-    return replayed_trace(trace, device.host, device.work, graph, replayed(graph)), model.steady_ns(*edits)
+    return replayed_trace(model, *edits), model.steady_ns(*edits)
 
 
 def looped() -> Trace:

@@ -21,9 +21,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read import open_trace
 from gpuledger.read.request import Progress
-from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.edits import Edit, edited
-from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.health import Note, Severity
@@ -71,32 +69,26 @@ def timeline(
 
 
 def _fixed(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[TimelineInput, str]:
-    """The same as it would be with these findings fixed, on every GPU that has them; and what that saves."""
-    edits, devices = [], []
+    """The same as it would be with these findings fixed, on every GPU that has them; and what that does to a step."""
     changes = [Changes(made.trace, device, made.findings) for device in made.devices]
+    edits: list[Edit] = []
     for code in dict.fromkeys(codes):
-        fixed = [(change, of.device) for of in changes if (change := of.fix(code)).code in of.findings]
-        if not fixed:
+        fixes = [change.edit for of in changes if (change := of.fix(code)).code in of.findings]
+        if not fixes:
             has = ", ".join(dict.fromkeys(finding.code for finding in made.findings)) or "none"
             raise NothingRecorded(f"{name}: has no finding {code.upper()}", found=f"its findings: {has}")
-        edits += [change.edit for change, _ in fixed]
-        devices += [device for _, device in fixed]
-    graph = dependency_graph(made.trace, devices[0].host, devices[0].work)
-    edited_graph = edited(graph, edits)
-    times = replayed(edited_graph)
-    trace = replayed_trace(made.trace, devices[0].host, devices[0].work, edited_graph, times)
+        edits += fixes
+    trace = replayed_trace(changes[0].scenario, *edits)
     note = Note(
         Severity.WARNING,
         "replayed",
         f"this is no recording, but the profile replayed with {', '.join(dict.fromkeys(codes)).upper()} fixed",
     )
-    told = [
-        f"GPU {gpu}: {_change(Scenario(device, graph), edits)}" for gpu, device in {d.gpu: d for d in devices}.items()
-    ]
-    return scene(replace(trace, health=(note, *trace.health)), name, made.wanted), "; ".join(told)
+    told = "; ".join(f"GPU {of.device.gpu}: {_before_and_after(of.scenario, edits)}" for of in changes)
+    return scene(replace(trace, health=(note, *trace.health)), name, made.wanted), told
 
 
-def _change(model: Scenario, edits: Sequence[Edit]) -> str:
+def _before_and_after(model: Scenario, edits: Sequence[Edit]) -> str:
     steps = model.device.step_count
     before, after = (time_text(round(time / steps)) for time in (model.device.steady_ns, model.steady_ns(*edits)))
     return f"{before} -> {after}" + (" a step" if model.device.steps is not None else "")

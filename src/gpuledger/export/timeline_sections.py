@@ -25,8 +25,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launches import launching_call
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import Wanted
-from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.scenario import Scenario
+from gpuledger.replay.scenario import scenarios
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered
@@ -102,12 +101,11 @@ def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[Timeline
     tracks, records = gpu_side(trace, gpu, groups, _around(scene, host, call), arrow, numbers, scene.wanted.families)
     yield TimelineSection((*groups.values(), *tracks), records)
     del records, tracks
-    graph = dependency_graph(trace, scene.devices[0].host, scene.devices[0].work) if scene.devices else None
-    for device in scene.devices:
-        yield from _books(scene, device, groups[device.gpu], numbers)
-        if graph is not None:
-            track, path = path_side(trace, Scenario(device, graph), groups[device.gpu], numbers)
-            yield TimelineSection((track,), path)
+    for model in scenarios(trace, scene.devices):
+        above = groups[model.device.gpu]
+        yield from _books(scene, model.device, above, numbers)
+        track, path = path_side(trace, model, above, numbers)
+        yield TimelineSection((track,), path)
     yield from _notes(scene, began, numbers)
 
 

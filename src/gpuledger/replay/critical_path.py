@@ -100,7 +100,7 @@ class Slack:
 
 
 def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
-    """Of the steady stretch, as recorded or with these changes."""
+    """Of the steady stretch, or the part of it that is replayed, as recorded or with these changes."""
     graph = edited(scenario.graph, edits)
     times = replayed(graph)
     walk = PathWalk(graph, times)
@@ -151,7 +151,7 @@ class _Pieces:
     """Segments in the making: columns of start, end, part, line, operation and call."""
 
     def __init__(self, scenario: Scenario, graph: DependencyGraph, times: Times) -> None:
-        self.host, self.work = scenario.device.host, scenario.device.work
+        self.host, self.work = scenario.part.host, scenario.part.work
         self.graph, self.times, self.recorded = graph, times, scenario.graph.recorded
         causes = [Line.of_cause(cause) for cause in CAUSES]
         families = [Line.of_family(family) for family in self.work.families]

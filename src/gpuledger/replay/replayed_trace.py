@@ -1,4 +1,4 @@
-"""A trace as it would be with changes: the recorded trace and its replay in, a trace of the same kind out.
+"""A trace as it would be with changes: the scenario of a whole run and its edits in, a trace of the same kind out.
 
 Kernels, copies, graphs and calls happen when the replay says. Whatever else a thread did moves with its calls: between
 two of them time is stretched or shrunk evenly, and a thread without calls follows the busiest one of its process. What
@@ -18,17 +18,24 @@ from gpuledger.ledger.activity import GRAPH_FAMILY, Activities, State
 from gpuledger.ledger.calls import CUDA_LAYERS
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
+from gpuledger.replay.edits import Edit, edited
+from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import DependencyGraph, OperationFlag, Times
+from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import Rows, Table
 
 
-def replayed_trace(trace: Trace, host: Host, work: Activities, graph: DependencyGraph, times: Times) -> Trace:
-    """What would have been recorded if `graph`, with its changes, had been run; `times` is its replay."""
-    clocks = _Clocks(host, graph, times)
+def replayed_trace(model: Scenario, *edits: Edit) -> Trace:
+    """What would have been recorded with these changes; for a scenario of the whole run."""
+    if not model.is_whole:
+        raise ValueError("only some steps are replayed")
+    trace, graph = model.trace, edited(model.graph, edits)
+    times = replayed(graph)
+    clocks = _Clocks(model.part.host, graph, times)
     tables = {table: clocks.moved(rows) for table, rows in trace.tables.items()}
-    tables |= _operations(trace, work, graph, times)
+    tables |= _operations(trace, model.part.work, graph, times)
     if Table.CALLS in tables:
         tables[Table.CALLS] = tables[Table.CALLS].where(~_gone_calls(trace, graph, times))
     return replace(trace, tables=tables)

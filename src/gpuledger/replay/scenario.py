@@ -129,3 +129,10 @@ def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario
     """For one device of a trace; `sampled`: of a long run of like steps only as many as are needed."""
     part = excerpt(trace, device) if sampled else whole(device)
     return Scenario(trace, device, part, dependency_graph(trace, part.host, part.work))
+
+
+def scenarios(trace: Trace, devices: Sequence[Device]) -> tuple[Scenario, ...]:
+    """For all devices of a trace, with one graph."""
+    parts = [(device, whole(device)) for device in devices]
+    graph = dependency_graph(trace, parts[0][1].host, parts[0][1].work) if parts else None
+    return tuple(Scenario(trace, device, part, graph) for device, part in parts if graph is not None)

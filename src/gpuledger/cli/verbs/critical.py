@@ -15,9 +15,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.critical import critical_document
 from gpuledger.read import open_trace
-from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.excerpt import whole
-from gpuledger.replay.scenario import Scenario
+from gpuledger.replay.scenario import scenarios
 
 
 @click.command()
@@ -42,6 +40,5 @@ def critical(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> N
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
     devices = analysed(trace, profile.name, wanted)
-    graph = dependency_graph(trace, devices[0].host, devices[0].work)
-    summaries = [path_summary(trace, Scenario(trace, device, whole(device), graph)) for device in devices]
+    summaries = [path_summary(trace, model) for model in scenarios(trace, devices)]
     output.show(critical_document(profile.name, summaries, trace.health, devices[0].zero_ns))
