@@ -70,7 +70,10 @@ class Scenario:
 
     def steady_ns(self, *edits: Edit) -> int:
         """How long the steady stretch would take with these changes."""
-        part_ns = self.measured_ns(self.times(*edits))
+        return self.of_steady(self.measured_ns(self.times(*edits)))
+
+    def of_steady(self, part_ns: int) -> int:
+        """What is so much of the part that is replayed, of the whole steady stretch."""
         return part_ns if self.is_whole else round(part_ns * self.device.steady_ns / self.part.measured_ns)
 
     def measured_ns(self, times: Times) -> int:

@@ -122,7 +122,7 @@ class Changes:
             assumption, edit = joined(say("; "), words), self._scaled(meant, 0.0)
         elif isinstance(meant, NamedRanges):
             assumption = say("nothing of it runs, neither on the host nor on the GPU")
-            edit = _range_gone(range_parts(self.device, self.fixes.graph, meant.ranges))
+            edit = _range_gone(range_parts(self.scenario, meant.ranges))
         else:
             assumption = say("it does not run, and is not launched")
             edit = self._not_launched(self._operations(meant))
@@ -143,7 +143,7 @@ class Changes:
         ranges = matching_ranges(self.trace, re.compile(pattern))
         if not len(ranges):
             raise nothing_matches(pattern, "range", range_names(self.trace))
-        parts, fixes = range_parts(self.device, self.fixes.graph, ranges), self.fixes
+        parts, fixes = range_parts(self.scenario, ranges), self.fixes
         launches = np.intersect1d(parts.calls, fixes.steady_calls(CallKind.LAUNCH, CallKind.CALL))
         if not len(launches):
             raise NothingRecorded(f"nothing is launched in ranges that match '{pattern}' in the steady steps")
@@ -199,11 +199,12 @@ class Changes:
     def _scaled(self, meant: NamedWork, share: float) -> Edit:
         match meant:
             case NamedRanges(ranges=ranges):
-                return _range_scaled(range_parts(self.device, self.fixes.graph, ranges), share)
+                return _range_scaled(range_parts(self.scenario, ranges), share)
             case NamedLines(lines=lines):
                 chosen, causes = self._operations(meant), self._causes_scaled(lines, share)
                 return lambda graph: edited(operations_scaled(graph, chosen, share), causes)
-            case NamedKernels(operations=chosen):
+            case NamedKernels():
+                chosen = self._operations(meant)
                 return lambda graph: operations_scaled(graph, chosen, share)
 
     def _causes_scaled(self, lines: Sequence[Line], share: float) -> list[Edit]:
@@ -228,16 +229,17 @@ class Changes:
             return lambda graph: calls_scaled(graph, calls, share)
         gaps = self.device.ledger.gaps
         chosen = np.flatnonzero(self.device.steady_gaps & (gaps.by_cause.of(cause) > 0) & (gaps.after >= 0))
-        operations, less = gaps.after[chosen], _less(gaps.by_cause.of(cause)[chosen], share)
+        here, operations = self.scenario.part.places(gaps.after[chosen])
+        less = _less(gaps.by_cause.of(cause)[chosen[here]], share)
         if cause is Cause.LAUNCH_LATENCY:
             return lambda graph: without_latency(graph, operations, less)
         return lambda graph: without_lags(graph, operations, less)
 
     def _operations(self, meant: NamedLines | NamedKernels) -> Positions:
-        """What of the steady stretch is meant; of lines of idle time nothing."""
+        """What of the steady stretch is meant, among the graph's operations; of lines of idle time nothing."""
         if isinstance(meant, NamedKernels):
-            return meant.operations
-        work = self.device.work
+            return self.scenario.part.places(meant.operations)[1]
+        work = self.fixes.work
         here = work.on(self.device.gpu)
         here = here[self.device.begins_steady(work.start_ns[here])]
         chosen = np.zeros(len(here), np.bool_)

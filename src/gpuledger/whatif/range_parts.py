@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
-from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints, covered, holds, union
 from gpuledger.trace.tables import Rows
@@ -26,12 +25,13 @@ class RangeParts:
     """What the calls launched."""
 
 
-def range_parts(device: Device, graph: DependencyGraph, ranges: Rows) -> RangeParts:
+def range_parts(scenario: Scenario, ranges: Rows) -> RangeParts:
     """What of the graph lies in these ranges, each on its own thread."""
-    recorded, threads = graph.recorded, thread(ranges)
+    graph, threads = scenario.graph, thread(ranges)
+    recorded = graph.recorded
     inside = np.zeros(len(graph.calls) + 1, np.bool_)  # the last is for what no call launched
     code = np.zeros(len(graph.calls), np.int64)
-    for number, thread_id in enumerate(device.host.threads.tolist()):
+    for number, thread_id in enumerate(scenario.part.host.threads.tolist()):
         own = ranges.where(threads == thread_id)
         mine = np.flatnonzero(graph.calls.thread == number)
         if not len(own) or not len(mine):

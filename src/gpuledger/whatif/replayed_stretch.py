@@ -31,26 +31,22 @@ class ReplayedStretch:
 
 
 def replayed_stretch(scenario: Scenario, edits: Sequence[Edit]) -> ReplayedStretch:
-    """What the steady stretch would be with these changes."""
-    times, device = scenario.times(*edits), scenario.device
-    here = device.work.on(device.gpu)
+    """What the steady stretch would be with these changes; where some of its steps are replayed, all are like them."""
+    times, work = scenario.times(*edits), scenario.part.work
+    here = work.on(scenario.device.gpu)
     here = here[np.argsort(times.start[here], kind="stable")]
-    windows = _stretches(scenario, times)
+    windows = _windows(scenario, times)
     if not len(windows):
         return ReplayedStretch(0, 0, 0, 0, 0)
     start, end, whose = cut_to(times.start[here], times.end[here], windows)
-    state = device.work.state[here[whose]]
-    split = states(start, end, state, (int(windows.start_ns[0]), int(windows.end_ns[-1])))
-    comm, copy, idle = (total(intersection(Spans(*bounds), windows)) for bounds in split.spans)
-    whole = total(windows)
+    split = states(start, end, work.state[here[whose]], (int(windows.start_ns[0]), int(windows.end_ns[-1])))
+    exposed = (total(intersection(Spans(*bounds), windows)) for bounds in split.spans)
+    whole, comm, copy, idle = (scenario.of_steady(ns) for ns in (total(windows), *exposed))
     return ReplayedStretch(whole, whole - comm - copy - idle, comm, copy, idle)
 
 
-def _stretches(scenario: Scenario, times: Times) -> Spans:
-    """Where the steady stretch lies then."""
-    bounds = [
-        (scenario.instant(times, start), scenario.instant(times, end))
-        for start, end in scenario.device.steady_stretches
-    ]
+def _windows(scenario: Scenario, times: Times) -> Spans:
+    """Where what is measured lies then."""
+    bounds = [(scenario.instant(times, start), scenario.instant(times, end)) for start, end in scenario.stretches]
     kept = [(start, end) for start, end in bounds if end > start]
     return union([start for start, _ in kept], [end for _, end in kept])
