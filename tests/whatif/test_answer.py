@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,20 @@ def test_what_is_left_is_what_the_next_fix_saves() -> None:
     both = asked(trace, fixed("HOST-SYNC"), fixed("LAUNCH-BOUND"))
     assert told.left[0].then == both.then
     assert "LAUNCH-BOUND" not in {left.code for left in both.left}
+
+
+def test_without_the_profiler_where_that_run_is_known() -> None:
+    """The host takes half as long there, and the device as long: of a host that launches, half is saved."""
+    trace, plain = program(gemm_us=4, host_us=35), program(gemm_us=4, host_us=15)
+    assert asked(trace, faster("products", 2)).plain is None
+    [as_profiled], [as_plain] = analysed(trace), analysed(plain)
+    both = replace(trace, plain_window_ns=as_plain.ledger.window_ns)
+    told = asked(both, faster("products", 2))
+    assert told.plain_ns == pytest.approx(as_profiled.steady_ns / 2, rel=0.02)
+    truth = saved_ns(plain, faster("products", 2))
+    assert told.plain is not None
+    assert told.plain.ns == pytest.approx(truth, rel=0.1)
+    assert told.plain.low_ns <= truth <= told.plain.high_ns
 
 
 CHOICES: tuple[Asked, ...] = (

@@ -131,6 +131,13 @@ TABLES: Final[dict[str, str]] = {
     "Together they save {time} a step more than alone: some time goes only with several.": (
         "一起改比单独计算之和每步多省 {time}：有一部分时间要几项一起改才能省下。"
     ),
+    "reports count no more than the {time} a step that are lost to it": "报告只计入它造成的损失，即每步 {time}",
+    "Without the profiler a step takes {step}, of which {low} to {high} go.": (
+        "不带 profiler 时一步 {step}，其中可省 {low} 至 {high}。"
+    ),
+    "Saves plain": "不带 profiler 可省",
+    "Plain, at least": "不带 profiler 至少省",
+    "Plain, at most": "不带 profiler 最多省",
     "all together": "全部一起",
     "What if, of the time in the program's ranges, set-up left out": "假设分析（程序区间的时间，不含初始化）",
     "Whole": "整体",

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gpuledger.findings.finding import PlainSaving
+from gpuledger.findings.plain import PlainHost
 from gpuledger.messages import say
+from gpuledger.replay.edits import edited
 from gpuledger.replay.scenario import Scenario
 from gpuledger.units import share_text, time_text
 from gpuledger.whatif.change import ProgramChange, edits_of
@@ -28,6 +31,8 @@ class Effect:
     utmost: ReplayedStretch | None
     """With infinite speed."""
     note: str
+    plain: PlainSaving | None
+    """Without the profiler; None where the program was not run without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,10 @@ class Answer:
     """After the first, after the first two, and so on."""
     left: tuple[Left, ...]
     """The largest first."""
+    plain_ns: int | None
+    """What the stretch takes without the profiler, where that is known."""
+    plain: PlainSaving | None
+    """What all changes save of that."""
 
     @property
     def then(self) -> ReplayedStretch:
@@ -64,18 +73,37 @@ class Answer:
 
 def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> Answer:
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
-    now = replayed_stretch(scenario, ())
-    alone = tuple(_alone(scenario, change, now) for change in changes)
+    now, host = replayed_stretch(scenario, ()), PlainHost(scenario)
+    alone = tuple(_alone(scenario, change, now, host) for change in changes)
     in_order = [alone[0].then]
     in_order += [replayed_stretch(scenario, edits_of(changes[:count])) for count in range(2, len(changes) + 1)]
-    left = _left(scenario, changes, in_order[-1], fixes)
-    return Answer(scenario.device.gpu, scenario.device.step_count, now, alone, tuple(in_order), left)
+    return Answer(
+        gpu=scenario.device.gpu,
+        steps=scenario.device.step_count,
+        now=now,
+        alone=alone,
+        in_order=tuple(in_order),
+        left=_left(scenario, changes, in_order[-1], fixes),
+        plain_ns=host.steady_ns,
+        plain=alone[0].plain if len(changes) == 1 else _plain(host, changes, now, in_order[-1]),
+    )
 
 
-def _alone(scenario: Scenario, change: ProgramChange, now: ReplayedStretch) -> Effect:
+def _alone(scenario: Scenario, change: ProgramChange, now: ReplayedStretch, host: PlainHost) -> Effect:
     then = replayed_stretch(scenario, (change.edit,))
     utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
-    return Effect(change, then, utmost, _note(change, now, then, scenario.device.step_count))
+    note = _note(change, now, then, scenario.device.step_count)
+    return Effect(change, then, utmost, note, _plain(host, (change,), now, then))
+
+
+def _plain(
+    host: PlainHost, changes: Sequence[ProgramChange], now: ReplayedStretch, then: ReplayedStretch
+) -> PlainSaving | None:
+    """Without the profiler, where that run is known; what makes the step longer saves nothing."""
+    if host.steady_ns is None:
+        return None
+    edits = edits_of(changes)
+    return host.saving(lambda graph: edited(graph, edits), max(now.steady_ns - then.steady_ns, 0), now.steady_ns)
 
 
 def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, steps: int) -> str:
@@ -87,7 +115,11 @@ def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, st
             less=time_text(less // steps),
             more=time_text(more // steps),
         )
-    saves_little = now.steady_ns - then.steady_ns < WORTH_TELLING * now.steady_ns
+    saved = now.steady_ns - then.steady_ns
+    if change.reported_ns is not None and saved - change.reported_ns > WORTH_TELLING * now.steady_ns:
+        reported = time_text(change.reported_ns // steps)
+        return say("reports count no more than the {time} a step that are lost to it", time=reported)
+    saves_little = saved < WORTH_TELLING * now.steady_ns
     if saves_little and less <= 0 and now.busy_ns > MOSTLY_BUSY * now.steady_ns:
         return say("the GPU is busy for {share} of the step already", share=share_text(now.busy_ns / now.steady_ns))
     return change.note

@@ -36,6 +36,8 @@ class ProgramChange:
     """Whether no program will save as much: an upper bound."""
     note: str = ""
     """What else is to be said of it."""
+    reported_ns: int | None = None
+    """What reports say that it saves of the stretch, if they do."""
     code: str = ""
     """The finding that it acts on, if it does."""
 

@@ -74,29 +74,33 @@ class Changes:
         self.trace, self.device = trace, device
         self.scenario: Final = scenario(trace, device)
         self.fixes: Final = Fixes(trace, self.scenario, copy_flows(trace, device))
-        self.findings: Final = {finding.code: finding for finding in findings if finding.gpu == device.gpu}
+        own = [finding for finding in findings if finding.gpu == device.gpu]
+        self.findings: Final = {finding.code: finding for finding in reversed(own)}
 
     def fix(self, code: str) -> ProgramChange:
         """What a finding asks for is done."""
         wanted = code.upper()
+        words, finding = say("{code} fixed", code=wanted), self.findings.get(wanted)
+        if finding is not None and finding.edit is not None:
+            told = finding.assumption, finding.edit
+            return ProgramChange(words, *told, is_bound=finding.is_bound, code=wanted, reported_ns=finding.saving_ns)
         if wanted not in OF_CODE:
             raise self._no_fix(wanted)
-        finding = self.findings.get(wanted)
-        return ProgramChange(
-            say("{code} fixed", code=wanted),
-            "" if finding is None else finding.assumption,
-            OF_CODE[wanted](self.fixes),
-            is_bound=wanted in BOUNDS,
-            note=say("the report has no such finding") if finding is None else "",
-            code=wanted,
-        )
+        note = say("the report has no such finding")
+        return ProgramChange(words, "", OF_CODE[wanted](self.fixes), is_bound=wanted in BOUNDS, note=note, code=wanted)
 
     def every_fix(self) -> dict[str, ProgramChange]:
         """Of each code; of codes that stand for the same change the one that was found, else the first."""
         by_edit: dict[object, str] = {}
-        for code in sorted(OF_CODE, key=lambda code: code not in self.findings):
-            by_edit.setdefault(OF_CODE[code], code)
+        for code in self._fixable:
+            by_edit.setdefault(OF_CODE.get(code, code), code)
         return {code: self.fix(code) for code in by_edit.values()}
+
+    @property
+    def _fixable(self) -> list[str]:
+        """The codes that a change stands for: those that were found, then the others."""
+        found = [code for code, finding in self.findings.items() if finding.edit is not None]
+        return list(dict.fromkeys((*found, *OF_CODE)))
 
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
@@ -181,13 +185,13 @@ class Changes:
         )
 
     def _no_fix(self, code: str) -> NothingRecorded:
-        known = ", ".join(sorted(OF_CODE))
+        known = ", ".join(sorted(self._fixable))
         if code in codes():
             return NothingRecorded(
                 f"no change of the program stands for {code}: it is about the capture, or says when and not why",
                 found=f"codes that can be fixed: {known}",
             )
-        near = get_close_matches(code, OF_CODE, n=3)
+        near = get_close_matches(code, self._fixable, n=3)
         return NothingRecorded(
             f"there is no finding {code}",
             found=f"codes that can be fixed: {known}",

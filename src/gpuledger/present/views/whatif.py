@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from gpuledger.findings.finding import PlainSaving
 from gpuledger.ledger.lines import EXPOSED, LineKind
 from gpuledger.messages import Message, joined, say, uncapitalised
 from gpuledger.present.digits import percent
@@ -36,6 +37,9 @@ _ALONE: Final = (
 _FOR_PROGRAMS: Final = (
     Column("line_ns", say("Now"), Unit.NS),
     Column("line_percent", say("Now, share"), Unit.SHARE_PERCENT),
+    Column("plain_ns", say("Saves plain"), Unit.NS),
+    Column("plain_low_ns", say("Plain, at least"), Unit.NS),
+    Column("plain_high_ns", say("Plain, at most"), Unit.NS),
     Column("bound", say("Bound"), Unit.TEXT),
     Column("assumption", say("Assuming that"), Unit.TEXT),
     Column("note", say("Note"), Unit.TEXT),
@@ -100,6 +104,8 @@ def _blocks(answer: Answer, sheets: Sequence[Sheet]) -> tuple[Block, ...]:
         blocks.append(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True))
         if sheet.name == "in_order" and (together := _together(answer)):
             blocks.append(Remarks((together,)))
+    if answer.plain_ns is not None and answer.plain is not None:
+        blocks.append(Remarks((_without_profiler(answer, answer.plain_ns, answer.plain),)))
     if not answer.left:
         least = share_text(WORTH_TELLING)
         blocks.append(Remarks((say("No other finding's fix would save {least} of the new step.", least=least),)))
@@ -139,10 +145,15 @@ def _programs_row(answer: Answer, effect: Effect) -> tuple[Cell, ...]:
     return (
         None if about is None else answer.step_ns(about),
         None if about is None else percent(about, answer.now.steady_ns),
+        *(None if ns is None else answer.step_ns(ns) for ns in _plain(effect.plain)),
         _bound(is_bound=change.is_bound),
         change.assumption,
         effect.note,
     )
+
+
+def _plain(saving: PlainSaving | None) -> tuple[int | None, int | None, int | None]:
+    return (None, None, None) if saving is None else (saving.ns, saving.low_ns, saving.high_ns)
 
 
 def _bound(*, is_bound: bool) -> str:
@@ -179,6 +190,11 @@ def _together(answer: Answer) -> Message | None:
     if -shared >= WORTH_TELLING * now:
         return say("Together they save {time} a step more than alone: some time goes only with several.", time=time)
     return None
+
+
+def _without_profiler(answer: Answer, plain_ns: int, saving: PlainSaving) -> Message:
+    step, low, high = (time_text(answer.step_ns(ns)) for ns in (plain_ns, saving.low_ns, saving.high_ns))
+    return say("Without the profiler a step takes {step}, of which {low} to {high} go.", step=step, low=low, high=high)
 
 
 def _parts(answer: Answer) -> Sheet:
