@@ -139,6 +139,8 @@ TABLES: Final[dict[str, str]] = {
     "Plain, at least": "不带 profiler 至少省",
     "Plain, at most": "不带 profiler 最多省",
     "all together": "全部一起",
+    "others": "其他",
+    "The critical path, now and then": "关键路径的组成：当前与改后",
     "What if, of the time in the program's ranges, set-up left out": "假设分析（程序区间的时间，不含初始化）",
     "Whole": "整体",
     "If": "假设",

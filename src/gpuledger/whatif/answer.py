@@ -8,7 +8,9 @@ from typing import Final
 
 from gpuledger.findings.finding import PlainSaving
 from gpuledger.findings.plain import PlainHost
+from gpuledger.ledger.lines import Line
 from gpuledger.messages import say
+from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.edits import edited
 from gpuledger.replay.scenario import Scenario
 from gpuledger.units import share_text, time_text
@@ -54,6 +56,9 @@ class Answer:
     alone: tuple[Effect, ...]
     in_order: tuple[ReplayedStretch, ...]
     """After the first, after the first two, and so on."""
+    chain_now: Mapping[Line, int]
+    chain_then: Mapping[Line, int]
+    """The chain that makes the stretch as long as it is, by what it consists of; sums to the stretch."""
     left: tuple[Left, ...]
     """The largest first."""
     plain_ns: int | None
@@ -83,6 +88,8 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
         now=now,
         alone=alone,
         in_order=tuple(in_order),
+        chain_now=_chain(scenario, ()),
+        chain_then=_chain(scenario, changes),
         left=_left(scenario, changes, in_order[-1], fixes),
         plain_ns=host.steady_ns,
         plain=alone[0].plain if len(changes) == 1 else _plain(host, changes, now, in_order[-1]),
@@ -94,6 +101,11 @@ def _alone(scenario: Scenario, change: ProgramChange, now: ReplayedStretch, host
     utmost = None if change.utmost is None else replayed_stretch(scenario, (change.utmost,))
     note = _note(change, now, then, scenario.device.step_count)
     return Effect(change, then, utmost, note, _plain(host, (change,), now, then))
+
+
+def _chain(scenario: Scenario, changes: Sequence[ProgramChange]) -> dict[Line, int]:
+    path = critical_path(scenario, *edits_of(changes))
+    return {line: scenario.of_steady(time_ns) for line, (time_ns, _) in path.by_line().items()}
 
 
 def _plain(

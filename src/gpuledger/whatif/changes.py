@@ -74,8 +74,10 @@ class Changes:
         self.trace, self.device = trace, device
         self.scenario: Final = scenario(trace, device)
         self.fixes: Final = Fixes(trace, self.scenario, copy_flows(trace, device))
-        own = [finding for finding in findings if finding.gpu == device.gpu]
-        self.findings: Final = {finding.code: finding for finding in reversed(own)}
+        self.findings: Final[dict[str, Finding]] = {}
+        for finding in findings:
+            if finding.gpu == device.gpu:
+                self.findings.setdefault(finding.code, finding)
 
     def fix(self, code: str) -> ProgramChange:
         """What a finding asks for is done."""

@@ -11,7 +11,7 @@ from gpuledger.messages import Message, joined, say, uncapitalised
 from gpuledger.present.digits import percent
 from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.present.terms import TOTAL
+from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note
 from gpuledger.units import share_text, time_text
@@ -91,6 +91,7 @@ def _sheets(answer: Answer) -> tuple[Sheet, ...]:
         _alone(answer, for_programs=True),
         *((_in_order(answer),) if len(answer.alone) > 1 else ()),
         _parts(answer),
+        _chain(answer),
         *((_left(answer),) if answer.left else ()),
     )
 
@@ -215,7 +216,21 @@ def _parts(answer: Answer) -> Sheet:
     )
 
 
-def _part_row(answer: Answer, words: str, now_ns: int, then_ns: int) -> tuple[Cell, ...]:
+def _chain(answer: Answer) -> Sheet:
+    """What the critical path consists of, the most first; it sums to the step, small lines together."""
+    now, then = answer.chain_now, answer.chain_then
+    least = {WORTH_TELLING * answer.now.steady_ns: now, WORTH_TELLING * answer.then.steady_ns: then}
+    told = {line for least_ns, chain in least.items() for line, ns in chain.items() if ns >= least_ns}
+    order = sorted(told, key=lambda line: (-then.get(line, 0), -now.get(line, 0)))
+    rows = [_part_row(answer, line_term(line), now.get(line, 0), then.get(line, 0)) for line in order]
+    rest = [sum(ns for line, ns in chain.items() if line not in told) for chain in (now, then)]
+    if any(rest):
+        rows.append(_part_row(answer, say("others"), *rest))
+    foot = (_part_row(answer, TOTAL, sum(now.values()), sum(then.values())),)
+    return Sheet("critical", say("The critical path, now and then"), _PARTS, tuple(rows), foot=foot, rounded=True)
+
+
+def _part_row(answer: Answer, words: Cell, now_ns: int, then_ns: int) -> tuple[Cell, ...]:
     return (
         words,
         answer.step_ns(now_ns),
