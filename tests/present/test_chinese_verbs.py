@@ -38,7 +38,7 @@ ELSEWHERE = {
     "time": "needs torch",
     "explain": "tests/project/test_registered.py",
 }
-PAGES = ("align", "critical", "diff", "fleet", "phases", "report")
+PAGES = ("align", "critical", "diff", "fleet", "phases", "report", "whatif")
 
 _OTHERS = re.compile(r"nsys: .*|`[^`]*`|<code>.*?</code>")
 """What others say, and commands."""

@@ -12,7 +12,7 @@ from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.cli.in_order import InOrder, in_order
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.main import sentence
-from gpuledger.cli.output import Output, output_options, profile_argument, step_options
+from gpuledger.cli.output import Output, page_options, profile_argument, step_options
 from gpuledger.cli.progress import progress
 from gpuledger.cli.regex import checked_regex
 from gpuledger.errors import NothingRecorded
@@ -124,7 +124,7 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
 )
 @step_options
 @limit_option
-@output_options
+@page_options
 def whatif(
     profile: Path,
     fix: tuple[str, ...],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuledger.present.document import Document, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note
 
@@ -22,4 +23,5 @@ def tables_document(verb: str, profile: str, sheets: Sequence[Sheet], notes: Ite
             "health": health_json(notes),
         },
         sheets=lambda: tuple(sheets),
+        page=lambda reader: tables_page(profile, (), sheets, reader),
     )

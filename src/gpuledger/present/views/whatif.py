@@ -7,11 +7,13 @@ from typing import Final
 
 from gpuledger.findings.finding import PlainSaving
 from gpuledger.ledger.lines import EXPOSED, LineKind
-from gpuledger.messages import Message, joined, say, uncapitalised
+from gpuledger.messages import Message, capitalised, joined, say, uncapitalised
 from gpuledger.present.digits import percent
-from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.present.terms import TOTAL, line_term
+from gpuledger.present.terms import TOTAL
+from gpuledger.present.views.critical import part_term
+from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note
 from gpuledger.units import share_text, time_text
@@ -82,6 +84,32 @@ def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns
             "health": health_json(notes),
         },
         sheets=lambda: sheets,
+        page=lambda reader: tables_page(
+            profile,
+            [Paragraph(_conclusion(answer)), *map(Paragraph, _remarks(answer))],
+            (_alone(answer, for_programs=False), *sheets[1:]),
+            reader,
+            more=[Paragraph(remark) for remark in _closing(answer)],
+        ),
+    )
+
+
+def _conclusion(answer: Answer) -> Message:
+    """The new step, in a sentence."""
+    what = answer.alone[0].change.words if len(answer.alone) == 1 else capitalised(say("all together"))
+    step, new = (answer.step_ns(stretch.steady_ns) for stretch in (answer.now, answer.then))
+    if new > step:
+        return say("{what}: {step} a step become {new}.", what=what, step=time_text(step), new=time_text(new))
+    saves, share = time_text(step - new), share_text((step - new) / step if step else 0.0)
+    told = say("saves {saves} ({share})", saves=saves, share=share)
+    if any(effect.change.is_bound for effect in answer.alone):
+        told = say("saves at most {saves} ({share})", saves=saves, share=share)
+    return say(
+        "{what}: {step} a step become {new}, which {told}.",
+        what=what,
+        step=time_text(step),
+        new=time_text(new),
+        told=told,
     )
 
 
@@ -98,19 +126,23 @@ def _sheets(answer: Answer) -> tuple[Sheet, ...]:
 
 def _blocks(answer: Answer, sheets: Sequence[Sheet]) -> tuple[Block, ...]:
     first, *others = (_alone(answer, for_programs=False), *sheets[1:])
-    blocks: list[Block] = [SheetBlock(first, SheetTitle.NAMED, tells_hidden=True)]
+    blocks: list[Block] = [Conclusion(_conclusion(answer)), SheetBlock(first, SheetTitle.NAMED, tells_hidden=True)]
     if remarks := tuple(_remarks(answer)):
         blocks.append(Remarks(remarks))
-    for sheet in others:
-        blocks.append(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True))
-        if sheet.name == "in_order" and (together := _together(answer)):
-            blocks.append(Remarks((together,)))
-    if answer.plain_ns is not None and answer.plain is not None:
-        blocks.append(Remarks((_without_profiler(answer, answer.plain_ns, answer.plain),)))
-    if not answer.left:
-        least = share_text(WORTH_TELLING)
-        blocks.append(Remarks((say("No other finding's fix would save {least} of the new step.", least=least),)))
+    blocks += [SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in others]
+    if closing := tuple(_closing(answer)):
+        blocks.append(Remarks(closing))
     return tuple(blocks)
+
+
+def _closing(answer: Answer) -> Iterable[Message]:
+    """What the tables do not say."""
+    if together := _together(answer):
+        yield together
+    if answer.plain_ns is not None and answer.plain is not None:
+        yield _without_profiler(answer, answer.plain_ns, answer.plain)
+    if not answer.left:
+        yield say("No other finding's fix would save {least} of the new step.", least=share_text(WORTH_TELLING))
 
 
 def _remarks(answer: Answer) -> Iterable[Message]:
@@ -222,7 +254,7 @@ def _chain(answer: Answer) -> Sheet:
     least = {WORTH_TELLING * answer.now.steady_ns: now, WORTH_TELLING * answer.then.steady_ns: then}
     told = {line for least_ns, chain in least.items() for line, ns in chain.items() if ns >= least_ns}
     order = sorted(told, key=lambda line: (-then.get(line, 0), -now.get(line, 0)))
-    rows = [_part_row(answer, line_term(line), now.get(line, 0), then.get(line, 0)) for line in order]
+    rows = [_part_row(answer, part_term(line), now.get(line, 0), then.get(line, 0)) for line in order]
     rest = [sum(ns for line, ns in chain.items() if line not in told) for chain in (now, then)]
     if any(rest):
         rows.append(_part_row(answer, say("others"), *rest))
