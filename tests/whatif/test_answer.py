@@ -14,6 +14,7 @@ from gpuledger import open_trace
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.fixes import OF_CODE
 from gpuledger.ledger.lines import LineKind
+from gpuledger.replay import excerpt
 from gpuledger.trace.model import Trace
 from gpuledger.whatif.answer import Answer, answer
 from gpuledger.whatif.change import ProgramChange
@@ -133,6 +134,8 @@ def test_the_parts_are_those_of_the_books_and_sum() -> None:
     assert told.now.copy_ns == device.exposed_ns(LineKind.COPY)
     for part in (told.now, told.then):
         assert part.compute_ns + part.comm_ns + part.copy_ns + part.idle_ns == part.steady_ns
+    assert sum(told.chain_now.values()) == told.now.steady_ns
+    assert sum(told.chain_then.values()) == told.then.steady_ns
 
 
 def test_what_is_left_is_what_the_next_fix_saves() -> None:
@@ -157,6 +160,23 @@ def test_without_the_profiler_where_that_run_is_known() -> None:
     assert told.plain is not None
     assert told.plain.ns == pytest.approx(truth, rel=0.1)
     assert told.plain.low_ns <= truth <= told.plain.high_ns
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [faster("kernel:gemm_tn", 2), faster("gemm", 2), faster("products", 2), lambda changes: changes.remove("dispatch")]
+    + [lambda changes: changes.graph("products"), lambda changes: changes.remove("launch_latency")],
+)
+def test_some_steps_of_many_say_the_same(monkeypatch: pytest.MonkeyPatch, ask: Asked) -> None:
+    trace = program(gemm_us=7, host_us=35, reads=True)
+    whole = asked(trace, ask)
+    monkeypatch.setattr(excerpt, "ENOUGH", 1)
+    monkeypatch.setattr(excerpt, "FEWEST_STEPS", 3)
+    some = asked(trace, ask)
+    assert not changes_of(trace).scenario.is_whole
+    assert some.now.steady_ns == whole.now.steady_ns
+    assert some.then.steady_ns == pytest.approx(whole.then.steady_ns, rel=0.02)
+    assert sum(some.chain_then.values()) == pytest.approx(some.then.steady_ns, rel=0.001)
 
 
 CHOICES: tuple[Asked, ...] = (
