@@ -45,7 +45,7 @@ def program(gemm_us: int, norm_us: int = 4, *, host_us: int = 3, reads: bool = F
 
 def changes_of(trace: Trace) -> Changes:
     [device] = analysed(trace)
-    return Changes(trace, device, ())
+    return Changes(trace, device, (), sampled=True)
 
 
 def asked(trace: Trace, *wanted: Asked) -> Answer:

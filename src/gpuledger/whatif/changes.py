@@ -39,6 +39,7 @@ from gpuledger.replay.edits import (
     without_operations,
     without_waits,
 )
+from gpuledger.replay.excerpt import excerpt
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.keys import Positions
@@ -68,11 +69,13 @@ _REMOVABLE: Final = _IN_CODE | _ON_DEVICE | _IN_CALLS.keys() | {Cause.LAUNCH_LAT
 
 
 class Changes:
-    """Makes the changes of one device."""
+    """Makes the changes of one device; `sampled`: of a long run of like steps for as many as are needed."""
 
-    def __init__(self, trace: Trace, device: Device, findings: Sequence[Finding]) -> None:
+    def __init__(self, trace: Trace, device: Device, findings: Sequence[Finding], *, sampled: bool = False) -> None:
         self.trace, self.device = trace, device
-        self.scenario: Final = scenario(trace, device)
+        self.scenario: Final = scenario(trace, device, sampled=sampled)
+        self._as_findings: Final = sampled or excerpt(trace, device).rows is None
+        """Whether this is the scenario that findings' own edits are for."""
         self.fixes: Final = Fixes(trace, self.scenario, copy_flows(trace, device))
         self.findings: Final[dict[str, Finding]] = {}
         for finding in findings:
@@ -83,13 +86,14 @@ class Changes:
         """What a finding asks for is done."""
         wanted = code.upper()
         words, finding = say("{code} fixed", code=wanted), self.findings.get(wanted)
-        if finding is not None and finding.edit is not None:
-            told = finding.assumption, finding.edit
-            return ProgramChange(words, *told, is_bound=finding.is_bound, code=wanted, reported_ns=finding.saving_ns)
-        if wanted not in OF_CODE:
+        if wanted not in self._fixable:
             raise self._no_fix(wanted)
-        note = say("the report has no such finding")
-        return ProgramChange(words, "", OF_CODE[wanted](self.fixes), is_bound=wanted in BOUNDS, note=note, code=wanted)
+        if finding is None or finding.edit is None:
+            note, edit = say("the report has no such finding"), OF_CODE[wanted](self.fixes)
+            return ProgramChange(words, "", edit, is_bound=wanted in BOUNDS, note=note, code=wanted)
+        edit = finding.edit if self._as_findings else OF_CODE[wanted](self.fixes)
+        told = finding.assumption, edit
+        return ProgramChange(words, *told, is_bound=finding.is_bound, code=wanted, reported_ns=finding.saving_ns)
 
     def every_fix(self) -> dict[str, ProgramChange]:
         """Of each code; of codes that stand for the same change the one that was found, else the first."""
@@ -102,7 +106,7 @@ class Changes:
     def _fixable(self) -> list[str]:
         """The codes that a change stands for: those that were found, then the others."""
         found = [code for code, finding in self.findings.items() if finding.edit is not None]
-        return list(dict.fromkeys((*found, *OF_CODE)))
+        return list(dict.fromkeys((*(code for code in found if self._as_findings or code in OF_CODE), *OF_CODE)))
 
     def speed_up(self, name: str, factor: float) -> ProgramChange:
         """A line, a range or a kernel made `factor` times as fast."""
@@ -190,7 +194,7 @@ class Changes:
         known = ", ".join(sorted(self._fixable))
         if code in codes():
             return NothingRecorded(
-                f"no change of the program stands for {code}: it is about the capture, or says when and not why",
+                f"no change of this program stands for {code}: it was not found, or it does not say what to change",
                 found=f"codes that can be fixed: {known}",
             )
         near = get_close_matches(code, self._fixable, n=3)

@@ -184,7 +184,7 @@ def whatif(
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, limits=limits, progress=tell)
     run = diagnosed(trace, profile.name, wanted)
-    changes = Changes(trace, run.main_device, run.findings)
+    changes = Changes(trace, run.main_device, run.findings, sampled=True)
     made, refused = _made(changes, asked)
     if made:
         replayed = answer(changes.scenario, made, changes.every_fix())
