@@ -34,7 +34,7 @@ from gpuledger.replay.outer_calls import OuterCalls, outer_calls
 from gpuledger.replay.rendezvous import rendezvous
 from gpuledger.replay.stream_order import StreamOrder, stream_order
 from gpuledger.replay.waits import Waits, waits
-from gpuledger.trace.columns import distinct, is_same, take
+from gpuledger.trace.columns import distinct, is_same, same, take
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
@@ -240,8 +240,7 @@ class _Builder:
         _ = self.observed  # which both of what follows need
         (calls, wait, wait_ns, order), operations = side_by_side(len(self.work), self._host_side, self._operations)
         operations, groups = self._meeting(operations, calls, wait)
-        none = np.full(len(calls), -1, np.int64)
-        absent = np.full(len(operations), -1, np.int64)
+        none, absent = same(-1, len(calls)), same(-1, len(operations))
         recorded = Times(
             np.ascontiguousarray(self.outer.begin_ns),
             np.ascontiguousarray(self.outer.end_ns),
@@ -251,7 +250,7 @@ class _Builder:
             np.ascontiguousarray(self.work.end_ns),
             np.arange(len(operations)),
             absent,
-            np.zeros(len(operations), np.int8),
+            same(0, len(operations), np.int8),
         )
         return DependencyGraph(
             order=order,

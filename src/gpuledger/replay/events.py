@@ -19,6 +19,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.launches import launches
 from gpuledger.replay.outer_calls import OuterCalls
 from gpuledger.replay.stream_order import StreamOrder
+from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest
@@ -78,7 +79,7 @@ class _Events:
         following = np.append(self.launched, -1)[place]
         same = self.outer.thread[self.launch[following]] == self.outer.thread[waiting]
         following = np.where((following >= 0) & same, following, -1)
-        for number in np.unique(told[told >= 0]).tolist():
+        for number in distinct(told[told >= 0]).tolist() if (told >= 0).any() else ():
             mine = np.flatnonzero(told == number)
             pid = self.work.pid[following[mine]]
             candidates = [
@@ -114,7 +115,7 @@ class _Events:
 def _last_before(thread: NDArray[np.int32], calls: Positions, places: Positions) -> Positions:
     """Of these calls the last one before each place on the same thread; -1 for none."""
     last = np.full(len(places), -1, np.intp)
-    for number in np.unique(thread[places]).tolist():
+    for number in distinct(thread[places]).tolist() if len(places) else ():
         own, mine = calls[thread[calls] == number], np.flatnonzero(thread[places] == number)
         place = np.searchsorted(own, places[mine]) - 1
         if len(own):

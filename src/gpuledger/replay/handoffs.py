@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuledger.ledger.host import Host
 from gpuledger.replay.outer_calls import OuterCalls
+from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 
@@ -46,7 +47,7 @@ def _processes(host: Host, outer: OuterCalls) -> list[Positions]:
         return []
     process = host.threads >> 32
     chosen = []
-    for pid in np.unique(process).tolist():
+    for pid in distinct(process).tolist():
         threads = np.flatnonzero(process == pid)
         if len(threads) > 1:
             everything = len(threads) == len(process)
@@ -55,7 +56,7 @@ def _processes(host: Host, outer: OuterCalls) -> list[Positions]:
 
 
 def _of_process(outer: OuterCalls, rows: Positions, code_ns: Ints) -> tuple[Positions, Positions, Ints]:
-    thread = outer.thread[rows]
+    thread = outer.thread if len(rows) == len(outer) else outer.thread[rows]
     switches = np.flatnonzero(thread[1:] != thread[:-1]) + 1
     # a thread's first call may follow another thread's at once
     long = np.flatnonzero((code_ns[rows[switches]] >= LEAST_NS) | (outer.before[rows[switches]] < 0))
