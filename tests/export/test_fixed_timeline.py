@@ -45,3 +45,10 @@ def test_what_cannot_be_fixed_is_refused(attn: Path, tmp_path: Path, arguments: 
 def test_tables_and_jobs_are_as_recorded(attn: Path, decode: Path, tmp_path: Path) -> None:
     assert gpuledger("export", attn, "-o", tmp_path / "t.parquet", "--fix=HOST-LOAD").exit_code == 2
     assert gpuledger("export", attn, decode, "-o", tmp_path / "t.pftrace", "--fix=HOST-LOAD").exit_code == 2
+
+
+def test_a_written_timeline_cannot_be_fixed(tmp_path: Path) -> None:
+    written = tmp_path / "a.pftrace"
+    written.write_bytes(b"")
+    ran = gpuledger("view", written, "--fix=HOST-LOAD", "--no-browser")
+    assert (ran.exit_code, ran.stdout) == (2, "")

@@ -115,3 +115,14 @@ def test_the_segments_of_a_capture_sum_to_its_steady_stretch(name: str, unpacked
     assert late.operation_ns.min() == 0
     assert (late.operation_ns[path.runs(len(device.work))] == 0).all()
     assert (late.call_ns[path.call[path.are(PathPart.CALL)]] == 0).all()
+
+
+def test_instances_of_a_range_each_have_a_path(unpacked: Callable[[str], Path]) -> None:
+    trace = open_trace(unpacked("decode.sqlite"))
+    [device] = analysed(trace, "decode", Wanted(scope_pattern="mlp"))
+    model = scenario(trace, device)
+    path = critical_path(model)
+    assert len(model.stretches) == 158
+    assert path.length_ns.sum() == device.steady_ns
+    assert (path.start_ns[1:] >= path.end_ns[:-1]).all()
+    assert (slack(model).operation_ns[path.runs(len(device.work))] == 0).all()

@@ -30,6 +30,14 @@ from gpuledger.whatif.changes import Changes
 
 _DAY_NS = 86_400_000_000_000
 
+fix_option = click.option(
+    "--fix",
+    "fixes",
+    multiple=True,
+    metavar="CODE",
+    help="The timeline as it would be with this finding fixed, by replay; may be given several times.",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -72,17 +80,20 @@ def _fixed(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[Timeli
     """The same as it would be with these findings fixed, on every GPU that has them; and what that does to a step."""
     changes = [Changes(made.trace, device, made.findings) for device in made.devices]
     edits: list[Edit] = []
-    for code in dict.fromkeys(codes):
-        fixes = [change.edit for of in changes if (change := of.fix(code)).code in of.findings]
-        if not fixes:
+    wanted = list(dict.fromkeys(code.upper() for code in codes))
+    for code in wanted:
+        having = [of for of in changes if code in of.findings]
+        if not having:
+            for of in changes:
+                of.fix(code)  # says what is wrong with the code itself
             has = ", ".join(dict.fromkeys(finding.code for finding in made.findings)) or "none"
-            raise NothingRecorded(f"{name}: has no finding {code.upper()}", found=f"its findings: {has}")
-        edits += fixes
+            raise NothingRecorded(f"{name}: has no finding {code}", found=f"its findings: {has}")
+        edits += [of.fix(code).edit for of in having]
     trace = replayed_trace(changes[0].scenario, *edits)
     note = Note(
         Severity.WARNING,
         "replayed",
-        f"this is no recording, but the profile replayed with {', '.join(dict.fromkeys(codes)).upper()} fixed",
+        f"this is no recording, but the profile replayed with {', '.join(wanted)} fixed",
     )
     told = "; ".join(f"GPU {of.device.gpu}: {_before_and_after(of.scenario, edits)}" for of in changes)
     return scene(replace(trace, health=(note, *trace.health)), name, made.wanted), told

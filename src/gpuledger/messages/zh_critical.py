@@ -30,13 +30,15 @@ CRITICAL: Final[dict[str, str]] = {
     "{side} {share}": "{side} {share}",
     "{told}; {others}.": "{told}；{others}。",
     "{count} x {call}": "{count} 次 {call}",
-    "The path goes through {waits} to what they waited for. A wait is never long on it: what it costs is the "
-    "dispatch and the launch latency after it. `gpuledger report` says what it saves to leave it out.": (
-        "路径经由 {waits} 走到它们所等待的工作。等待本身在路径上从不显得长：它的代价是其后的框架派发与 launch 延迟。"
-        "去掉等待能省多少，见 `gpuledger report`。"
+    "GPU {gpu}: the path goes through {waits} to what they waited for. A wait is never long on it: what it costs "
+    "is the dispatch and the launch latency after it. `gpuledger report` says what it saves to leave it out.": (
+        "GPU {gpu}：路径经由 {waits} 走到它们所等待的工作。等待本身在路径上从不显得长："
+        "它的代价是其后的框架派发与 launch 延迟。去掉等待能省多少，见 `gpuledger report`。"
     ),
     "GPU {gpu}: no kernel to speak of runs beside the path.": "GPU {gpu}：路径之外没有值得一提的 kernel。",
-    "Making these kernels faster buys nothing: {kernels}.": "加快这些 kernel 毫无收益：{kernels}。",
+    "GPU {gpu}: making these kernels faster buys nothing: {kernels}.": (
+        "GPU {gpu}：加快这些 kernel 毫无收益：{kernels}。"
+    ),
     "{kernel} (nothing waits for it)": "{kernel}（没有谁等它）",
     "{kernel} ({slack} of slack)": "{kernel}（松弛 {slack}）",
 }

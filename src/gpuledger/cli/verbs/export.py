@@ -10,7 +10,7 @@ import click
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.progress import progress
-from gpuledger.cli.timeline import timeline
+from gpuledger.cli.timeline import fix_option, timeline
 from gpuledger.export.parquet_tables import parquet_names, write_tables
 from gpuledger.export.timeline_format import TimelineFormat, form_of, packed
 from gpuledger.ledger.steps import Wanted
@@ -30,13 +30,7 @@ from gpuledger.units import bytes_text
     metavar="N",
     help="Of several profiles, read so many at once; 0: one after another. Default: as cores and memory allow.",
 )
-@click.option(
-    "--fix",
-    "fixes",
-    multiple=True,
-    metavar="CODE",
-    help="The timeline as it would be with this finding fixed, by replay; may be given several times.",
-)
+@fix_option
 @step_options
 @limit_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only errors.")

@@ -17,6 +17,7 @@ import click
 
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
+from gpuledger.cli.timeline import fix_option
 from gpuledger.cli.verbs.export import write_timeline
 from gpuledger.errors import UnreadableProfile
 from gpuledger.export.perfetto_server import Viewer, ui_files
@@ -32,10 +33,19 @@ _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP)
 @click.argument("given", metavar="PROFILE...", nargs=-1, required=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Default: any that is free.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
+@fix_option
 @step_options
 @limit_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the address and errors.")
-def view(given: tuple[str, ...], port: int, no_browser: bool, wanted: Wanted, limits: Limits, quiet: bool) -> None:
+def view(
+    given: tuple[str, ...],
+    port: int,
+    no_browser: bool,
+    fixes: tuple[str, ...],
+    wanted: Wanted,
+    limits: Limits,
+    quiet: bool,
+) -> None:
     """Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.
 
     Writes the timeline to a private temporary folder, serves it together with the UI on this machine alone, and opens
@@ -46,6 +56,7 @@ def view(given: tuple[str, ...], port: int, no_browser: bool, wanted: Wanted, li
     Examples:
       gpuledger view run.sqlite
       gpuledger view traces/ --no-browser --port=9000
+      gpuledger view run.sqlite --fix=HOST-SYNC
       gpuledger view run.pftrace
     """
     ui_files()  # says what is missing before anything is read
@@ -54,7 +65,7 @@ def view(given: tuple[str, ...], port: int, no_browser: bool, wanted: Wanted, li
             signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="gpuledger-") as name:
         folder = Path(name)
-        timeline = _timeline(given, folder, wanted, limits, quiet)
+        timeline = _timeline(given, folder, fixes, wanted, limits, quiet)
         # an interruption is how a viewer ends
         with contextlib.suppress(KeyboardInterrupt), Viewer(timeline, port) as viewer:
             _show(viewer.address, folder, no_browser=no_browser, quiet=quiet)
@@ -67,17 +78,22 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _timeline(given: tuple[str, ...], folder: Path, wanted: Wanted, limits: Limits, quiet: bool) -> Path:
+def _timeline(
+    given: tuple[str, ...], folder: Path, fixes: tuple[str, ...], wanted: Wanted, limits: Limits, quiet: bool
+) -> Path:
     """The file to show."""
     ready = [Path(each) for each in given if each.lower().endswith(_READY)]
     if ready and len(given) > 1:
         raise click.UsageError("a timeline that is written already is shown alone.")
+    if ready and fixes:
+        raise click.UsageError("--fix replays a profile; a timeline that is written already is shown as it is.")
     if ready:
         if not ready[0].is_file():
             raise UnreadableProfile(f"{ready[0]}: no such file")
         return ready[0]
     target = folder / "timeline.pftrace"
-    for line in write_timeline(given, target, TimelineFormat(chrome=False, packed=False), wanted, limits, quiet=quiet):
+    form = TimelineFormat(chrome=False, packed=False)
+    for line in write_timeline(given, target, form, wanted, limits, quiet=quiet, fixes=fixes):
         click.echo(line, err=True)
     return target
 

@@ -253,21 +253,24 @@ def _remarks(summary: PathSummary) -> list[Message]:
     remarks = []
     waits = [call for call in summary.calls if call.waits]
     if waits:
-        remarks.append(_waits_remark(waits))
+        remarks.append(_waits_remark(summary.gpu, waits))
     if not summary.beside:
         remarks.append(say("GPU {gpu}: no kernel to speak of runs beside the path.", gpu=summary.gpu))
     buys_nothing = [kernel for kernel in summary.beside if not kernel.saved_ns]
     if buys_nothing:
         kernels = joined(say(", "), [_slack_text(kernel) for kernel in buys_nothing[:_NAMED]])
-        remarks.append(say("Making these kernels faster buys nothing: {kernels}.", kernels=kernels))
+        remarks.append(
+            say("GPU {gpu}: making these kernels faster buys nothing: {kernels}.", gpu=summary.gpu, kernels=kernels)
+        )
     return remarks
 
 
-def _waits_remark(waits: Sequence[CallOnPath]) -> Message:
+def _waits_remark(gpu: int, waits: Sequence[CallOnPath]) -> Message:
     named = [say("{count} x {call}", count=call.waits, call=call.name) for call in waits]
     return say(
-        "The path goes through {waits} to what they waited for. A wait is never long on it: what it costs is the "
-        "dispatch and the launch latency after it. `gpuledger report` says what it saves to leave it out.",
+        "GPU {gpu}: the path goes through {waits} to what they waited for. A wait is never long on it: what it costs "
+        "is the dispatch and the launch latency after it. `gpuledger report` says what it saves to leave it out.",
+        gpu=gpu,
         waits=joined(say(", "), named),
     )
 
