@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from gpuledger.analyse.path_summary import GPU, HOST, PathSummary, path_summary
+from gpuledger.analyse.path_summary import PathSide, PathSummary, path_summary
 from gpuledger.present.views.critical import critical_sheets, path_sentence
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
@@ -47,7 +47,7 @@ def test_a_summary_sums_to_the_steady_steps() -> None:
     [device] = analysed(of)
     assert summary.steps == device.step_count
     assert sum(time for _, time, _ in summary.lines) == summary.whole_ns == device.steady_ns
-    assert sum(map(summary.side_ns, ("host", "gpu", "between", "outside"))) == summary.whole_ns
+    assert sum(map(summary.side_ns, PathSide)) == summary.whole_ns
 
 
 def test_what_is_on_the_path_and_how_the_host_waited_for_it() -> None:
@@ -77,7 +77,7 @@ def test_a_kernel_on_the_path_is_not_beside_it() -> None:
 
 def test_the_sentence_names_the_side_with_the_most_time() -> None:
     summary = summary_of(looped(beside_us=50))
-    assert summary.side_ns(GPU) > summary.side_ns(HOST)
+    assert summary.side_ns(PathSide.GPU) > summary.side_ns(PathSide.HOST)
     said = path_sentence(summary)
     assert said.startswith("GPU 0: of ")
     assert " GPU: compute: gemm 200 us, copies 2.00 us; host " in said

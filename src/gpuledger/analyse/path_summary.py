@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -40,6 +41,17 @@ LEAST_BESIDE: Final = 0.001
 
 _BETWEEN: Final = (Cause.LAUNCH_LATENCY, Cause.TURNAROUND, Cause.GRAPH, Cause.DEVICE_WAIT)
 _OUTSIDE: Final = (Cause.UNATTRIBUTED, Cause.TAIL)
+
+
+class PathSide(StrEnum):
+    """Who is busy in a segment."""
+
+    HOST = "host"
+    GPU = "gpu"
+    BETWEEN = "between"
+    """Neither: a launch is on its way, or one operation makes room for the next."""
+    OUTSIDE = "outside"
+    """Nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +118,18 @@ class PathSummary:
     ranges: tuple[RangeOnPath, ...]
     beside: tuple[BesidePath, ...]
 
-    def side_ns(self, side: str) -> int:
+    def side_ns(self, side: PathSide) -> int:
         """The time of one side."""
         return sum(time for line, time, _ in self.lines if side_of(line) == side)
 
 
-HOST, GPU, BETWEEN, OUTSIDE = "host", "gpu", "between", "outside"
-
-
-def side_of(line: Line) -> str:
-    """Who is busy in a segment: the host, the GPU, neither, or nobody knows."""
+def side_of(line: Line) -> PathSide:
+    """Whose time a segment of this line is."""
     if line.cause is None:
-        return GPU
-    return BETWEEN if line.cause in _BETWEEN else OUTSIDE if line.cause in _OUTSIDE else HOST
+        return PathSide.GPU
+    if line.cause in _BETWEEN:
+        return PathSide.BETWEEN
+    return PathSide.OUTSIDE if line.cause in _OUTSIDE else PathSide.HOST
 
 
 def path_summary(trace: Trace, model: Scenario) -> PathSummary:

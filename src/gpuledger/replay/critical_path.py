@@ -108,15 +108,14 @@ def critical_path(scenario: Scenario, *edits: Edit) -> CriticalPath:
     for start_ns, end_ns in scenario.stretches:
         begins = scenario.instant(times, start_ns)
         anchor = scenario.anchor(end_ns)
-        ends, event = anchor.in_replay(times), _event(anchor)
-        from_ns = min(ends - anchor.after_ns, ends)
-        if event < 0:
+        ends = anchor.in_replay(times)
+        if anchor.kind is AnchorKind.CLOCK:
             pieces.add_outside(begins, ends)
             continue
-        path = walk.back(event, from_ns, begins)
-        first = int(path.start_ns[-1]) if len(path.start_ns) else from_ns
+        from_ns = ends - anchor.after_ns
+        path = walk.back(_event(anchor), from_ns, begins)
         pieces.add(path, begins)
-        pieces.add_outside(begins, min(first, ends))
+        pieces.add_outside(begins, int(path.start_ns[-1]) if len(path.start_ns) else from_ns)
         pieces.add_tail(max(from_ns, begins), ends)
     return pieces.joined()
 
@@ -138,13 +137,8 @@ def slack(scenario: Scenario, *edits: Edit) -> Slack:
 
 
 def _event(anchor: Anchor) -> int:
-    match anchor.kind:
-        case AnchorKind.END | AnchorKind.START:
-            return anchor.position << 2 | GraphEvent.OPERATION
-        case AnchorKind.CALL:
-            return anchor.position << 2 | GraphEvent.CALL_BEGINS
-        case AnchorKind.CLOCK:
-            return -1
+    kind = GraphEvent.CALL_BEGINS if anchor.kind is AnchorKind.CALL else GraphEvent.OPERATION
+    return anchor.position << 2 | kind
 
 
 class _Pieces:

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gpuledger.analyse.path_summary import (
-    BETWEEN,
-    GPU,
-    HOST,
-    OUTSIDE,
-    BesidePath,
-    CallOnPath,
-    PathSummary,
-    side_of,
-)
+from gpuledger.analyse.path_summary import BesidePath, CallOnPath, PathSide, PathSummary, side_of
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.lines import Line
 from gpuledger.messages import Message, joined, say
@@ -28,7 +19,12 @@ from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note
 from gpuledger.units import share_text, time_text
 
-_SIDES: Final = {HOST: say("host"), GPU: "GPU", BETWEEN: say("between them"), OUTSIDE: say("unknown")}
+_SIDES: Final = {
+    PathSide.HOST: say("host"),
+    PathSide.GPU: "GPU",
+    PathSide.BETWEEN: say("between them"),
+    PathSide.OUTSIDE: say("unknown"),
+}
 """Who is busy in a part of the path."""
 
 _NAMED: Final = 3
