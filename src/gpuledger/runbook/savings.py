@@ -147,8 +147,8 @@ def judged_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow
 def _predicted(compare: SavingCheck, before: Documents, after: Documents, title: str) -> ReportedFinding:
     """The finding that promises most, or the sum of those named, each by the part of it that goes away.
 
-    Findings may be summed as long as they book different gaps, as HOST-SYNC, LAUNCH-BOUND and HOST-CODE do: a gap has
-    one trigger.
+    Findings may be summed as long as they are about different losses, as HOST-SYNC, LAUNCH-BOUND and HOST-CODE are: of
+    the time after waits LAUNCH-BOUND has only what HOST-SYNC leaves.
     """
     reported = {code: before.finding(compare.report, code) for code in compare.findings or (None,)}
     if None in reported.values():
