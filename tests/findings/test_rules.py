@@ -20,9 +20,7 @@ TOLD = {
     "graph": (),
     "host_read_stacks": ("HOST-SYNC", "HOST-ALLOC", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
     "moe_loop": ("LAUNCH-BOUND", "TINY-KERNELS", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "HOST-SYNC"),
-    "two_gloo": (
-        *("HOST-THREAD", "HOST-CODE", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC", "DEVICE-WAIT", "GPU-SHARED"),
-    ),
+    "two_gloo": ("HOST-THREAD", "HOST-CODE", "LAUNCH-BOUND", "TINY-KERNELS", "HOST-SYNC", "GPU-SHARED"),
     "zoo_graph": (
         *("STEP-OUTLIERS", "HOST-SYNC", "COPY-PAGEABLE", "COPY-EXPOSED", "UNIFIED-MEMORY", "HOST-CODE"),
         *("CAPTURE-GRAPHS-OPAQUE", "CAPTURE-OVERHEAD"),

@@ -39,6 +39,9 @@ SMALL_COPY_NS: Final = 20_000
 """A copy this short costs the host more than the device: it is worth packing with others."""
 
 
+MOST_SERVING: Final = 4
+"""So many calls on each side of a wait may serve it: an event is made, recorded, waited for and destroyed."""
+
 USUAL_LAUNCH_NS: Final = 5_000
 """Where a run has no launches."""
 
@@ -142,16 +145,39 @@ class Fixes:
         long = own[(work.end_ns[own] - work.start_ns[own] >= SMALL_COPY_NS)]
         is_kept = np.isin(calls, self.graph.operations.call[long])
         gone, kept = calls[~is_kept], calls[is_kept]
-        reads = self._reads_before(gone)
-        remove = self._gone(np.union1d(gone, reads))
+        remove = self._gone(np.union1d(gone, self._serving(gone)))
         return lambda graph: without_waits(remove(graph), kept)
 
-    def _reads_before(self, waits: Positions) -> Positions:
-        """Small copies to the host right before these waits: they are read for nothing else."""
-        before = self._before(waits)
-        before = before[before >= 0]
-        reads: Positions = before[self.kinds[before] == CallKind.COPY_CALL.number]
-        return reads
+    def _serving(self, waits: Positions) -> Positions:
+        """What is called right around these waits, and for nothing else: small copies before, events on both sides."""
+        serving = np.zeros(len(self.graph.calls) + 1, np.bool_)
+        serving[waits] = True
+        reads = self._copies_little
+        for _ in range(MOST_SERVING):
+            before = np.append(self._last[serving[:-1]], -1)
+            serving[before[reads[before] | self._handles_event[before]]] = True
+            serving[:-1] |= self._handles_event & (self._last >= 0) & serving[self._last]
+            serving[-1] = False  # before a thread's first call
+        serving[waits] = False
+        return np.flatnonzero(serving)
+
+    @cached_property
+    def _copies_little(self) -> NDArray[np.bool_]:
+        """Which calls copy something small."""
+        work, call = self.work, self.graph.operations.call
+        large = np.zeros(len(self.graph.calls) + 1, np.bool_)
+        large[call[work.end_ns - work.start_ns >= SMALL_COPY_NS]] = True
+        little: NDArray[np.bool_] = (self.kinds == CallKind.COPY_CALL.number) & ~large[:-1]
+        return little
+
+    @cached_property
+    def _handles_event(self) -> NDArray[np.bool_]:
+        """Which calls make, record, look at or destroy an event; none that others wait for it."""
+        calls = self.host.calls
+        handles = calls.strings.each(
+            calls.codes("name"), lambda name: "Event" in name and "WaitEvent" not in name, np.bool_
+        )
+        return handles[self.graph.call_row]
 
     def small_copies(self) -> Edit:
         """One copy takes the place of each run of small ones, and nobody waits for it."""
