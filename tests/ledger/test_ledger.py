@@ -323,7 +323,7 @@ def test_the_first_screen_says_it_all(decode: Path) -> None:
 
     shown = gpuledger("report", decode, COLUMNS="80").stdout
     assert shown.startswith(GOLDEN)
-    assert "  1  HOST-LOAD       saves 41.6 ms a step (88.2 %)\n" in shown
+    assert "  1  HOST-LOAD       saves 41.7 ms a step (88.4 %)\n" in shown
     assert "     100.0 % of the lost time in bench:decode > layer# > attention\n" in shown
     assert shown.endswith("next: gpuledger explain HOST-LOAD\n")
     assert len(shown.splitlines()) <= 50
