@@ -276,8 +276,8 @@ def then_words(found: Finding) -> Message | None:
     if found.then_ns is None or time_text(found.then_ns // found.steps) == time_text(found.saving_ns // found.steps):
         return None
     if 100 * found.then_ns < found.saving_ns:
-        return say("saves nothing more once those above are mended")
-    return say("saves {time} once those above are mended", time=time_text(found.then_ns // found.steps))
+        return say("saves nothing more once those above are fixed")
+    return say("saves {time} once those above are fixed", time=time_text(found.then_ns // found.steps))
 
 
 def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[str]:
