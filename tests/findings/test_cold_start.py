@@ -96,4 +96,5 @@ def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) 
     named(path, 4, "cuLibraryLoadData")
     finding = told(path)["HOST-LOAD"]
     assert (finding.saving_ns, finding.saving_ns_per_step, finding.confidence) == (0, 0, "low")
+    assert finding.then_ns is None  # nothing is saved after others either
     assert finding.sentences[0] == "100.0 % of it in one gap: what is loaded once stays"

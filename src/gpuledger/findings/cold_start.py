@@ -114,7 +114,9 @@ def believed(device: Device, rule: Rule[OneGpu], told: Finding) -> Finding:
         of=say("the time of its gaps"),
     )
     cold = replace(told, confidence=say("low"), evidence=(once, *told.evidence))
-    return cold if device.steps is None else replace(cold, saving_ns=0, saving_ns_per_step=0, saving_low_ns_per_step=0)
+    if device.steps is None:
+        return cold
+    return replace(cold, saving_ns=0, saving_ns_per_step=0, saving_low_ns_per_step=0, edit=None)
 
 
 RULES: Final = (Rule("COLD-START", _cold_start, (QueueTrigger.COLD,)),)

@@ -63,7 +63,8 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
         time=per_step(device, time),
     )
     evidence = _weighty(tuple(_rates(subject, flow, flow.running_ns / time, say("their time")) for flow in flows))
-    assumption, edit = say("pinned memory reaches the link's usual rate, and nobody waits"), subject.fixes.pinned()
+    assumption = say("pinned memory reaches the link's usual rate, and nobody waits")
+    edit = subject.edit("COPY-PAGEABLE")
     evidence = (*evidence, *_place(evidence[0]))
     saving = subject.saved_ns(edit, time)
     return [finding(device, "COPY-PAGEABLE", claim, evidence, saving, assumption, explains=time, edit=edit)]
@@ -79,7 +80,7 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     lost = _could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows))
     if not worth_telling(device, lost):
         return ()
-    edit = subject.fixes.hidden(State.COPY)
+    edit = subject.edit("COPY-EXPOSED")
     saving, assumption = subject.saved_ns(edit, lost), say("compute of the same step covers it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("copies"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
+from gpuledger.findings.fixes import BOUNDS
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.replay.edits import Edit
@@ -89,7 +90,6 @@ def finding(  # noqa: PLR0913 - a finding has so many parts
     low: int | None = None,
     explains: int | None = None,
     edit: Edit | None = None,
-    is_bound: bool = False,
 ) -> Finding:
     """A finding about one device; `low` is the low end of the saving, `explains` the time that it is about.
 
@@ -113,7 +113,7 @@ def finding(  # noqa: PLR0913 - a finding has so many parts
         explains_ns=lost,
         steps=steps,
         edit=edit,
-        is_bound=is_bound,
+        is_bound=code in BOUNDS,
     )
 
 

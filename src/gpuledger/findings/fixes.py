@@ -16,6 +16,7 @@ from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import Cause, Trigger
+from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.edits import (
     Edit,
     aside,
@@ -25,6 +26,7 @@ from gpuledger.replay.edits import (
     without_calls,
     without_code,
     without_lags,
+    without_operations,
     without_waits,
 )
 from gpuledger.replay.graph import DependencyGraph
@@ -38,9 +40,11 @@ from gpuledger.trace.tables import Table
 SMALL_COPY_NS: Final = 20_000
 """A copy this short costs the host more than the device: it is worth packing with others."""
 
-
 MOST_SERVING: Final = 4
 """So many calls on each side of a wait may serve it: an event is made, recorded, waited for and destroyed."""
+
+BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS"})
+"""Codes whose edit no program attains: launching never costs nothing."""
 
 USUAL_LAUNCH_NS: Final = 5_000
 """Where a run has no launches."""
@@ -89,7 +93,7 @@ class Fixes:
         before = self._before(launches)
         plain = (before >= 0) & np.isin(self.kinds[before], [CallKind.LAUNCH.number, CallKind.CALL.number])
         code = self.graph.calls.code_ns[launches[plain]]
-        code = code[code < 100_000]
+        code = code[code < DISPATCH_NS]
         return round(median(code)) if len(code) else 0
 
     @cached_property
@@ -140,9 +144,7 @@ class Fixes:
     def waits(self) -> Edit:
         """Nothing waits for the device in order to look at a result: the waits go, and the small reads before them."""
         calls = np.flatnonzero(self.steady & (self.graph.calls.blocks > 0) & (self.kinds == CallKind.SYNC.number))
-        own = self._operations_of(calls)
-        work = self.work
-        long = own[(work.end_ns[own] - work.start_ns[own] >= SMALL_COPY_NS)]
+        long = self.graph.launched_by(calls) & (self.work.end_ns - self.work.start_ns >= SMALL_COPY_NS)
         is_kept = np.isin(calls, self.graph.operations.call[long])
         gone, kept = calls[~is_kept], calls[is_kept]
         remove = self._gone(np.union1d(gone, self._serving(gone)))
@@ -184,8 +186,7 @@ class Fixes:
         work = self.work
         copies = self._steady_operations(State.COPY)
         copies = copies[work.end_ns[copies] - work.start_ns[copies] < SMALL_COPY_NS]
-        call = self.graph.operations.call[copies]
-        call = np.unique(call[call >= 0])
+        call = self.graph.calls_of(copies)
         run = self._launches_before[call] * self.graph.threads + self.graph.calls.thread[call]
         first = call[np.unique(run, return_index=True)[1]]
         others = np.setdiff1d(call, first)
@@ -211,12 +212,6 @@ class Fixes:
 
     # what the device does
 
-    def _operations_of(self, calls: Positions) -> Positions:
-        chosen = np.zeros(len(self.graph.calls) + 1, np.bool_)
-        chosen[calls] = True
-        chosen[-1] = False
-        return np.flatnonzero(chosen[self.graph.operations.call])
-
     def _steady_operations(self, state: State) -> Positions:
         work = self.work
         mine = (work.state == state) & (work.gpu == self.device.gpu) & self.device.begins_steady(work.start_ns)
@@ -225,9 +220,14 @@ class Fixes:
     def kernels(self, codes: list[int]) -> Edit:
         """Kernels of these names do not run and are not launched."""
         chosen = self._steady_operations(State.COMPUTE)
-        chosen = chosen[np.isin(self.work.name[chosen], codes)]
-        call = self.graph.operations.call[chosen]
-        return self._gone(np.unique(call[call >= 0]))
+        return self.not_launched(chosen[np.isin(self.work.name[chosen], codes)])
+
+    def not_launched(self, chosen: Positions) -> Edit:
+        """These operations do not run, and calls that launch nothing else are not made: a graph's launch stays."""
+        others = np.delete(self.graph.operations.call, chosen)
+        calls = np.setdiff1d(self.graph.calls_of(chosen), others)
+        gone = self._gone(calls)
+        return lambda graph: without_operations(gone(graph), chosen)
 
     def gaps(self, trigger: Trigger) -> Edit:
         """What was queued begins as soon as its stream comes to it."""
@@ -253,8 +253,7 @@ class Fixes:
     def hidden(self, state: State) -> Edit:
         """Copies or communication run beside compute, and nobody waits for them."""
         chosen = self._steady_operations(state)
-        call = self.graph.operations.call[chosen]
-        call = np.unique(call[call >= 0])
+        call = self.graph.calls_of(chosen)
         return lambda graph: aside(without_waits(graph, call), chosen)
 
     @cached_property
@@ -269,8 +268,7 @@ class Fixes:
     def pinned(self) -> Edit:
         """Copies of pageable memory come at the link's rate, and nobody waits for them."""
         fast = self._at_rate(self._pageable, [flow for flow in self.flows if flow.is_pageable])
-        call = self.graph.operations.call[self._pageable]
-        call = np.unique(call[call >= 0])
+        call = self.graph.calls_of(self._pageable)
         calls = self.graph.calls.duration_ns[call]
         shorter = np.minimum(calls, self.usual_launch_ns)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuledger.analyse.lost_time import waits_behind
 from gpuledger.findings.finding import Finding, counted, finding, often, per_step, worth_telling
-from gpuledger.findings.fixes import OF_CODE, SMALL_COPY_NS, Fixes
+from gpuledger.findings.fixes import SMALL_COPY_NS
 from gpuledger.findings.host_evidence import gap_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State
@@ -19,13 +19,10 @@ from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
 from gpuledger.messages import Message, say
-from gpuledger.replay.edits import Edit
 from gpuledger.trace.columns import distinct
 
 LEAST_LAUNCHES: Final = 10
 """Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
-
-Fix = Callable[[Fixes], Edit]
 
 _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
@@ -37,7 +34,7 @@ def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
     return sum(time for time, _ in lost), sum(count for _, count in lost)
 
 
-def _host_was_busy(cause: Cause, code: str, doing: Message, fix: Fix, subject: OneGpu) -> Sequence[Finding]:
+def _host_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
     """The host did something else than launching."""
     device = subject.device
     time, count = _lost_ns(device, cause)
@@ -45,7 +42,7 @@ def _host_was_busy(cause: Cause, code: str, doing: Message, fix: Fix, subject: O
         return ()
     if not worth_telling(device, time):
         return ()
-    edit = fix(subject.fixes)
+    edit = subject.edit(code)
     saving = subject.saved_ns(edit, time)
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step falls to what the device, or the rest of the host, needs")
@@ -59,7 +56,7 @@ def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -
     time, _ = _lost_ns(device, cause)
     if not time or not worth_telling(device, time):
         return ()
-    claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), subject.fixes.gaps(cause)
+    claim, edit = say("{doing}: {time}", doing=doing, time=per_step(device, time)), subject.edit(code)
     saving, assumption = subject.saved_ns(edit, time), say("the wait goes away")
     evidence = gap_evidence(subject, cause)
     return [finding(device, code, claim, evidence, saving, assumption, explains=time, edit=edit)]
@@ -71,7 +68,7 @@ def _host_waited(subject: OneGpu) -> Sequence[Finding]:
     time = _waited_ns(device)
     if 2 * _time_between_copies(device) > time or not worth_telling(device, time):
         return ()
-    edit = subject.fixes.waits()
+    edit = subject.edit("HOST-SYNC")
     saving = subject.saved_ns(edit, time)
     claim = say("the host waits for the GPU, which then runs dry: {rounds}", rounds=_rounds(device, time))
     assumption = say("nothing waits, nor is read for it: the waits go, with the small copies and the code around them")
@@ -104,7 +101,7 @@ def _small_copies(subject: OneGpu) -> Sequence[Finding]:
     lost = time + device.exposed_ns(LineKind.COPY)
     if not worth_telling(device, lost):
         return ()
-    edit = subject.fixes.small_copies()
+    edit = subject.edit("HOST-COPY")
     saving = subject.saved_ns(edit, lost)
     rounds = _rounds(device, time)
     claim = say("small blocking copies follow each other, and the GPU runs dry between them: {rounds}", rounds=rounds)
@@ -137,23 +134,23 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
         return ()
     waited = _waited_ns(device)
     if worth_telling(device, waited):
-        waited -= subject.saved_ns(subject.fixes.waits(), waited)
+        waited -= subject.saved_ns(subject.edit("HOST-SYNC"), waited)
     lost = own + waited
     if not worth_telling(device, lost):
         return ()
-    edit = subject.fixes.launches()
+    edit = subject.edit("LAUNCH-BOUND")
     saving = subject.saved_ns(edit, lost)
     launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
     what = say("{launches}, {time} lost between them", launches=launches, time=per_step(device, lost))
     claim = say("the host cannot launch as fast as the GPU works: {what}", what=what)
     assumption = say("launching costs nothing, as in a CUDA graph or with far fewer, larger kernels")
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
-    told = finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, explains=lost, edit=edit, is_bound=True)
+    told = finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, explains=lost, edit=edit)
     return [replace(told, follows="HOST-SYNC") if own < waited else told]
 
 
 def _host_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:
-    return Rule(code, partial(_host_was_busy, cause, code, doing, OF_CODE[code]), (cause,))
+    return Rule(code, partial(_host_was_busy, cause, code, doing), (cause,))
 
 
 def _device_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:

@@ -104,7 +104,7 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     lost = max(time - kept, 0)
     if share < 0.5 or 2 * time < all_ns or not worth_telling(device, lost):
         return ()
-    edit = subject.fixes.launches()
+    edit = subject.edit("TINY-KERNELS")
     saving = subject.saved_ns(edit, lost)
     claim = say(
         "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps",
@@ -116,9 +116,7 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation").where(tiny), share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
-    return [
-        finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time, edit=edit, is_bound=True)
-    ]
+    return [finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time, edit=edit)]
 
 
 def _ends_before_tiny(device: Device, chosen: Positions) -> NDArray[np.bool_]:

@@ -9,7 +9,6 @@ from gpuledger.analyse.lost_time import longest
 from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import State
 from gpuledger.ledger.lines import LineKind
 from gpuledger.messages import say
 from gpuledger.trace.spans import clip
@@ -24,7 +23,7 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     lost = min(max(exposed - device.exposed_beside_lost_ns(LineKind.COMM), 0), device.compute_ns)
     if not worth_telling(device, lost):
         return ()
-    edit = subject.fixes.hidden(State.COMM)
+    edit = subject.edit("COMM-EXPOSED")
     saving, assumption = subject.saved_ns(edit, lost), say("compute of the same step covers it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("communication"))

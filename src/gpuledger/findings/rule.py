@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from gpuledger.analyse.memory.copy_flows import CopyFlow, copy_flows
 from gpuledger.analyse.program_ranges import ProgramRanges
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.fixes import Fixes
+from gpuledger.findings.fixes import OF_CODE, Fixes
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
@@ -64,6 +64,10 @@ class OneGpu:
     def fixes(self) -> Fixes:
         """The changes that findings ask for."""
         return self.replays.both()[1]
+
+    def edit(self, code: str) -> Edit:
+        """What stands for acting on a code."""
+        return OF_CODE[code](self.fixes)
 
     def saved_ns(self, edit: Edit, lost_ns: int) -> int:
         """What a change saves of the steady stretch: never more than is lost to what it changes."""

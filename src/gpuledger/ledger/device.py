@@ -30,7 +30,7 @@ from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
-from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, cut_to, holds, intersection, total
+from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
 
 
@@ -176,31 +176,6 @@ class Device:
             for line, amount in self.line_ns.items()
             if not line.is_idle or line.cause in (Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)
         )
-
-    @cached_property
-    def main_thread(self) -> int | None:
-        """The thread that makes the most CUDA calls in the steady stretch; None where there are none."""
-        threads = self.host.thread_of_call[self.steady_calls]
-        if not len(threads):
-            return None
-        return int(np.bincount(threads).argmax())
-
-    @cached_property
-    def host_floor_ns(self) -> int:
-        """The host's own time in the steady stretch: its main thread's, outside blocking calls."""
-        if self.main_thread is None:
-            return 0
-        waits = self.host.thread(self.main_thread).waiting()
-        return self.steady_ns - total(intersection(waits, self.steady_stretches))
-
-    @cached_property
-    def host_floor_without_waits_ns(self) -> int:
-        """The same if nothing waited: what leads up to a wait goes with it, the program's own code stays."""
-        if self.main_thread is None:
-            return 0
-        start, end, _ = cut_to(*self.host.waits(self.main_thread), self.steady_stretches)
-        spent = self.host.thread(self.main_thread).split(start, end)
-        return self.steady_ns - int((end - start - spent[Cause.HOST_CODE]).sum())
 
     def gaps_of(self, trigger: Trigger) -> NDArray[np.intp]:
         """Positions of the steady gaps with this trigger."""

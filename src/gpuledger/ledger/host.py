@@ -68,10 +68,6 @@ class HostThread:
         self._outside: Final = outside
         """Spans that no call overlaps."""
 
-    def waiting(self) -> Spans:
-        """When the thread was in calls that wait for the device."""
-        return self._in_calls(CallKind.SYNC)
-
     def _in_calls(self, kind: CallKind) -> Spans:
         return union_of(*self._calls, kind.number)
 
@@ -145,16 +141,6 @@ class Host:
             times.sort(kind="stable")
             self._launch_times[number] = times
         return self._launch_times[number]
-
-    def waits(self, number: int) -> tuple[Ints, Ints]:
-        """What a thread does in order to wait: from its last launch before a blocking call to that call's return."""
-        waiting = self.blocking[self.thread_of_call[self.blocking] == number]
-        launched = self.launch_times(number)
-        end = np.sort(self.calls["end_ns"][waiting])
-        start = self.calls["start_ns"][waiting[np.argsort(self.calls["end_ns"][waiting], kind="stable")]]
-        last = np.searchsorted(launched, start, side="right") - 1
-        began = np.where(last >= 0, launched[np.maximum(last, 0)], start) if len(launched) else start
-        return np.maximum(began, np.append(start[:1], end[:-1])), end
 
     def thread(self, number: int) -> HostThread:
         """One thread, by its position in `threads`."""

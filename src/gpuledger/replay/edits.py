@@ -40,9 +40,6 @@ def without_waits(graph: DependencyGraph, calls: Positions) -> DependencyGraph:
 
 def without_calls(graph: DependencyGraph, calls: Positions, code_ns: Ints | None = None) -> DependencyGraph:
     """These calls go, with what they put on the device, and with the code before them, or as much as is given."""
-    gone = np.zeros(len(graph.calls) + 1, np.bool_)
-    gone[calls] = True
-    gone[-1] = False
     duration, code, queue = graph.calls.duration_ns.copy(), graph.calls.code_ns.copy(), graph.calls.queue.copy()
     first = _is_first(graph, calls)
     duration[calls], queue[calls] = 0, -1
@@ -50,7 +47,7 @@ def without_calls(graph: DependencyGraph, calls: Positions, code_ns: Ints | None
     code[calls] -= np.where(first, 0, less)
     nodes = replace(graph.calls, duration_ns=duration, code_ns=code, queue=queue)
     changed = without_waits(replace(graph, calls=nodes), calls)
-    return without_operations(changed, np.flatnonzero(gone[graph.operations.call]))
+    return without_operations(changed, np.flatnonzero(graph.launched_by(calls)))
 
 
 def without_operations(graph: DependencyGraph, operations: Positions) -> DependencyGraph:
@@ -112,10 +109,7 @@ def launched_for_nothing(graph: DependencyGraph, calls: Positions, code_ns: Ints
     """These launches cost the host nothing, nor does so much of the code before them, as in a CUDA graph."""
     duration, queue = graph.calls.duration_ns.copy(), graph.calls.queue.copy()
     duration[calls], queue[calls] = 0, -1
-    launched = np.zeros(len(graph.calls) + 1, np.bool_)
-    launched[calls] = True
-    launched[-1] = False
-    mine = launched[graph.operations.call]
+    mine = graph.launched_by(calls)
     turnaround = np.where(
         mine & (graph.operations.stream_ns > 0),
         np.minimum(graph.operations.stream_ns, GRAPH_TURNAROUND_NS),

@@ -135,3 +135,16 @@ class DependencyGraph:
     threads: int
     streams: int
     groups: int
+
+    def launched_by(self, calls: Positions) -> NDArray[np.bool_]:
+        """Which operations these calls put on a device."""
+        chosen = np.zeros(len(self.calls) + 1, np.bool_)
+        chosen[calls] = True
+        chosen[-1] = False  # what no call launched
+        launched: NDArray[np.bool_] = chosen[self.operations.call]
+        return launched
+
+    def calls_of(self, operations: Positions) -> Positions:
+        """The calls that put these operations on a device, each once."""
+        calls = np.unique(self.operations.call[operations])
+        return calls[calls >= 0]

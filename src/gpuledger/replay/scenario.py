@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -83,11 +82,6 @@ class Scenario:
     def saved_ns(self, *edits: Edit) -> int:
         """How much shorter the steady stretch would be; a change that makes it longer saves nothing."""
         return max(self.device.steady_ns - self.steady_ns(*edits), 0)
-
-    def in_order_ns(self, edits: Sequence[Edit]) -> tuple[int, ...]:
-        """What each of these changes saves after those before it."""
-        saved = [self.saved_ns(*edits[:count]) for count in range(len(edits) + 1)]
-        return tuple(max(after - before, 0) for before, after in pairwise(saved))
 
     @cached_property
     def stretches(self) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, 
 from gpuledger.catalog.call_kinds import CALL_KINDS, CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.fixes import OF_CODE, Fixes
+from gpuledger.findings.fixes import BOUNDS, OF_CODE, Fixes
 from gpuledger.findings.rules import codes
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import Cause
@@ -36,7 +36,6 @@ from gpuledger.replay.edits import (
     without_code,
     without_lags,
     without_latency,
-    without_operations,
     without_waits,
 )
 from gpuledger.replay.excerpt import excerpt
@@ -51,9 +50,6 @@ from gpuledger.whatif.range_parts import RangeParts, range_parts
 
 HIDES: Final[Mapping[LineKind, str]] = {LineKind.COMM: "COMM-EXPOSED", LineKind.COPY: "COPY-EXPOSED"}
 """The fix that hides each kind of exposed work."""
-
-BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS"})
-"""Fixes that no program attains: launching never costs nothing."""
 
 _STATES: Final = {LineKind.COMPUTE: State.COMPUTE, LineKind.COMM: State.COMM, LineKind.COPY: State.COPY}
 
@@ -135,7 +131,7 @@ class Changes:
             edit = _range_gone(range_parts(self.scenario, meant.ranges))
         else:
             assumption = say("it does not run, and is not launched")
-            edit = self._not_launched(self._operations(meant))
+            edit = self.fixes.not_launched(self._operations(meant))
         return ProgramChange(say("no {cause}", cause=name), assumption, edit, about_ns=meant.time_ns)
 
     def hide(self, kind: LineKind) -> ProgramChange:
@@ -261,17 +257,6 @@ class Changes:
                 of_line &= work.family[here] == work.families.index(line.family)
             chosen |= of_line
         return here[chosen]
-
-    def _not_launched(self, chosen: Positions) -> Edit:
-        """These do not run, and calls that launch nothing else are not made."""
-        call = self.fixes.graph.operations.call
-        count = len(self.fixes.graph.calls)
-        launched = np.bincount(call[call >= 0], minlength=count)
-        gone = call[chosen]
-        mine = np.bincount(gone[gone >= 0], minlength=count)
-        calls = np.flatnonzero((mine > 0) & (mine == launched))
-        dispatch = self.fixes.code_ns(Cause.DISPATCH)[calls]
-        return lambda graph: without_operations(without_calls(graph, calls, dispatch), chosen)
 
     def _what_changes(self, meant: NamedWork) -> str:
         match meant:

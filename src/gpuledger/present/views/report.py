@@ -260,15 +260,9 @@ def _each(device: Device, amount: int) -> str:
 def saving_words(found: Finding) -> Message:
     """What a finding would save."""
     time = time_text(found.saving_ns if found.saving_ns_per_step is None else found.saving_ns_per_step)
-    if found.is_bound:
-        return say("saves at most {time}", time=time) if found.saving_ns_per_step is None else _at_most(time)
     if found.saving_ns_per_step is None:
-        return say("saves {time}", time=time)
-    return say("saves {time} a step", time=time)
-
-
-def _at_most(time: str) -> Message:
-    return say("saves at most {time} a step", time=time)
+        return say("saves at most {time}", time=time) if found.is_bound else say("saves {time}", time=time)
+    return say("saves at most {time} a step", time=time) if found.is_bound else say("saves {time} a step", time=time)
 
 
 def then_words(found: Finding) -> Message | None:
