@@ -415,6 +415,7 @@ _REPORT: Final[dict[str, str]] = {
     "saves at most {time} a step": "每步至多可省 {time}",
     "saves nothing more once those above are fixed": "解决以上各项之后不再有节省",
     "saves {time} once those above are fixed": "解决以上各项之后可省 {time}",
+    "saves {time} a step once those above are fixed": "解决以上各项之后每步可省 {time}",
     "{saving}; {then}": "{saving}；{then}",
     "{saving} ({share})": "{saving}（{share}）",
     "{claim}.": "{claim}。",

@@ -271,7 +271,10 @@ def then_words(found: Finding) -> Message | None:
         return None
     if 100 * found.then_ns < found.saving_ns:
         return say("saves nothing more once those above are fixed")
-    return say("saves {time} once those above are fixed", time=time_text(found.then_ns // found.steps))
+    time = time_text(found.then_ns // found.steps)
+    if found.saving_ns_per_step is None:
+        return say("saves {time} once those above are fixed", time=time)
+    return say("saves {time} a step once those above are fixed", time=time)
 
 
 def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[str]:
