@@ -19,6 +19,8 @@ NAMES = ("nameId", "textId", "demangledName", "shortName", "mangledName", "jsonT
 """Columns that refer to StringIds."""
 WHOLE = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
 """Graphs are made before the window that runs them."""
+MARGIN_NS = 500_000
+"""Samples of the GPU are stamped a little before or after what they saw."""
 PATH = re.compile(r"(?:/[\w.+-]+){2,}")
 
 
@@ -44,8 +46,11 @@ def cut(export: sqlite3.Connection, target: Path, start: int, end: int) -> None:
     tables = {name: sql for name, sql in listed if name not in LEFT_OUT}
     for table, sql in tables.items():
         export.execute(sql.replace(f"CREATE TABLE {table}", f'CREATE TABLE cut."{table}"', 1))
-        timed = "start" in columns(export, table) and table not in WHOLE
-        clause, limits = ("WHERE start BETWEEN ? AND ?", (start, end)) if timed else ("", ())
+        clause, limits = "", ()
+        if "start" in columns(export, table) and table not in WHOLE:
+            clause, limits = "WHERE start BETWEEN ? AND ?", (start, end)
+        elif table == "GPU_METRICS":
+            clause, limits = "WHERE timestamp BETWEEN ? AND ?", (start - MARGIN_NS, end + MARGIN_NS)
         export.execute(f'INSERT INTO cut."{table}" SELECT * FROM main."{table}" {clause}', limits)
     prune(export, tables)
     anonymise(export)
@@ -122,8 +127,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     export = sqlite3.connect(source)
     for (table,) in export.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        if "start" in columns(export, table):
-            export.execute(f'CREATE INDEX IF NOT EXISTS "by_start_{table}" ON "{table}" (start)')
+        for column in {"start", "timestamp"} & set(columns(export, table)):
+            export.execute(f'CREATE INDEX IF NOT EXISTS "by_{column}_{table}" ON "{table}" ({column})')
     found = windows_of(export)
     for name, (start, end) in sorted(found.items()):
         cut(export, folder / f"{name}.sqlite", start, end)

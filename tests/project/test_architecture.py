@@ -125,6 +125,7 @@ OPENERS = {
     "runbook/files.py": "runbooks and their logs",
     "workloads/common/json_file.py": "what is handed to a workload",
     "workloads/pairs.py": "the times that it writes, a line per window",
+    "workloads/sampled.py": "the times that it writes, a line per program",
     "cli/main.py": "/dev/null, when a pipe closes",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",
 }

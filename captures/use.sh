@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# How use of the GPU from samples is held against Nsight Compute, on a machine with a GPU, nsys and ncu: `use.sh FOLDER`.
+# Every program of `gpuledger.workloads.sampled`: plain, under nsys, under nsys with GPU metrics at 20 kHz (three rounds
+# each), and its first launches under ncu, replayed as little as can be, with clocks and caches as they are.
+# In FOLDER: use.tar.gz with times and logs, NAME.csv.xz of ncu, and exports.tar with an export per window of the sampled run.
+# Then: `python benchmarks/use_against_ncu.py FOLDER`.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+out=$(realpath -m "$1")
+work=$(mktemp -d)
+mkdir -p "$out" "$work/use"
+cd "$work"
+export PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+metrics=gpu__time_duration.sum
+for counter in sm__cycles_active.avg sm__inst_issued.avg sm__pipe_tensor_cycles_active.avg sm__warps_active.avg \
+  dram__bytes_read.sum dram__bytes_write.sum; do
+  metrics=$metrics,$counter.pct_of_peak_sustained_elapsed
+done
+
+part() { # NAME LIMIT COMMAND...
+  local name=$1 limit=$2 began=$SECONDS
+  shift 2
+  timeout -s INT -k 20 "$limit" "$@" > "use/$name.log" 2>&1
+  echo "$name: exit $?, $((SECONDS - began)) s; $SECONDS s in all"
+  grep -h 'Error: ' "use/$name.log" | cut -c1-220 | sort -u | head -8
+}
+nsys_run() { # NAME OPTIONS...
+  local name=$1
+  shift
+  part "$name" 110 nsys profile --output="$name" --force-overwrite=true --sample=none --cpuctxsw=none --trace=cuda,nvtx \
+    --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop "$@" \
+    python3 -m gpuledger.workloads.sampled --record=windows --rounds=3 --output="use/$name.jsonl"
+}
+counted() { # NAME PROGRAMS...
+  local name=$1
+  shift
+  part "$name" "${COUNT_SECONDS:-100}" ncu --profile-from-start off --clock-control none --cache-control none \
+    --metrics "$metrics" --force-overwrite --export "$name" \
+    python3 -m gpuledger.workloads.sampled "$@" --record=steps --output="use/$name.jsonl"
+  ncu --import "$name.ncu-rep" --page raw --csv --print-kernel-base demangled > "$name.csv" 2>> "use/$name.log"
+  xz -6 -c "$name.csv" > "$out/$name.csv.xz"
+}
+
+nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader
+for asked in --gpu-metrics-devices=help --gpu-metrics-set=help; do nsys profile $asked; done > use/nsys_help.txt 2>&1
+part plain 100 python3 -m gpuledger.workloads.sampled --rounds=3 --output=use/plain.jsonl
+nsys_run sampled --gpu-metrics-devices=all --gpu-metrics-frequency=20000
+nsys_run traced
+(
+  nsys export --type=sqlite --force-overwrite=true --output=sampled.sqlite sampled.nsys-rep > use/export.log 2>&1
+  python3 "$root/captures/cut_windows.py" sampled.sqlite exports >> use/export.log 2>&1
+  ls exports/*.sqlite | xargs -P 8 -n 1 xz -6
+  echo "exports: $(du -sh exports | cut -f1); $SECONDS s in all"
+) &
+counted count_dense llama_bf16 llama_fp32 resnet_nchw eager_attention triton
+counted count_small graph_decode experts_loop elementwise irregular
+counted count_training training jax
+wait
+tar cf - exports | split -b 15000000 -d -a 1 - "$out/exports.tar."
+tar czf "$out/use.tar.gz" use
+ls -l "$out"
