@@ -150,7 +150,7 @@ TERMS = {
 
 _QUOTED = re.compile(
     r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$"
-    r"|[A-Z]+(?:-[A-Z]+)+|\bCAST\b|\bcu(?:da)?[A-Z]\w+|按区间\s*'[^']*'"
+    r"|[A-Z]+(?:-[A-Z]+)+|\bCAST\b|\bcu(?:da)?[A-Z]\w+|其中有 .*|按区间\s*'[^']*'"
 )
 """Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions."""
 

@@ -12,10 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
 from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.activity import State
-from gpuledger.ledger.causes import Cause, Trigger
+from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.edits import (
     Edit,
@@ -45,6 +46,9 @@ MOST_SERVING: Final = 4
 
 BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS"})
 """Codes whose edit no program attains: launching never costs nothing."""
+
+OCCUPATIONS: Final = (Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.HOST_CODE)
+"""What a host does instead of launching, and sets gaps off with."""
 
 USUAL_LAUNCH_NS: Final = 5_000
 """Where a run has no launches."""
@@ -125,11 +129,20 @@ class Fixes:
 
     # fixes
 
-    def host_code(self, *causes: Cause) -> Edit:
-        """Code of these causes takes no time."""
-        code = self.code_ns(*causes)
-        calls = np.flatnonzero(self.steady & (code > 0))
+    def host_code(self, cause: Cause) -> Edit:
+        """Code of this cause takes no time, but for what lies in gaps that something else set off."""
+        code = self.code_ns(cause)
+        calls = np.flatnonzero(self.steady & (code > 0) & ~self._in_gaps_of_others(cause))
         return lambda graph: without_code(graph, calls, code[calls])
+
+    def _in_gaps_of_others(self, cause: Cause) -> NDArray[np.bool_]:
+        """Which calls are made in a gap that another occupation of the host set off: their code is part of it."""
+        gaps, begin = self.device.ledger.gaps, self.graph.recorded.call_begin
+        others = [TRIGGERS.index(other) for other in OCCUPATIONS if other is not cause]
+        place = np.searchsorted(gaps.start_ns, begin, side="right") - 1
+        inside = (place >= 0) & (begin <= np.append(gaps.end_ns, 0)[place])
+        in_others: NDArray[np.bool_] = inside & np.isin(np.append(gaps.trigger, -1)[place], others)
+        return in_others
 
     def calls(self, kind: CallKind) -> Edit:
         """Calls of a kind are not made."""
@@ -187,28 +200,51 @@ class Fixes:
         copies = self._steady_operations(State.COPY)
         copies = copies[work.end_ns[copies] - work.start_ns[copies] < SMALL_COPY_NS]
         call = self.graph.calls_of(copies)
-        run = self._launches_before[call] * self.graph.threads + self.graph.calls.thread[call]
-        first = call[np.unique(run, return_index=True)[1]]
-        others = np.setdiff1d(call, first)
-        # whatever else the host does between two copies of a run goes with them
+        run, place = self._until_launch, np.arange(len(self.kinds))
+        first, last = np.full(len(run), len(run)), np.full(len(run), -1)
+        np.minimum.at(first, run[call], call)
+        np.maximum.at(last, run[call], call)
+        # whatever else the host does between two copies of a run, or right after one, goes with them
+        between = (place > first[run]) & (place <= last[run])
         follows = np.isin(self._last, call) & self.steady & (self.kinds != CallKind.LAUNCH.number)
-        gone = self._gone(np.union1d(others, np.setdiff1d(np.flatnonzero(follows), call)))
-        return lambda graph: without_waits(gone(graph), first)
+        gone = self._gone(np.flatnonzero(between | follows))
+        return lambda graph: without_waits(gone(graph), np.flatnonzero(place == first[run]))
 
     @cached_property
-    def _launches_before(self) -> Ints:
-        """How many launches each call's thread had made by then."""
-        count = np.zeros(len(self.graph.calls), np.int64)
-        for number in range(self.graph.threads):
-            mine = np.flatnonzero(self.graph.calls.thread == number)
-            count[mine] = np.cumsum(self.kinds[mine] == CallKind.LAUNCH.number)
-        return count
+    def _until_launch(self) -> Ints:
+        """A number for each launch of a thread with what the thread called since the one before it."""
+        number = np.zeros(len(self.graph.calls), np.int64)
+        done = 0
+        for thread in range(self.graph.threads):
+            mine = np.flatnonzero(self.graph.calls.thread == thread)
+            launches = self.kinds[mine] == CallKind.LAUNCH.number
+            number[mine] = done + np.cumsum(launches) - launches
+            done += np.count_nonzero(launches) + 1
+        return number
 
     def launches(self) -> Edit:
         """Launching costs nothing, nor do the other calls on the way."""
         calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
         dispatch = self.code_ns(Cause.DISPATCH)
         return lambda graph: launched_for_nothing(graph, calls, dispatch[calls])
+
+    @cached_property
+    def looped(self) -> LoopedKernels:
+        """Loops of small kernels in its steps."""
+        return looped_kernels(self.device, self.work)
+
+    def loops(self) -> Edit:
+        """Of each loop of small kernels only the first round is launched: one kernel does it for all tensors."""
+        launches = self._only_launching(self.looped.repeated)
+        calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
+        calls = calls[np.isin(self._until_launch[calls], self._until_launch[launches])]
+        dispatch = self.code_ns(Cause.DISPATCH)
+        return lambda graph: launched_for_nothing(graph, calls, dispatch[calls])
+
+    def _only_launching(self, chosen: Positions) -> Positions:
+        """The calls that launch these operations and no others: a graph's launch stays."""
+        others = np.delete(self.graph.operations.call, chosen)
+        return np.setdiff1d(self.graph.calls_of(chosen), others)
 
     # what the device does
 
@@ -224,9 +260,7 @@ class Fixes:
 
     def not_launched(self, chosen: Positions) -> Edit:
         """These operations do not run, and calls that launch nothing else are not made: a graph's launch stays."""
-        others = np.delete(self.graph.operations.call, chosen)
-        calls = np.setdiff1d(self.graph.calls_of(chosen), others)
-        gone = self._gone(calls)
+        gone = self._gone(self._only_launching(chosen))
         return lambda graph: without_operations(gone(graph), chosen)
 
     def gaps(self, trigger: Trigger) -> Edit:
@@ -298,6 +332,7 @@ OF_CODE: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
     "HOST-COPY": Fixes.small_copies,
     "LAUNCH-BOUND": Fixes.launches,
     "TINY-KERNELS": Fixes.launches,
+    "KERNEL-LOOP": Fixes.loops,
     "DEVICE-WAIT": lambda fixes: fixes.gaps(Cause.DEVICE_WAIT),
     "GPU-SHARED": lambda fixes: fixes.gaps(Cause.CONTEXT_SWITCH),
     "COPY-PAGEABLE": Fixes.pinned,

@@ -11,18 +11,23 @@ import numpy as np
 
 from gpuledger.analyse.lost_time import waits_behind
 from gpuledger.findings.finding import Finding, counted, finding, often, per_step, worth_telling
-from gpuledger.findings.fixes import SMALL_COPY_NS
+from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS
 from gpuledger.findings.host_evidence import gap_evidence
+from gpuledger.findings.loops import are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import State
-from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
+from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
 from gpuledger.messages import Message, say
+from gpuledger.replay.edits import Edit
 from gpuledger.trace.columns import distinct
 
 LEAST_LAUNCHES: Final = 10
 """Fewer launches in all, in one step or in many, are no run: each of them was late for a reason of its own."""
+
+MORE_THAN_GAPS: Final = 1.1
+"""A saving that exceeds the gaps of its cause by less is not explained."""
 
 _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
@@ -43,11 +48,25 @@ def _host_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> 
     if not worth_telling(device, time):
         return ()
     edit = subject.edit(code)
-    saving = subject.saved_ns(edit, time)
+    saving = _saved_ns(subject, edit, time, _behind_ns(device))
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
     assumption = say("the step falls to what the device, or the rest of the host, needs")
-    evidence = gap_evidence(subject, cause)
-    return [finding(device, code, claim, evidence, saving, assumption, explains=time, edit=edit)]
+    evidence, told = gap_evidence(subject, cause), _with_what_follows(device, claim, time, saving)
+    return [finding(device, code, told, evidence, saving, assumption, explains=max(time, saving), edit=edit)]
+
+
+def _saved_ns(subject: OneGpu, edit: Edit, gaps_ns: int, after_ns: int) -> int:
+    """What a change saves of the gaps of a cause and, where it is much, of those after them."""
+    saving = subject.saved_ns(edit, gaps_ns + after_ns)
+    return saving if saving > MORE_THAN_GAPS * gaps_ns else min(saving, gaps_ns)
+
+
+def _with_what_follows(device: Device, claim: Message, gaps_ns: int, saving: int) -> Message:
+    """The claim, and what is lost after its gaps: the host is behind until it has queued enough again."""
+    if saving <= gaps_ns:
+        return claim
+    more = per_step(device, saving - gaps_ns)
+    return say("{claim}, and {more} more until the host is ahead again", claim=claim, more=more)
 
 
 def _device_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> Sequence[Finding]:
@@ -69,17 +88,30 @@ def _host_waited(subject: OneGpu) -> Sequence[Finding]:
     if 2 * _time_between_copies(device) > time or not worth_telling(device, time):
         return ()
     edit = subject.edit("HOST-SYNC")
-    saving = subject.saved_ns(edit, time)
+    saving = _saved_ns(subject, edit, time, _behind_ns(device) + _longer_waited_ns(device))
     claim = say("the host waits for the GPU, which then runs dry: {rounds}", rounds=_rounds(device, time))
+    claim = _with_what_follows(device, claim, time, saving)
     assumption = say("nothing waits, nor is read for it: the waits go, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
-    return [finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=time, edit=edit)]
+    return [finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)]
+
+
+def _behind_ns(device: Device) -> int:
+    """The gaps in which the host was behind."""
+    return _lost_ns(device, QueueTrigger.BEHIND)[0]
 
 
 def _waited_ns(device: Device) -> int:
     """The gaps that waits leave behind, with what is read for them."""
     time, count = _lost_ns(device, *_WAITED)
     return time + _read_ns(device) if count else 0
+
+
+def _longer_waited_ns(device: Device) -> int:
+    """Gaps that begin with a wait, though what the host did then set them off: without the wait it was done before."""
+    gaps = device.ledger.gaps
+    occupied = np.isin(gaps.trigger, [TRIGGERS.index(cause) for cause in OCCUPATIONS])
+    return int(gaps.length_ns[device.steady_gaps & occupied & (gaps.by_cause.of(Cause.SYNC) > 0)].sum())
 
 
 def _read_ns(device: Device) -> int:
@@ -145,6 +177,8 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
     claim = say("the host cannot launch as fast as the GPU works: {what}", what=what)
     assumption = say("launching costs nothing, as in a CUDA graph or with far fewer, larger kernels")
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
+    if are_most_of_launching(subject):
+        evidence = (*loop_evidence(subject), *evidence)
     told = finding(device, "LAUNCH-BOUND", claim, evidence, saving, assumption, explains=lost, edit=edit)
     return [replace(told, follows="HOST-SYNC") if own < waited else told]
 

@@ -112,7 +112,7 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
         time=per_step(device, time),
     )
     advice = say("fuse them, batch them, or capture the step in a CUDA graph")
-    assumption = say("the gaps close; do not add it to LAUNCH-BOUND")
+    assumption = say("the gaps close, as in a CUDA graph")
     evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation").where(tiny), share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))

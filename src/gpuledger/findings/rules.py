@@ -10,7 +10,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.program_ranges import ProgramRanges
-from gpuledger.findings import capture, cold_start, copies, idle, kernels, memory, overlap, ranks, steps, unified_memory
+from gpuledger.findings import (
+    capture,
+    cold_start,
+    copies,
+    idle,
+    kernels,
+    loops,
+    memory,
+    overlap,
+    ranks,
+    steps,
+    unified_memory,
+)
 from gpuledger.findings.cold_start import believed
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.in_order import in_order
@@ -30,6 +42,7 @@ OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *memory.RULES,
     *unified_memory.RULES,
     *kernels.RULES,
+    *loops.RULES,
     *steps.RULES,
 )
 RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.FIRST, *capture.RULES, *ranks.RULES)
@@ -84,8 +97,8 @@ def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
 def _ranked(found: list[Finding]) -> list[Finding]:
     """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first.
 
-    What is left of another's time comes after that. A symptom comes after the causes that explain half of it, and
-    before what explains less.
+    What is left of another's time comes after that, and a bound after what can be had of it. A symptom comes after the
+    causes that explain half of it, and before what explains less.
     """
     found = sorted(found, key=lambda finding: (-finding.saving_ns, finding.code))
     ranked = [finding for finding in found if not RULE_OF[finding.code].is_symptom]
@@ -94,10 +107,17 @@ def _ranked(found: list[Finding]) -> list[Finding]:
         if alike and first.explains_ns < min(second.explains_ns, first.saving_ns / 2):
             ranked[position], ranked[position + 1] = ranked[position + 1], ranked[position]
     for later in [finding for finding in ranked if finding.follows]:
-        places = [place for place, finding in enumerate(ranked) if finding.code == later.follows]
-        if places and ranked.index(later) < places[0]:
-            ranked.remove(later)
-            ranked.insert(places[0], later)
+        _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])
+    for bound in [finding for finding in reversed(ranked) if finding.is_bound]:
+        _put_behind(ranked, bound, [part for part in ranked if loops.is_what_to_begin_with(part, bound)])
     for symptom in (finding for finding in found if RULE_OF[finding.code].is_symptom):
         ranked.insert(sum(2 * cause.saving_ns >= symptom.explains_ns for cause in ranked), symptom)
     return ranked
+
+
+def _put_behind(ranked: list[Finding], later: Finding, firsts: Sequence[Finding]) -> None:
+    """Move a finding behind others that come first, where it is not."""
+    place = max((ranked.index(first) for first in firsts), default=-1)
+    if place > ranked.index(later):
+        ranked.remove(later)
+        ranked.insert(place, later)

@@ -248,7 +248,18 @@ _REPORT: Final[dict[str, str]] = {
         "{share} 的 kernel 运行不到 5 us，比启动一次还短，由此产生的间隙：{time}"
     ),
     "fuse them, batch them, or capture the step in a CUDA graph": "可以融合、合批，或把整个步捕获成 CUDA graph",
-    "the gaps close; do not add it to LAUNCH-BOUND": "间隙全部消除；不要与 LAUNCH-BOUND 相加",
+    "the gaps close, as in a CUDA graph": "间隙消除，如同 CUDA graph",
+    "small kernels run in a loop, tensor by tensor: {launches}, {time} lost between them": (
+        "小 kernel 在循环里逐个张量运行：{launches}，之间损失 {time}"
+    ),
+    "one kernel does it for all tensors: of each loop only the first round is launched": (
+        "一个 kernel 处理所有张量：每个循环只 launch 第一轮"
+    ),
+    "one kernel runs {times} times in a row: {names}": "同一个 kernel 连续运行 {times} 次，其中有 {names}",
+    "the same {kernels} kernels run {times} times in a row, with {names}": (
+        "同样的 {kernels} 个 kernel 连续运行 {times} 次，其中有 {names}"
+    ),
+    "{claim}, and {more} more until the host is ahead again": "{claim}，此后直到主机重新领先又损失 {more}",
     "{name} {often}": "{name} {often}",
     "{share} of it in {name}": "其中 {share} 在 {name} 中",
     "{calls} allocate or free memory, {time} of the host": "{calls}分配或释放内存，占用主机：{time}",

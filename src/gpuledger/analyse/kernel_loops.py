@@ -1,0 +1,110 @@
+"""Loops of small kernels: a device's kernels in order of execution in, where the same few repeat over and over, out.
+
+A loop is a stretch whose kernels are those of a fixed distance before, at least FEWEST times over. Of stretches that
+overlap the longest counts, and of its periods the shortest. Kernels of a loop do something to each element of a tensor,
+or add it up: so one kernel could do it for all tensors. Layers repeat as well, but each needs what the one before gave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.ledger.activity import Activities, State
+from gpuledger.ledger.device import Device
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import Codes
+
+FEWEST: Final = 16
+"""What repeats fewer times than this in a row may be layers, or chance."""
+
+LONGEST: Final = 24
+"""A period has no more kernels than this: what is done for one tensor, not a layer."""
+
+BY_ELEMENT: Final = frozenset({"elementwise", "activation", "copy", "reduction"})
+"""Families of kernels that one kernel can run for many tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLoop:
+    """The same `period` kernels over and over, from one position of the sequence to before another."""
+
+    start: int
+    end: int
+    period: int
+
+    @property
+    def times(self) -> int:
+        """How often all of them run."""
+        return (self.end - self.start) // self.period
+
+    @property
+    def repeated(self) -> slice:
+        """All but the first of each kernel."""
+        return slice(self.start + self.period, self.end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopedKernels:
+    """The steady kernels of a device, stream by stream, and the loops among them."""
+
+    operations: Positions
+    loops: tuple[KernelLoop, ...]
+
+    @property
+    def repeated(self) -> Positions:
+        """The operations that repeat what the first round of their loop did."""
+        return np.sort(np.concatenate([self.operations[loop.repeated] for loop in self.loops] or [self.operations[:0]]))
+
+    @property
+    def longest(self) -> KernelLoop | None:
+        """The one with the most kernels."""
+        return max(self.loops, key=lambda loop: loop.end - loop.start, default=None)
+
+
+def looped_kernels(device: Device, work: Activities) -> LoopedKernels:
+    """Loops within steps: without steps, what repeats may be the steps. `work` is all or part of the run's."""
+    mine = (work.state == State.COMPUTE) & (work.gpu == device.gpu)
+    chosen = np.flatnonzero(mine & device.begins_steady(work.start_ns))
+    chosen = chosen[np.argsort(work.stream[chosen], kind="stable")]
+    if device.steps is None:
+        return LoopedKernels(chosen, ())
+    step = np.searchsorted(device.steps.edges_ns, work.start_ns[chosen], side="right")
+    by_element = np.array([family in BY_ELEMENT for family in work.families], np.bool_)[work.family[chosen]]
+    _, stream = np.unique(work.stream[chosen], return_inverse=True)
+    loops = kernel_loops(work.name[chosen], stream * (len(device.steps) + 2) + step)
+    return LoopedKernels(chosen, tuple(loop for loop in loops if by_element[loop.start : loop.end].all()))
+
+
+def kernel_loops(names: Codes, parts: Ints) -> tuple[KernelLoop, ...]:
+    """The loops of a sequence, in order. None goes on from one part (a step of a stream) to the next."""
+    candidates = [loop for period in range(1, LONGEST + 1) for loop in _of_period(names, parts, period)]
+    is_free = np.ones(len(names), np.bool_)
+    chosen = []
+    for loop in sorted(candidates, key=lambda loop: (loop.start - loop.end, loop.period)):
+        if is_free[loop.start : loop.end].all():
+            is_free[loop.start : loop.end] = False
+            chosen.append(loop)
+    return tuple(sorted(chosen, key=lambda loop: loop.start))
+
+
+def _of_period(names: Codes, parts: Ints, period: int) -> list[KernelLoop]:
+    if len(names) < FEWEST * period:
+        return []
+    repeats = (names[period:] == names[:-period]) & (parts[period:] == parts[:-period])
+    start, end = _stretches(repeats)
+    long = end - start >= (FEWEST - 1) * period
+    return [
+        KernelLoop(first, last + period, period)
+        for first, last in zip(start[long].tolist(), end[long].tolist(), strict=True)
+    ]
+
+
+def _stretches(mask: NDArray[np.bool_]) -> tuple[Positions, Positions]:
+    """Where each stretch of a mask begins and ends."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False]))))
+    return edges[::2], edges[1::2]
