@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from gpuledger.catalog.gpu_metrics import GpuMetric
+
 DURATION: Final = ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_active.sum")
 
 DRAM_RATE: Final = ("dram__bytes.sum.per_second",)
@@ -49,6 +51,17 @@ USED_OF_SECTOR: Final = (
     ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",),
 )
 """Bytes that threads use of each sector that they load, and store."""
+
+_OF_PEAK: Final = "pct_of_peak_sustained_elapsed"
+USE: Final = {
+    GpuMetric.SM_ACTIVE: (f"sm__cycles_active.avg.{_OF_PEAK}",),
+    GpuMetric.SM_ISSUE: (f"sm__inst_issued.avg.{_OF_PEAK}", f"sm__inst_executed.avg.{_OF_PEAK}"),
+    GpuMetric.TENSOR: (f"sm__pipe_tensor_cycles_active.avg.{_OF_PEAK}",),
+    GpuMetric.WARPS: (f"sm__warps_active.avg.{_OF_PEAK}",),
+    GpuMetric.DRAM_READ: (f"dram__bytes_read.sum.{_OF_PEAK}",),
+    GpuMetric.DRAM_WRITE: (f"dram__bytes_write.sum.{_OF_PEAK}",),
+}
+"""What Nsight Systems samples, as Nsight Compute counts it."""
 
 MEMORY_SHARE: Final = ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",)
 SM_SHARE: Final = ("sm__throughput.avg.pct_of_peak_sustained_elapsed",)
@@ -132,7 +145,7 @@ _NAMES: Final = frozenset(
         *(DRAM_SHARE, DRAM_PEAK_PER_CYCLE, DRAM_CLOCK, L2_SHARE, L2_RATE, L2_PEAK_PER_CYCLE, L2_CLOCK, L2_HIT),
         *(L1_SHARE, L1_SHARE_OF_ACTIVE, L1_RATE, L1_PEAK_PER_CYCLE, L1_CLOCK, L1_HIT, MEMORY_SHARE),
         *(SM_SHARE, SM_BUSY, OCCUPANCY, OCCUPANCY_LIMIT, WAVES, SM_COUNT, REGISTERS, SHARED_BYTES, SM_ACTIVE),
-        *(GLOBAL_SECTORS, EXCESSIVE_SECTORS, *USED_OF_SECTOR),
+        *(GLOBAL_SECTORS, EXCESSIVE_SECTORS, *USED_OF_SECTOR, *USE.values()),
         *(SM_ACTIVE_MOST, SM_ELAPSED, SM_CLOCK, ISSUE_ACTIVE, ELIGIBLE, tuple(BLOCK_LIMITS.values())),
     )
     for name in names

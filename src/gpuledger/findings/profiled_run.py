@@ -13,7 +13,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.health import Note
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
-from gpuledger.trace.tables import Table
+from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
@@ -31,7 +31,7 @@ def columns_for(*, profiled: bool) -> dict[Table, frozenset[str]]:
         table: frozenset(column.name for column in table.schema.columns)
         - _NEVER_READ.get(table, set())
         - (set() if profiled else _SHAPES)
-        for table in Table
+        for table in EVENTS
     }
 
 

@@ -30,7 +30,7 @@ NEEDED: Final = {
     table: frozenset(column.name for column in table.schema.columns)
     - {"stack", "grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"}
     for table in Table
-    if table not in (Table.SYNCS, Table.ALLOCS, Table.SAMPLES)
+    if table not in (Table.SYNCS, Table.ALLOCS, Table.SAMPLES, Table.METRICS)
 }
 """What the summaries of ranks are made from; the rest is not read."""
 

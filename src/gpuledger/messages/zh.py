@@ -12,6 +12,7 @@ from gpuledger.messages.zh_phases import PHASES
 from gpuledger.messages.zh_programs import PROGRAMS
 from gpuledger.messages.zh_ranks import RANKS
 from gpuledger.messages.zh_tables import TABLES
+from gpuledger.messages.zh_use import USE
 
 _REPORT: Final[dict[str, str]] = {
     # ledger/steps, phases; analyse/inventory, stack_places
@@ -441,4 +442,15 @@ _REPORT: Final[dict[str, str]] = {
     "next: {command}": "下一步：{command}",
 }
 
-TEMPLATES: Final = {**_REPORT, **KERNELS, **HTML, **PHASES, **CRITICAL, **TABLES, **COMPARE, **RANKS, **PROGRAMS}
+TEMPLATES: Final = {
+    **_REPORT,
+    **KERNELS,
+    **HTML,
+    **PHASES,
+    **CRITICAL,
+    **TABLES,
+    **COMPARE,
+    **RANKS,
+    **PROGRAMS,
+    **USE,
+}

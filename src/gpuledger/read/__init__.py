@@ -15,7 +15,7 @@ from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import Table
+from gpuledger.trace.tables import EVENTS, Table
 
 
 def no_progress(table: str, rows: int) -> None:
@@ -25,12 +25,14 @@ def no_progress(table: str, rows: int) -> None:
 def open_trace(
     path: str | Path,
     *,
-    only: Collection[Table] | Mapping[Table, Collection[str]] = tuple(Table),
+    only: Collection[Table] | Mapping[Table, Collection[str]] = EVENTS,
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress = no_progress,
     cache: bool = True,
 ) -> Trace:
     """Read the profile at `path`, or just what `only` names: some tables, or some columns of each.
+
+    Without it, all tables but `metrics`, the samples of GPUs, which may be larger than all others together.
 
     `ARCHIVE::MEMBER` names one of the traces in an archive. A profile that takes long to read is kept in the user's
     cache folder, and found there the next time; not with `cache=False`.

@@ -26,7 +26,7 @@ def thread_number(pid: Ints, tid: Ints) -> Ints:
     return (pid << 32) + tid
 
 
-_NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS)
+_NOT_THE_PROGRAM = (Table.ALLOCS, Table.OVERHEADS, Table.METRICS)
 
 
 NOT_DESCRIBED = ""
@@ -167,7 +167,8 @@ class Trace:
     def span(self) -> Span | NotMeasured:
         """From the first to the last time that the program did anything.
 
-        Allocations are left out, as nsys lists those from before the capture too, and so is what the profiler did.
+        Allocations are left out, as nsys lists those from before the capture too, and so is what the profiler did:
+        it samples a GPU for longer than the program runs.
         """
         timed = [rows for table, rows in self.tables.items() if len(rows) and table not in _NOT_THE_PROGRAM]
         if not timed:

@@ -78,10 +78,15 @@ class Table(Enum):
     OVERHEADS = "overheads"
     SAMPLES = "samples"
     COLLECTIVES = "collectives"
+    METRICS = "metrics"
 
     @property
     def schema(self) -> Schema:
         return SCHEMAS[self]
+
+
+EVENTS: Final = tuple(table for table in Table if table is not Table.METRICS)
+"""What is read where nobody names tables: not the samples of GPUs, of which a second has 400,000 rows."""
 
 
 _START = ColumnSchema("start_ns", Kind.INT64, "when it began")
@@ -224,6 +229,16 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             ColumnSchema("in_elements", Kind.INT64, "elements that each rank gives"),
             ColumnSchema("out_elements", Kind.INT64, "elements that each rank gets"),
             ColumnSchema("dtype", Kind.TEXT, "type of the elements"),
+        ),
+    ),
+    Table.METRICS: Schema(
+        say("one value of one counter of a GPU, sampled; start_ns and end_ns are its timestamp"),
+        (
+            _START,
+            _END,
+            _GPU,
+            ColumnSchema("name", Kind.TEXT, "the profiler's name of the counter, with its unit in brackets"),
+            ColumnSchema("value", Kind.INT64, "the mean over one period: percent, hertz or a count, by the unit"),
         ),
     ),
 }

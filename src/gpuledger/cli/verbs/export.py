@@ -17,6 +17,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import open_trace
 from gpuledger.system.atomic_files import refuse_existing, replacing, replacing_in
+from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text
 
 
@@ -102,7 +103,7 @@ def write_timeline(
 
 def _tables(profile: str, folder: Path, limits: Limits, *, force: bool, quiet: bool) -> None:
     with progress(quiet=quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
+        trace = open_trace(profile, only=tuple(Table), limits=limits, progress=tell)
     with replacing_in(folder, parquet_names(), force=force) as beside:
         names = [each.name for each in write_tables(trace, beside)]
     if not quiet:

@@ -13,6 +13,7 @@ from gpuledger.cli.progress import progress
 from gpuledger.limits import Limits
 from gpuledger.present.views.info import info_document
 from gpuledger.read import open_trace
+from gpuledger.trace.tables import Table
 
 
 @click.command()
@@ -36,5 +37,5 @@ def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
       gpuledger info run_pqtdir
     """
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
+        trace = open_trace(profile, only=tuple(Table), limits=limits, progress=tell)
     output.show(info_document(str(profile), trace, contents(trace), verbose=verbose))

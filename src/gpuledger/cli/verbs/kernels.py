@@ -28,7 +28,10 @@ def kernels(files: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Out
     apart by name, launch shape and size of problem. The .ncu-rep format needs `pip install 'gpuledger[ncu]'`.
 
     PROFILE is a timeline. Its kernels are listed in the order of execution, with their time in a step and share of
-    compute; --range=layer0 lists one layer's. `gpuledger report PROFILE --ncu=NCU` has both together.
+    compute; --range=layer0 lists one layer's. `gpuledger report PROFILE --ncu=NCU` has both together. Where GPU
+    metrics were sampled (`gpuledger capture nsys` does where it may), each kernel also has what it uses of the GPU:
+    SMs, issue slots, tensor cores, warps and DRAM, in percent, with an interval that should hold the truth nine
+    times in ten.
 
     \b
     Examples:
@@ -36,6 +39,7 @@ def kernels(files: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Out
       gpuledger kernels details.csv -o kernels.json
       gpuledger kernels layer.ncu-rep --format=csv
       gpuledger kernels run.sqlite --range=layer0
+      gpuledger kernels run.sqlite --format=json | jq '.kernels[0].use'
     """
     if len(files) == 1 and reader_of(look_at(files[0])) is not None:
         _of_timeline(files[0], wanted, limits, output)
@@ -57,16 +61,18 @@ def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None
 
 def _of_timeline(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
     from gpuledger.analyse.kernels.step_kernels import overview
+    from gpuledger.analyse.use.stretches import sampled_use
     from gpuledger.ledger.device import analysed
-    from gpuledger.present.views.tables import tables_document
+    from gpuledger.present.views.timeline_document import timeline_document
     from gpuledger.present.views.timeline_kernels import step_kernels_sheet
     from gpuledger.read import open_trace
+    from gpuledger.trace.tables import Table
 
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
+        trace = open_trace(profile, only=tuple(Table), limits=limits, progress=tell)
     devices = analysed(trace, profile.name, wanted)
     sheets = [
         step_kernels_sheet(overview(trace, device, wanted.scope_pattern), device, wanted.families) for device in devices
     ]
-    document = tables_document("stepkernels", profile.name, sheets, trace.health, devices[0].zero_ns)
-    output.show(document)
+    use = {device.gpu: sampled_use(trace, device.gpu, device.ledger.busy.stretches) for device in devices}
+    output.show(timeline_document(profile.name, use, sheets, trace.health, devices[0].zero_ns))

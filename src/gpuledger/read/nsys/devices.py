@@ -46,6 +46,7 @@ class NsysDevices:
         is_one = len(used) == 1
         self._by_ordinal = dict.fromkeys(used.tolist(), 0) if is_one and len(rows) == 1 else _ordinals(rows)
         self._by_process = _by_process(export, rows)
+        self._by_number = {row["id"]: gpu for gpu, row in reversed(list(enumerate(rows)))}
         self._only_of: dict[int, set[int]] = {}
         for (process, _), gpu in self._by_process.items() if is_one else ():
             self._only_of.setdefault(process, set()).add(gpu)
@@ -61,6 +62,14 @@ class NsysDevices:
         first, number = group(pid, device)
         pairs = zip(pid[first].tolist(), device[first].tolist(), strict=True)
         gpus = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]
+        return np.array(gpus, np.int32)[number]
+
+    def numbered(self, hardware: Ints) -> NDArray[np.int32]:
+        """The physical GPU that TARGET_INFO_GPU lists by each of these numbers; the only one, where there is one."""
+        if len(self._gpus) == 1:
+            return np.zeros(len(hardware), np.int32)
+        first, number = group(hardware)
+        gpus = [self._by_number.get(listed, NOT_RECORDED) for listed in hardware[first].tolist()]
         return np.array(gpus, np.int32)[number]
 
     def _one(self, os_pid: int, ordinal: int) -> int:

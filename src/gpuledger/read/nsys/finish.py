@@ -37,7 +37,9 @@ class TableFinisher:
             columns["end_tid"] = _thread(raw["end_tid"])
         if "pid" in raw:
             columns["pid"] = self._process(raw["pid"])
-        if "gpu" in wanted:
+        if "hardware" in raw:
+            columns["gpu"] = by_row(self.devices.numbered, by_row(_number, raw["hardware"]))
+        elif "gpu" in wanted:
             columns["gpu"] = by_row(self.devices.resolve, columns["pid"], by_row(_number, raw["device"]))
         for column in table.schema.columns:
             if column.name in wanted and column.name not in columns:

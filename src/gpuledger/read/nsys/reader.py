@@ -18,6 +18,7 @@ from gpuledger.read.nsys import schema as schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.devices import NsysDevices
 from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts, ordinals
+from gpuledger.read.nsys.metrics import metric_columns
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
@@ -277,6 +278,9 @@ class _ExportReading:
         }
         return raw | named | {"end_ns": raw["start_ns"]}
 
+    def metrics(self, raw: Raw, *_: object) -> Raw:
+        return metric_columns(self.export, self.coder, raw)
+
     def syncs(self, raw: Raw, *_: object) -> Raw:
         return raw | {"kind": self.coder.labels(raw["kind"], self._labels("ENUM_CUPTI_SYNC_TYPE"))}
 
@@ -304,6 +308,7 @@ _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw]] = {
     (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _ExportReading.overheads,
     (Table.SAMPLES, schema.SAMPLE.name): _ExportReading.samples,
     (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _ExportReading.python_samples,
+    (Table.METRICS, schema.METRIC.name): _ExportReading.metrics,
 }
 
 

@@ -1,0 +1,156 @@
+"""What is told apart when samples are taken apart: kernels, their phases, copies, nothing; a column of the fit each.
+
+A group of kernels has a column, or two or three where it lasts long beside a period: its beginning, middle and end.
+Groups beyond the first few hundred by time share a column with others of their name. Copies have a column by kind,
+graphs whose kernels were not recorded have one, and the last is nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.use.launch_groups import LaunchGroups
+from gpuledger.analyse.use.levels import Prior
+from gpuledger.analyse.use.shares import ColumnSpans
+from gpuledger.trace.columns import equal
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.tables import Table
+
+Floats = NDArray[Any]
+
+_MOST_GROUPS: Final = 400
+_MOST_SHARED: Final = 100
+_MOST_SPLIT: Final = 50
+"""Kernels with a column of their own, columns that others share, kernels with several columns: by time."""
+_FEWEST_LAUNCHES: Final = 8
+"""Of a kernel with several columns."""
+_HALVES, _THIRDS, _EDGE = 0.4, 1.0, 0.3
+"""In periods: from what length on a kernel has two columns, or three, and how long its beginning and its end are."""
+_PHASES_DIFFER: Final = 20.0
+"""Points by which the phases of a kernel usually differ from their mean."""
+_COPY_KINDS: Final = 7
+_OTHERS: Final = _COPY_KINDS + 1
+_OTHERS_DIFFER, _IDLE_DIFFERS = 40.0, 3.0
+_LEAST_CEILING: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitColumns:
+    """The columns of one GPU's kernels and of what else ran on it."""
+
+    groups: LaunchGroups
+    first: Ints
+    """Of each group: its first column."""
+    parts: Ints
+    """Of each group: how many columns it has."""
+    shared: NDArray[np.bool_]
+    """Of each group: whether its column is other groups' too."""
+    count: int
+    """Columns of kernels; after them come copies, graphs and nothing."""
+    edge_ns: int
+
+    @classmethod
+    def of(cls, groups: LaunchGroups, period_ns: int) -> FitColumns:
+        order = np.argsort(-groups.total_ns, kind="stable")
+        length, rank = groups.mean_ns / period_ns, np.empty(len(groups), np.int64)
+        rank[order] = np.arange(len(groups))
+        may_split = (rank < _MOST_SPLIT) & (groups.launches >= _FEWEST_LAUNCHES)
+        parts = np.where(may_split, 1 + (length >= _HALVES) + (length >= _THIRDS), 1)
+        shared = rank >= _MOST_GROUPS
+        first = np.zeros(len(groups), np.int64)
+        own = order[:_MOST_GROUPS]
+        first[own] = np.cumsum(parts[own]) - parts[own]
+        count = int(parts[own].sum())
+        names: dict[str, int] = {}
+        for row in order[_MOST_GROUPS:].tolist():
+            number = names.setdefault(groups.names[row], min(len(names), _MOST_SHARED - 1))
+            first[row] = count + number
+        count += min(len(names), _MOST_SHARED)
+        return cls(groups, first, parts, shared, count, round(_EDGE * period_ns))
+
+    @property
+    def total(self) -> int:
+        """Columns with those of copies, graphs and nothing."""
+        return self.count + _OTHERS + 1
+
+    def spans(self, trace: Trace, gpu: int) -> ColumnSpans:
+        """When what each column stands for ran."""
+        groups = self.groups
+        start, end = groups.start_ns, groups.end_ns
+        first, parts = self.first[groups.group], self.parts[groups.group]
+        if (parts == 1).all():
+            pieces = [(start, end, first)]
+        else:
+            edge = np.where(parts == 2, (end - start) // 2, np.minimum(self.edge_ns, (end - start) // 3))
+            edge[parts == 1] = 0
+            whole, two, three = (parts == number for number in (1, 2, 3))
+            pieces = [
+                (start[whole], end[whole], first[whole]),
+                (start[~whole], (start + edge)[~whole], first[~whole]),
+                ((start + edge)[two], end[two], first[two] + 1),
+                ((start + edge)[three], (end - edge)[three], first[three] + 1),
+                ((end - edge)[three], end[three], first[three] + 2),
+            ]
+        return ColumnSpans.by_start([*pieces, *self._others(trace, gpu)], self.total - 1)
+
+    def _others(self, trace: Trace, gpu: int) -> list[tuple[Ints, Ints, Ints]]:
+        pieces = []
+        for table in (Table.COPIES, Table.GRAPHS):
+            if table not in trace.tables:
+                continue
+            rows = trace[table].where(equal(trace[table]["gpu"], gpu))
+            kind = np.full(len(rows), _COPY_KINDS)
+            if table is Table.COPIES:
+                kind = np.minimum(group(rows.codes("kind"))[1], _COPY_KINDS - 1)
+            pieces.append((rows["start_ns"], rows["end_ns"], self.count + kind))
+        return pieces
+
+    def _places(self) -> tuple[Ints, Ints, Floats]:
+        """For each column of a group that has its own: the group, the column, and its share of a launch's time."""
+        own = np.flatnonzero(~self.shared)
+        groups = np.repeat(own, self.parts[own])
+        part = np.arange(len(groups)) - np.repeat(np.cumsum(self.parts[own]) - self.parts[own], self.parts[own])
+        mean = self.groups.mean_ns[groups]
+        edge = np.where(self.parts[groups] == 2, 0.5, np.minimum(self.edge_ns / mean, 1 / 3))
+        middle = (self.parts[groups] == 3) & (part == 1)
+        share = np.where(self.parts[groups] == 1, 1.0, np.where(middle, 1 - 2 * edge, edge))
+        return groups, self.first[groups] + part, share
+
+    def weights(self) -> Floats:
+        """A row per group: how much of its time is in each column."""
+        weights = np.zeros((len(self.groups), self.total))
+        groups, columns, share = self._places()
+        weights[groups, columns] = share
+        others = np.flatnonzero(self.shared)
+        weights[others, self.first[others]] = 1.0
+        return weights
+
+    def prior(self, ceiling: Floats) -> Prior:
+        """A level is between nothing and its ceiling; phases of a kernel are near their mean; nothing uses none."""
+        mean, top = np.full(self.total, 10.0), np.full(self.total, 100.0)
+        precision = np.zeros((self.total, self.total))
+        np.fill_diagonal(precision[: self.total - 1, : self.total - 1], _OTHERS_DIFFER**-2)
+        mean[-1], precision[-1, -1] = 0.0, _IDLE_DIFFERS**-2
+        groups, columns, share = self._places()
+        mean[columns], top[columns] = ceiling[groups] / 4, ceiling[groups]
+        precision[columns, columns] = 0.0
+        spread = np.maximum(ceiling, _LEAST_CEILING) / 2
+        for shift in range(-2, 3):
+            other = np.arange(len(groups)) + shift
+            inside = (other >= 0) & (other < len(groups))
+            inside[inside] &= groups[other[inside]] == groups[inside]
+            here, there = np.flatnonzero(inside), other[inside]
+            precision[columns[here], columns[there]] += share[here] * share[there] / spread[groups[here]] ** 2
+            count = self.parts[groups[here]]
+            apart = (here == there) - share[there] - share[here]
+            # the sum over phases of (own level - mean level) squared
+            precision[columns[here], columns[there]] += np.where(
+                count > 1, (apart + count * share[here] * share[there]) / _PHASES_DIFFER**2, 0.0
+            )
+        return Prior(mean, top, precision)

@@ -1,0 +1,186 @@
+"""How well each kernel uses the GPU, from samples: a trace in, percent with an interval per kernel and counter out.
+
+A sample is the mean over one period, so it is a mixture of what ran in it. The level of each kernel is what explains
+all samples best. A kernel that lasts long beside a period has two or three levels, as it begins and ends differently;
+what is told is their mean by time. See docs/concepts/use.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.use.columns import FitColumns
+from gpuledger.analyse.use.lag import lag_ns
+from gpuledger.analyse.use.launch_groups import launch_groups
+from gpuledger.analyse.use.levels import FittedLevels, Mixtures, fitted
+from gpuledger.analyse.use.samples import NEEDS as SAMPLES_NEED
+from gpuledger.analyse.use.samples import gpu_samples
+from gpuledger.analyse.use.shares import sample_shares
+from gpuledger.analyse.use.thinned import looked_at
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.messages import say
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.kernel_report import Dim3
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Spans, holds
+from gpuledger.trace.tables import Table
+
+Floats = NDArray[Any]
+
+NEEDS: Final = (Table.KERNELS, *SAMPLES_NEED)
+
+LAUNCH_NS: Final = 1000
+"""Nsight Compute counts from before the first block starts until after the last has ended: so much longer than the
+times of a timeline, in which a kernel of 1.1 us is one of 2.1 us (H200, kernels of 1 to 30 us)."""
+
+COVERAGE: Final = 0.9
+_DEVIATIONS: Final = 1.645
+"""Of a normal distribution on each side of the mean, for that coverage."""
+
+_FEWEST_SAMPLES: Final = 20
+_SHARED_DIFFER: Final = 15.0
+"""Points by which kernels that share a column differ."""
+_POINTS, _SHARE = 1.0, 0.04
+_CARRIED_POINTS_NS, _MOST_CARRIED = 60_000.0, 6.0
+"""How numbers of Nsight Compute differ from those of a run: points, share of the number, and for DRAM points that fall
+with the kernel's length. Measured: docs/concepts/use.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseFigure:
+    """One counter of one kernel, in percent of the time that Nsight Compute would give the kernel."""
+
+    percent: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """Kernels of one name and launch shape. A counter that was not sampled is not in `figures`."""
+
+    name: str
+    """The canonical one."""
+    full_name: str
+    grid: Dim3
+    block: Dim3
+    launches: int
+    time_ns: int
+    figures: Mapping[GpuMetric, UseFigure]
+
+
+@dataclass(frozen=True, slots=True)
+class UseOfKernels:
+    """All kernels of one GPU, the most time first."""
+
+    gpu: int
+    kernels: tuple[KernelUse, ...]
+    samples: int
+    """That the levels come from."""
+    period_ns: int
+    lag_ns: int
+    idle: Mapping[GpuMetric, float]
+    """What the counters are while nothing of the profile runs."""
+    unexplained: Mapping[GpuMetric, float]
+    """Points by which a sample usually differs from what the levels give."""
+
+
+def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOfKernels | NotMeasured:
+    """What every kernel of a GPU makes of it; with a window, of those launches that begin in it.
+
+    Levels come from all samples in either case: the more, the surer.
+    """
+    if missing := trace.missing(*NEEDS):
+        return missing
+    samples = gpu_samples(trace, gpu)
+    if isinstance(samples, NotMeasured):
+        return samples
+    metrics = [metric for metric in OF_KERNELS if metric in samples.values]
+    groups = launch_groups(trace, gpu)
+    if not metrics or not len(groups):
+        return NotMeasured(say("no kernel of GPU {gpu} was sampled", gpu=gpu))
+    columns = FitColumns.of(groups, samples.period_ns)
+    spans = columns.spans(trace, gpu)
+    chosen, near = looked_at(samples.stamp_ns, samples.period_ns, spans)
+    samples = samples if chosen.all() else samples.among(chosen)
+    lag = lag_ns(samples, spans)
+    shares = sample_shares(samples.stamp_ns, samples.period_ns, lag, near)
+    if len(shares.used) < _FEWEST_SAMPLES:
+        return NotMeasured(
+            say("GPU {gpu} was sampled {count} times while its kernels ran", gpu=gpu, count=len(shares.used))
+        )
+    mixtures = Mixtures.of(shares, columns.weights())
+    ceilings = {metric: groups.ceiling(metric, trace.origin.gpu(gpu)) for metric in metrics}
+    fits = {
+        metric: fitted(mixtures, samples.values[metric][shares.used], columns.prior(ceilings[metric]))
+        for metric in metrics
+    }
+    return UseOfKernels(
+        gpu,
+        _kernels(columns, ceilings, fits, window),
+        len(shares.used),
+        samples.period_ns,
+        lag,
+        {metric: fit.idle for metric, fit in fits.items()},
+        {metric: fit.noise for metric, fit in fits.items()},
+    )
+
+
+def _kernels(
+    columns: FitColumns,
+    ceilings: Mapping[GpuMetric, Floats],
+    fits: Mapping[GpuMetric, FittedLevels],
+    window: Spans | None,
+) -> tuple[KernelUse, ...]:
+    groups = columns.groups
+    launches, total_ns = groups.launches, groups.total_ns
+    if window is not None:
+        within = holds(window, groups.start_ns)
+        launches = np.bincount(groups.group[within], minlength=len(groups))
+        length = (groups.end_ns - groups.start_ns)[within]
+        total_ns = np.bincount(groups.group[within], length, minlength=len(groups)).astype(np.int64)
+    figures = {metric: _figures(metric, columns, ceilings[metric], fit) for metric, fit in fits.items()}
+    return tuple(
+        KernelUse(
+            groups.names[row],
+            groups.full_names[row],
+            groups.grids[row],
+            groups.blocks[row],
+            int(launches[row]),
+            int(total_ns[row]),
+            {metric: UseFigure(*(float(side[row]) for side in sides)) for metric, sides in figures.items()},
+        )
+        for row in np.argsort(-total_ns, kind="stable").tolist()
+        if launches[row]
+    )
+
+
+def _figures(
+    metric: GpuMetric, columns: FitColumns, ceiling: Floats, fit: FittedLevels
+) -> tuple[Floats, Floats, Floats]:
+    """Percent, low and high of each group, of the time that Nsight Compute would give it."""
+    mean_ns = columns.groups.mean_ns
+    counted = mean_ns / (mean_ns + LAUNCH_NS)
+    percent = fit.level * counted
+    apart = np.where(columns.shared, _SHARED_DIFFER, 0.0)
+    spread = _DEVIATIONS * np.sqrt(
+        (fit.deviation * counted) ** 2 + _unlike_ncu(metric, mean_ns, percent) ** 2 + apart**2
+    )
+    low, high = np.maximum(percent - spread, 0.0), np.minimum(percent + spread, ceiling)
+    return percent, low, np.maximum(high, percent)
+
+
+def _unlike_ncu(metric: GpuMetric, mean_ns: Floats, percent: Floats) -> Floats:
+    """Standard deviation of what a fit cannot see: how the kernel alone, as Nsight Compute runs it, differs.
+
+    Alone, a kernel finds other lines in the caches, and what it wrote may leave them in another kernel's time.
+    """
+    edge = LAUNCH_NS / 2 / mean_ns * percent
+    memory = metric in (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+    carried = np.minimum(_CARRIED_POINTS_NS / mean_ns, _MOST_CARRIED) if memory else 0.0
+    return np.sqrt(_POINTS**2 + (_SHARE * percent) ** 2 + edge**2 + carried**2)

@@ -1,0 +1,111 @@
+"""How a GPU was used in stretches of time, straight from its samples: no fit, so no interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.use.kernel_use import UseOfKernels, use_of_kernels
+from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
+from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.trace.columns import equal
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Spans, covered, intersection, union
+from gpuledger.trace.tables import Table
+
+Floats = NDArray[Any]
+
+_FULL_CLOCK: Final = 0.9
+"""Of a sample, the share in which kernels ran, for its clock to be one of a busy GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The clock of the multiprocessors while kernels ran."""
+
+    mean_hz: float
+    lowest_hz: float
+    """Of a hundred samples one is lower."""
+    highest_hz: int | None
+    """That the GPU can have; None: the profile does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseOfStretches:
+    """Means of counters over a window, and over the time in it in which kernels ran; percent."""
+
+    window: Mapping[GpuMetric, float]
+    busy: Mapping[GpuMetric, float]
+    clock: Clock | None
+
+
+SampledUse = tuple[UseOfKernels, UseOfStretches]
+
+
+def sampled_use(trace: Trace, gpu: int, window: Spans) -> SampledUse | NotMeasured:
+    """All that samples say of one GPU in a window."""
+    kernels = use_of_kernels(trace, gpu, window)
+    if isinstance(kernels, NotMeasured):
+        return kernels
+    stretches = use_of_stretches(trace, kernels, window)
+    return stretches if isinstance(stretches, NotMeasured) else (kernels, stretches)
+
+
+def use_of_stretches(trace: Trace, use: UseOfKernels, window: Spans) -> UseOfStretches | NotMeasured:
+    """The use of one GPU in a window."""
+    samples = gpu_samples(trace, use.gpu)
+    if isinstance(samples, NotMeasured):
+        return samples
+    kernels = trace[Table.KERNELS]
+    here = equal(kernels["gpu"], use.gpu)
+    busy = intersection(union(kernels["start_ns"][here], kernels["end_ns"][here]), window)
+    ends = samples.stamp_ns + use.lag_ns
+    within = covered(busy, ends - samples.period_ns, ends) >= _FULL_CLOCK * samples.period_ns
+    clock, gpu = samples.values.get(GpuMetric.SM_CLOCK), trace.origin.gpu(use.gpu)
+    return UseOfStretches(
+        _mean(samples, use.lag_ns, window),
+        _mean(samples, use.lag_ns, busy),
+        None
+        if clock is None or not within.any()
+        else Clock(
+            float(clock[within].mean()), float(np.percentile(clock[within], 1)), None if gpu is None else gpu.clock_hz
+        ),
+    )
+
+
+def _mean(samples: GpuSamples, lag_ns: int, spans: Spans) -> dict[GpuMetric, float]:
+    means = mean_use(samples, lag_ns, spans.start_ns, spans.end_ns)
+    length = (spans.end_ns - spans.start_ns).astype(np.float64)
+    found: dict[GpuMetric, float] = {}
+    for metric, values in means.items():
+        known = ~np.isnan(values)
+        if metric is not GpuMetric.SM_CLOCK and length[known].sum() > 0:
+            found[metric] = float(np.average(values[known], weights=length[known]))
+    return found
+
+
+def mean_use(samples: GpuSamples, lag_ns: int, start_ns: Ints, end_ns: Ints) -> dict[GpuMetric, Floats]:
+    """The mean of each counter from each start to its end; not a number where no sample covers it."""
+    ends = samples.stamp_ns + lag_ns
+    begins = ends - samples.period_ns
+    begins[1:] = np.maximum(begins[1:], ends[:-1])
+    length = (ends - begins).astype(np.float64)
+    knots = np.stack((begins, ends), 1).reshape(-1)
+
+    def up_to(values: Floats, instants: Ints) -> Floats:
+        """The integral from the first sample to each instant."""
+        before = np.repeat(np.append(0.0, np.cumsum(values * length)), 2)[1:-1]
+        total: Floats = np.interp(instants, knots, before)
+        return total
+
+    time = up_to(np.ones(len(ends)), end_ns) - up_to(np.ones(len(ends)), start_ns)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {
+            metric: np.where(time > 0, (up_to(values, end_ns) - up_to(values, start_ns)) / time, np.nan)
+            for metric, values in samples.values.items()
+        }

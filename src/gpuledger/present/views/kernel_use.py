@@ -1,0 +1,234 @@
+"""Use of the GPU by its kernels: an answer, a table and JSON. Percent is of what the GPU could do in the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpuledger.analyse.use.kernel_use import KernelUse, UseFigure, UseOfKernels
+from gpuledger.analyse.use.stretches import Clock, UseOfStretches
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.messages import Message, joined, say
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.views.kernel_words import shape_text
+from gpuledger.trace.health import NotMeasured
+from gpuledger.units import count_text, share_text, time_text
+
+NAMES: Final = {
+    GpuMetric.SM_ACTIVE: say("SMs active"),
+    GpuMetric.SM_ISSUE: say("Issue"),
+    GpuMetric.TENSOR: say("Tensor"),
+    GpuMetric.WARPS: say("Warps"),
+    GpuMetric.DRAM_READ: say("DRAM read"),
+    GpuMetric.DRAM_WRITE: say("DRAM write"),
+}
+_DETAIL: Final = {GpuMetric.SM_ISSUE: 3, GpuMetric.WARPS: 2}
+_SOURCE: Final = "samples"
+_SHOWN: Final = 25
+"""Kernels that people are shown; the rest is one line."""
+_VAGUE: Final = 20.0
+"""An interval of so many points is shown in place of the number."""
+
+_COLUMNS: Final = (
+    Column("kernel", say("Kernel"), Unit.TEXT, shorten=label),
+    Column("launches", say("Calls"), Unit.COUNT, detail=1),
+    Column("ns", say("Time"), Unit.NS),
+    Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
+)
+_SHAPES: Final = (
+    Column("grid", say("Grid"), Unit.TEXT, detail=5),
+    Column("block", say("Block"), Unit.TEXT, detail=6),
+)
+_SIDES: Final = ("percent", "low", "high")
+
+
+def _title(use: UseOfKernels) -> Message:
+    return say(
+        "Use of GPU {gpu} by kernel, from {count} samples every {period} (shares of kernel time; percent of what the "
+        "GPU could do while the kernel ran)",
+        gpu=use.gpu,
+        count=count_text(use.samples),
+        period=time_text(use.period_ns),
+    )
+
+
+def shown_sheet(use: UseOfKernels) -> Sheet:
+    """For people: one row per kernel, the most time first. A number that is hardly known is an interval."""
+    columns = (Column(metric, NAMES[metric], Unit.FIGURE, detail=_DETAIL.get(metric, 0)) for metric in OF_KERNELS)
+    whole_ns = sum(kernel.time_ns for kernel in use.kernels)
+    rows = [
+        (*_time(kernel, whole_ns), *map(_figure_text, map(kernel.figures.get, OF_KERNELS)), *_shape(kernel))
+        for kernel in use.kernels[:_SHOWN]
+    ]
+    rest = use.kernels[_SHOWN:]
+    blank = (None,) * (len(OF_KERNELS) + len(_SHAPES))
+    more = say("({count} more kernels)", count=count_text(len(rest)))
+    calls, rest_ns = sum(kernel.launches for kernel in rest), sum(kernel.time_ns for kernel in rest)
+    foot = ((more, calls, rest_ns, 100 * rest_ns / whole_ns, *blank),) if rest else ()
+    return Sheet(f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, *_SHAPES), tuple(rows), foot, rounded=True)
+
+
+def use_sheet(use: UseOfKernels) -> Sheet:
+    """For programs: every kernel, every number with both ends of its interval."""
+    columns = (
+        Column(f"{metric}_{side}", f"{metric} {side}", Unit.SHARE_PERCENT) for metric in OF_KERNELS for side in _SIDES
+    )
+    whole_ns = sum(kernel.time_ns for kernel in use.kernels)
+    rows = tuple(
+        (
+            *_time(kernel, whole_ns),
+            *(
+                None if figure is None else getattr(figure, side)
+                for figure in map(kernel.figures.get, OF_KERNELS)
+                for side in _SIDES
+            ),
+            *_shape(kernel),
+        )
+        for kernel in use.kernels
+    )
+    return Sheet(f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, *_SHAPES), rows)
+
+
+def _time(kernel: KernelUse, whole_ns: int) -> tuple[Cell, ...]:
+    share = 100 * kernel.time_ns / whole_ns if whole_ns else None
+    return kernel.full_name, kernel.launches, kernel.time_ns, share
+
+
+def _shape(kernel: KernelUse) -> tuple[Cell, ...]:
+    return shape_text(kernel.grid), shape_text(kernel.block)
+
+
+def _figure_text(figure: UseFigure | None) -> Message | None:
+    if figure is None:
+        return None
+    if figure.high - figure.low > _VAGUE:
+        return say("{low} to {high} %", low=round(figure.low), high=round(figure.high))
+    return say("{percent} %", percent=round(figure.percent))
+
+
+def use_answer(use: UseOfKernels, stretches: UseOfStretches) -> list[Message]:
+    """How the GPU was used while kernels ran, which kernel has the most room, and its clock."""
+    told = [
+        say("{counter} {share}", counter=_WORDS[metric], share=share_text(stretches.busy[metric] / 100))
+        for metric in OF_KERNELS
+        if metric in stretches.busy
+    ]
+    sentences = [
+        say(
+            "GPU {gpu}, while its kernels ran, of what it could do: {figures}.",
+            gpu=use.gpu,
+            figures=joined(say(", "), told),
+        )
+    ]
+    if use.kernels:
+        sentences.append(_first_kernel(use))
+    if stretches.clock is not None and (sentence := _clock_sentence(stretches.clock)):
+        sentences.append(sentence)
+    return sentences
+
+
+_WORDS: Final = {
+    GpuMetric.SM_ACTIVE: say("SMs active"),
+    GpuMetric.SM_ISSUE: say("issue slots"),
+    GpuMetric.TENSOR: say("tensor cores"),
+    GpuMetric.WARPS: say("warps"),
+    GpuMetric.DRAM_READ: say("DRAM read"),
+    GpuMetric.DRAM_WRITE: say("DRAM write"),
+}
+
+
+def _first_kernel(use: UseOfKernels) -> Message:
+    """The kernel with the most time, and how far each of its counters is known."""
+    first = use.kernels[0]
+    whole_ns = sum(kernel.time_ns for kernel in use.kernels)
+    told = [
+        say(
+            "{counter} {share} ({low} to {high})",
+            counter=_WORDS[metric],
+            share=share_text(figure.percent / 100),
+            low=share_text(figure.low / 100),
+            high=share_text(figure.high / 100),
+        )
+        for metric in (GpuMetric.TENSOR, GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+        if (figure := first.figures.get(metric)) is not None
+    ]
+    return say(
+        "Most time: {kernel}, {share} of kernel time: {figures}.",
+        kernel=cut_label(label(first.full_name)),
+        share=share_text(first.time_ns / whole_ns),
+        figures=joined(say(", "), told),
+    )
+
+
+_HELD_DOWN: Final = 0.97
+"""Of the highest clock: below it, the clock is worth a sentence."""
+
+
+def _clock_sentence(clock: Clock) -> Message | None:
+    if clock.highest_hz is None or clock.mean_hz >= _HELD_DOWN * clock.highest_hz:
+        return None
+    return say(
+        "The clock was held down: {mean} MHz on average while kernels ran, {lowest} MHz at the lowest, "
+        "of {highest} MHz.",
+        mean=count_text(round(clock.mean_hz / 1e6)),
+        lowest=count_text(round(clock.lowest_hz / 1e6)),
+        highest=count_text(round(clock.highest_hz / 1e6)),
+    )
+
+
+def kernels_use_json(use: UseOfKernels) -> list[dict[str, Any]]:
+    """Every kernel; a counter that was not sampled is null."""
+    return [
+        {
+            "gpu": use.gpu,
+            "name": kernel.name,
+            "grid": list(kernel.grid),
+            "block": list(kernel.block),
+            "launches": kernel.launches,
+            "ns": kernel.time_ns,
+            "source": _SOURCE,
+            "use": {metric.value: _figure_json(kernel.figures.get(metric)) for metric in OF_KERNELS},
+        }
+        for kernel in use.kernels
+    ]
+
+
+def _figure_json(figure: UseFigure | None) -> dict[str, float] | None:
+    if figure is None:
+        return None
+    return {"percent": round(figure.percent, 2), "low": round(figure.low, 2), "high": round(figure.high, 2)}
+
+
+def gpu_use_json(use: UseOfKernels, stretches: UseOfStretches) -> dict[str, Any]:
+    """One GPU as a whole: means over the window and over the time of kernels, straight from the samples."""
+    clock = stretches.clock
+    return {
+        "gpu": use.gpu,
+        "source": _SOURCE,
+        "samples": use.samples,
+        "period_ns": use.period_ns,
+        "lag_ns": use.lag_ns,
+        "window_percent": _means_json(stretches.window),
+        "kernels_percent": _means_json(stretches.busy),
+        "clock": None
+        if clock is None
+        else {
+            "mean_hz": round(clock.mean_hz),
+            "lowest_hz": round(clock.lowest_hz),
+            "highest_hz": clock.highest_hz,
+        },
+    }
+
+
+def _means_json(means: Mapping[GpuMetric, float]) -> dict[str, float | None]:
+    return {
+        metric.value: round(means[metric], 2) if metric in means else None
+        for metric in GpuMetric
+        if metric is not GpuMetric.SM_CLOCK
+    }
+
+
+def not_sampled(gpu: int, reason: NotMeasured) -> dict[str, Any]:
+    """Why a GPU's use is not told."""
+    return {"gpu": gpu, "source": None, "not_measured": reason.reason}

@@ -1,0 +1,60 @@
+"""The answer of `gpuledger kernels PROFILE`: use of the GPU where it was sampled, and kernels in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuledger.analyse.use.stretches import SampledUse
+from gpuledger.present.document import Block, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
+from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.kernel_use import (
+    gpu_use_json,
+    kernels_use_json,
+    not_sampled,
+    shown_sheet,
+    use_answer,
+    use_sheet,
+)
+from gpuledger.present.views.tables_page import tables_page
+from gpuledger.present.writers.json import health_json, tables_json
+from gpuledger.trace.health import Note, NotMeasured
+
+
+def timeline_document(
+    profile: str,
+    use: Mapping[int, SampledUse | NotMeasured],
+    in_order: Sequence[Sheet],
+    notes: Sequence[Note],
+    zero_ns: int,
+) -> Document:
+    """All GPUs; `in_order` has a table of kernels each. JSON is the document gpuledger.stepkernels/1."""
+    sampled = [found for found in use.values() if not isinstance(found, NotMeasured)]
+    sentences = [sentence for kernels, stretches in sampled for sentence in use_answer(kernels, stretches)]
+    shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
+    data: dict[str, Any] = {
+        "schema": "gpuledger.stepkernels/1",
+        "profile": profile,
+        "zero_ns": zero_ns,
+    }
+    opening: list[Block] = [Conclusion(sentences[0]), *map(Paragraph, sentences[1:])] if sentences else []
+    return Document(
+        blocks=lambda: (
+            *opening,
+            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
+        ),
+        data=lambda: (
+            data
+            | {
+                "kernels": [kernel for kernels, _ in sampled for kernel in kernels_use_json(kernels)],
+                "gpus": [
+                    not_sampled(gpu, found) if isinstance(found, NotMeasured) else gpu_use_json(*found)
+                    for gpu, found in use.items()
+                ],
+                "tables": tables_json(in_order),
+                "health": health_json(notes),
+            }
+        ),
+        sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
+        page=lambda reader: tables_page(profile, [Paragraph(sentence) for sentence in sentences], shown, reader),
+    )

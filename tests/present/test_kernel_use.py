@@ -1,0 +1,84 @@
+"""Use of the GPU as people and programs see it: the keys that others build on, and an answer before the table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gpuledger.analyse.use.against_counters import agreement, held_against
+from gpuledger.analyse.use.kernel_use import use_of_kernels
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.read import open_trace
+from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.tables import Table
+from support.command import ROOT, gpuledger
+
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.stepkernels-1.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def llama(unpacked: Callable[[str], Path]) -> Path:
+    """Ten forward passes of a Llama of four layers on an H200, sampled every 50 us."""
+    return unpacked("metrics_llama.sqlite")
+
+
+def test_programs_get_every_kernel_with_its_intervals(llama: Path) -> None:
+    content = json.loads(gpuledger("kernels", llama, "--format=json").stdout)
+    Draft202012Validator(SCHEMA).validate(content)
+    first = content["kernels"][0]
+    assert (first["name"], first["launches"], first["source"]) == (
+        "nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_TNT",
+        80,
+        "samples",
+    )
+    assert list(first["use"]) == ["sm_active", "sm_issue", "tensor", "warps", "dram_read", "dram_write"]
+    tensor = first["use"]["tensor"]
+    assert 85 < tensor["percent"] < 90
+    assert tensor["low"] < tensor["percent"] < tensor["high"]
+    [gpu] = content["gpus"]
+    assert gpu["window_percent"]["sm_active"] < gpu["kernels_percent"]["sm_active"]
+    assert gpu["clock"]["highest_hz"] == 1_980_000_000
+    rows = list(csv.DictReader(io.StringIO(gpuledger("kernels", llama, "--format=csv").stdout.split("\n\n")[0])))
+    assert [int(row["Time (ns)"]) for row in rows] == [kernel["ns"] for kernel in content["kernels"]]
+    assert float(rows[0]["tensor low (%)"]) == pytest.approx(tensor["low"], abs=0.051)
+
+
+def test_people_get_the_answer_first(llama: Path) -> None:
+    lines = gpuledger("kernels", llama, COLUMNS="80").stdout.splitlines()
+    assert lines[0].startswith("GPU 0, while its kernels ran, of what it could do: SMs active 9")
+    assert any(line.startswith("The clock was held down: 1,7") for line in lines)
+    assert any("nvjet" in line and " 87 %" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_without_samples_there_is_no_number(unpacked: Callable[[str], Path]) -> None:
+    content = json.loads(gpuledger("kernels", unpacked("attn.sqlite"), "--format=json").stdout)
+    Draft202012Validator(SCHEMA).validate(content)
+    assert content["kernels"] == []
+    assert content["gpus"] == [
+        {"gpu": 0, "source": None, "not_measured": "no metrics were recorded (looked for GPU_METRICS)"}
+    ]
+
+
+def test_samples_agree_with_nsight_compute(llama: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "counted.csv"
+    answer.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "metrics_llama.csv.xz").read_bytes()))
+    use = use_of_kernels(open_trace(llama, only=tuple(Table)), 0)
+    assert not isinstance(use, NotMeasured)
+    held = held_against(use, open_kernels([answer]))
+    assert len(held) == len(OF_KERNELS) * len(use.kernels)
+    for metric in OF_KERNELS:
+        found = agreement(held, metric)
+        assert found is not None
+        assert found.mean_error < (4 if metric is GpuMetric.SM_ACTIVE else 2)
+        assert found.held_share >= 0.9
+        assert found.near_share is not None
+        assert found.near_share >= 0.89
