@@ -23,12 +23,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.common.cuda_graph import CAPTURE_STEPS, captured
 from gpuledger.workloads.common.device import DeviceClock, settle
 from gpuledger.workloads.common.device_memory import refused_where_full
 from gpuledger.workloads.common.program import Progress, Result, asked, bench, say, spread_ms, wrong
@@ -37,29 +38,7 @@ from gpuledger.workloads.decoder.logit_checks import agreed, whole_pass
 from gpuledger.workloads.decoder.model import Decoder, Mark, build
 from gpuledger.workloads.decoder.size import DecoderSize, not_followed, size_of
 
-Found = TypeVar("Found")
 Step = Callable[[], Tensor]  # decodes one token of each sequence and gives the logits of the next
-CAPTURE_STEPS = 3  # before a graph is captured
-
-
-def captured(step: Callable[[], Found]) -> Callable[[], Found]:
-    """The step as a CUDA graph: one launch, whatever is in it."""
-    cuda: Any = torch.cuda  # its classes are untyped
-    side = cuda.Stream()
-    side.wait_stream(cuda.current_stream())
-    with cuda.stream(side):
-        for _ in range(CAPTURE_STEPS):
-            step()
-    cuda.current_stream().wait_stream(side)
-    graph = cuda.CUDAGraph()
-    with cuda.graph(graph, capture_error_mode="thread_local"):  # a thread of nccl may ask for its events meanwhile
-        found = step()
-
-    def replay() -> Found:
-        graph.replay()
-        return found
-
-    return replay
 
 
 def prefilled_ms(model: Decoder, prompt: Tensor, clock: DeviceClock) -> float:

@@ -7,7 +7,8 @@ outermost, so that a drift of the machine hits all variants alike, and a run tha
 
 NVTX: "pair:PROGRAM.VARIANT.ROUND" around a window, "step" in it. With `--cuda-profiler` cudaProfilerStart and Stop are
 around all windows: starting a session of nsys per window takes longer than the windows do. `captures/cut_windows.py`
-makes an export per window of the one of them all.
+makes an export per window of the one of them all. To record a single one, without what was built before it:
+`--only=PROGRAM --variant=VARIANT --rounds=1 --cuda-profiler=window`.
 
 `--processes=2` runs the programs in two processes at once on one device; they meet before each window.
 """
@@ -66,8 +67,8 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def measured(step: Step, name: str, device: str, steps: int, meet: Any = None) -> Row:
-    """Warm up, then measure one window."""
+def measured(step: Step, name: str, device: str, steps: int, meet: Any = None, *, profiler: bool = False) -> Row:
+    """Warm up, then measure one window; with `profiler`, it is what is recorded."""
     output: Any = None
     for index in range(WARMUP):
         output = step(index)
@@ -75,7 +76,7 @@ def measured(step: Step, name: str, device: str, steps: int, meet: Any = None) -
     with uncollected():
         if meet is not None:
             meet.wait()
-        with window(f"pair:{name}"):
+        with window(f"pair:{name}", profiler=profiler):
             marks = [time.perf_counter_ns()]
             for index in range(WARMUP, WARMUP + steps):
                 with window("step"):
@@ -102,23 +103,31 @@ def released(device: str) -> None:
                 break
 
 
+def wanted(name: str, names: str | None) -> bool:
+    """Whether it is one of some names, of which there may be none."""
+    return names is None or name in names.split(",")
+
+
 def windows(options: argparse.Namespace, meet: Any = None) -> Iterator[Row]:
     """One row per program, variant and round. A variant that fails gives a row that says why."""
     device, end = options.device, time.monotonic() + options.seconds
     kept: dict[tuple[str, str], Step] = {}
-    programs = [program for program in programs_of(options.groups) if options.only in (None, program.name)]
-    for turn in range(1, options.rounds + 1):
+    programs = [program for program in programs_of(options.groups) if wanted(program.name, options.only)]
+    for turn in range(options.first_round, options.first_round + options.rounds):
         for program in programs:
             for variant, build in program.variants.items():
+                if not wanted(variant, options.variant):
+                    continue
                 if time.monotonic() > end:
                     return
                 began = time.monotonic()
                 row: Row = {"program": program.name, "variant": variant, "round": turn}
-                row |= {"device": device, "profiled": options.cuda_profiler}
+                row |= {"device": device, "profiled": options.cuda_profiler is not None}
                 try:
                     step = kept.pop((program.name, variant), None) or build(device)
                     steps = options.steps or program.steps
-                    row |= measured(step, f"{program.name}.{variant}.{turn}", device, steps, meet)
+                    name, alone = f"{program.name}.{variant}.{turn}", options.cuda_profiler == "window"
+                    row |= measured(step, name, device, steps, meet, profiler=alone)
                 except Exception as error:  # whatever it is, its row says it, and the other programs go on
                     row["error"] = f"{type(error).__name__}: {error}"
                 else:
@@ -136,7 +145,7 @@ def run(options: argparse.Namespace, output: Path, meet: Any = None) -> None:
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # cuDNN plans anew for each length: another reason to lose time
     if options.device == "cuda":
         torch.zeros(1, device="cuda")
-    if options.cuda_profiler:
+    if options.cuda_profiler == "all":
         torch.cuda.profiler.start()
     with output.open("w", encoding="utf-8") as lines:
         for row in windows(options, meet):
@@ -144,7 +153,7 @@ def run(options: argparse.Namespace, output: Path, meet: Any = None) -> None:
             brief = row.get("error") or f"{row['step_ns'] / 1e6:.3f} ms a step"
             name = f"{row['program']}.{row['variant']}.{row['round']}"
             print(f"{name}: {brief} ({row['seconds']} s)", flush=True)  # noqa: T201
-    if options.cuda_profiler:
+    if options.cuda_profiler == "all":
         torch.cuda.profiler.stop()
 
 
@@ -158,13 +167,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="gpuledger.workloads.pairs", description="Run programs, bad and fixed.")
     parser.add_argument("groups", nargs="+", choices=list(GROUPS), metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("--list", action="store_true", help="list programs, variants, findings and edits")
-    parser.add_argument("--only", metavar="PROGRAM", help="one program of them")
+    parser.add_argument("--only", metavar="PROGRAM[,PROGRAM...]", help="some programs of them")
+    parser.add_argument("--variant", metavar="NAME[,NAME...]", help="some variants of each")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--first-round", type=int, default=1, help="its number, where others were run before")
     parser.add_argument("--steps", type=int, help="in a window; default: the program's own, 12")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no window after so many")
     parser.add_argument("--keep", action="store_true", help="keep what a variant built for its next round")
-    parser.add_argument("--cuda-profiler", action="store_true", help="cudaProfilerStart and Stop around all windows")
+    parser.add_argument(
+        "--cuda-profiler",
+        nargs="?",
+        const="all",
+        choices=["all", "window"],
+        help="cudaProfilerStart and Stop around all windows, or around each",
+    )
     parser.add_argument("--processes", type=int, default=1, help="so many at once on the device")
     parser.add_argument("--output", type=Path, default=Path("pairs.jsonl"), help="default: pairs.jsonl")
     options = parser.parse_args(arguments)

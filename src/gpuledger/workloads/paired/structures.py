@@ -3,41 +3,52 @@
 Streams that compute side by side, branches of a CUDA graph, the legacy default stream beside a stream that waits for it
 and one that does not, and an all-reduce over two ranks. NCCL refuses two ranks on one GPU, and kernels of two processes
 take turns there; so the ranks are streams of one process, and the all-reduce is a kernel per rank that waits on the
-device for the other's. The kernels of each branch leave half of an H200 free: two of them run at the same time.
-Without CUDA there is one order, and every variant computes the same.
+device for the other's. Kernels take much longer than to launch them, and a quarter of an H200: two of them side by side
+take as long as one, and a step in which they are is half as long. Without CUDA there is one order, and every variant
+computes the same.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
-from gpuledger.workloads.paired.library import as_graph
+from gpuledger.workloads.common.cuda_graph import captured
 from gpuledger.workloads.paired.program import PairedProgram, Step, either
 
 cuda: Any = torch.cuda  # its classes are untyped
-LAYERS = 16
+LAYERS = 8
+BLOCKS, PART = 32, 256  # of a layer, and points of a block
+TURNS, ANGLE = 40_000, 1e-3  # in a layer: a fifth of a millisecond
 
 
 class Branch:
-    """A chain of matmuls of few rows: few blocks, each of them long."""
+    """A chain of layers, each of which turns points in the plane: few blocks, each of them long."""
 
     def __init__(self, device: str, seed: int, layers: int = LAYERS) -> None:
         chance = torch.Generator(device=device).manual_seed(seed)
-        rows, width = (256, 4096) if device == "cuda" else (8, 32)
-        make = {"generator": chance, "device": device, "dtype": torch.bfloat16}
-        self.weight = torch.randn(width, width, **make) * width**-0.5
-        self.start, self.layers = torch.randn(rows, width, **make), layers
+        self.start, self.layers = torch.randn(2, BLOCKS * PART, generator=chance, device=device), layers
 
     def run(self, index: int = 0) -> Tensor:
-        hidden = self.start * (1 + index % 3)
+        points = self.start * (1 + index % 3)
         for _ in range(self.layers):
-            hidden = hidden @ self.weight
-        return hidden
+            points = layer(points)
+        return points
+
+
+def layer(points: Tensor) -> Tensor:
+    """All turns, one after the other; without CUDA, all at once."""
+    if points.is_cuda:
+        from gpuledger.workloads.paired.turns import turned  # needs Triton
+
+        return turned(points, ANGLE, TURNS, PART)
+    cosine, sine = math.cos(ANGLE * TURNS), math.sin(ANGLE * TURNS)
+    return torch.tensor([[cosine, -sine], [sine, cosine]]) @ points
 
 
 def both(branches: Sequence[Branch], sides: Sequence[Any], index: int) -> Tensor:
@@ -74,7 +85,8 @@ def graph_branches(device: str, apart: bool) -> Step:
     if device != "cuda":
         return lambda _: in_turn(branches, 0)
     sides = [cuda.Stream() for _ in range(2)]
-    return as_graph(lambda: both(branches, sides, 0) if apart else in_turn(branches, 0), lambda _: None)
+    replay = captured(lambda: both(branches, sides, 0) if apart else in_turn(branches, 0))
+    return lambda _: replay()
 
 
 def blocking_stream() -> Any:

@@ -14,21 +14,12 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]  # noqa: N812
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
+from gpuledger.workloads.common.cuda_graph import captured
 from gpuledger.workloads.paired.jax_steps import jax_block
-from gpuledger.workloads.paired.library import (
-    BATCHES,
-    BF16,
-    adamw_loop,
-    as_graph,
-    causal_mask,
-    hf_moe,
-    ids_of,
-    images_of,
-    logits_of,
-    model_of,
-    sized,
-)
+from gpuledger.workloads.paired.language import adamw_loop, causal_mask, hf_moe, ids_of, logits_of, model_of
 from gpuledger.workloads.paired.program import Build, Step
+from gpuledger.workloads.paired.sizes import BATCHES, BF16, sized
+from gpuledger.workloads.paired.vision import images_of
 from gpuledger.workloads.sampling.triton_steps import triton_step
 
 
@@ -112,14 +103,13 @@ def graph_decode(device: str) -> Step:
             hidden = hidden + F.linear(F.silu(gate) * rest, down)
         return hidden
 
-    def before(index: int) -> object:
-        return given.copy_(inputs[index % BATCHES])
+    run = captured(work) if device == "cuda" else work
 
     def step(index: int) -> Tensor:
-        before(index)
-        return work()
+        given.copy_(inputs[index % BATCHES])
+        return run()
 
-    return as_graph(work, before) if device == "cuda" else step
+    return step
 
 
 def elementwise(device: str) -> Step:

@@ -20,11 +20,11 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.capture.window import window
+from gpuledger.workloads.common.cuda_graph import CAPTURE_STEPS, captured
 from gpuledger.workloads.common.device import DeviceClock
 from gpuledger.workloads.common.device_memory import refused_where_full
 from gpuledger.workloads.common.program import Progress, Result
 from gpuledger.workloads.common.ranks import Rank
-from gpuledger.workloads.decode import CAPTURE_STEPS, captured
 from gpuledger.workloads.decoder.checkpoint import Checkpoint
 from gpuledger.workloads.decoder.logit_checks import agreed, read_again, whole_pass
 from gpuledger.workloads.decoder.model import EVERY, Decoder
