@@ -1,8 +1,10 @@
-"""One export of nsys with many windows in, one export per window out: `python cut_windows.py EXPORT.sqlite FOLDER`.
+"""One export of nsys with many windows in, one export per window out: `cut_windows.py EXPORT.sqlite FOLDER [STEPS]`.
 
 A window is an NVTX range "pair:NAME", as `gpuledger.workloads.pairs` sets them; it becomes FOLDER/NAME.sqlite, which
 holds the rows that begin in it and what they refer to. The device is idle at both ends of a window, so nothing is cut
 in two. Where several processes have a window of one name, it lasts from the first one's start to the last one's end.
+With STEPS it ends with so many of its ranges "step", and holds what was launched until then, however late that ran.
+A call to the operating system or a range that ends after the window is left out: nsys has none that outlast it.
 Names of the host, paths, environment and the processes that did nothing are left out.
 """
 
@@ -21,6 +23,8 @@ WHOLE = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
 """Graphs are made before the window that runs them."""
 MARGIN_NS = 500_000
 """Samples of the GPU are stamped a little before or after what they saw."""
+OUTLASTING = ("OSRT_API", "NVTX_EVENTS")
+ON_DEVICE = "CUPTI_ACTIVITY_KIND_"
 PATH = re.compile(r"(?:/[\w.+-]+){2,}")
 
 
@@ -38,7 +42,17 @@ def columns(export: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in export.execute(f'PRAGMA table_info("{table}")')]
 
 
-def cut(export: sqlite3.Connection, target: Path, start: int, end: int) -> None:
+def end_of_steps(export: sqlite3.Connection, start: int, end: int, steps: int) -> int:
+    """Where the host has made so many steps of a window; its end where it has fewer."""
+    ends = export.execute(
+        'SELECT "end" FROM NVTX_EVENTS LEFT JOIN StringIds ON StringIds.id = textId '
+        "WHERE coalesce(text, value) = 'step' AND start BETWEEN ? AND ? ORDER BY start LIMIT ?",
+        (start, end, steps),
+    ).fetchall()
+    return int(ends[-1][0]) if len(ends) == steps else end
+
+
+def cut(export: sqlite3.Connection, target: Path, start: int, end: int, launched_until: int) -> None:
     """Write one window's export."""
     target.unlink(missing_ok=True)
     export.execute("ATTACH ? AS cut", (str(target),))
@@ -46,20 +60,35 @@ def cut(export: sqlite3.Connection, target: Path, start: int, end: int) -> None:
     tables = {name: sql for name, sql in listed if name not in LEFT_OUT}
     for table, sql in tables.items():
         export.execute(sql.replace(f"CREATE TABLE {table}", f'CREATE TABLE cut."{table}"', 1))
-        clause, limits = "", ()
-        if "start" in columns(export, table) and table not in WHOLE:
-            clause, limits = "WHERE start BETWEEN ? AND ?", (start, end)
+        named, clause, limits = columns(export, table), "", ()
+        if "start" in named and table not in WHOLE:
+            last = end if table.startswith(ON_DEVICE) and "streamId" in named else launched_until
+            clause, limits = "WHERE start BETWEEN ? AND ?", (start, last)
         elif table == "GPU_METRICS":
-            clause, limits = "WHERE timestamp BETWEEN ? AND ?", (start - MARGIN_NS, end + MARGIN_NS)
+            clause, limits = "WHERE timestamp BETWEEN ? AND ?", (start - MARGIN_NS, launched_until + MARGIN_NS)
         export.execute(f'INSERT INTO cut."{table}" SELECT * FROM main."{table}" {clause}', limits)
+        if table in OUTLASTING:
+            export.execute(f'DELETE FROM cut."{table}" WHERE "end" > ?', (launched_until,))
+    if launched_until < end:
+        unlaunched(export, tables)
     prune(export, tables)
     anonymise(export)
     if "ANALYSIS_DETAILS" in tables:
-        times = (start, end, end - start)
+        times = (start, launched_until, launched_until - start)
         export.execute("UPDATE cut.ANALYSIS_DETAILS SET startTime = ?, stopTime = ?, duration = ?", times)
     export.commit()
     export.execute("VACUUM cut")
     export.execute("DETACH cut")
+
+
+def unlaunched(export: sqlite3.Connection, tables: Iterable[str]) -> None:
+    """Leave out what the device did for calls that are not there."""
+    for table in tables:
+        if table.startswith(ON_DEVICE) and {"streamId", "correlationId"} <= set(columns(export, table)):
+            export.execute(
+                f'DELETE FROM cut."{table}" WHERE correlationId NOT IN '
+                "(SELECT correlationId FROM cut.CUPTI_ACTIVITY_KIND_RUNTIME)"
+            )
 
 
 def prune(export: sqlite3.Connection, tables: Iterable[str]) -> None:
@@ -123,7 +152,7 @@ def without_paths(text: str) -> str:
 
 def main() -> None:
     """Cut one export."""
-    source, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    source, folder, *steps = (Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))
     folder.mkdir(parents=True, exist_ok=True)
     export = sqlite3.connect(source)
     for (table,) in export.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
@@ -131,7 +160,8 @@ def main() -> None:
             export.execute(f'CREATE INDEX IF NOT EXISTS "by_{column}_{table}" ON "{table}" ({column})')
     found = windows_of(export)
     for name, (start, end) in sorted(found.items()):
-        cut(export, folder / f"{name}.sqlite", start, end)
+        last = end_of_steps(export, start, end, steps[0]) if steps else end
+        cut(export, folder / f"{name}.sqlite", start, end, last)
     print(f"{source.name}: {len(found)} windows")  # noqa: T201
 
 

@@ -93,7 +93,7 @@ def measured(step: Step, name: str, device: str, steps: int, meet: Any = None, *
 
 
 def released(device: str) -> None:
-    """Give back what the last program held, pinned memory included, so that the next one starts as in a new process."""
+    """Give back what nobody holds, pinned memory included, so that a program starts as in a new process."""
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()
@@ -125,6 +125,7 @@ def windows(options: argparse.Namespace, meet: Any = None) -> Iterator[Row]:
                 row |= {"device": device, "profiled": options.cuda_profiler is not None}
                 try:
                     step = kept.pop((program.name, variant), None) or build(device)
+                    released(device)  # what building left in the cache would hide what a step allocates
                     steps = options.steps or program.steps
                     name, alone = f"{program.name}.{variant}.{turn}", options.cuda_profiler == "window"
                     row |= measured(step, name, device, steps, meet, profiler=alone)
@@ -134,8 +135,6 @@ def windows(options: argparse.Namespace, meet: Any = None) -> Iterator[Row]:
                     if options.keep:
                         kept[program.name, variant] = step
                     del step
-                if not options.keep:
-                    released(device)
                 yield {**row, "seconds": round(time.monotonic() - began, 2)}
 
 
