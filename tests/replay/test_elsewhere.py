@@ -35,6 +35,22 @@ def test_an_event_that_held_nobody_up_still_holds() -> None:
     assert times.start[1] > 900_000
 
 
+def test_a_short_kernel_waits_for_another_stream_without_an_event() -> None:
+    """As those of a blocking stream do, for the legacy default stream."""
+    graph = graph_of(
+        called(
+            "0-10 cudaLaunchKernel -> s9: 12-13 tiny",
+            "20-30 cudaLaunchKernel -> s7: 32-500 long",
+            "40-50 cudaLaunchKernel -> s9: 502-503 tiny",
+            "60-70 cudaLaunchKernel -> s9: 504-505 tiny",
+        ),
+        residuals=False,
+    )
+    assert graph.operations.other.tolist() == [-1, -1, 1, -1]
+    assert replayed(with_durations(graph, np.array([1]), np.array([100_000]))).end[-1] < 140_000
+    assert replayed(graph).end[-1] == pytest.approx(505_000, rel=0.02)
+
+
 STALLED = {
     "a host function": called(
         "0-10 cudaLaunchKernel -> s7: 12-20",

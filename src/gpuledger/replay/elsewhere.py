@@ -175,7 +175,10 @@ class _Elsewhere:
 
     def _by_last(self, late: Positions, among: Positions, key: int) -> None:
         by_end = among[np.argsort(self.work.end_ns[among], kind="stable")]
-        place = np.searchsorted(self.work.end_ns[by_end], self.work.start_ns[late] + UNEXPLAINED_NS, side="right") - 1
+        end, start = self.work.end_ns[by_end], self.work.start_ns[late]
+        place = np.searchsorted(end, start + UNEXPLAINED_NS, side="right") - 1
+        is_later = self.work.start_ns[by_end[np.maximum(place, 0)]] >= start  # a short one has itself ended by then
+        place = np.where(is_later, np.searchsorted(end, start, side="left") - 1, place)
         last = by_end[np.maximum(place, 0)]
         explains = (place >= 0) & (self.streams.stream[last] != self.streams.stream[late])
         explains &= self._explains(late, last)
