@@ -60,7 +60,8 @@ def cut(export: sqlite3.Connection, target: Path, start: int, end: int, launched
     tables = {name: sql for name, sql in listed if name not in LEFT_OUT}
     for table, sql in tables.items():
         export.execute(sql.replace(f"CREATE TABLE {table}", f'CREATE TABLE cut."{table}"', 1))
-        named, clause, limits = columns(export, table), "", ()
+        named, clause = columns(export, table), ""
+        limits: tuple[int, ...] = ()
         if "start" in named and table not in WHOLE:
             last = end if table.startswith(ON_DEVICE) and "streamId" in named else launched_until
             clause, limits = "WHERE start BETWEEN ? AND ?", (start, last)
