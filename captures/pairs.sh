@@ -1,20 +1,18 @@
 #!/usr/bin/env bash
 # How captures of the programs of `gpuledger.workloads.pairs` are made, on a machine with a GPU and nsys: `pairs.sh FOLDER`.
 # Three rounds of every program in every variant, plain and profiled, the profiled ones in one report per group; then
-# `python captures/cut_windows.py GROUP.sqlite FOLDER` makes an export per window. PAIRS_SECONDS bounds it all (default 510).
+# `python captures/cut_windows.py GROUP.sqlite FOLDER` makes an export per window. PAIRS_SECONDS bounds it all (default 570).
 # In FOLDER: pairs.tar.gz with the times (NAME.plain.jsonl, NAME.nsys.jsonl), the logs and the small exports, and NAME.sqlite.xz
 # for the others, in parts of 16 MB.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=$(realpath -m "$1")
 work=$(mktemp -d)
-total=${PAIRS_SECONDS:-510}
+total=${PAIRS_SECONDS:-570}
 mkdir -p "$out" "$work/texts"
 cd "$work"
 export PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 reserve=60 # for the exports
-# Every other CPU: two may share a core, and a program is half as fast while a thread of nsys is its neighbour.
-alone="taskset -c $(seq -s, 0 2 $(($(nproc) - 1)))"
 
 # part NAME LIMIT COMMAND...: at most LIMIT seconds, and none that the exports need
 part() {
@@ -32,9 +30,9 @@ programs() { # NAME SECONDS GROUPS AND OPTIONS...
   local name=$1 seconds=$2
   shift 2
   seconds=$(least "$seconds" $((total - reserve - SECONDS - 25)))
-  part "$name.plain" $((seconds + 30)) $alone python3 -m gpuledger.workloads.pairs "$@" --seconds="$seconds" --output="texts/$name.plain.jsonl"
+  part "$name.plain" $((seconds + 30)) python3 -m gpuledger.workloads.pairs "$@" --seconds="$seconds" --output="texts/$name.plain.jsonl"
   seconds=$(least $((seconds * 5 / 4)) $((total - reserve - SECONDS - 45)))
-  part "$name.nsys" $((seconds + 50)) $alone nsys profile --output="$name" --force-overwrite=true --sample=none --cpuctxsw=none \
+  part "$name.nsys" $((seconds + 50)) nsys profile --output="$name" --force-overwrite=true --sample=none --cpuctxsw=none \
     --trace=cuda,nvtx,osrt --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop \
     python3 -m gpuledger.workloads.pairs "$@" --seconds="$seconds" --cuda-profiler --output="texts/$name.nsys.jsonl"
 }
@@ -44,8 +42,8 @@ programs planted 95 planted together structures
 part neighbours.nsys 60 nsys profile --output=neighbours --force-overwrite=true --sample=none --cpuctxsw=none \
   --trace=cuda,nvtx,osrt python3 -m gpuledger.workloads.pairs planted --only=device_sync --rounds=1 --steps=6 --processes=2 \
   --output=texts/neighbours.jsonl
+programs jax 20 jax
 programs library 75 library --keep --steps=10
-programs jax 25 jax
 # the host limits these, and differs from run to run: more rounds of them
 programs unsteady 30 planted together --only=tiny_kernels,nonzero,optimizer,moe_loop,read_tiny --first-round=4
 
