@@ -3,7 +3,8 @@
 Data-parallel training: every rank computes on stream 7, all-reduces gradients on stream 20 under it, and waits for the
 last all-reduce before its step ends. An all-reduce ends on all ranks at once, when the last one has come; rank LATE
 computes more slowly and is the one the others wait for. Each rank has a clock of its own, up to a millisecond off. Six
-events per launch, laid out as Kineto prints them. Equal arguments give equal bytes.
+events per launch, laid out as Kineto prints them. Equal arguments give equal bytes. For tests more may be wrong: a
+rank's host that is slow or collects garbage, a slow all-reduce. The same job without that says what fixing it saves.
 """
 
 from __future__ import annotations
@@ -111,6 +112,14 @@ STEP = """
       "cbid": 165, "correlation": %d
     }
   },"""
+GARBAGE = """
+  {
+    "ph": "X", "cat": "python_function", "name": "Python GC", "pid": 4242, "tid": 4242,
+    "ts": %d.%03d, "dur": %d.%03d,
+    "args": {
+      "Python id": 1, "Python parent id": null, "Ev Idx": 0
+    }
+  },"""
 COLLECTIVE = (
     ', "Collective name": "allreduce", "In msg nelems": %d, "Out msg nelems": %d, "Group size": %d, '
     '"dtype": "BFloat16", "In split size": "[]", "Out split size": "[]", "Process Group Name": "0", '
@@ -133,6 +142,20 @@ TAIL = """
 
 
 @dataclass(frozen=True)
+class Faults:
+    """What is wrong with a job."""
+
+    slow_compute: tuple[int, float] | None = None
+    """A rank, and how many times as long its kernels take."""
+    slow_host: tuple[int, float] | None = None
+    """A rank, and how many times as long its host takes for everything."""
+    garbage: tuple[int, int] | None = None
+    """A rank, and for how long its host collects garbage in the middle of every step, in nanoseconds."""
+    slow_reduce: tuple[int, float] | None = None
+    """The how-manieth all-reduce of the step, from 0, and how many times as long its transfer takes."""
+
+
+@dataclass(frozen=True)
 class Job:
     """What every rank did, in true nanoseconds: one row per rank, one column per launch."""
 
@@ -146,6 +169,8 @@ class Job:
     """Of each launch's all-reduce; 0 where it is none."""
     clock: Ints
     """What each rank's clock is ahead of the true time."""
+    garbage: tuple[int, Ints, Ints] | None
+    """The rank that collects garbage, and when it begins and ends to, a row per step."""
 
     @property
     def per_step(self) -> int:
@@ -159,24 +184,30 @@ def queue(ready: Ints, length: Ints) -> Ints:
     return start
 
 
-def simulate(ranks: int, launches: int, steps: int, late: int, seed: int) -> Job:
-    """Let the job run."""
+def simulate(ranks: int, launches: int, steps: int, faults: Faults, seed: int) -> Job:
+    """Let the job run. Equal seeds give equal jobs, but for what is wrong with them."""
     rng = np.random.default_rng(seed)
     each = max(-(-launches // (steps * REDUCE_EVERY)), 1) * REDUCE_EVERY
     is_reduce = np.arange(each) % REDUCE_EVERY == REDUCE_EVERY - 1
     elements = np.where(is_reduce, 1 << rng.integers(16, 22, each), 0)
     usual = (rng.gamma(2.0, 5000, each) + 1500).astype(np.int64)
-    slower = np.where(np.arange(ranks) == late, 1.15, 1.0)[:, None]
+    slower, slower_host = (_factors(ranks, fault)[:, None] for fault in (faults.slow_compute, faults.slow_host))
+    slower_moving = _factors(int(is_reduce.sum()), faults.slow_reduce)
+    collector, pause = faults.garbage or (-1, 0)
+    collections: list[int] = []
     parts: dict[str, list[Ints]] = {"op": [], "kernel": [], "kernel_end": []}
     starts, ends, now = [], [], 7_000_000_000_000_000
     for _ in range(steps):
         noise = rng.normal(1.0, 0.02, (ranks, each)).clip(0.9, 1.1)
         length = np.where(is_reduce, 0, (usual * noise * slower).astype(np.int64))
-        op = now + np.cumsum((4500 + rng.gamma(2.0, 600, (ranks, each))).astype(np.int64), axis=1)
+        op = now + np.cumsum(((4500 + rng.gamma(2.0, 600, (ranks, each))) * slower_host).astype(np.int64), axis=1)
+        if collector >= 0:
+            collections.append(int(op[collector, each // 2]) - 500)
+            op[collector, each // 2 :] += pause
         start = queue(op + 5000, length)
         end = start + length
         came = end[:, is_reduce]  # an all-reduce waits for the compute before it
-        moving = elements[is_reduce] * 2 // BYTES_PER_NS + 8000
+        moving = ((elements[is_reduce] * 2 // BYTES_PER_NS + 8000) * slower_moving).astype(np.int64)
         reduced = queue(came.max(axis=0)[None], moving[None])[0] + moving
         before = np.append(0, reduced[:-1])
         start[:, is_reduce] = np.maximum(came, before + 900)
@@ -188,7 +219,16 @@ def simulate(ranks: int, launches: int, steps: int, late: int, seed: int) -> Job
             parts[name].append(rows)
     together = {name: np.concatenate(rows, axis=1) for name, rows in parts.items()}
     clock = rng.integers(-CLOCK_ERROR_NS, CLOCK_ERROR_NS, ranks)
-    return Job(**together, step_start=np.array(starts), step_end=np.array(ends), elements=elements, clock=clock)
+    begins = np.array(collections, np.int64)
+    garbage = (collector, begins, begins + pause) if collector >= 0 else None
+    start, end = np.array(starts), np.array(ends)
+    return Job(**together, step_start=start, step_end=end, elements=elements, clock=clock, garbage=garbage)
+
+
+def _factors(count: int, fault: tuple[int, float] | None) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """1, but for the one that is slow."""
+    slow, factor = fault or (-1, 1.0)
+    return np.where(np.arange(count) == slow, factor, 1.0)
 
 
 def rank_text(job: Job, rank: int, seed: int) -> str:
@@ -221,7 +261,10 @@ def rank_text(job: Job, rank: int, seed: int) -> str:
     for at in range(0, len(fields), CHUNK * each):
         some = fields[at : at + CHUNK * each]
         text.append(LAUNCH * (len(some) // each) % tuple(some))
-    text += [_step(job, at, own) for at in range(len(job.step_start))]
+    text += [_step(job, at, rank) for at in range(len(job.step_start))]
+    if job.garbage is not None and job.garbage[0] == rank:
+        for begin, end in zip(*(each.tolist() for each in job.garbage[1:]), strict=True):
+            text.append(GARBAGE % (*divmod(begin + own, 1000), *divmod(end - begin, 1000)))
     return "".join([*text, TAIL % (*divmod(int(job.step_end[-1]) + own, 1000), rank)])
 
 
@@ -230,9 +273,10 @@ def _split(ns: Ints) -> tuple[Ints, Ints]:
     return ns // 1000, ns % 1000
 
 
-def _step(job: Job, at: int, clock: int) -> str:
+def _step(job: Job, at: int, rank: int) -> str:
+    clock = int(job.clock[rank])
     start, end = int(job.step_start[at]) + clock, int(job.step_end[at]) + clock
-    waits = int(job.op[:, (at + 1) * job.per_step - 1].max()) + clock + 5000
+    waits = int(job.op[rank, (at + 1) * job.per_step - 1]) + clock + 5000
     numbers = (*divmod(start, 1000), *divmod(end - start - 2000, 1000), 10**7 + at, 10**7 + at)
     return STEP % (at, *numbers, *divmod(waits, 1000), *divmod(max(end - 8000 - waits, 1000), 1000), 10**7 + at)
 
@@ -246,11 +290,12 @@ def write_job(
     late: int | None = None,
     seed: int = 0,
     packed: bool = False,
+    faults: Faults | None = None,
 ) -> list[Path]:
     """Write one file per rank into `folder`, and say which."""
     folder.mkdir(parents=True, exist_ok=True)
-    late = ranks // 3 if late is None else late
-    job = simulate(ranks, events // EVENTS_PER_LAUNCH, steps, late, seed)
+    faults = faults or Faults(slow_compute=(ranks // 3 if late is None else late, 1.15))
+    job = simulate(ranks, events // EVENTS_PER_LAUNCH, steps, faults, seed)
     paths = []
     for rank in range(ranks):
         content = rank_text(job, rank, seed).encode()

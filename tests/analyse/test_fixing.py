@@ -1,200 +1,210 @@
-"""What fixing ranks buys: never more than is waited, down to the next-latest arrival and no further."""
+"""What fixing a rank, a stage or a collective saves: as much as the same job without the fault does."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuledger.analyse.ranks.fixing import FixedToo, fixing
+from gpuledger.analyse.ranks.fixing import FixKind, fixing
 from gpuledger.analyse.ranks.job import Job, job
-from gpuledger.analyse.ranks.rank import RankSummary
-from gpuledger.analyse.ranks.rank_collectives import Group
+from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
+from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
+from gpuledger.analyse.ranks.rank_work import WorkPart
+from gpuledger.analyse.ranks.stages import stages
 from gpuledger.findings.ranks import job_findings
 from gpuledger.present.views.ranks import job_sheets
-from gpuledger.trace.spans import union
-from support.rank_notation import US, moved, rank, ranks
-
-
-def arriving(*starts: int) -> Job:
-    """Ranks that come to one collective at these times and leave it together at 900 us."""
-    lines = [f"{start}-900 all_reduce" for start in starts]
-    return job([rank(at, line, edges_us=(0, 1000), compute_us=50) for at, line in enumerate(lines)])
-
-
-def rows(found: Job, name: str) -> list[dict[str, object]]:
-    [sheet] = [sheet for sheet in job_sheets(found) if sheet.name == name]
-    return [dict(zip([column.key for column in sheet.columns], row, strict=True)) for row in sheet.rows]
+from gpuledger.replay.forward_pass import replayed as replayed_times
+from gpuledger.trace.health import NotMeasured
+from support.call_notation import called
+from support.rank_notation import US, rank
+from support.replayed_ranks import generated, in_turns, replayed, summary, true_step_ns
 
 
 def claim(found: Job) -> str:
-    return next(finding.claim for finding in job_findings(found) if finding.code == "COMM-SKEW")
+    return next(finding.claim for finding in job_findings(found, replayed(found)) if finding.code == "COMM-SKEW")
+
+
+def rows(found: Job, name: str) -> list[dict[str, object]]:
+    [sheet] = [sheet for sheet in job_sheets(found, fixing(found)) if sheet.name == name]
+    return [dict(zip([column.key for column in sheet.columns], row, strict=True)) for row in sheet.rows]
 
 
 # Examples
 
 
-def test_one_late_rank_buys_all() -> None:
-    found = arriving(0, 0, 800, 0)
-    assert found.fixing.alone_ns == (0, 0, 3 * 800 * US, 0)
-    assert found.fixing.together == (FixedToo(2, found.fixing.waited_ns),)
-    assert "fixing rank 2 alone buys 800 us of it; rank 2 " in claim(found)
-    assert [row["buys_ns"] for row in rows(found, "job_ranks")] == [0, 0, 800 * US, 0]
+def test_one_late_rank_saves_what_it_is_late_by() -> None:
+    found = in_turns((100, 100), (100, 100), (150, 170))
+    fixed = replayed(found)
+    assert fixed.step_ns == (10 + 150 + 10 + 20 + 10 + 170 + 10 + 20) * US
+    assert fixed.alone_ns == (0, 0, 120 * US)
+    [fix] = fixed.in_order
+    assert (fix.kind, fix.ranks, fix.then_ns) == (FixKind.RANK, (2,), 120 * US)
+    assert [(one.part, one.longer_ns, one.saves_ns) for one in fix.excess] == [
+        (WorkPart.COMPUTE, 120 * US, 120 * US),
+    ]
+    assert "; rank 2: its kernels take 120 us longer than the median; at the median pace the job takes " in claim(found)
+    assert [row["saves_ns"] for row in rows(found, "job_ranks")] == [0, 0, 120 * US]
+    [row] = rows(found, "job_fixing")
+    assert (row["fixed"], row["cause"], row["step_ns"]) == ("rank 2", "compute", fixed.step_ns - 120 * US)
 
 
-def test_two_ranks_equally_late_buy_nothing_alone_and_all_together() -> None:
-    found = arriving(0, 800, 800, 0)
-    assert found.fixing.alone_ns == (0, 0, 0, 0)
-    assert [fixed.together_ns for fixed in found.fixing.together] == [0, 2 * 800 * US]
-    assert "fixing rank 1 alone buys nothing, ranks 1 and 2 together 800 us; rank 1 " in claim(found)
-    [skew, *_] = job_findings(found)
-    assert (skew.saving_low_ns_per_step, skew.saving_ns_per_step) == (0, 800 * US)
-    assert "no rank alone buys as much as 20.0 % of the exposed waiting" in skew.sentences
+def test_two_ranks_equally_late_save_nothing_alone_and_all_together() -> None:
+    found = in_turns((100,), (150,), (100,), (150,), (100,))
+    fixed = replayed(found)
+    assert fixed.alone_ns == (0, 0, 0, 0, 0)
+    assert [(fix.ranks, fix.alone_ns, fix.then_ns) for fix in fixed.in_order] == [((1,), 0, 0), ((3,), 0, 50 * US)]
+    assert "ranks 1 and 3: at the median pace the job takes" in claim(found)
+    [skew, *_] = job_findings(found, fixed)
+    assert skew.sentences[:2] == (
+        "fixing rank 1 alone saves nothing",
+        "then rank 3: its kernels take 50.0 us longer than the median: saves 50.0 us more",
+    )
 
 
-def test_a_rank_just_behind_another_buys_the_distance_between_them() -> None:
-    found = arriving(0, 0, 700, 800)
-    # three ranks wait 800, 800 and 100; without rank 3 two of them 700 and 700
-    assert found.fixing.waited_ns == 1700 * US
-    assert found.fixing.alone_ns == (0, 0, 0, 300 * US)
-    assert found.fixing.together == (FixedToo(3, 300 * US), FixedToo(2, 1700 * US))
-    [skew, *_] = job_findings(found)
-    assert "fixing rank 3 alone buys 141 us of it, ranks 3 and 2 together 800 us" in skew.claim
-    assert skew.saving_low_ns_per_step == 800 * US * 300 // 1700
-    assert "only rank 3 does" in skew.assumption
-    assert [row["together_percent"] for row in rows(found, "job_fixing")] == pytest.approx([100 * 3 / 17, 100])
+def test_who_is_late_in_turns_saves_in_turns() -> None:
+    fixed = replayed(in_turns((100, 160, 100, 100), (100, 100, 130, 100), (100, 100, 100, 115)))
+    assert (fixed.steps, fixed.alone_ns) == (3, (20 * US, 10 * US, 5 * US))  # the first step leads up to the others
+    assert [(fix.ranks, fix.then_ns) for fix in fixed.in_order] == [((0,), 20 * US), ((1,), 10 * US), ((2,), 5 * US)]
 
 
-def test_ranks_that_are_late_in_turn_buy_what_each_makes_the_others_wait() -> None:
-    first = rank(0, "0-100 barrier", "260-300 barrier", edges_us=(0, 400))
-    second = rank(1, "90-100 barrier", "200-300 barrier", edges_us=(0, 400))
-    found = job([first, second])
-    assert found.fixing.alone_ns == (60 * US, 90 * US)
-    assert found.fixing.together == (FixedToo(1, 90 * US), FixedToo(0, 150 * US))
+def test_waiting_that_delays_nothing_saves_nothing() -> None:
+    """The reduction runs beside a longer kernel, on a stream of its own."""
+    lines = ("{at}-{end} cudaLaunchKernel -> s9: {at}-400 ncclAllReduce", "2-3 cudaLaunchKernel -> s7: 5-900 gemm")
+    early, late = (called(*(line.format(at=at, end=at + 1) for line in lines)) for at in (10, 300))
+    found = job([summary(0, early, 3), summary(1, early, 3), summary(2, late, 3)])
+    assert found.parts[0].wait_ns == 290 * US
+    assert replayed(found).in_order == ()
 
 
-def test_waiting_under_compute_buys_nothing() -> None:
-    early = rank(0, "0-900 all_reduce", edges_us=(0, 1000))
-    hidden = replace(early, exposed=union([600 * US], [900 * US]))
-    late = rank(1, "800-900 all_reduce", edges_us=(0, 1000))
-    assert job([hidden, late]).fixing.alone_ns == (0, 200 * US)
+FAULTS: dict[str, tuple[dict[str, Any], FixKind, int, WorkPart | None]] = {
+    "kernels": ({"slow_compute": (3, 1.3)}, FixKind.RANK, 3, WorkPart.COMPUTE),
+    "host": ({"slow_host": (1, 3.0)}, FixKind.RANK, 1, WorkPart.HOST),
+    "garbage": ({"garbage": (2, 2_000_000)}, FixKind.RANK, 2, WorkPart.GARBAGE),
+    "collective": ({"slow_reduce": (3, 20.0)}, FixKind.COLLECTIVE, 0, None),
+}
 
 
-def test_an_instant_that_a_rank_waits_at_two_collectives_counts_once() -> None:
-    groups = (Group("a", (0, 1), 2), Group("b", (0, 2), 2))
-    first = rank(0, "0-500 all_reduce in a", "100-700 all_reduce in b", groups=groups)
-    second = rank(1, "400-500 all_reduce in a", groups=groups)
-    third = rank(2, "600-700 all_reduce in b", groups=groups)
-    found = job([first, second, third])
-    assert found.fixing.waited_ns == found.parts[0].exposed_wait_ns == 600 * US
-    assert found.fixing.alone_ns == (0, 400 * US, 200 * US)
+@pytest.mark.parametrize("name", FAULTS)
+def test_it_saves_what_the_job_without_the_fault_does(name: str, tmp_path: Path) -> None:
+    faults, kind, number, part = FAULTS[name]
+    fixed = replayed(generated(tmp_path, **faults))
+    before, after = true_step_ns(**faults), true_step_ns()
+    assert fixed.step_ns == pytest.approx(before, rel=0.01)
+    [fix] = fixed.in_order
+    assert (fix.kind, fix.number) == (kind, number)
+    assert fix.then_ns == fix.alone_ns == pytest.approx(before - after, rel=0.05)
+    assert [one.part for one in fix.excess][:1] == ([] if part is None else [part])
 
 
-def test_many_ranks_are_counted_and_few_are_named() -> None:
-    claimed = claim(arriving(*[0] * 7, *range(801, 807)))
-    assert "fixing rank 12 alone buys 1.71 us of it, the 6 ranks most waited for together" in claimed
-    starts = (0, 1, 840, 850)
-    unnumbered = [rank(None, f"{at}-900 barrier", edges_us=(0, 1000), profile=f"node{at}.json") for at in starts]
-    assert "fixing node850.json alone buys" in claim(job(unnumbered))
-    assert "node850.json and node840.json together" in claim(job(unnumbered))
+def test_several_faults_are_fixed_one_after_the_other(tmp_path: Path) -> None:
+    faults: dict[str, Any] = {"slow_compute": (3, 1.3), "garbage": (2, 2_000_000)}
+    found = generated(tmp_path, **faults)
+    fixed = replayed(found)
+    assert [(fix.number, fix.excess[0].part) for fix in fixed.in_order] == [
+        (2, WorkPart.GARBAGE),
+        (3, WorkPart.COMPUTE),
+    ]
+    whole, one, none = (true_step_ns(**some) for some in (faults, {"slow_compute": (3, 1.3)}, {}))
+    assert fixed.in_order[0].then_ns == pytest.approx(whole - one, rel=0.05)
+    assert fixed.in_order[1].alone_ns == 0
+    assert sum(fix.then_ns for fix in fixed.in_order) == pytest.approx(whole - none, rel=0.05)
+    assert "rank 2: its Python collects garbage for 2.00 ms a step longer than the median" in claim(found)
 
 
-def test_evidence_says_how_often_and_of_what() -> None:
-    [skew, exposed] = job_findings(arriving(0, 0, 700, 800))
-    by_sentence = {piece.sentence: piece for piece in skew.evidence}
-    last = by_sentence["rank 3 is the last at 1 of 1 collectives, where ranks wait 100.0 % of all they wait"]
-    assert (last.count, last.share, last.of) == (1, 1.0, "the waiting of all ranks")
-    [place] = [piece for piece in skew.evidence if piece.kernel]
-    assert (place.kernel, place.count, place.share) == ("all_reduce", 1, 1.0)
-    assert (exposed.evidence[0].count, exposed.evidence[0].of) == (4, "the exposed communication of all ranks")
-    for piece in (*skew.evidence, *exposed.evidence):
-        assert (piece.share is None) == (not piece.of)
-        assert piece.share is None or piece.share >= 0.2
+PIPELINE = (Group("dp0", (0, 1), 2), Group("dp1", (2, 3), 2), Group("pp0", (0, 2), 2), Group("pp1", (1, 3), 2))
+
+
+def test_a_slow_stage_is_told_as_a_stage() -> None:
+    ranks = []
+    for number in range(4):
+        compute = 100 if number < 2 else 200
+        own = called(
+            f"0-1 cudaLaunchKernel -> s7: 10-{10 + compute} gemm",
+            f"1-2 cudaLaunchKernel -> s7: {20 + compute}-240 ncclSendRecv",
+            "2-3 cudaLaunchKernel -> s7: 250-270 ncclAllReduce",
+        )
+        made = summary(number, own, 4)
+        group = [2 + number % 2, number // 2]
+        ranks.append(replace(made, collectives=replace(made.collectives, group=np.array(group), groups=PIPELINE)))
+    assert stages(ranks) == ((0, 1), (2, 3))
+    found = job(ranks)
+    [fix] = replayed(found).in_order
+    assert (fix.kind, fix.ranks, fix.then_ns) == (FixKind.STAGE, (2, 3), 100 * US)
+    assert "stage 1 (rank 2 to rank 3): its kernels take 100 us longer than the median" in claim(found)
 
 
 # Laws
 
 
-def naive(found: Job, fixed: Collection[int]) -> int:
-    """What of the waiting goes when some ranks are fixed, collective by collective; all of it is exposed."""
-    freed = 0
-    for lane in found.lanes:
-        for starts, ends in zip(lane.start_ns.tolist(), lane.end_ns.tolist(), strict=True):
-            others = [start for member, start in zip(lane.members, starts, strict=True) if member not in fixed]
-            last, instead = max(starts), max(others, default=min(starts))
-            for start, end in zip(starts, ends, strict=True):
-                freed += max(min(last, end) - start, 0) - max(min(instead, end) - start, 0)
-    return freed
-
-
-@given(ranks(), st.data())
-def test_it_is_what_a_naive_count_gives(given: list[RankSummary], data: st.DataObject) -> None:
-    found = job(given)
-    assert found.fixing.alone_ns == tuple(naive(found, {at}) for at in range(len(given)))
-    ranks_fixed = [fixed.rank for fixed in found.fixing.together]
-    at = data.draw(st.integers(0, len(ranks_fixed)))
-    if at:
-        assert found.fixing.together[at - 1].together_ns == naive(found, set(ranks_fixed[:at]))
-
-
-@st.composite
-def partly_hidden(draw: st.DrawFn, *, jitter_us: int = 40) -> list[RankSummary]:
-    """Ranks that compute during part of their collectives."""
-    hidden = []
-    for member in draw(ranks(jitter_us=jitter_us)):
-        edges = sorted(draw(st.lists(st.integers(0, member.window.end_ns), min_size=2, max_size=6)))
-        hidden.append(replace(member, exposed=union(np.array(edges[:-1:2]), np.array(edges[1::2]))))
-    return hidden
-
-
-@given(partly_hidden())
-def test_single_ranks_buy_no_more_than_is_waited_and_all_together_buy_it_all(given: list[RankSummary]) -> None:
-    found = job(given)
-    bought = found.fixing
-    assert bought.waited_ns == sum(part.exposed_wait_ns for part in found.parts)
-    assert min(bought.alone_ns) >= 0
-    assert sum(bought.alone_ns) <= bought.waited_ns
-    together = [fixed.together_ns for fixed in bought.together]
-    assert together == sorted(together)
-    assert (together[-1] if together else 0) == bought.waited_ns
-    assert len({fixed.rank for fixed in bought.together}) == len(together)
-    for number, fixed in enumerate(bought.together, 1):
-        assert fixed.together_ns >= sum(bought.alone_ns[other.rank] for other in bought.together[:number])
-
-
-@given(partly_hidden())
-def test_no_saving_is_larger_than_what_is_lost(given: list[RankSummary]) -> None:
-    found = job(given)
-    most = max((part.exposed_wait_ns for part in found.parts), default=0)
-    for row in (*rows(found, "job_fixing"), *rows(found, "job_ranks")):
-        for key in ("alone_ns", "together_ns", "buys_ns"):
-            value = row.get(key) or 0
-            assert isinstance(value, int)
-            assert 0 <= value <= found.waited_ns <= most
-    for finding in job_findings(found):
-        if finding.code == "COMM-SKEW":
-            assert finding.saving_ns <= most
-
-
-@given(partly_hidden(jitter_us=0), st.integers(10**10, 10**15))
-def test_another_clock_buys_the_same(given: list[RankSummary], by: int) -> None:
-    assert job([*given[:-1], moved(given[-1], by)]).fixing == job(given).fixing
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "slow_compute": st.tuples(st.integers(0, 4), st.floats(1.01, 3)),
+            "slow_host": st.tuples(st.integers(0, 4), st.floats(1.1, 5)),
+            "garbage": st.tuples(st.integers(0, 4), st.integers(1_000, 3_000_000)),
+            "slow_reduce": st.tuples(st.integers(0, 3), st.floats(1, 30)),
+        },
+    ),
+)
+def test_all_ranks_together_are_replayed_as_they_were_and_nothing_saves_more_than_is_waited(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, faults: dict[str, Any]
+) -> None:
+    found = generated(tmp_path_factory.mktemp("job"), seed=seed, **faults)
+    ranks = joined_ranks(found.ranks, found.clocks, found.lanes)
+    assert isinstance(ranks, JoinedRanks)
+    times = replayed_times(ranks.graph)
+    for side in ("start", "end", "call_begin", "call_end"):
+        assert np.array_equal(getattr(times, side), getattr(ranks.graph.recorded, side))
+    fixed = replayed(found)
+    waited = ranks.waited_ns(found.waiting) // fixed.steps
+    assert 0 <= sum(fix.then_ns for fix in fixed.of_ranks) <= min(waited, fixed.step_ns)
+    assert sum(fix.then_ns for fix in fixed.in_order) < fixed.step_ns
+    assert all(0 <= saved <= waited for saved in fixed.alone_ns if saved is not None)
 
 
 # Hostile
 
 
-def test_nothing_matched_buys_nothing() -> None:
-    assert fixing((), (), ()).together == ()
-    found = job([rank(0, "0-9 all_reduce"), rank(1)])
-    assert (found.fixing.waited_ns, found.fixing.alone_ns, found.waited_ns, found.buys_ns(7)) == (0, (0, 0), 0, 0)
+def test_what_cannot_be_replayed_says_why_and_bounds_the_saving_by_the_waiting() -> None:
+    found = job([rank(0, "0-900 all_reduce"), rank(1, "800-900 all_reduce")])
+    fixed = fixing(found)
+    assert isinstance(fixed, NotMeasured)
+    [skew, *_] = job_findings(found, fixed)
+    assert skew.claim == "some rank waits for others at collectives for 800 us, most of all for rank 1"
+    assert "what fixing it saves was not replayed: nothing was kept of the ranks to replay" in skew.sentences
+    assert (skew.saving_ns, skew.is_bound) == (800 * US, True)
 
 
-def test_of_many_ranks_so_many_are_fixed_and_no_more() -> None:
-    found = arriving(*range(40))
-    assert len(found.fixing.together) == 20
-    assert fixing(found.ranks, found.clocks, found.lanes, most=40).together[-1].together_ns == found.fixing.waited_ns
+def test_nothing_matched_saves_nothing() -> None:
+    for ranks in ([], [rank(0, "0-9 all_reduce")], [rank(0, "0-9 all_reduce"), rank(1)]):
+        assert isinstance(fixing(job(ranks)), NotMeasured)
+
+
+def test_steps_that_are_too_long_are_not_replayed() -> None:
+    long = called(*(f"{at}-{at + 1} cudaLaunchKernel -> s7: {at + 2}-{at + 3} gemm" for at in range(0, 400, 4)))
+    work = summary(0, long, 2, operations=4).work
+    assert isinstance(work, NotMeasured)
+    assert "--time=FROM:TO" in work.reason
+
+
+def test_without_sends_between_them_groups_are_no_stages() -> None:
+    def one(number: int, *lines: str, groups: tuple[Group, ...]) -> Any:
+        return rank(number, *lines, groups=groups)
+
+    apart = [one(at, f"0-9 all_reduce in dp{at // 2}", groups=PIPELINE) for at in range(4)]
+    assert stages(apart) == ()
+    everybody = (*PIPELINE, Group("all", (0, 1, 2), 3))
+    lines = [(f"0-9 all_reduce in dp{at // 2}", f"10-19 send_recv in pp{at % 2}") for at in range(4)]
+    assert stages([one(at, *lines[at], groups=PIPELINE) for at in range(4)]) == ((0, 1), (2, 3))
+    joined = [one(at, *lines[at], "20-29 all_reduce in all", groups=everybody) for at in range(4)]
+    assert stages(joined) == ()  # an all-reduce over both of them connects the stages
+    assert KINDS[7] == "send_recv"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -20,9 +21,11 @@ import pytest
 from click.testing import CliRunner
 
 from gpuledger import GpuledgerError, MissingPackage, open_trace
+from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.job import job as put_together
 from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
 from gpuledger.analyse.ranks.rank import rank_summary
+from gpuledger.analyse.ranks.rank_work import RankWork
 from gpuledger.cli.verbs.fleet import _drawn
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
@@ -81,19 +84,20 @@ def test_the_command_at_80_columns_names_the_late_rank(ranks: Path) -> None:
 
 
 def test_the_late_rank_is_the_one_that_was_made_late(ranks: Path) -> None:
-    made = run.fleet([str(ranks)], Wanted(), count=0)
-    late = lateness(made.job)
+    made = run.fleet([str(ranks)], Wanted(), count=0, operations=OPERATIONS)
+    late, fixed = lateness(made.job), fixing(made.job)
     assert isinstance(late, Lateness)
     assert late.late_ns.shape == (RANKS, STEPS)
     assert late.late_ns.argmax(axis=0).tolist() == [LATE] * STEPS
-    [straggler] = stragglers(made.job, late)
+    [straggler] = stragglers(made.job, late, fixed)
     assert straggler.label == f"rank {LATE}"
     assert straggler.caused_ns == straggler.all_caused_ns
     assert straggler.compute_ratio == pytest.approx(1.15, abs=0.02)  # it was made to compute 15 % longer
-    assert straggler.buys_share > 0.9  # the others arrive at nearly the same time
+    assert straggler.saves_share is not None
+    assert straggler.saves_share == pytest.approx(0.13, abs=0.01)  # a step of kernels that takes 1.15 times as long
     sheet = straggler_sheet([straggler])
     shown = dict(zip([column.key for column in sheet.columns], sheet.rows[0], strict=True))
-    assert (shown["caused_percent"], shown["buys_percent"]) == (100.0, 100 * straggler.buys_share)
+    assert (shown["caused_percent"], shown["saves_percent"]) == (100.0, 100 * straggler.saves_share)
 
 
 def test_json_is_what_the_schema_says(serial: str) -> None:
@@ -103,8 +107,10 @@ def test_json_is_what_the_schema_says(serial: str) -> None:
     assert (document["profiles"], document["ranks"], document["world_size"]) == (RANKS, RANKS, RANKS)
     tables = {table["table"]: table["rows"] for table in document["tables"]}
     assert tables.keys() >= {"fleet_stragglers", "job_fixing", "job_ranks", "job_collectives"}
-    assert [row["buys_ns"] > 0 for row in tables["job_ranks"]] == [rank == LATE for rank in range(RANKS)]
-    assert tables["job_fixing"][0]["alone_ns"] == tables["job_ranks"][LATE]["buys_ns"]
+    assert [row["saves_ns"] > 0 for row in tables["job_ranks"]] == [rank == LATE for rank in range(RANKS)]
+    [fix] = tables["job_fixing"]
+    assert (fix["fixed"], fix["kind"], fix["cause"]) == (f"rank {LATE}", "rank", "compute")
+    assert fix["alone_ns"] == fix["then_ns"] == tables["job_ranks"][LATE]["saves_ns"]
     [skew] = [finding for finding in document["findings"] if finding["code"] == "COMM-SKEW"]
     assert skew["evidence_data"][0]["count"] == tables["fleet_stragglers"][0]["late"]
     assert np.shape(document["late"]["late_ns"]) == (RANKS, STEPS)
@@ -114,12 +120,12 @@ def test_markdown_and_csv_hold_the_tables(ranks: Path, tmp_path: Path) -> None:
     document = printed(ranks, "--workers=0", "--format=md")
     assert document.startswith("# ranks\n")
     assert "## Stragglers" in document
-    assert "## What fixing ranks buys" in document
+    assert "## What fixing saves" in document
     assert "█" in document
     out = tmp_path / "job.csv"
     printed(ranks, "--workers=0", "-o", out)
     assert out.read_text().count("\nrank 2,") >= 3
-    assert "Rank,Alone (ns),With those above (ns)," in out.read_text()
+    assert "Fixed,Kind,Saves alone (ns),After those above (ns)," in out.read_text()
     assert "Rank,Step 0 (ns),Step 1 (ns)," in out.read_text()
 
 
@@ -138,8 +144,7 @@ def test_the_dlrm_job_from_its_archive() -> None:
     tables = {table["table"]: table["rows"] for table in document["tables"]}
     assert [row["matched"] for row in tables["job_ranks"]] == [row["seen"] for row in tables["job_ranks"]] == [8] * 8
     assert tables["fleet_stragglers"][0]["rank"] == "rank 7"
-    assert [row["rank"] for row in tables["job_fixing"][:4]] == ["rank 7", "rank 6", "rank 2", "rank 0"]
-    assert tables["job_fixing"][-1]["together_percent"] == 100
+    assert tables["job_fixing"] == []  # of the one step that was recorded, its beginning is what they wait for
 
 
 # What may befall a profile or a worker
@@ -393,8 +398,11 @@ def test_failures_are_one_sentence(error: Exception, sentence: str) -> None:
 def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
     for path in (ranks / "rank0000.pt.trace.json.gz", decode):
         whole, part = open_trace(path), open_trace(path, only=run.NEEDED)
-        made = [job_sheets(put_together([rank_summary(trace, "x", Wanted())])) for trace in (whole, part)]
-        assert made[0] == made[1]
+        made = [put_together([rank_summary(trace, "x", Wanted(), operations=OPERATIONS)]) for trace in (whole, part)]
+        assert job_sheets(made[0], fixing(made[0])) == job_sheets(made[1], fixing(made[1]))
+        works = [each.ranks[0].work for each in made]
+        assert isinstance(works[0], RankWork)
+        assert pickle.dumps(works[0]) == pickle.dumps(works[1])
 
 
 def test_workers_fit_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound, DependencyGraph
+from gpuledger.replay.rendezvous import with_rendezvous
 from gpuledger.trace.model import Trace
 from support.call_notation import called
 from support.random_export import write
@@ -29,7 +30,7 @@ TWO_STREAMS = called(
 
 
 def met(trace: Trace, meetings: list[int]) -> DependencyGraph:
-    return dependency_graph(trace, *host_and_activities(trace), meetings=np.array(meetings))
+    return with_rendezvous(dependency_graph(trace, *host_and_activities(trace)), np.array(meetings))
 
 
 def test_who_waits_ends_sooner_if_the_last_comes_sooner() -> None:
@@ -62,7 +63,7 @@ def test_whatever_met_the_replay_is_exact(tmp_path_factory: pytest.TempPathFacto
     trace = open_trace(path)
     host, work = host_and_activities(trace)
     meetings = np.random.default_rng(number).integers(-1, numbers, len(work))
-    graph = dependency_graph(trace, host, work, meetings=meetings)
+    graph = with_rendezvous(dependency_graph(trace, host, work), meetings)
     times = replayed(graph)
     assert np.array_equal(times.start, work.start_ns)
     assert np.array_equal(times.end, work.end_ns)

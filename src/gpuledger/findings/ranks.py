@@ -3,116 +3,147 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
 from gpuledger.findings.finding import WORTH_TELLING, Finding, explain_command
+from gpuledger.findings.fixed_ranks import (
+    MOST_NAMED,
+    enough_of,
+    fix_name,
+    has_steps,
+    named,
+    per_step,
+    what_is_saved,
+    why_slow,
+)
 from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.statistics import median
-from gpuledger.trace.tables import NOT_RECORDED
 from gpuledger.units import count_text, share_text, time_text
 
 if TYPE_CHECKING:  # the rules of one profile are asked without a job
     from gpuledger.analyse.ranks.collectives import WorstPlace
-    from gpuledger.analyse.ranks.fixing import FixedToo
+    from gpuledger.analyse.ranks.fixing import Fix, Fixing
     from gpuledger.analyse.ranks.job import Job
-
-PROMPT_NS: Final = 50_000
-"""A kernel that begins this soon after its launch call was not held up by work before it: the host was late."""
 
 _MOSTLY: Final = 0.5
 _WAITING: Final = say("the waiting of all ranks")
-_MOST_NAMED: Final = 4
-"""So many ranks are named one by one."""
 
 
-def job_findings(job: Job) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True)
+class AllRanks:
+    """A job, and what replaying it says."""
+
+    job: Job
+    fixed: Fixing | NotMeasured
+
+
+def job_findings(job: Job, fixed: Fixing | NotMeasured) -> tuple[Finding, ...]:
     """What the ranks together say, the most profitable first; nothing where no collective was matched."""
     if not any(part.counted for part in job.parts):
         return ()
-    found = [finding for rule in RULES for finding in rule.find(job)]
+    found = [finding for rule in RULES for finding in rule.find(AllRanks(job, fixed))]
     return tuple(sorted(found, key=lambda finding: (-finding.saving_ns, finding.code)))
 
 
-def _skew(job: Job) -> Sequence[Finding]:
+def _skew(ranks: AllRanks) -> Sequence[Finding]:
     """Ranks that arrive early wait for the last one. What waiting runs under compute costs nothing."""
-    saving = job.waited_ns
-    if saving < max(WORTH_TELLING * _steady_ns(job), 1):
+    job, fixed = ranks.job, ranks.fixed
+    if job.waited_ns < max(WORTH_TELLING * _steady_ns(job), 1):
         return ()
-    late = job.fixing.together[0].rank
-    best = int(np.argmax(job.fixing.alone_ns))
-    alone = job.buys_ns(job.fixing.alone_ns[best])
-    waits = [part.exposed_wait_ns for part in job.parts]
-    # if the work is only spread more evenly, the late rank's share is taken on by the others
-    even = min(sum(waits) // len(waits), saving)
-    low, at_least = min(
-        (even, say("the same work, spread evenly")),
-        (alone, say("only {rank} does, the one that buys the most", rank=job.ranks[best].label)),
-    )
-    assumption = say(
-        "all ranks arrive together, as early as those that wait do now; the low end: {at_least}", at_least=at_least
-    )
-    label = job.ranks[late].label
-    claim = say(
-        "ranks wait {time} for others to arrive at collectives; {bought}; {rank} {why}",
-        time=_per_step(job, saving),
-        bought=_bought(job),
-        rank=label,
-        why=_why(job, late),
-    )
-    evidence = [_last_at(job, late), _best_alone(job, best), *_waited_at(job, late), _most_and_least(job)]
+    late = int(np.argmax([part.caused_ns for part in job.parts]))
+    waits = say("some rank waits for others at collectives for {time}", time=_per_step(job, job.waited_ns))
+    evidence = [_last_at(job, late), *_waited_at(job, late), _most_and_least(job)]
     if job.steps == 1:
         evidence.append(
             Evidence(say("one step was recorded: its first collective also shows how far apart captures began"))
         )
-    return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], saving, low, assumption)]
+    if isinstance(fixed, NotMeasured):
+        return [_not_replayed(job, late, waits, evidence, fixed.reason)]
+    fixes = fixed.of_ranks
+    if not fixes:
+        said = say("{waits}; no rank at the median pace would make the job any faster", waits=waits)
+        return [
+            _finding(
+                job,
+                "COMM-SKEW",
+                said,
+                [*evidence, *_doubts(job)],
+                (0, 0),
+                say("every rank at the median rank's pace between collectives"),
+            )
+        ]
+    told = enough_of(fixes)
+    why, saved = why_slow(job, told[0]), what_is_saved(job, fixed, told)
+    with_others = (
+        say("{why}; {saved}", why=why, saved=saved)
+        if len(told) == 1
+        else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, told), saved=saved)
+    )
+    claim = say("{waits}; {why}", waits=waits, why=with_others)
+    saving, alone = job.steps * sum(fix.then_ns for fix in fixes), job.steps * max(fix.alone_ns for fix in fixes)
+    assumption = say(
+        "{fixed} at the median rank's pace between collectives; the low end: only the one that saves the most",
+        fixed=named(job, fixes),
+    )
+    evidence = [*_one_after_the_other(job, fixes), *evidence, *_what_stays(job, saving), _replayed(job, fixed)]
+    return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], (saving, min(alone, saving)), assumption)]
 
 
-def _bought(job: Job) -> str:
-    """What fixing the rank most waited for buys, and how many more it takes until most of the waiting is gone."""
-    first, *others = job.fixing.together
-    alone = job.fixing.alone_ns[first.rank]
-    label = job.ranks[first.rank].label
+def _not_replayed(job: Job, late: int, waits: str, evidence: list[Evidence], reason: str) -> Finding:
+    """Who is waited for is known; what fixing it saves is not, but no more than what is waited."""
+    claim = say("{waits}, most of all for {rank}", waits=waits, rank=job.ranks[late].label)
+    evidence.append(Evidence(say("what fixing it saves was not replayed: {reason}", reason=reason)))
+    assumption = say("all ranks arrive together, as early as those that wait do now")
+    finding = _finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], (job.waited_ns, 0), assumption)
+    return replace(finding, is_bound=True)
+
+
+def _one_after_the_other(job: Job, fixes: Sequence[Fix]) -> list[Evidence]:
+    """What each saves once those before it are fixed, with what makes it slow; of one alone the claim says it."""
+    first, *others = fixes
+    if not others:
+        return []
     said = (
-        say("fixing {rank} alone buys {time} of it", rank=label, time=_bought_time(job, alone))
-        if alone
-        else say("fixing {rank} alone buys nothing", rank=label)
+        say("fixing {rank} alone saves {time}", rank=fix_name(job, first), time=per_step(job, first.alone_ns))
+        if first.alone_ns
+        else say("fixing {rank} alone saves nothing", rank=fix_name(job, first))
     )
-    count = next((n for n, more in enumerate(others, 2) if _is_most(job, more)), 1 + len(others))
-    if _is_most(job, first) or count == 1:
-        return said
-    ranks = _named(job, [fixed.rank for fixed in job.fixing.together[:count]])
-    return say(
-        "{alone}, {ranks} together {time}",
-        alone=said,
-        ranks=ranks,
-        time=_bought_time(job, job.fixing.together[count - 1].together_ns),
+    return [
+        Evidence(said),
+        *(
+            Evidence(say("then {why}: saves {time} more", why=why_slow(job, fix), time=per_step(job, fix.then_ns)))
+            for fix in others[:MOST_NAMED]
+        ),
+    ]
+
+
+def _what_stays(job: Job, saving: int) -> list[Evidence]:
+    """Whether most of the waiting would stay."""
+    left = 1 - saving / job.waited_ns
+    if left <= _MOSTLY:
+        return []
+    said = say(
+        "{share} of the waiting would stay: whoever is the last there takes no longer than the median up to it",
+        share=share_text(left),
     )
+    return [Evidence(said, share=left, of=say("the time in which some rank waits"))]
 
 
-def _is_most(job: Job, fixed: FixedToo) -> bool:
-    return fixed.together_ns > _MOSTLY * job.fixing.waited_ns
-
-
-def _bought_time(job: Job, freed: int) -> str:
-    return time_text(job.buys_ns(freed) // job.steps)
-
-
-def _named(job: Job, ranks: Sequence[int]) -> str:
-    """Ranks in words: their numbers where they have some, and of many only how many they are."""
-    if len(ranks) > _MOST_NAMED:
-        return say("the {count} ranks most waited for", count=count_text(len(ranks)))
-    if all(job.ranks[rank].rank is not None for rank in ranks):
-        return say("ranks {numbers}", numbers=_and([str(job.ranks[rank].rank) for rank in ranks]))
-    return _and([job.ranks[rank].label for rank in ranks])
-
-
-def _and(names: Sequence[str]) -> str:
-    return joined(say(" and "), (joined(say(", "), names[:-1]), names[-1]))
+def _replayed(job: Job, fixed: Fixing) -> Evidence:
+    """How far the replay goes."""
+    steps = say("{count} steps", count=count_text(fixed.steps)) if fixed.steps > 1 else say("one step")
+    said = say(
+        "replayed: {what} of all ranks, {share} of their collectives waiting for the last rank",
+        what=steps if has_steps(job) else say("the whole run"),
+        share=share_text(fixed.met_share),
+    )
+    return Evidence(said, count=fixed.steps)
 
 
 def _last_at(job: Job, late: int) -> Evidence:
@@ -129,21 +160,6 @@ def _last_at(job: Job, late: int) -> Evidence:
         return Evidence(said, count=part.late)
     said = say("{last}, where ranks wait {share} of all they wait", last=said, share=share_text(share))
     return Evidence(said, count=part.late, share=share, of=_WAITING)
-
-
-def _best_alone(job: Job, best: int) -> Evidence:
-    """How much of the waiting goes by fixing one rank."""
-    share = job.fixing.alone_ns[best] / job.fixing.waited_ns
-    if share < LEAST_SHARE:
-        return Evidence(
-            say("no rank alone buys as much as {share} of the exposed waiting", share=share_text(LEAST_SHARE))
-        )
-    said = say(
-        "of single ranks {rank} buys the most, {share} of the exposed waiting",
-        rank=job.ranks[best].label,
-        share=share_text(share),
-    )
-    return Evidence(said, share=share, of=say("the exposed waiting of all ranks"))
 
 
 def _waited_at(job: Job, late: int) -> list[Evidence]:
@@ -183,31 +199,6 @@ def _slowest_step_ns(job: Job) -> int | NotMeasured:
     return slowest_step_ns(job)
 
 
-def _why(job: Job, late: int) -> str:
-    """What makes a rank late: more to compute, a late launch, or work before it on the device."""
-    compute = [rank.compute_ns // rank.step_count for rank in job.ranks]
-    others = _middle([time for at, time in enumerate(compute) if at != late])
-    # what others wait while nothing computes: what they wait under compute costs no time, so it explains nothing
-    behind = _middle([part.exposed_wait_ns // job.steps for at, part in enumerate(job.parts) if at != late])
-    if compute[late] - others > _MOSTLY * behind:
-        return say(
-            "computes {time} a step, the others {others}", time=time_text(compute[late]), others=time_text(others)
-        )
-    prompt = told = 0
-    for lane in (lane for lane in job.lanes if late in lane.members):
-        mine = lane.steady & (lane.late == late)
-        start, launched = (times[mine, lane.members.index(late)] for times in (lane.start_ns, lane.launched_ns))
-        known = launched != NOT_RECORDED
-        weight = lane.wait_ns[mine].sum(axis=1)
-        told += int(weight[known].sum())
-        prompt += int(weight[known & (start - launched < PROMPT_NS)].sum())
-    if not told:
-        return say("computes no longer than the others, and starts late")
-    if prompt > _MOSTLY * told:
-        return say("computes no longer than the others, its host launches late")
-    return say("computes no longer than the others, earlier work on its GPU holds it up")
-
-
 def _most_and_least(job: Job) -> Evidence:
     """The two ends of the waiting: the longest waiting rank is the fastest one."""
     waits = [part.wait_ns for part in job.parts]
@@ -228,8 +219,9 @@ def _most_and_least(job: Job) -> Evidence:
     )
 
 
-def _exposed(job: Job) -> Sequence[Finding]:
+def _exposed(ranks: AllRanks) -> Sequence[Finding]:
     """What of the exposed communication is not waiting: the transfer itself, for the middle rank."""
+    job, fixed = ranks.job, ranks.fixed
     moving = [rank.exposed_comm_ns - part.exposed_wait_ns for rank, part in zip(job.ranks, job.parts, strict=True)]
     exposed = _middle(moving)
     saving = min(exposed, _middle([rank.compute_ns for rank in job.ranks]))
@@ -243,6 +235,7 @@ def _exposed(job: Job) -> Sequence[Finding]:
     waiting = sum(part.exposed_wait_ns for part in job.parts) / whole
     share, what = (1 - waiting, say("no waiting")) if waiting < _MOSTLY else (waiting, say("waiting for other ranks"))
     evidence = [
+        *_slow_collectives(job, fixed),
         Evidence(
             say(
                 "of the exposed communication of all ranks {share} is {what}; what is waiting is COMM-SKEW",
@@ -252,14 +245,34 @@ def _exposed(job: Job) -> Sequence[Finding]:
             count=sum(part.counted for part in job.parts),
             share=share,
             of=say("the exposed communication of all ranks"),
-        )
+        ),
     ]
     unmatched = sum(part.seen - part.matched for part in job.parts)
     if unmatched:
         said = say("{count} collectives were not matched: their waits are in it", count=count_text(unmatched))
         evidence.append(Evidence(said, count=unmatched))
     assumption = say("compute of the same step covers it, without slowing down")
-    return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], saving, saving, assumption)]
+    return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], (saving, saving), assumption)]
+
+
+def _slow_collectives(job: Job, fixed: Fixing | NotMeasured) -> list[Evidence]:
+    """Collectives whose transfer takes longer than that of others like them."""
+    if isinstance(fixed, NotMeasured):
+        return []
+    return [
+        Evidence(
+            say(
+                "{collective} takes {time} longer than its like: without that the job's step is {saved} shorter",
+                collective=fix_name(job, fix),
+                time=per_step(job, fix.place.longer_ns // fixed.steps),
+                saved=time_text(fix.alone_ns),
+            ),
+            kernel=fix.place.kind,
+            count=fixed.steps,
+        )
+        for fix in fixed.in_order
+        if fix.place is not None
+    ]
 
 
 def _middle(times: list[int]) -> int:
@@ -272,12 +285,8 @@ def _steady_ns(job: Job) -> int:
 
 
 def _per_step(job: Job, time: int) -> str:
-    each = time_text(time // job.steps)
-    return say("{time} a step", time=each) if _has_steps(job) else each
-
-
-def _has_steps(job: Job) -> bool:
-    return all(len(rank.edges_ns) for rank in job.ranks)
+    """Of the steady stretch, for each of its steps."""
+    return per_step(job, time // job.steps)
 
 
 def _doubts(job: Job) -> list[Evidence]:
@@ -295,9 +304,11 @@ def _doubts(job: Job) -> list[Evidence]:
 
 
 def _finding(
-    job: Job, code: str, claim: str, evidence: list[Evidence], saving: int, low: int, assumption: str
+    job: Job, code: str, claim: str, evidence: list[Evidence], saves: tuple[int, int], assumption: str
 ) -> Finding:
-    coverage, steps, stepped = job.coverage, job.steps, _has_steps(job)
+    """`saves` is the saving in the steady stretch, and its low end."""
+    coverage, steps, stepped = job.coverage, job.steps, has_steps(job)
+    saving, low = saves
     whole = not isinstance(coverage, NotMeasured) and coverage > 0.9
     # a missing rank may be the one that all wait for
     everybody = isinstance(job.world_size, NotMeasured) or job.world_size == len(job.ranks)

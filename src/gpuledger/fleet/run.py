@@ -14,7 +14,7 @@ from typing import Final
 
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
-from gpuledger.analyse.ranks.rank_traces import RankTrace, rank_traces
+from gpuledger.analyse.ranks.rank_traces import RankTrace, rank_places, rank_traces
 from gpuledger.errors import NothingRecorded, ToolFailed
 from gpuledger.fleet import cluster
 from gpuledger.fleet.profiles import Failed, Profile, failure, job_profiles, memory_bytes, natural
@@ -30,7 +30,7 @@ NEEDED: Final = {
     table: frozenset(column.name for column in table.schema.columns)
     - {"stack", "grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"}
     for table in Table
-    if table not in (Table.SYNCS, Table.ALLOCS, Table.SAMPLES, Table.METRICS)
+    if table not in (Table.ALLOCS, Table.SAMPLES, Table.METRICS)
 }
 """What the summaries of ranks are made from; the rest is not read."""
 
@@ -70,14 +70,17 @@ def fleet(
     count: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     tell: Tell = say_nothing,
+    operations: int = 0,
 ) -> Fleet:
     """Analyse the profiles that `given` names: on the cluster at `scheduler`, else with `count` local workers.
 
-    Without `count`, as many as this machine has cores and memory for; 0: in this process.
+    Without `count`, as many as this machine has cores and memory for; 0: in this process. About so many `operations` of
+    all ranks together are kept to be replayed.
     """
     tell(0, 0)
     profiles, broken = job_profiles(given, limits)
-    task = functools.partial(summarise, wanted=wanted, limits=limits, expected=own_version())
+    each = -(-operations // max(len(profiles), 1))
+    task = functools.partial(summarise, wanted=wanted, limits=limits, expected=own_version(), operations=each)
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
     failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
     failed.sort(key=lambda profile: natural(profile.name))
@@ -127,20 +130,21 @@ def worker_count(profiles: int, largest_bytes: int) -> int:
     return max(min(host_resources.usable_cores(), profiles, by_memory), 1)
 
 
-def summarise(profile: Profile, wanted: Wanted, limits: Limits, expected: str) -> ProfileOutcome:
+def summarise(profile: Profile, wanted: Wanted, limits: Limits, expected: str, operations: int = 0) -> ProfileOutcome:
     """What a profile's ranks contribute to the job; runs on a worker, and raises nothing."""
     try:
         if (installed := own_version()) != expected:
             raise ToolFailed(f"the worker has gpuledger {installed}, not {expected}")
         trace = open_trace(profile.address, only=NEEDED, limits=limits)
-        return tuple(_summary(part, profile.name) for part in rank_traces(trace, wanted))
+        each = -(-operations // max(len(rank_places(trace, wanted.families)), 1))
+        return tuple(_summary(part, profile.name, each) for part in rank_traces(trace, wanted))
     except Exception as error:  # any profile may be broken in a new way, and the others are none the worse for it
         return (failure(profile.name, error),)
 
 
-def _summary(part: RankTrace, profile: str) -> RankSummary | Failed:
+def _summary(part: RankTrace, profile: str, operations: int) -> RankSummary | Failed:
     try:
-        return rank_summary(part.trace, profile, part.wanted, name=part.name, place=part.place)
+        return rank_summary(part.trace, profile, part.wanted, name=part.name, place=part.place, operations=operations)
     except Exception as error:  # as for a profile
         failed = failure(profile, error)
         return replace(failed, name=f"{part.name} of {profile}") if part.name else failed

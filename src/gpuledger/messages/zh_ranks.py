@@ -34,6 +34,15 @@ RANKS: Final[dict[str, str]] = {
         "{place} 运行了 {kernels}，但不参与集合通信：不算作 rank"
     ),
     "1 kernel": "1 个 kernel",
+    "no collective was found on several ranks": "没有在多个 rank 上都找到的集合通信",
+    "no step was kept of every rank: their profiles begin too far apart": (
+        "没有哪一步在每个 rank 上都保留：各 profile 的起点相差太远"
+    ),
+    "nothing was kept of the ranks to replay": "没有保留可供重放的内容",
+    "only parts of the run are looked at, which are not replayed": "只看运行中的若干片段，不做重放",
+    "steps are too long to replay all ranks together; --time=FROM:TO looks at less": (
+        "步太长，无法把所有 rank 放在一起重放；--time=FROM:TO 可只看一部分"
+    ),
     # cli/verbs/fleet; fleet/profiles
     "{count} of {world} ranks": "{world} 个 rank 中的 {count} 个",
     "1 rank": "1 个 rank",
@@ -42,42 +51,68 @@ RANKS: Final[dict[str, str]] = {
     "1 profile": "1 个 profile",
     "{count} profiles": "{count} 个 profile",
     "{count} of {whole}": "{whole}中的 {count} 个",
+    # findings/fixed_ranks
+    "{kind} no. {ordinal} of group {group}": "通信组 {group} 的第 {ordinal} 个 {kind}",
+    "stage {number} ({first} to {last})": "第 {number} 级（{first} 至 {last}）",
+    "{who}: its kernels take {time} longer than the median": "{who}：kernel 比中位数多用 {time}",
+    "{who}: its communication with others takes {time} longer than the median": (
+        "{who}：与其他 rank 的通信比中位数多用 {time}"
+    ),
+    "{who}: its copies take {time} longer than the median": "{who}：拷贝比中位数多用 {time}",
+    "{who}: its Python collects garbage for {time} longer than the median": "{who}：Python 垃圾回收比中位数多用 {time}",
+    "{who}: its host is {time} longer in system calls than the median": "{who}：主机的系统调用比中位数多用 {time}",
+    "{who}: its host waits {time} longer for other threads than the median": (
+        "{who}：主机等其他线程的时间比中位数多 {time}"
+    ),
+    "{who}: its host takes {time} longer to launch its work than the median": (
+        "{who}：主机准备和 launch 工作比中位数多用 {time}"
+    ),
+    "at the median pace the job takes {after} instead of {before} ({share} less)": (
+        "若达到中位数水平，任务用时由 {before} 降到 {after}（减少 {share}）"
+    ),
+    "at the median pace the job's step takes {after} instead of {before} ({share} less)": (
+        "若达到中位数水平，任务每步由 {before} 降到 {after}（减少 {share}）"
+    ),
+    "the first {count} of them": "其中前 {count} 项",
     # findings/ranks
+    "the time in which some rank waits": "有 rank 在等待的时间",
+    "some rank waits for others at collectives for {time}": "有 rank 在集合通信处等其他 rank：{time}",
+    "{waits}; no rank at the median pace would make the job any faster": (
+        "{waits}；没有哪个 rank 达到中位数水平后能让任务更快"
+    ),
+    "every rank at the median rank's pace between collectives": "各 rank 在集合通信之间都达到中位 rank 的速度",
+    "{why}; {saved}": "{why}；{saved}",
+    "{why}; {ranks}: {saved}": "{why}；{ranks}：{saved}",
+    "{waits}; {why}": "{waits}；{why}",
+    "{fixed} at the median rank's pace between collectives; the low end: only the one that saves the most": (
+        "{fixed} 在集合通信之间达到中位 rank 的速度；下限：只修收益最大的一个"
+    ),
+    "{waits}, most of all for {rank}": "{waits}，等得最多的是 {rank}",
+    "what fixing it saves was not replayed: {reason}": "没有重放修好后能省多少：{reason}",
+    "all ranks arrive together, as early as those that wait do now": "各 rank 同时到达，且与现在等待的 rank 一样早",
+    "fixing {rank} alone saves {time}": "只修 {rank} 可省 {time}",
+    "fixing {rank} alone saves nothing": "只修 {rank} 没有收益",
+    "then {why}: saves {time} more": "其次 {why}：再省 {time}",
+    "{share} of the waiting would stay: whoever is the last there takes no longer than the median up to it": (
+        "{share} 的等待仍会存在：在那里最后到达的 rank 此前并不比中位数慢"
+    ),
+    "replayed: {what} of all ranks, {share} of their collectives waiting for the last rank": (
+        "重放了所有 rank 的{what}，其中 {share} 的集合通信按等待最后一个 rank 处理"
+    ),
+    "the whole run": "整个运行",
+    "{collective} takes {time} longer than its like: without that the job's step is {saved} shorter": (
+        "{collective} 比同类多用 {time}：否则任务每步短 {saved}"
+    ),
     "the waiting of all ranks": "各 rank 的等待时间",
-    "the exposed waiting of all ranks": "各 rank 暴露的等待时间",
     "the exposed communication of all ranks": "各 rank 暴露的通信时间",
     "the collectives of all ranks": "各 rank 的集合通信",
-    "all ranks arrive together, as early as those that wait do now; the low end: {at_least}": (
-        "各 rank 同时到达，且与现在等待的 rank 一样早；下限：{at_least}"
-    ),
-    "the same work, spread evenly": "总工作量不变，只是分配均匀",
-    "only {rank} does, the one that buys the most": "只修 {rank}（收益最大的一个）",
-    "ranks wait {time} for others to arrive at collectives; {bought}; {rank} {why}": (
-        "各 rank 在集合通信处等其他 rank 到达：{time}；{bought}；{rank} {why}"
-    ),
-    "fixing {rank} alone buys {time} of it": "只修 {rank} 可省其中 {time}",
-    "fixing {rank} alone buys nothing": "只修 {rank} 没有收益",
-    "{alone}, {ranks} together {time}": "{alone}，同时修 {ranks} 可省 {time}",
-    "the {count} ranks most waited for": "被等最多的 {count} 个 rank",
     "ranks {numbers}": "{numbers} 号 rank",
     "{rank} is the last at {count} of {of} collectives": "{rank} 在 {of} 次集合通信中有 {count} 次最后到达",
     "{last}, where ranks wait {share} of all they wait": "{last}，占全部等待时间的 {share}",
-    "no rank alone buys as much as {share} of the exposed waiting": (
-        "没有哪个 rank 单独修好能省下暴露等待时间的 {share} 以上"
-    ),
-    "of single ranks {rank} buys the most, {share} of the exposed waiting": (
-        "单独修一个 rank 时，{rank} 收益最大，为暴露等待时间的 {share}"
-    ),
     "{share} of the waiting at {kind} no. {ordinal} of the step (group {group}): {time} per rank": (
         "{share} 的等待在步内第 {ordinal} 个 {kind}（通信组 {group}）：每个 rank {time}"
     ),
     "{place}, last {rank}": "{place}，最后到达的是 {rank}",
-    "computes {time} a step, the others {others}": "每步计算 {time}，其他 rank 为 {others}",
-    "computes no longer than the others, and starts late": "计算并不更久，但开始得晚",
-    "computes no longer than the others, its host launches late": "计算并不更久，但主机 launch 得晚",
-    "computes no longer than the others, earlier work on its GPU holds it up": (
-        "计算并不更久，但被自己 GPU 上更早的工作拖住"
-    ),
     "{rank} waits {time}, {other} {less}": "{rank} 的等待：{time}；{other}：{less}",
     "{waits}; the slowest rank's step takes {time}": "{waits}；最慢的 rank 每步 {time}",
     "{time} of communication that is no waiting runs with nothing computing beside it": (
@@ -95,7 +130,19 @@ RANKS: Final[dict[str, str]] = {
     "one step was recorded: its first collective also shows how far apart captures began": (
         "只记录了一步：第一次集合通信还反映了各采集开始时刻的差别"
     ),
-    # present/views/fleet, lateness, page/fleet_page
+    # present/views/fleet, lateness, ranks, page/fleet_page
+    "saves nothing": "没有收益",
+    "Step shorter by": "每步缩短",
+    "Fixing it saves": "修好可省",
+    "Fixed": "修好的对象",
+    "Saves alone": "只修它可省",
+    "After those above": "修好以上各项后再省",
+    "Step then": "此时每步",
+    "Saved so far": "累计节省",
+    "Because of": "原因",
+    "longer by": "多用",
+    "garbage collection": "垃圾回收",
+    "What fixing saves, per step, at the median pace": "达到中位数水平后每步能省多少",
     "No rank holds the others up for long.": "没有哪个 rank 明显拖累其他 rank。",
     "One rank says nothing about waiting for others; give the profiles of all ranks.": (
         "只有一个 rank 看不出谁在等谁；请给出所有 rank 的 profile。"
@@ -125,7 +172,6 @@ RANKS: Final[dict[str, str]] = {
     "Last to arrive": "最后到达",
     "of": "共",
     "Waited for": "被等待",
-    "Fixing it buys": "修好可省",
     "More compute": "计算多出",
     "Latest in step": "最晚的步",
     "by": "晚",
@@ -149,9 +195,6 @@ RANKS: Final[dict[str, str]] = {
     "Others wait for it": "其他 rank 等它",
     "Clock ahead": "时钟超前",
     "give or take": "误差",
-    "Alone": "只修它",
-    "With those above": "连同以上各 rank",
-    "of the waiting": "占等待时间",
     "Collective": "集合通信",
     "Group": "通信组",
     "Bytes each": "每次字节数",
@@ -167,7 +210,6 @@ RANKS: Final[dict[str, str]] = {
     "Mean": "平均",
     "Most": "最多",
     "Most / mean": "最多/平均",
-    "What fixing ranks buys, per step": "修好哪些 rank 能省多少（每步）",
     "Collectives waited at the longest": "等待最久的集合通信",
     "Compute across ranks, per step": "各 rank 的计算（每步）",
     "Steps across ranks": "各步在各 rank 上的耗时",

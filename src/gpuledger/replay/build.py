@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -31,7 +31,6 @@ from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.replay.observed_lags import ObservedLags, observed_lags
 from gpuledger.replay.operation_kinds import OperationKinds
 from gpuledger.replay.outer_calls import OuterCalls, outer_calls
-from gpuledger.replay.rendezvous import rendezvous
 from gpuledger.replay.stream_order import StreamOrder, stream_order
 from gpuledger.replay.waits import Waits, waits
 from gpuledger.trace.columns import distinct, is_same, same, take
@@ -69,13 +68,9 @@ def dependency_graph(
     *,
     residuals: bool = True,
     lags: UsualLags | None = None,
-    meetings: NDArray[np.signedinteger] | None = None,
 ) -> DependencyGraph:
-    """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given.
-
-    Operations with the same number in `meetings` are one collective; -1 is none.
-    """
-    return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags), meetings).graph()
+    """The graph of a whole trace. Without `residuals` every edge has its usual lag: this trace's, or those given."""
+    return _Builder(trace, host, work, residuals, LagWords(trace.strings, lags)).graph()
 
 
 def usual_lags(trace: Trace, host: Host, work: Activities) -> UsualLags:
@@ -108,7 +103,6 @@ class _Builder:
     work: Activities
     residuals: bool
     words: LagWords
-    meetings: NDArray[np.signedinteger] | None = None
 
     @cached_property
     def outer(self) -> OuterCalls:
@@ -239,7 +233,6 @@ class _Builder:
         side_by_side(len(self.work), lambda: self.outer, lambda: self.streams)
         _ = self.observed  # which both of what follows need
         (calls, wait, wait_ns, order), operations = side_by_side(len(self.work), self._host_side, self._operations)
-        operations, groups = self._meeting(operations, calls, wait)
         none, absent = same(-1, len(calls)), same(-1, len(operations))
         recorded = Times(
             np.ascontiguousarray(self.outer.begin_ns),
@@ -263,7 +256,7 @@ class _Builder:
             node_of_call=self.outer.node_of_call,
             threads=len(self.host.threads),
             streams=len(self.streams.by_stream),
-            groups=groups,
+            groups=0,
         )
 
     def _host_side(self) -> tuple[CallNodes, Ints, Ints, Ints]:
@@ -456,19 +449,6 @@ class _Builder:
         call_ns[rows[keeps & by_call]] = since_call[keeps & by_call]
         by_stream = keeps & follow & ~by_call
         stream_ns[rows[by_stream]] = since_stream[by_stream]
-
-    def _meeting(self, operations: OperationNodes, calls: CallNodes, wait: Ints) -> tuple[OperationNodes, int]:
-        """The same, with those that meet in groups."""
-        if self.meetings is None:
-            return operations, 0
-        waiting = np.repeat(np.arange(len(calls)), np.diff(calls.first_wait))
-        waits = np.flatnonzero(operations.other >= 0)
-        depends = (
-            np.append(wait, operations.other[waits]),
-            np.append(self.outer.end_ns[waiting], self.work.start_ns[waits]),
-        )
-        met = rendezvous(self.work, self.streams, self.meetings, depends)
-        return replace(operations, group=met.group, duration_ns=met.duration_ns), met.groups
 
     def _elsewhere(self, due: Ints) -> Elsewhere:
         events = event_edges(self.trace, self.host, self.outer, self.work, self.launch, self.streams)

@@ -50,9 +50,9 @@ class Excerpt:
         return here, place[here]
 
 
-def excerpt(trace: Trace, device: Device) -> Excerpt:
-    """What is replayed for a device."""
-    first, last = _steps(device)
+def excerpt(trace: Trace, device: Device, *, enough: int = ENOUGH, fewest: int = FEWEST_STEPS) -> Excerpt:
+    """What is replayed for a device: so many operations, but no fewer steps than that."""
+    first, last = _steps(device, enough, fewest)
     if device.steps is None or (first, last) == (device.steps.warm_up, len(device.steps)):
         return whole(device)
     edges = device.steps.edges_ns
@@ -67,13 +67,13 @@ def whole(device: Device) -> Excerpt:
     return Excerpt(device.host, device.work, None, device.steady_stretches, device.step_count)
 
 
-def _steps(device: Device) -> tuple[int, int]:
+def _steps(device: Device, enough: int, fewest: int) -> tuple[int, int]:
     """The steps that are measured: from which to which."""
     if device.steps is None:
         return 0, 1
     warm_up, count = device.steps.warm_up, len(device.steps)
     each = max(len(device.work) // max(count, 1), 1)
-    wanted = max(ENOUGH // each, FEWEST_STEPS)
+    wanted = max(enough // each, fewest)
     if count - warm_up <= 2 * wanted:
         return warm_up, count
     first = warm_up + (count - warm_up - wanted) // 2

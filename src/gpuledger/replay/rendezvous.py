@@ -7,65 +7,64 @@ was over before the last began.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.ledger.activity import Activities
-from gpuledger.replay.stream_order import StreamOrder
+from gpuledger.replay.graph import DependencyGraph
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.sweep import fold
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rendezvous:
-    """Columns as long as the operations."""
-
-    group: NDArray[np.int32]
-    """-1: it meets nobody."""
-    duration_ns: Ints
-    """What an operation takes; of those that meet from when the last has begun."""
-    groups: int
-
-
-def rendezvous(
-    work: Activities, streams: StreamOrder, meetings: NDArray[np.signedinteger] | None, depends: tuple[Ints, Ints]
-) -> Rendezvous:
-    """`meetings` numbers those that meet; `depends` are operations that something waits for, and when that went on."""
-    numbers, duration = np.full(len(work), -1, np.int32), work.end_ns - work.start_ns
-    member = np.flatnonzero(meetings >= 0) if meetings is not None else np.empty(0, np.intp)
-    if meetings is None or not len(member):
-        return Rendezvous(numbers, duration, 0)
+def with_rendezvous(graph: DependencyGraph, meetings: NDArray[np.signedinteger]) -> DependencyGraph:
+    """The graph in which operations with the same number in `meetings` meet; -1: it meets nobody."""
+    member = np.flatnonzero(meetings >= 0)
+    if not len(member):
+        return graph
+    operations = graph.operations
     first, meeting = group(meetings[member])
-    start, end = work.start_ns[member], work.end_ns[member]
+    start, end = graph.recorded.start[member], graph.recorded.end[member]
     last = fold("most", meeting, start, np.full(len(first), np.iinfo(np.int64).min))
     first_end = fold("least", meeting, end, np.full(len(first), np.iinfo(np.int64).max))
     count = np.bincount(meeting, minlength=len(first))
-    several = len(streams.by_stream) + 1
-    apart = np.bincount(distinct(meeting * several + streams.stream[member]) // several, minlength=len(first))
+    apart = np.bincount(
+        distinct(meeting * graph.streams + operations.stream[member]) // graph.streams, minlength=len(first)
+    )
     meets = (last < first_end) & (count > 1) & (apart == count)
-    goes_on = np.append(_next_start(work, streams, member), depends[1])
-    source = np.append(member, depends[0])
-    of_member = np.full(len(work), -1, np.int64)
+    source, goes_on = _what_follows(graph, member)
+    of_member = np.full(len(operations), -1, np.int64)
     of_member[member] = meeting
     held = of_member[source]
     meets[held[(held >= 0) & (goes_on <= last[held])]] = False
     number = np.where(meets, np.cumsum(meets) - 1, -1)
+    numbers, duration = np.full(len(operations), -1, np.int32), operations.duration_ns.copy()
     numbers[member] = number[meeting]
     duration[member] = np.where(meets[meeting], end - last[meeting], duration[member])
-    return Rendezvous(numbers, duration, int(meets.sum()))
+    return replace(graph, operations=replace(operations, group=numbers, duration_ns=duration), groups=int(meets.sum()))
 
 
-def _next_start(work: Activities, streams: StreamOrder, member: Positions) -> Ints:
+def _what_follows(graph: DependencyGraph, member: Positions) -> tuple[Positions, Ints]:
+    """Operations that something waits for, and when that went on: calls, operations elsewhere, the next in a stream."""
+    calls, recorded, other = graph.calls, graph.recorded, graph.operations.other
+    waiting = np.repeat(np.arange(len(calls)), np.diff(calls.first_wait))
+    waits = np.flatnonzero(other >= 0)
+    return (
+        np.concatenate((member, graph.wait, other[waits])),
+        np.concatenate((_next_start(graph, member), recorded.call_end[waiting], recorded.start[waits])),
+    )
+
+
+def _next_start(graph: DependencyGraph, member: Positions) -> Ints:
     """When the next operation of each one's stream began; of the last one never."""
-    following = np.full(len(member), np.iinfo(np.int64).max)
-    stream = streams.stream[member]
-    for number in distinct(stream).tolist():
-        rows, mine = streams.by_stream[number], np.flatnonzero(stream == number)
-        place = np.searchsorted(rows, member[mine]) + 1
-        there = place < len(rows)
-        following[mine[there]] = work.start_ns[rows[place[there]]]
-    return following
+    stream = graph.operations.stream
+    with_members = np.zeros(graph.streams, np.bool_)
+    with_members[stream[member]] = True
+    rows = np.flatnonzero(with_members[stream])
+    rows = rows[np.argsort(stream[rows], kind="stable")]  # in a stream they come in the order of time
+    following = np.full(len(stream), np.iinfo(np.int64).max)
+    is_next = stream[rows[1:]] == stream[rows[:-1]]
+    following[rows[:-1][is_next]] = graph.recorded.start[rows[1:][is_next]]
+    return following[member]

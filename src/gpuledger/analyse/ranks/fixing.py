@@ -1,140 +1,291 @@
-"""What fixing ranks buys: matched collectives and the ranks' exposed communication in, the waiting that would go, out.
+"""What fixing a rank, a stage or a collective saves: a job in; its graph replayed with each at the median pace, out.
 
-A fixed rank arrives no later than the latest rank that is not fixed, and where it came before that, as it does now. So
-of a collective's waiting goes what lies after the latest arrival among the others; if all are fixed, all of it. Only
-waiting while nothing computed counts. An instant at which a rank waits at two collectives counts for the one that it
-came to first.
-
-Nothing is replayed: that ranks which wait less come earlier to their next collective, and may wait there instead, is
-left out.
+A fixed rank takes for every stretch between two collectives what the median rank of its role takes (`median_pace`), a
+fixed stage in all what the median stage takes (`stages`), a fixed collective what its like take (`slow_collectives`).
+What is saved is the difference of two replays of all ranks together, so that a rank which waits less comes earlier to
+its next collective, and may wait there instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.clocks import RankClock
-from gpuledger.analyse.ranks.matching import Lane
-from gpuledger.analyse.ranks.rank import RankSummary
-from gpuledger.trace.spans import Ints, Spans, clip, covered, shares_in_order
+from gpuledger.analyse.ranks.fixed_graph import Fixed, fixed_graph, nothing_fixed
+from gpuledger.analyse.ranks.job import Job
+from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
+from gpuledger.analyse.ranks.median_pace import median_pace
+from gpuledger.analyse.ranks.rank_work import OF_CODE, WorkPart
+from gpuledger.analyse.ranks.slow_collectives import SlowPlace, slow_places
+from gpuledger.analyse.ranks.stages import roles, stage_pace, stages
+from gpuledger.messages import say
+from gpuledger.replay.forward_pass import replayed
+from gpuledger.replay.graph import Times
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.sweep import fold
 
-MOST_TOGETHER: Final = 20
-"""So many ranks are fixed one after the other."""
+OPERATIONS: Final = 60_000
+"""So many operations of all ranks together are replayed, where their steps are not longer."""
+
+MOST_IN_ORDER: Final = 12
+"""So many are fixed one after the other."""
+
+MOST_RANKS: Final = 16
+"""So many ranks, those most waited for, are fixed alone."""
+
+MOST_PLACES: Final = 6
+"""So many collectives."""
+
+TRIED: Final = 3
+"""Of so many that look the most promising the one that saves the most comes next."""
+
+WORTH_TRYING: Final = 0.001
+"""Of the measured time: for less nothing is replayed."""
+
+
+class FixKind(StrEnum):
+    """What is fixed."""
+
+    RANK = "rank"
+    STAGE = "stage"
+    COLLECTIVE = "collective"
 
 
 @dataclass(frozen=True, slots=True)
-class FixedToo:
-    """One more rank that is fixed, and what is bought by it and those before it together."""
+class Excess:
+    """In what a rank, or a stage's ranks on average, take longer than the median, per step."""
 
-    rank: int
-    """A position in `Job.ranks`."""
-    together_ns: int
-    """Of the exposed waiting of all ranks in the steady stretch."""
+    part: WorkPart
+    longer_ns: int
+    saves_ns: int
+    """What it would save if only this took as long as the median's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One rank, stage or collective at the median pace. Times are per step."""
+
+    kind: FixKind
+    number: int
+    """Of the rank in `Job.ranks`, of the stage or of the collective."""
+    ranks: tuple[int, ...]
+    """Positions in `Job.ranks`; of a collective none."""
+    place: SlowPlace | None
+    """The collective; None where it is none."""
+    alone_ns: int
+    """What the job's step would be shorter by if only this were fixed."""
+    then_ns: int
+    """And by how much more if all before it are fixed too."""
+    excess: tuple[Excess, ...]
+    """What makes a rank or a stage slow, what saves the most first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixing:
-    """Exposed waiting of all ranks in the steady stretch, added up, and what of it would go."""
+    """What can be had. Times are per step."""
 
-    waited_ns: int
-    alone_ns: tuple[int, ...]
-    """For each rank what goes if only it is fixed. Together they are at most `waited_ns`."""
-    together: tuple[FixedToo, ...]
-    """The rank most waited for, then the one most waited for once that is fixed, and so on, until nobody waits."""
-
-
-def fixing(
-    ranks: Sequence[RankSummary], clocks: Sequence[RankClock], lanes: Sequence[Lane], most: int = MOST_TOGETHER
-) -> Fixing:
-    """What fixing each rank buys, and up to `most` of them together."""
-    queues = [_Queue(lane, begin, end) for lane, begin, end in _own_waits(len(ranks), lanes)]
-    exposed = [_exposed(rank, clock) for rank, clock in zip(ranks, clocks, strict=True)]
-    alone = np.zeros(len(ranks), np.int64)
-    left = []
-    for queue in queues:
-        rows = np.arange(len(queue.place))
-        waited = queue.waited(exposed, rows)
-        left.append(waited)
-        np.add.at(alone, queue.last, waited - queue.waited(exposed, rows, but=1))
-    whole = sum(int(waited.sum()) for waited in left)
-    together: list[FixedToo] = []
-    fixed = np.zeros(len(ranks), np.bool_)
-    while (still := sum(int(waited.sum()) for waited in left)) and len(together) < most:
-        blame = np.zeros(len(ranks), np.int64)
-        for queue, waited in zip(queues, left, strict=True):
-            np.add.at(blame, queue.last, waited)
-        latest = int(blame.argmax())
-        fixed[latest] = True
-        for queue, waited in zip(queues, left, strict=True):
-            rows = np.flatnonzero(queue.last == latest)
-            queue.step_back(rows, fixed)
-            freed = waited[rows] - queue.waited(exposed, rows)
-            waited[rows] -= freed
-            still -= int(freed.sum())
-        together.append(FixedToo(latest, whole - still))
-    return Fixing(whole, tuple(alone.tolist()), tuple(together))
-
-
-class _Queue:
-    """One lane's collectives, and at each of them the latest rank that is not fixed yet."""
-
-    def __init__(self, lane: Lane, begin_ns: Ints, end_ns: Ints) -> None:
-        self._members = np.array(lane.members)
-        self._begin_ns, self._end_ns = begin_ns, end_ns
-        start_ns = lane.start_ns[lane.steady]
-        # of ranks that arrive together the first counts as the last, as in `Lane.late`
-        order = np.argsort(-start_ns, axis=1, kind="stable")
-        self._ranks = self._members[order]
-        self._arrivals_ns = np.take_along_axis(start_ns, order, axis=1)
-        self.place = np.zeros(len(start_ns), np.int64)
+    step_ns: int
+    """How long the job's step takes, on the rank that takes the longest."""
+    steps: int
+    """So many steps were replayed."""
+    met_share: float
+    """Of the matched collectives in them, how many could be replayed as waiting for the last rank."""
+    alone_ns: tuple[int | None, ...]
+    """For each rank what fixing it alone saves; None: not tried, as others are waited for far more."""
+    in_order: tuple[Fix, ...]
+    """The one that saves the most first, then what still saves the most, until there is next to nothing to gain."""
 
     @property
-    def last(self) -> Ints:
-        """The latest rank of each collective; of all that are left the earliest stays, whether it is fixed or not."""
-        return np.asarray(self._ranks[np.arange(len(self.place)), self.place], np.int64)
-
-    def waited(self, exposed: Sequence[Spans], rows: Ints, but: int = 0) -> Ints:
-        """What all ranks wait at some collectives until the latest comes, or that many places before it."""
-        until_ns = self._arrivals_ns[rows, np.minimum(self.place[rows] + but, len(self._members) - 1)]
-        waited = np.zeros(len(rows), np.int64)
-        for column, member in enumerate(self._members.tolist()):
-            end_ns = np.minimum(self._end_ns[rows, column], until_ns)
-            waited += covered(exposed[member], self._begin_ns[rows, column], end_ns)
-        return waited
-
-    def step_back(self, rows: Ints, fixed: NDArray[np.bool_]) -> None:
-        """At some collectives go back to the latest rank that is not fixed."""
-        behind = len(self._members) - 1
-        while len(rows):
-            rows = rows[(self.place[rows] < behind) & fixed[self._ranks[rows, self.place[rows]]]]
-            self.place[rows] += 1
+    def of_ranks(self) -> tuple[Fix, ...]:
+        """Without collectives."""
+        return tuple(fix for fix in self.in_order if fix.kind is not FixKind.COLLECTIVE)
 
 
-def _own_waits(ranks: int, lanes: Sequence[Lane]) -> list[tuple[Lane, Ints, Ints]]:
-    """Each lane with where every wait of its steady collectives begins and ends, so that no rank's waits overlap."""
-    begin = [lane.start_ns[lane.steady] for lane in lanes]
-    end = [start + lane.wait_ns[lane.steady] for start, lane in zip(begin, lanes, strict=True)]
-    for rank in range(ranks):
-        columns = [(at, lane.members.index(rank)) for at, lane in enumerate(lanes) if rank in lane.members]
-        if not columns:
-            continue
-        starts, ends = (np.concatenate([side[at][:, column] for at, column in columns]) for side in (begin, end))
-        order = np.argsort(starts, kind="stable")
-        starts[order], ends[order] = shares_in_order(starts[order], ends[order])
-        edges = np.cumsum([len(begin[at]) for at, _ in columns])[:-1]
-        for (at, column), own_start, own_end in zip(
-            columns, np.split(starts, edges), np.split(ends, edges), strict=True
-        ):
-            begin[at][:, column], end[at][:, column] = own_start, own_end
-    return list(zip(lanes, begin, end, strict=True))
+def fixing(job: Job) -> Fixing | NotMeasured:
+    """What fixing each of a job's ranks, stages and collectives saves, alone and one after the other."""
+    if len(job.ranks) < 2 or not job.lanes:
+        return NotMeasured(say("no collective was found on several ranks"))
+    ranks = joined_ranks(job.ranks, job.clocks, job.lanes)
+    return ranks if isinstance(ranks, NotMeasured) else _Search(job, ranks).found()
 
 
-def _exposed(rank: RankSummary, clock: RankClock) -> Spans:
-    """When a rank only communicated in its steady stretch, on the first rank's clock."""
-    own = clip(rank.exposed, rank.steady)
-    return Spans(own.start_ns - clock.offset_ns, own.end_ns - clock.offset_ns)
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """What may be fixed."""
+
+    kind: FixKind
+    number: int
+
+
+class _Search:
+    """Tries what looks promising, and keeps what saves the most."""
+
+    def __init__(self, job: Job, ranks: JoinedRanks) -> None:
+        self.ranks, self.graph = ranks, ranks.graph
+        self.waited_ns = ranks.waited_ns(job.waiting)
+        self.stages = stages(job.ranks)
+        self.pace = median_pace(ranks, roles(ranks, job.lanes, self.stages))
+        self.stage_pace = stage_pace(ranks, self.stages)
+        self.places = slow_places(ranks, job.lanes, MOST_PLACES)
+        self.longer_ns = self._longer_ns()
+        self.member = np.flatnonzero(self.graph.operations.group >= 0)
+        self.meeting = self.graph.operations.group[self.member]
+
+    def found(self) -> Fixing:
+        before = replayed(self.graph)
+        whole, steps = self.ranks.measured_ns(before), self.ranks.steps
+        blame = self._blame_ns(before)
+        candidates = self._candidates()
+        alone = self._alone(candidates, blame, whole)
+        return Fixing(
+            step_ns=whole // steps,
+            steps=steps,
+            met_share=self.ranks.met_share,
+            alone_ns=tuple(
+                alone[candidate] // steps
+                if (candidate := _Candidate(FixKind.RANK, rank)) in alone
+                else None
+                if blame[rank] >= self._least(whole)
+                else 0
+                for rank in range(self.ranks.ranks)
+            ),
+            in_order=self._in_order(candidates, alone, blame, whole),
+        )
+
+    def _least(self, whole_ns: int) -> float:
+        return max(WORTH_TRYING * whole_ns, 1)
+
+    def _candidates(self) -> list[_Candidate]:
+        slow = np.flatnonzero((self.longer_ns > 0).any(axis=1)).tolist()
+        slow_stages = (self.stage_pace.longer_ns > 0).any(axis=1)
+        return [
+            *(_Candidate(FixKind.RANK, rank) for rank in slow),
+            *(_Candidate(FixKind.STAGE, number) for number in np.flatnonzero(slow_stages).tolist()),
+            *(_Candidate(FixKind.COLLECTIVE, number) for number in range(len(self.places))),
+        ]
+
+    def _alone(
+        self, candidates: list[_Candidate], blame_ns: NDArray[np.float64], whole_ns: int
+    ) -> dict[_Candidate, int]:
+        """What each saves by itself, of ranks those most waited for."""
+        least = self._least(whole_ns)
+        ranks = [candidate for candidate in candidates if candidate.kind is FixKind.RANK]
+        ranks = sorted(ranks, key=lambda rank: -blame_ns[rank.number])[:MOST_RANKS]
+        tried = [*ranks, *(candidate for candidate in candidates if candidate.kind is not FixKind.RANK)]
+        nothing = nothing_fixed(self.ranks)
+        return {
+            candidate: self._saved_ns(candidate, whole_ns - self._measured_ns(self._with(nothing, candidate)))
+            for candidate in tried
+            if self._promise_ns(candidate, blame_ns) >= least
+        }
+
+    def _in_order(
+        self,
+        left: list[_Candidate],
+        alone: dict[_Candidate, int],
+        blame_ns: NDArray[np.float64],
+        whole_ns: int,
+    ) -> tuple[Fix, ...]:
+        """One after the other, until nobody waits for long."""
+        fixes: list[Fix] = []
+        fixed, now = nothing_fixed(self.ranks), whole_ns
+        while left and len(fixes) < MOST_IN_ORDER:
+            left = sorted(left, key=lambda candidate: -self._promise_ns(candidate, blame_ns))
+            tried = [one for one in left[:TRIED] if self._promise_ns(one, blame_ns) >= self._least(whole_ns)]
+            if not tried:
+                break
+            measured = [self._measured_ns(self._with(fixed, candidate)) for candidate in tried]
+            best = int(np.argmin(measured))
+            # what saves nothing by itself may with others that are as late
+            chosen, after = (tried[best], measured[best]) if measured[best] < now else (tried[0], now)
+            saved = sum(fix.then_ns for fix in fixes if fix.kind is not FixKind.COLLECTIVE) * self.ranks.steps
+            saves = self._saved_ns(chosen, now - after, saved)
+            fixes.append(self._fix(chosen, fixed, now, saves, alone.get(chosen, 0)))
+            left.remove(chosen)
+            fixed, now = self._with(fixed, chosen), after
+            blame_ns = self._blame_ns(self._times(fixed))
+        while fixes and fixes[-1].then_ns * self.ranks.steps < self._least(whole_ns):
+            fixes.pop()
+        return tuple(fixes)
+
+    def _saved_ns(self, candidate: _Candidate, shorter_ns: int, before_ns: int = 0) -> int:
+        """What is told to be saved: by ranks never more, in all, than the time in which some rank waits."""
+        most = shorter_ns if candidate.kind is FixKind.COLLECTIVE else self.waited_ns - before_ns
+        return max(min(shorter_ns, most), 0)
+
+    def _fix(self, candidate: _Candidate, fixed: Fixed, now_ns: int, saved_ns: int, alone_ns: int) -> Fix:
+        steps, is_place = self.ranks.steps, candidate.kind is FixKind.COLLECTIVE
+        longer = {FixKind.RANK: self.longer_ns, FixKind.STAGE: self.stage_pace.longer_ns}.get(candidate.kind)
+        excess = []
+        for part in WorkPart if longer is not None else ():
+            if longer is not None and longer[candidate.number, part] > 0:
+                saves = now_ns - self._measured_ns(self._with(fixed, candidate, part)) if saved_ns else 0
+                excess.append(Excess(part, int(longer[candidate.number, part]), max(saves, 0) // steps))
+        return Fix(
+            kind=candidate.kind,
+            number=candidate.number,
+            ranks=() if is_place else self._members(candidate),
+            place=self.places[candidate.number] if is_place else None,
+            alone_ns=alone_ns // steps,
+            then_ns=saved_ns // steps,
+            excess=tuple(sorted(excess, key=lambda one: (-one.saves_ns, -one.longer_ns))),
+        )
+
+    def _members(self, candidate: _Candidate) -> tuple[int, ...]:
+        return self.stages[candidate.number] if candidate.kind is FixKind.STAGE else (candidate.number,)
+
+    def _with(self, fixed: Fixed, candidate: _Candidate, only: WorkPart | None = None) -> Fixed:
+        """One more that is fixed, or `only` a part of its work."""
+        if candidate.kind is FixKind.COLLECTIVE:
+            return replace(fixed, places=(*fixed.places, self.places[candidate.number]))
+        parts = np.array(WorkPart if only is None else [only])
+        rows = np.ix_(np.array(self._members(candidate)), parts)
+        if candidate.kind is FixKind.STAGE:
+            factor = fixed.factor.copy()
+            factor[rows] = self.stage_pace.factor[candidate.number][parts]
+            return replace(fixed, factor=factor)
+        at_median = fixed.at_median.copy()
+        at_median[rows] = True
+        return replace(fixed, at_median=at_median)
+
+    def _times(self, fixed: Fixed) -> Times:
+        return replayed(fixed_graph(self.ranks, self.pace, fixed))
+
+    def _measured_ns(self, fixed: Fixed) -> int:
+        return self.ranks.measured_ns(self._times(fixed))
+
+    def _promise_ns(self, candidate: _Candidate, blame_ns: NDArray[np.float64]) -> float:
+        """What fixing it may save, roughly."""
+        if candidate.kind is FixKind.COLLECTIVE:
+            return float(self.places[candidate.number].longer_ns)
+        return float(blame_ns[list(self._members(candidate))].sum())
+
+    def _blame_ns(self, times: Times) -> NDArray[np.float64]:
+        """For each rank what another one waits, on average, at the collectives where it is the last."""
+        meetings, start = self.graph.groups, times.start[self.member]
+        met = fold("most", self.meeting, start, np.full(meetings, np.iinfo(np.int64).min))
+        waited = np.where(self.ranks.is_measured[self.member], met[self.meeting] - start, 0)
+        others = np.maximum(np.bincount(self.meeting, minlength=meetings) - 1, 1)
+        waits = np.bincount(self.meeting, waited, minlength=meetings) / others
+        last = np.zeros(meetings, np.int64)
+        is_last = np.flatnonzero(start == met[self.meeting])[::-1]  # of those that come together the first
+        last[self.meeting[is_last]] = self.ranks.rank_of_operation[self.member[is_last]]
+        return np.bincount(last, waits, minlength=self.ranks.ranks).astype(np.float64)
+
+    def _longer_ns(self) -> Ints:
+        """For each rank and part of its work by how much it takes longer than the median rank, per step."""
+        ranks, pace, parts = self.ranks, self.pace, len(WorkPart)
+        measured = np.flatnonzero(ranks.is_measured)
+        place = ranks.rank_of_operation[measured] * parts + ranks.part[measured]
+        longer = np.bincount(place, -pace.operation_ns[measured], minlength=ranks.ranks * parts)
+        columns = {WorkPart.HOST: pace.call_ns + pace.code_ns}
+        columns |= dict(zip(OF_CODE, pace.known_code_ns.T, strict=True))
+        calls = np.flatnonzero(pace.is_measured)
+        for part, change in columns.items():
+            longer += np.bincount(ranks.rank_of_call[calls] * parts + part, -change[calls], minlength=len(longer))
+        return np.rint(longer.reshape(-1, parts) / ranks.steps).astype(np.int64)

@@ -11,13 +11,11 @@ from typing import Final
 import numpy as np
 
 from gpuledger.analyse.ranks.clocks import RankClock, on_one_clock, overlapping, rank_clocks
-from gpuledger.analyse.ranks.fixing import Fixing, fixing
 from gpuledger.analyse.ranks.matching import Lane, matched_lanes
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.messages import joined, say
 from gpuledger.trace.health import Note, NotMeasured, Severity
-from gpuledger.trace.spans import clip, intersection, total, union
-from gpuledger.trace.statistics import median
+from gpuledger.trace.spans import Spans, clip, intersection, total, union
 from gpuledger.units import count_text
 
 _NAMED: Final = 8
@@ -55,17 +53,13 @@ class Job:
     clocks: tuple[RankClock, ...]
     lanes: tuple[Lane, ...]
     parts: tuple[RankPart, ...]
-    fixing: Fixing
+    waiting: Spans
+    """When some rank waited with nothing computing on it, in the steady stretch, on the first rank's clock."""
 
     @property
     def waited_ns(self) -> int:
-        """What the middle rank waits with nothing computing, of those that do wait; of two of them the mean."""
-        waits = [part.exposed_wait_ns for part in self.parts if part.exposed_wait_ns]
-        return int(median(np.array(waits, np.int64))) if waits else 0
-
-    def buys_ns(self, freed_ns: int) -> int:
-        """What it is worth for the middle rank if so much of the exposed waiting of all ranks goes."""
-        return self.waited_ns * freed_ns // self.fixing.waited_ns if self.fixing.waited_ns else 0
+        """For how long some rank waited: no rank that comes sooner saves more."""
+        return total(self.waiting)
 
     @property
     def has_one_clock(self) -> bool:
@@ -108,9 +102,15 @@ def job(ranks: Sequence[RankSummary]) -> Job:
     kept = [overlapping(lane, clocks) for lane in lanes]
     apart = sum(len(lane) - len(left) for lane, left in zip(lanes, kept, strict=True))
     whole = tuple(lane for lane in kept if len(lane))
-    parts = tuple(_part(rank, number, whole, clocks) for number, rank in enumerate(members))
+    waits = [_exposed_waits(rank, number, whole, clocks[number]) for number, rank in enumerate(members)]
+    parts = tuple(_part(rank, number, whole, clocks, waits[number]) for number, rank in enumerate(members))
     notes += _doubts(members, parts, clocks, apart)
-    return Job(members, world, tuple(notes), clocks, whole, parts, fixing(members, clocks, whole))
+    everybodys = [
+        (spans.start_ns - clock.offset_ns, spans.end_ns - clock.offset_ns)
+        for spans, clock in zip(waits, clocks, strict=True)
+    ]
+    start, end = (np.concatenate([np.empty(0, np.int64), *(pair[side] for pair in everybodys)]) for side in (0, 1))
+    return Job(members, world, tuple(notes), clocks, whole, parts, union(start, end))
 
 
 def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int | NotMeasured, list[Note]]:
@@ -162,24 +162,34 @@ def _in_order(rank: RankSummary) -> tuple[object, ...]:
     return rank.rank or 0, rank.profile, place, rank.window
 
 
-def _part(rank: RankSummary, number: int, lanes: Sequence[Lane], clocks: Sequence[RankClock]) -> RankPart:
+def _exposed_waits(rank: RankSummary, number: int, lanes: Sequence[Lane], clock: RankClock) -> Spans:
+    """When one rank waited with nothing computing on it, in its steady stretch and on its own clock."""
+    starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for lane in (lane for lane in lanes if number in lane.members):
+        column = lane.members.index(number)
+        starts.append(lane.start_ns[lane.steady, column] + clock.offset_ns)
+        ends.append(starts[-1] + lane.wait_ns[lane.steady, column])
+    waits = union(np.concatenate(starts), np.concatenate(ends))
+    return intersection(clip(rank.exposed, rank.steady), waits)
+
+
+def _part(
+    rank: RankSummary, number: int, lanes: Sequence[Lane], clocks: Sequence[RankClock], exposed: Spans
+) -> RankPart:
     """What one rank waited, and what it was waited for."""
     mine = [lane for lane in lanes if number in lane.members]
-    starts, waits = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    transfer = late = caused = 0
+    counted = waited = transfer = late = caused = 0
     for lane in mine:
         column = lane.members.index(number)
         wait, last = lane.wait_ns[lane.steady], (lane.late == number)[lane.steady]
-        starts.append(lane.start_ns[lane.steady, column] + clocks[number].offset_ns)
-        waits.append(wait[:, column])
+        counted += len(wait)
+        waited += int(wait[:, column].sum())
         transfer += int(lane.transfer_ns[lane.steady].sum())
         open_ns = max(clocks[member].open_ns for member in lane.members)
         late += int((last & (lane.skew_ns[lane.steady] > open_ns)).sum())
         caused += int(wait[last].sum())
-    start, waited = np.concatenate(starts), np.concatenate(waits)
-    exposed = total(intersection(clip(rank.exposed, rank.steady), union(start, start + waited)))
-    counts = (len(rank.collectives), sum(len(lane) for lane in mine), len(start))
-    return RankPart(*counts, int(waited.sum()), exposed, transfer, late, caused)
+    counts = (len(rank.collectives), sum(len(lane) for lane in mine), counted)
+    return RankPart(*counts, waited, total(exposed), transfer, late, caused)
 
 
 def _doubts(

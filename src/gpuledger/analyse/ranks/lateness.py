@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.analyse.ranks.fixing import Fixing
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.rank_steps import step_lengths
 from gpuledger.trace.health import NotMeasured
@@ -61,8 +62,8 @@ class Straggler:
     """What the others waited for it, added up."""
     all_caused_ns: int
     """The same for all ranks."""
-    buys_share: float
-    """How much of the exposed waiting of all ranks goes if only this one is fixed."""
+    saves_share: float | None
+    """How much shorter the job's step would be if only this one were fixed; None where that was not replayed."""
     compute_ratio: float | None
     """Its compute per step over the median rank's."""
     worst: WorstStep | None
@@ -90,7 +91,7 @@ def lateness(job: Job) -> Lateness | NotMeasured:
     return Lateness(LateAt.STEPS, ranks, tuple(lengths.steps.tolist()), longer)
 
 
-def stragglers(job: Job, late: Lateness | NotMeasured) -> tuple[Straggler, ...]:
+def stragglers(job: Job, late: Lateness | NotMeasured, fixed: Fixing | NotMeasured) -> tuple[Straggler, ...]:
     """The ranks that others waited for, the most waited for first."""
     caused = [part.caused_ns for part in job.parts]
     compute = [rank.compute_ns / rank.step_count for rank in job.ranks]
@@ -105,12 +106,18 @@ def stragglers(job: Job, late: Lateness | NotMeasured) -> tuple[Straggler, ...]:
             counted=job.parts[rank].counted,
             caused_ns=caused[rank],
             all_caused_ns=sum(caused),
-            buys_share=job.fixing.alone_ns[rank] / max(job.fixing.waited_ns, 1),
+            saves_share=_saves_share(fixed, rank),
             compute_ratio=compute[rank] / usual if usual else None,
             worst=None if isinstance(late, NotMeasured) else _worst_step(late, rank),
         )
         for rank in waited_for[:MOST_STRAGGLERS]
     )
+
+
+def _saves_share(fixed: Fixing | NotMeasured, rank: int) -> float | None:
+    if isinstance(fixed, NotMeasured) or not fixed.step_ns or (alone := fixed.alone_ns[rank]) is None:
+        return None
+    return alone / fixed.step_ns
 
 
 def _worst_step(late: Lateness, rank: int) -> WorstStep:

@@ -7,19 +7,23 @@ stretch. The collectives are that GPU's communication kernels.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from gpuledger.analyse.ranks.rank_collectives import Collectives, rank_collectives
 from gpuledger.analyse.ranks.rank_traces import Place
+from gpuledger.analyse.ranks.rank_work import RankWork, rank_work
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.lines import COMM, Line, LineKind
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import say
-from gpuledger.trace.health import Severity
+from gpuledger.trace.health import NotMeasured, Severity
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
+
+NOT_KEPT: Final = NotMeasured(say("nothing was kept of the ranks to replay"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +64,8 @@ class RankSummary:
     """The GPU's number in its capture; None where the profile does not say which GPU it is."""
     clock: str | None = None
     """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
+    work: RankWork | NotMeasured = NOT_KEPT
+    """What is replayed of it together with the other ranks."""
 
     @property
     def label(self) -> str:
@@ -110,11 +116,12 @@ class RankSummary:
 
 
 def rank_summary(
-    trace: Trace, profile: str, wanted: Wanted, *, name: str = "", place: Place | None = None
+    trace: Trace, profile: str, wanted: Wanted, *, name: str = "", place: Place | None = None, operations: int = 0
 ) -> RankSummary:
     """Analyse one rank's trace, read whole; of several GPUs the busiest, or the one that `wanted` names.
 
-    `place` says that the profile holds other ranks too, and which one this is.
+    `place` says that the profile holds other ranks too, and which one this is; about so many `operations` are kept to
+    be replayed.
     """
     devices = analysed(trace, profile, wanted)
     activities = devices[0].work
@@ -154,6 +161,7 @@ def rank_summary(
         place=place,
         gpu=None if any(note.code == "gpus-assumed" for note in trace.health) else device.gpu,
         clock=trace.origin.capture or (None if place is None else profile),
+        work=rank_work(trace, device, operations) if operations else NOT_KEPT,
     )
 
 

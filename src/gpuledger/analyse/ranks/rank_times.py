@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuledger.analyse.ranks.clocks import RankClock
+from gpuledger.analyse.ranks.fixing import Fixing
 from gpuledger.analyse.ranks.job import Job, RankPart
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.trace.health import NotMeasured
@@ -24,8 +25,8 @@ class Waiting:
     """How often the rank was the last to arrive, in the whole stretch."""
     caused_ns: int
     """What the others waited until it came, added up."""
-    buys_ns: int
-    """What the middle rank would wait less if only this rank were fixed: see `fixing`."""
+    saves_ns: int | None
+    """What fixing only this rank saves, see `fixing`; None where that was not replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +52,16 @@ class RankTimes:
     """None where nothing tells."""
 
 
-def rank_times(job: Job) -> tuple[RankTimes, ...]:
+def rank_times(job: Job, fixed: Fixing | NotMeasured) -> tuple[RankTimes, ...]:
     """The ranks in order."""
-    buys = (job.buys_ns(freed) // job.steps for freed in job.fixing.alone_ns)
-    return tuple(map(_times, job.ranks, job.parts, job.clocks, buys))
+    saves = (None,) * len(job.ranks) if isinstance(fixed, NotMeasured) else fixed.alone_ns
+    return tuple(map(_times, job.ranks, job.parts, job.clocks, saves))
 
 
-def _times(rank: RankSummary, part: RankPart, clock: RankClock, buys_ns: int) -> RankTimes:
+def _times(rank: RankSummary, part: RankPart, clock: RankClock, saves_ns: int | None) -> RankTimes:
     count = rank.step_count
     steady_ns = rank.length_ns[rank.warm_up :]
-    waiting = Waiting(part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, buys_ns)
+    waiting = Waiting(part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, saves_ns)
     return RankTimes(
         label=rank.label,
         profile=rank.profile,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
 from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
 from gpuledger.cli.limits import limit_option
@@ -56,7 +57,8 @@ def fleet(
     Reads every profile in the files, folders, globs and archives given, several at a time, and puts ranks together by
     the rank that is recorded in each. One profile may hold many ranks, as where nsys was put before torchrun: each
     process on each GPU is one. Collectives are matched across ranks: which rank is late, what the others wait, what the
-    transfer takes. A profile that fails is named, and the rest goes on.
+    transfer takes. Some steps of all ranks are replayed together: what it saves if a rank, a stage of a pipeline or a
+    collective took as long as the median, and what makes it slow. A profile that fails is named, and the rest goes on.
 
     \b
     Examples:
@@ -68,7 +70,9 @@ def fleet(
     if scheduler and workers is not None:
         raise click.UsageError("--workers is for local workers; a cluster at --scheduler has its own.")
     with progress(quiet=output.quiet) as tell:
-        made = analysed(given, wanted, scheduler=scheduler, count=workers, limits=limits, tell=_drawn(tell))
+        made = analysed(
+            given, wanted, scheduler=scheduler, count=workers, limits=limits, tell=_drawn(tell), operations=OPERATIONS
+        )
     late = lateness(made.job)
     merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
     by_step = None if isinstance(late, NotMeasured) else lateness_sheet(late)
@@ -87,7 +91,7 @@ def _drawn(tell: Progress) -> Callable[[int, int], None]:
 
 
 def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
-    job = made.job
+    job, fixed = made.job, fixing(made.job)
     drawn = None if isinstance(late, NotMeasured) else Map(lateness_words(late), late.ranks, late.steps, late.late_ns)
     return Merged(
         name=name,
@@ -96,9 +100,9 @@ def _merged(name: str, made: Fleet, late: Lateness | NotMeasured) -> Merged:
         failed=tuple((each.name, each.sentence) for each in made.failed),
         ranks=len(job.ranks),
         world_size=None if isinstance(job.world_size, NotMeasured) else job.world_size,
-        tables=(straggler_sheet(stragglers(job, late)), *job_sheets(job)),
+        tables=(straggler_sheet(stragglers(job, late, fixed)), *job_sheets(job, fixed)),
         map=drawn,
-        findings=job_findings(job),
+        findings=job_findings(job, fixed),
         compared=any(part.counted for part in job.parts),
         notes=job.notes,
     )

@@ -234,8 +234,13 @@ def _finding_lines(findings: Sequence[Finding], width: int | None, tell: Tell) -
 
 
 def _saving(found: Finding) -> str:
+    if not found.saving_ns:
+        return say("saves nothing")
     if found.saving_ns_per_step is None:
-        return say("saves {time}", time=time_text(found.saving_ns))
+        time = time_text(found.saving_ns)
+        return say("saves at most {time}", time=time) if found.is_bound else say("saves {time}", time=time)
+    if found.is_bound:
+        return say("saves at most {time} a step", time=time_text(found.saving_ns_per_step))
     low = found.saving_low_ns_per_step
     most, least = time_text(found.saving_ns_per_step), "" if low is None else time_text(low)
     if least in ("", most):

@@ -6,11 +6,15 @@ from typing import Final
 
 from gpuledger.analyse.ranks.balance import compute_balance
 from gpuledger.analyse.ranks.collectives import CollectivesOfGroup, collectives_by_group, worst_collectives
+from gpuledger.analyse.ranks.fixing import Fix, Fixing, FixKind
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.rank_steps import steps_across_ranks
 from gpuledger.analyse.ranks.rank_times import RankTimes, rank_times
+from gpuledger.analyse.ranks.rank_work import WorkPart
+from gpuledger.findings.fixed_ranks import fix_name
 from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.trace.health import NotMeasured
 
 _RANK: Final = (
     Column("rank", say("Rank"), Unit.TEXT),
@@ -25,19 +29,32 @@ _RANK: Final = (
     Column("transfer_ns", say("Transfers"), Unit.NS, detail=1),
     Column("late", say("Late"), Unit.COUNT, detail=1),
     Column("caused_ns", say("Others wait for it"), Unit.NS, detail=2),
-    Column("buys_ns", say("Fixing it buys"), Unit.NS, detail=1),
+    Column("saves_ns", say("Fixing it saves"), Unit.NS, detail=1),
     Column("matched", say("Matched"), Unit.COUNT, detail=2),
     Column("seen", say("of"), Unit.COUNT, detail=2),
     Column("clock_ahead_ns", say("Clock ahead"), Unit.NS, detail=3),
     Column("clock_residual_ns", say("give or take"), Unit.NS, detail=3),
 )
 _FIXED: Final = (
-    Column("rank", say("Rank"), Unit.TEXT),
-    Column("alone_ns", say("Alone"), Unit.NS),
-    Column("together_ns", say("With those above"), Unit.NS),
-    Column("together_percent", say("of the waiting"), Unit.SHARE_PERCENT, detail=1),
-    Column("profile", say("Profile"), Unit.TEXT, detail=2),
+    Column("fixed", say("Fixed"), Unit.TEXT),
+    Column("kind", say("Kind"), Unit.TEXT, detail=4),
+    Column("alone_ns", say("Saves alone"), Unit.NS),
+    Column("then_ns", say("After those above"), Unit.NS),
+    Column("step_ns", say("Step then"), Unit.NS, detail=1),
+    Column("saved_percent", say("Saved so far"), Unit.SHARE_PERCENT, detail=2),
+    Column("cause", say("Because of"), Unit.TEXT),
+    Column("longer_ns", say("longer by"), Unit.NS, detail=1),
+    Column("profile", say("Profile"), Unit.TEXT, detail=5),
 )
+_CAUSE: Final = {
+    WorkPart.COMPUTE: say("compute"),
+    WorkPart.COMM: say("communication"),
+    WorkPart.COPY: say("copies"),
+    WorkPart.HOST: say("host"),
+    WorkPart.GARBAGE: say("garbage collection"),
+    WorkPart.SYSTEM: say("operating system"),
+    WorkPart.THREAD: say("waiting for a thread"),
+}
 _COLLECTIVE: Final = (
     Column("kind", say("Collective"), Unit.TEXT),
     Column("group", say("Group"), Unit.TEXT),
@@ -79,11 +96,11 @@ _FAMILY: Final = (
 )
 
 
-def job_sheets(job: Job) -> list[Sheet]:
+def job_sheets(job: Job, fixed: Fixing | NotMeasured) -> list[Sheet]:
     """All tables about a job."""
     return [
-        _fixing_sheet(job),
-        Sheet("job_ranks", say("Ranks, per step"), _RANK, tuple(map(_rank, rank_times(job)))),
+        _fixing_sheet(job, fixed),
+        Sheet("job_ranks", say("Ranks, per step"), _RANK, tuple(map(_rank, rank_times(job, fixed)))),
         Sheet(
             "job_collectives",
             say("Collectives across ranks"),
@@ -96,20 +113,33 @@ def job_sheets(job: Job) -> list[Sheet]:
     ]
 
 
-def _fixing_sheet(job: Job) -> Sheet:
-    """The ranks most waited for, and what of the waiting goes if they come no later than the others do."""
-    waited = job.fixing.waited_ns
-    rows = tuple(
-        (
-            job.ranks[fixed.rank].label,
-            job.buys_ns(job.fixing.alone_ns[fixed.rank]) // job.steps,
-            job.buys_ns(fixed.together_ns) // job.steps,
-            100 * fixed.together_ns / waited,
-            job.ranks[fixed.rank].profile,
-        )
-        for fixed in job.fixing.together
+def _fixing_sheet(job: Job, fixed: Fixing | NotMeasured) -> Sheet:
+    """What saves the most at the median pace, then what still does."""
+    rows: list[tuple[Cell, ...]] = []
+    if not isinstance(fixed, NotMeasured):
+        step = fixed.step_ns
+        for fix in fixed.in_order:
+            step -= fix.then_ns
+            rows.append(_fix(job, fixed, fix, step))
+    return Sheet("job_fixing", say("What fixing saves, per step, at the median pace"), _FIXED, tuple(rows))
+
+
+def _fix(job: Job, fixed: Fixing, fix: Fix, step_ns: int) -> tuple[Cell, ...]:
+    if fix.place is not None:
+        cause, longer = WorkPart.COMM, fix.place.longer_ns // fixed.steps
+    else:
+        cause, longer = fix.excess[0].part, fix.excess[0].longer_ns
+    return (
+        fix_name(job, fix),
+        fix.kind.value,
+        fix.alone_ns,
+        fix.then_ns,
+        step_ns,
+        100 * (1 - step_ns / fixed.step_ns),
+        _CAUSE[cause],
+        longer,
+        job.ranks[fix.number].profile if fix.kind is FixKind.RANK else None,
     )
-    return Sheet("job_fixing", say("What fixing ranks buys, per step"), _FIXED, rows)
 
 
 def _rank(rank: RankTimes) -> tuple[Cell, ...]:
@@ -127,7 +157,7 @@ def _rank(rank: RankTimes) -> tuple[Cell, ...]:
         waiting.transfer_ns if waiting else None,
         waiting.late if waiting else None,
         waiting.caused_ns if waiting else None,
-        waiting.buys_ns if waiting else None,
+        waiting.saves_ns if waiting else None,
         rank.matched,
         rank.seen,
         rank.clock_ahead_ns,
