@@ -13,16 +13,14 @@ import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from gpuledger.capture.environment import Commit, without_secrets
+from gpuledger.capture.file_endings import MANIFEST_SCHEMA
 from gpuledger.errors import OutputRefused
 from gpuledger.system.atomic_files import whole_file
 from gpuledger.system.machine import Machine
 from gpuledger.version import own_version
-
-SCHEMA: Final = "gpuledger.capture/1"
-ENDING: Final = ".capture.json"
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 """The states: not over yet (or killed, if `pid` is gone), over, ended by a signal to us, or nothing was recorded.
@@ -99,7 +97,7 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA,
+            "schema": MANIFEST_SCHEMA,
             "state": self.state,
             "reason": self.reason,
             "tool": self.tool,

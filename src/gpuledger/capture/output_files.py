@@ -10,18 +10,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from gpuledger.capture import manifest
+from gpuledger.capture.file_endings import ENDINGS, MANIFEST, REPORTS
 from gpuledger.capture.launchers import PYTHON, launched
 from gpuledger.capture.main_program import main_program
 from gpuledger.errors import OutputRefused
-
-REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz"}
-"""What each tool's report ends in."""
-
-EXPORT: Final = ".sqlite"
-_ENDINGS: Final = (*REPORTS.values(), EXPORT, manifest.ENDING, ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +28,7 @@ class CapturePlace:
 
     @property
     def manifest(self) -> Path:
-        return self.folder / f"{self.name}{manifest.ENDING}"
+        return self.folder / f"{self.name}{MANIFEST}"
 
     @property
     def base(self) -> Path:
@@ -49,21 +42,11 @@ class CapturePlace:
 
     def files(self) -> tuple[Path, ...]:
         """Everything that belongs to the capture, but for the manifest."""
-        form = re.compile(re.escape(self.name) + r"(?:_\d+)?(?:" + "|".join(map(re.escape, _ENDINGS)) + ")")
+        form = re.compile(re.escape(self.name) + r"(?:_\d+)?(?:" + "|".join(map(re.escape, ENDINGS)) + ")")
         return tuple(path for path in self._files() if form.fullmatch(path.name) and path != self.manifest)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
-
-
-def manifests_of(profile: Path) -> tuple[Path, ...]:
-    """Where the manifest of the capture that made this file would be: NAME_0.sqlite is of NAME_0, or a rank of NAME."""
-    ending = next((ending for ending in _ENDINGS if profile.name.endswith(ending)), None)
-    if ending is None:
-        return ()
-    name = profile.name.removesuffix(ending)
-    names = dict.fromkeys((name, re.sub(r"_\d+$", "", name)))
-    return tuple(profile.with_name(f"{each}{manifest.ENDING}") for each in names)
 
 
 def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: bool) -> CapturePlace:
@@ -72,7 +55,7 @@ def place_for(wanted: str | None, command: Sequence[str], tool: str, *, force: b
     if wanted is None:
         return _numbered(CapturePlace(Path(), _stem(command), ending), force=force)
     path = Path(wanted)
-    name = next((path.name.removesuffix(each) for each in _ENDINGS if path.name.endswith(each)), path.name)
+    name = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.name)
     if not name or name in (".", "..") or wanted.endswith("/"):
         raise OutputRefused(f"{wanted or 'an empty name'}: -o takes the name of the profile, without an ending")
     place = CapturePlace(path.parent, name, ending)

@@ -11,8 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from gpuledger.capture.manifest import SCHEMA
-from gpuledger.capture.output_files import manifests_of
+from gpuledger.capture.file_endings import MANIFEST_SCHEMA, manifests_of
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import NO_MANIFEST
@@ -44,7 +43,7 @@ def _manifest(path: Path) -> dict[str, Any] | None:
             content = json.loads(file.read(MOST_BYTES))
     except (OSError, ValueError, RecursionError):  # not ours to read, cut, or no JSON: there is none
         return None
-    return content if isinstance(content, dict) and content.get("schema") == SCHEMA else None
+    return content if isinstance(content, dict) and content.get("schema") == MANIFEST_SCHEMA else None
 
 
 def _is_about(manifest: dict[str, Any], profile: Path) -> bool:

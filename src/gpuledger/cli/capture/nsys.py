@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from gpuledger.capture.file_endings import EXPORT
 from gpuledger.capture.launchers import launched
 from gpuledger.capture.nsys.command import export_command
 from gpuledger.capture.nsys.plan import Wishes, completed, doubts, flags_for, nsys_command
 from gpuledger.capture.nsys.presets import PRESETS, Flag, value_of
 from gpuledger.capture.nsys.session import launch_command, session_name
-from gpuledger.capture.output_files import EXPORT, CapturePlace, place_for
+from gpuledger.capture.output_files import CapturePlace, place_for
 from gpuledger.capture.plain_plan import ELSEWHERE, LEFT_OUT, nsys_plain
 from gpuledger.capture.record import INTERRUPTED_CODE, Recording, recorded
 from gpuledger.capture.remote import Remote, remote

@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from gpuledger.capture import manifest as manifests
+from gpuledger.capture.file_endings import MANIFEST, REPORTS
 from gpuledger.capture.manifest import FAILED, Manifest
 from gpuledger.capture.nsys.session import forget, remember, remembered, session_name, start_command, stop_command
-from gpuledger.capture.output_files import REPORTS, CapturePlace, place_for, prepared
+from gpuledger.capture.output_files import CapturePlace, place_for, prepared
 from gpuledger.capture.record import CaptureOutcome, Recording, closed, first_manifest
 from gpuledger.cli.capture.options import called_as, needed, tell
 from gpuledger.errors import ToolFailed
@@ -77,7 +78,7 @@ def stop(session: str, no_report: bool) -> None:
     """
     path, began = remembered(session_name(session))
     nsys = needed("nsys", find_nsys())
-    place = CapturePlace(path.parent, path.name.removesuffix(manifests.ENDING), REPORTS["nsys"])
+    place = CapturePlace(path.parent, path.name.removesuffix(MANIFEST), REPORTS["nsys"])
     argv = start_command(str(nsys), session, str(place.base))
     recording = _recording(session, place, nsys, argv, None)
     with Interruption() as interruption:
