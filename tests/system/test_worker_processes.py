@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,17 @@ from gpuledger.system import worker_processes
 from gpuledger.system.host_resources import free_memory_bytes, resident_bytes, usable_cores
 from gpuledger.system.worker_processes import ATTEMPTS, spread
 from support.command import ROOT
+from support.worker_tasks import (
+    die,
+    dies_the_first_time,
+    dies_when_the_others_are_done,
+    greedy,
+    killed_in_the_middle_of_its_result,
+    raises,
+    square,
+    squares_but_for,
+    variables,
+)
 
 psutil = pytest.importorskip("psutil")
 PLENTY = 1 << 40
@@ -31,74 +41,6 @@ DIED = f"{ATTEMPTS} workers died over it, most likely for want of memory"
 
 def own_workers() -> list[Any]:
     return [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def square(number: int) -> int:
-    time.sleep(random.random() * 0.05)  # so that they end in another order each time
-    return number * number
-
-
-def squares_but_for(number: int, deadly: frozenset[int]) -> int:
-    if number in deadly:
-        die()
-    return number * number
-
-
-def dies_the_first_time(number: int, marks: Path) -> int:
-    try:
-        (marks / str(number)).touch(exist_ok=False)
-    except FileExistsError:
-        return number
-    die()
-    return -1
-
-
-def dies_when_the_others_are_done(number: int, marks: Path) -> bytes:
-    """Item 0 kills its worker just as the others hand over results that take many writes."""
-    if number == 0:
-        while len(list(marks.iterdir())) < 3:
-            time.sleep(0.001)
-        die()
-    (marks / f"{number}-{os.getpid()}").touch()
-    return bytes([number]) * (8 << 20)
-
-
-def killed_in_the_middle_of_its_result(number: int) -> bytes:
-    """Item 2 kills its worker when half of its result has been sent."""
-    if number == 2:
-        Connection._send = _sends_half  # type: ignore[attr-defined]
-    return bytes([number]) * 1000
-
-
-def _sends_half(self: Connection, message: bytes) -> None:
-    os.write(self.fileno(), message[: len(message) // 2])
-    die()
-
-
-def greedy(number: int) -> int:
-    held = bytearray(600 << 20) if number == 1 else b""
-    time.sleep(1 if held else 0)
-    return number
-
-
-def raises(number: int) -> int:
-    if number == 1:
-        raise ValueError("not\nthis one")
-    return number
-
-
-def variables(_: int) -> tuple[str | None, str | None]:
-    return os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("OMP_NUM_THREADS")
-
-
-def sleeps(number: int, marks: Path) -> int:
-    (marks / f"{number}-{os.getpid()}").touch()
-    time.sleep(120)
-    return number
 
 
 def lost(item: int, reason: str) -> str:
@@ -202,16 +144,16 @@ def test_workers_that_never_start_are_not_waited_for(monkeypatch: pytest.MonkeyP
 def test_ctrl_c_ends_all_workers(tmp_path: Path, after_s: float | None) -> None:
     code = (
         "import sys; from functools import partial; from pathlib import Path\n"
-        "import test_worker_processes as t\n"
+        "from gpuledger.system.worker_processes import spread; from support import worker_tasks\n"
         "if __name__ == '__main__':\n"
         "    print('ready', flush=True)\n"
         "    try:\n"
-        "        task = partial(t.sleeps, marks=Path(sys.argv[1]))\n"
-        "        t.spread(task, range(4), count=3, memory_bytes=t.PLENTY, lost=t.lost)\n"
+        "        task = partial(worker_tasks.sleeps, marks=Path(sys.argv[1]))\n"
+        "        spread(task, range(4), count=3, memory_bytes=1 << 40, lost=lambda *_: None)\n"
         "    except KeyboardInterrupt:\n"
         "        sys.exit(130)\n"
     )
-    path = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     program = subprocess.Popen(
         [sys.executable, "-c", code, tmp_path],
         env=os.environ | {"PYTHONPATH": path},
