@@ -36,7 +36,8 @@ from gpuledger.trace.model import Gpu
 from gpuledger.trace.spans import depths, parents
 from gpuledger.trace.strings import Strings
 from support.command import ROOT
-from support.torch_traces import COUNTED, OURS, read_once
+from support.opened import trace_of
+from support.torch_traces import COUNTED, OURS
 from support.trace_notation import of_tables, table
 
 
@@ -306,22 +307,27 @@ def test_a_deep_nest_is_no_trouble() -> None:
 
 # The same sums by another road: plain Python over the JSON.
 
+CALLS = ("cuda_runtime", "cuda_driver", "Runtime")
+OPERATORS = ("cpu_op", "Operator")
+WORK = ("kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset")
+
 
 def plain_sums(path: Path) -> tuple[dict[str, int], dict[str, int], int]:
     """GPU time by operator name, self and total, and in all: events one by one, nothing of the package used."""
     with gzip.open(path) as file:
-        events = [event for event in json.load(file, parse_float=str)["traceEvents"] if event.get("ph") == "X"]
+        recorded = json.load(file, parse_float=str)["traceEvents"]
+    events = [event for event in recorded if event.get("ph") == "X" and event.get("cat") in (*CALLS, *OPERATORS, *WORK)]
     for event in events:
         event["start"] = int(Decimal(event["ts"]) * 1000)
         event["end"] = event["start"] + int(Decimal(event.get("dur", 0)) * 1000)
     calls: dict[int, Any] = {}
     for event in events:
-        if event.get("cat") in ("cuda_runtime", "cuda_driver", "Runtime") and "correlation" in event["args"]:
+        if event["cat"] in CALLS and "correlation" in event["args"]:
             known = calls.setdefault(event["args"]["correlation"], event)
             if event["start"] < known["start"]:
                 calls[event["args"]["correlation"]] = event
     threads: dict[Any, list[Any]] = {}
-    operators = [e for e in events if e.get("cat") in ("cpu_op", "Operator") and "ProfilerStep#" not in e["name"]]
+    operators = [e for e in events if e["cat"] in OPERATORS and "ProfilerStep#" not in e["name"]]
     for event in [*operators, *calls.values()]:
         threads.setdefault((event["pid"], int(event["tid"])), []).append(event)
     around: dict[int, list[Any]] = {}
@@ -329,7 +335,7 @@ def plain_sums(path: Path) -> tuple[dict[str, int], dict[str, int], int]:
         holding: list[Any] = []
         for event in sorted(thread, key=lambda each: each["start"]):  # operators before calls that begin with them
             holding = [op for op in holding if op["end"] >= event["start"]]
-            if event["cat"] in ("cpu_op", "Operator"):
+            if event["cat"] in OPERATORS:
                 holding.append(event)
             else:
                 around[event["args"]["correlation"]] = [op for op in holding if op["end"] >= event["end"]]
@@ -337,7 +343,7 @@ def plain_sums(path: Path) -> tuple[dict[str, int], dict[str, int], int]:
     total: Counter[str] = Counter()
     everything = 0
     for event in events:
-        if event.get("cat") in ("kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"):
+        if event["cat"] in WORK:
             length = event["end"] - event["start"]
             everything += length
             holding = around.get(event.get("args", {}).get("correlation"), [])
@@ -349,7 +355,7 @@ def plain_sums(path: Path) -> tuple[dict[str, int], dict[str, int], int]:
 
 @pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.name.split("__")[-1])
 def test_gpu_time_by_operator_equals_a_plain_count(path: Path) -> None:
-    trace = read_once(path)
+    trace = trace_of(path)
     try:
         found = [ops(trace, device) for device in whole(trace)]
     except GpuledgerError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpuledger.present.views.report import verdict
 from support.book_checks import check_balance
 from support.command import CAPTURES, ROOT
 from support.corpus import CORPUS
+from support.opened import report_of, trace_of
 from support.planted_losses import COPIES, ON_GPU, torch_without_rows, without_graphs, without_rows
 
 TORCH = ROOT / "captures" / "torch"
@@ -59,7 +59,7 @@ def check_not_sold(report: Report, whole: Report) -> None:
 def test_rows_taken_out_at_random_are_told(name: str, share: float, unpacked: Unpacked, tmp_path: Path) -> None:
     profile = unpacked(f"{name}.sqlite")
     gone = without_rows(profile, tmp_path / "lost.sqlite", share)
-    whole, report = build_report(open_trace(profile)), build_report(open_trace(tmp_path / "lost.sqlite"))
+    whole, report = report_of(profile), build_report(open_trace(tmp_path / "lost.sqlite"))
     lost = report.devices[0].lost
     missing = sum(count for count, _ in lost.counts.values()) + lost.nodes.missing
     assert 0.85 * gone <= missing <= gone  # what lies at the edges of the recording is not counted
@@ -75,7 +75,7 @@ def test_copies_alone_are_told(unpacked: Unpacked, tmp_path: Path) -> None:
     profile = unpacked("moe_loop.sqlite")
     gone = without_rows(profile, tmp_path / "lost.sqlite", 0.05, of=COPIES)
     report = build_report(open_trace(tmp_path / "lost.sqlite"))
-    check_told(report, build_report(open_trace(profile)))
+    check_told(report, report_of(profile))
     assert report.findings[0].claim == f"the profiler lost 1.3 % of the GPU's work: {gone} of 8,150 copies"
 
 
@@ -84,7 +84,7 @@ def test_17_of_20_graph_launches(unpacked: Unpacked, tmp_path: Path) -> None:
     profile = unpacked("graph.sqlite")
     without_graphs(profile, tmp_path / "lost.sqlite", 17)
     report = build_report(open_trace(tmp_path / "lost.sqlite"))
-    check_told(report, build_report(open_trace(profile)))
+    check_told(report, report_of(profile))
     assert report.findings[0].claim == "the profiler lost 85.0 % of the GPU's work: 17 of 20 graph launches"
     device = report.main_device
     working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
@@ -104,7 +104,7 @@ def test_torch_profiler_loses_work_too(name: str, share: float, tmp_path: Path) 
     profile = TORCH / f"{name}.json.gz"
     gone = torch_without_rows(profile, tmp_path / "lost.json", share)
     report = build_report(open_trace(tmp_path / "lost.json"))
-    check_told(report, build_report(open_trace(profile)))
+    check_told(report, report_of(profile))
     missing = sum(count for count, _ in report.devices[0].lost.counts.values())
     assert 0.85 * gone <= missing <= gone
     assert "torch.profiler" in report.findings[0].sentences[-1]
@@ -112,7 +112,7 @@ def test_torch_profiler_loses_work_too(name: str, share: float, tmp_path: Path) 
 
 def _loss(profile: Path) -> int:
     """How many calls are said to have lost work."""
-    trace = open_trace(profile)
+    trace = trace_of(profile)
     return len(lost_work(trace, *host_and_activities(trace)))
 
 
@@ -141,13 +141,9 @@ def _of_others() -> Sequence[Path]:
 
 @pytest.mark.skipif(not _of_others(), reason="no third-party profiles beside the checkout")
 @pytest.mark.parametrize("packed", _of_others(), ids=lambda path: path.name)
-def test_no_profile_of_others_is_accused(packed: Path, tmp_path: Path) -> None:
+def test_no_profile_of_others_is_accused(packed: Path) -> None:
     """They were cut out of longer ones, hold graph captures, copies of no bytes and kernels of no length."""
-    profile = packed
-    if packed.suffix == ".xz":
-        profile = tmp_path / packed.stem
-        profile.write_bytes(lzma.decompress(packed.read_bytes()))
     try:
-        assert _loss(profile) == 0
+        assert _loss(packed) == 0
     except UnreadableProfile as refused:
         pytest.skip(str(refused))

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import lzma
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from gpuledger import NotMeasured, Table, open_trace
+from gpuledger import NotMeasured, Table
 from gpuledger.analyse.nvidia.kernels import by_name
 from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
 from gpuledger.present.views.nvidia import nvidia_sheet
 from support.command import gpuledger
 from support.corpus import FILES
+from support.opened import plain, trace_of
 
 pytestmark = pytest.mark.skipif(not FILES, reason="no third-party profiles beside the checkout")
 
 
-@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.name.split("__")[-1])
-def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    packed: Path = request.param
-    path = tmp_path_factory.mktemp("corpus") / packed.name.removesuffix(".xz")
-    path.write_bytes(lzma.decompress(packed.read_bytes()))
-    return path
+@pytest.fixture(params=FILES, ids=lambda path: path.name.split("__")[-1])
+def profile(request: pytest.FixtureRequest) -> Path:
+    return plain(request.param)
 
 
 def test_info_and_stats_answer_or_refuse_in_one_sentence(profile: Path) -> None:
@@ -34,14 +31,14 @@ def test_info_and_stats_answer_or_refuse_in_one_sentence(profile: Path) -> None:
 
 
 def test_every_table_is_made_or_refused(profile: Path) -> None:
-    trace = open_trace(profile)
+    trace = trace_of(profile)
     for report in NVIDIA_REPORTS:
         sheet = nvidia_sheet(report, trace)
         assert isinstance(sheet, NotMeasured) or all(len(row) == len(sheet.columns) for row in sheet.rows)
 
 
 def test_totals_per_kernel_equal_an_independent_query(profile: Path) -> None:
-    trace = open_trace(profile)
+    trace = trace_of(profile)
     if Table.KERNELS in trace.absent:
         pytest.skip("no kernels in this one")
     database = sqlite3.connect(f"{profile.as_uri()}?mode=ro", uri=True)

@@ -24,6 +24,7 @@ from gpuledger.trace.model import Trace
 from support.book_checks import analysed
 from support.command import ROOT
 from support.corpus import corpus_file
+from support.opened import trace_of
 from support.program import Program
 
 LAYER = ("norm", "gemm_qkv", "flash", "gemm_out", "norm", "gemm_up", "silu", "gemm_down")
@@ -196,7 +197,7 @@ TRUTH = (
 
 @pytest.mark.parametrize(("name", "steps", "least_ns", "most_ns"), TRUTH, ids=[entry[0] for entry in TRUTH])
 def test_public_profiles_have_the_steps_that_they_have(name: str, steps: int, least_ns: int, most_ns: int) -> None:
-    device = max(analysed(corpus_file(name)), key=lambda device: device.device_floor_ns)
+    device = max(analysed(trace_of(corpus_file(name))), key=lambda device: device.device_floor_ns)
     assert told(device)[0] == steps
     assert device.steps is not None
     assert least_ns <= sorted(device.steps.length_ns.tolist())[steps // 2] <= most_ns

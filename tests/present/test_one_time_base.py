@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import lzma
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from gpuledger import open_trace
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.errors import NothingRecorded
-from gpuledger.findings.profiled_run import ProfiledRun, diagnosed
+from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.lines import Line
@@ -34,6 +32,7 @@ from gpuledger.trace.spans import Span
 from gpuledger.units import parse_instant, time_text
 from support.command import NAMES, ROOT, gpuledger
 from support.corpus import FILES
+from support.opened import report_of
 
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 
@@ -43,15 +42,10 @@ def profiles() -> list[Path | str]:
 
 
 @pytest.fixture(scope="module", params=profiles(), ids=lambda given: Path(given).name.split("__")[-1])
-def report(
-    request: pytest.FixtureRequest, unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> ProfiledRun:
+def report(request: pytest.FixtureRequest, unpacked: Callable[[str], Path]) -> ProfiledRun:
     path = unpacked(f"{request.param}.sqlite") if isinstance(request.param, str) else request.param
-    if path.suffix == ".xz":
-        packed, path = path, tmp_path_factory.mktemp("corpus") / "profile.sqlite"
-        path.write_bytes(lzma.decompress(packed.read_bytes()))
     try:
-        return diagnosed(open_trace(path), path.name, Wanted())
+        return report_of(path)
     except NothingRecorded:
         pytest.skip("no GPU work in this one")
 

@@ -28,6 +28,7 @@ from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import json_text
 from support.book_checks import check_balance
 from support.nsys_exports import call, kernel, minimal, push
+from support.saving_laws import broken_laws
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -35,8 +36,9 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
     answered = 0
     for number, path in enumerate(sorted(unpacked("random.tar").glob("*.sqlite"))[part::4]):
         form = ("text", "md", "csv", "json")[number % 4]
-        trace = open_trace(path)
-        for wanted in (Wanted(), Wanted(range_pattern="step|layer"), Wanted(kernel_pattern="gemm")):
+        trace = open_trace(path, cache=False)
+        narrowed = (Wanted(range_pattern="step|layer"), Wanted(kernel_pattern="gemm"))[number // 4 % 2]
+        for wanted in (Wanted(), narrowed):
             try:
                 report = build_report(trace, path.name, wanted)
             except GpuledgerError:  # refused in one sentence: no such range or kernel, or no GPU work
@@ -57,10 +59,11 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
                     ledger_sheet(device),
                 ]
                 assert write(tables_document("gaps", path.name, made, trace.health, device.zero_ns), form, width=80)
+            assert broken_laws(report) == []
             assert json_text(report.to_dict())
             assert report.to_text(width=80)
             assert report.to_markdown()
-    assert answered > 50
+    assert answered > 40
 
 
 def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: Path) -> None:

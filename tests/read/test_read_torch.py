@@ -26,7 +26,8 @@ from gpuledger.read import profiles_in
 from gpuledger.read.torch import events
 from support.book_checks import analysed, check_balance
 from support.command import ROOT, gpuledger
-from support.torch_traces import CALL, CORPUS, COUNTED, FILES, KERNEL, KERNEL_ARGS, OP, OURS, SMALL, read_once, saved
+from support.opened import trace_of
+from support.torch_traces import CALL, CORPUS, COUNTED, FILES, KERNEL, KERNEL_ARGS, OP, OURS, SMALL, saved
 from support.trace_notation import columns_of
 
 CAPTURES = ROOT / "captures" / "torch"
@@ -80,7 +81,7 @@ def test_kernels_are_those_of_an_independent_count(path: Path) -> None:
     with gzip.open(path) as file:
         listed = json.loads(file.read(), parse_float=Decimal)["traceEvents"]
     mine = [each for each in listed if each.get("cat") in ("kernel", "Kernel") and each["ph"] == "X"]
-    trace = read_once(path)
+    trace = trace_of(path)
     kernels = trace[Table.KERNELS]
     assert len(kernels) == len(mine)
     assert sorted(kernels["start_ns"].tolist()) == sorted(int(each["ts"] * 1000) for each in mine)
@@ -94,7 +95,7 @@ def test_kernels_are_those_of_an_independent_count(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
 def test_the_books_balance_and_every_verb_answers(path: Path) -> None:
-    trace = read_once(path)
+    trace = trace_of(path)
     for device in analysed(trace):
         check_balance(device)
     if trace.missing(Table.KERNELS):

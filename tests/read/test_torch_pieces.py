@@ -32,7 +32,8 @@ from gpuledger.read.torch.columns import _triples
 from gpuledger.read.torch.gather import GatheredEvents
 from gpuledger.read.torch.merge import LocalPart, RemotePart, by_table, merged, send
 from gpuledger.trace.tables import NOT_RECORDED
-from support.torch_traces import CALL, FILES, KERNEL, KERNEL_ARGS, OP, SMALL, read_once, saved
+from support.opened import trace_of
+from support.torch_traces import CALL, FILES, KERNEL, KERNEL_ARGS, OP, SMALL, saved
 
 NAMES = ["k<1>", "aten::mm", '"},\n  {"ph": "X", ', "naïve", "", "traceEvents", "]}", "\\u0000"]
 ODD: list[dict[str, Any]] = [
@@ -110,7 +111,7 @@ def read(path: Path, **settings: int) -> dict[str, Any] | str:
             return str(error).replace(".gz", "")
 
 
-@settings(deadline=None, max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=12, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(traces(), st.integers(40, 4000), st.integers(2, 5), st.integers(60, 4000))
 def test_pieces_parts_and_packing_change_nothing(
     tmp_path: Path, text: bytes, piece: int, parts: int, window: int
@@ -181,7 +182,7 @@ def test_the_list_may_begin_in_another_piece_than_its_name(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
 def test_a_real_trace_is_the_same_in_parts(path: Path) -> None:
-    assert read(path, piece=1 << 18, parts=3) == all_of(read_once(path))
+    assert read(path, piece=1 << 18, parts=3) == all_of(trace_of(path))
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
@@ -249,20 +250,20 @@ def peak(path: Path) -> int:
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 def test_memory_holds_pieces_and_columns(suffix: str, tmp_path: Path) -> None:
     """Whatever the file's size: some times a piece (text, events, what is unpacked ahead), and columns."""
-    plain = fat(tmp_path / "a.json", 18_000)
+    plain = fat(tmp_path / "a.json", 12_000)
     size = plain.stat().st_size
     path = plain if suffix == ".json" else saved(tmp_path / "a.json.gz", plain.read_bytes())
     with settled(piece=events.PIECE):
         bounded = peak(path)
-    assert bounded < (16 << 20) + 200 * 18_000 < size
+    assert bounded < (16 << 20) + 200 * 12_000 < size
     with settled(piece=1 << 30):
         assert peak(path) > size  # so this would be seen
 
 
 def test_an_event_costs_a_few_numbers(tmp_path: Path) -> None:
-    few, many = fat(tmp_path / "a.json", 6_000), fat(tmp_path / "b.json", 24_000)
+    few, many = fat(tmp_path / "a.json", 3_000), fat(tmp_path / "b.json", 9_000)
     with settled(piece=1 << 18):
-        assert (peak(many) - peak(few)) / 18_000 < 200
+        assert (peak(many) - peak(few)) / 6_000 < 200
 
 
 # Streams

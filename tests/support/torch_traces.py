@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from gpuledger import Trace, open_trace
 from support.command import ROOT
 
 CAPTURES = ROOT / "captures" / "torch"
@@ -44,12 +42,6 @@ SMALL = [
     CALL | {"args": {"correlation": 5}},
     KERNEL | {"args": KERNEL_ARGS},
 ]
-
-
-@functools.cache
-def read_once(path: Path) -> Trace:
-    """One of FILES as users read it; several tests look at each, and reading all of them takes half a minute."""
-    return open_trace(path)
 
 
 def saved(path: Path, content: Any, **metadata: Any) -> Path:

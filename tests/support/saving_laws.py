@@ -1,0 +1,60 @@
+"""What no saving may exceed, computed from the books and the recorded calls, not from the finding."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.findings.idle import RULES as ABOUT_IDLE
+from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.ledger.causes import Cause, QueueTrigger
+from gpuledger.ledger.device import Device
+
+WAITS: Final = ("HOST-SYNC", "HOST-COPY")
+OF_IDLE_TIME: Final = {rule.code for rule in ABOUT_IDLE}
+
+
+def broken_laws(run: ProfiledRun) -> list[str]:
+    """Each saving that claims what cannot be, in words; none where all is well."""
+    device_of = {device.gpu: device for device in run.devices}
+    broken = []
+    for found in run.findings:
+        if found.gpu not in device_of or not found.saving_ns:
+            continue
+        device = device_of[found.gpu]
+        limits = {"the time lost": found.explains_ns, "the steady stretch": device.steady_ns}
+        if found.code in WAITS:
+            limits["the waits with their gaps"] = waits_with_their_gaps_ns(device)
+        for saving in (found.saving_ns, found.then_ns or 0):
+            broken += [
+                f"{found.code} saves {saving} ns of {most}, {what}" for what, most in limits.items() if saving > most
+            ]
+    return broken + _broken_together(run)
+
+
+def _broken_together(run: ProfiledRun) -> list[str]:
+    """All findings one after the other save no more than the stretch; those about idle time, what does not compute.
+
+    A read goes with its wait, and what is launched in time may hide communication and copies.
+    """
+    ordered = [found for found in run.findings if found.then_ns is not None]
+    if not ordered:
+        return []
+    [device] = [device for device in run.devices if device.gpu == ordered[0].gpu]
+    together = sum(found.then_ns or 0 for found in ordered)
+    of_idle = sum(found.then_ns or 0 for found in ordered if found.code in OF_IDLE_TIME)
+    not_computing = sum(time for line, time in device.line_ns.items() if not line.is_compute)
+    broken = [f"together {together} ns of {device.steady_ns}"] if together > device.steady_ns else []
+    return [*broken, f"of idle time {of_idle} ns of {not_computing}"] if of_idle > not_computing else broken
+
+
+def waits_with_their_gaps_ns(device: Device) -> int:
+    """What the host spends in calls that wait, with the gaps that such calls leave behind."""
+    gaps = [
+        time for (trigger, _), (time, _) in device.triggers.items() if trigger in (QueueTrigger.DRAINED, Cause.SYNC)
+    ]
+    calls, waiting = device.host.calls, np.flatnonzero(device.host.are(CallKind.SYNC))
+    own = device.steady_part_ns(calls["start_ns"][waiting], calls["end_ns"][waiting])
+    return sum(gaps) + int(own.sum())
