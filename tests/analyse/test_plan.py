@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -206,9 +207,9 @@ def test_any_command_comes_back_from_the_shell(arguments: list[str], width: int)
 PROFILES = [*(f"{name}.sqlite" for name in NAMES), "decode.json.gz", "graph.json.gz", "work.json.gz"]
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize(("name", "width"), list(zip(PROFILES, cycle(["60", "80", "132"]), strict=False)))
 def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
-    name: str, unpacked: Callable[[str], Path]
+    name: str, width: str, unpacked: Callable[[str], Path]
 ) -> None:
     profile = TORCH / name if name.endswith(".gz") else unpacked(name)
     ran = gpuledger("ncu-plan", profile, "--anyway", "--format=json", "--", "python", "a b.py", "--x=$1")
@@ -231,11 +232,10 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     assert html.count("<tr>") == 1 + sum(kernel["covered"] for kernel in content["kernels"])
     assert html.count("<pre>") == 1
 
-    for width in ("60", "80", "132"):
-        text = gpuledger("ncu-plan", profile, "--anyway", "--", "python", "a b.py", "--x=$1", COLUMNS=width).stdout
-        blocks = [block for block in text.split("\n\n") if block.startswith("ncu ")]
-        assert [["ncu", *pasted(block.splitlines())] for block in blocks] == content["commands"]
-        assert max(len(line) for block in blocks for line in block.splitlines()) <= int(width)
+    text = gpuledger("ncu-plan", profile, "--anyway", "--", "python", "a b.py", "--x=$1", COLUMNS=width).stdout
+    blocks = [block for block in text.split("\n\n") if block.startswith("ncu ")]
+    assert [["ncu", *pasted(block.splitlines())] for block in blocks] == content["commands"]
+    assert max(len(line) for block in blocks for line in block.splitlines()) <= int(width)
 
 
 def test_decode_says_what_to_profile_why_and_what_next(decode: Path) -> None:

@@ -112,8 +112,10 @@ def opened(browser: Any_, url: str, *, width: int = 1280, **options: object) -> 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_quiet_and_fits_both_widths_in_light_and_dark(name: str, shelf: Shelf, browser: Any_) -> None:
     between = ((820, "light"),) if name in ("decode", "diff") else ()
-    for width, scheme in ((1280, "light"), (390, "dark"), *between):
-        with opened(browser, shelf.url(name), width=width, color_scheme=scheme) as page:
+    with opened(browser, shelf.url(name)) as page:
+        for width, scheme in ((1280, "light"), (390, "dark"), *between):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.locator("h1").count() == 1
             assert page.locator("svg.picture, table").count() > 0

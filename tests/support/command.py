@@ -165,9 +165,9 @@ def _arguments(arguments: tuple[str | Path, ...]) -> Iterator[None]:
 def _collector() -> Iterator[None]:
     """The command turns the garbage collector off and on, and freezes what it has: it ends soon, and we do not."""
     try:
-        yield
+        with patch.object(gc, "freeze"):
+            yield
     finally:
-        gc.unfreeze()
         gc.enable()
 
 
