@@ -22,6 +22,7 @@ from gpuledger.replay.edits import (
     Edit,
     aside,
     launched_for_nothing,
+    operations_scaled,
     with_call_durations,
     with_durations,
     without_calls,
@@ -46,6 +47,9 @@ MOST_SERVING: Final = 4
 
 BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS"})
 """Codes whose edit no program attains: launching never costs nothing."""
+
+BESIDE: Final = 1 / 12
+"""What a copy beside compute takes from it, of its own time: a thirtieth to a ninth was seen on H200s."""
 
 OCCUPATIONS: Final = (Cause.LOAD, Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.HOST_CODE)
 """What a host does instead of launching, and sets gaps off with."""
@@ -219,7 +223,7 @@ class Fixes:
             mine = np.flatnonzero(self.graph.calls.thread == thread)
             launches = self.kinds[mine] == CallKind.LAUNCH.number
             number[mine] = done + np.cumsum(launches) - launches
-            done += np.count_nonzero(launches) + 1
+            done += int(np.count_nonzero(launches)) + 1
         return number
 
     def launches(self) -> Edit:
@@ -238,8 +242,8 @@ class Fixes:
         launches = self._only_launching(self.looped.repeated)
         calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
         calls = calls[np.isin(self._until_launch[calls], self._until_launch[launches])]
-        dispatch = self.code_ns(Cause.DISPATCH)
-        return lambda graph: launched_for_nothing(graph, calls, dispatch[calls])
+        code = self.graph.calls.code_ns[calls]
+        return lambda graph: launched_for_nothing(graph, calls, code)
 
     def _only_launching(self, chosen: Positions) -> Positions:
         """The calls that launch these operations and no others: a graph's launch stays."""
@@ -285,10 +289,18 @@ class Fixes:
         return lambda graph: fast(hidden(graph))
 
     def hidden(self, state: State) -> Edit:
-        """Copies or communication run beside compute, and nobody waits for them."""
+        """Copies or communication run beside compute, and nobody waits for them; copies slow it down a little."""
         chosen = self._steady_operations(state)
         call = self.graph.calls_of(chosen)
-        return lambda graph: aside(without_waits(graph, call), chosen)
+        slower = self._slowed_by(chosen) if state is State.COPY else 1.0
+        compute = self._steady_operations(State.COMPUTE)
+        return lambda graph: operations_scaled(aside(without_waits(graph, call), chosen), compute, slower)
+
+    def _slowed_by(self, copies: Positions) -> float:
+        """How many times as long compute takes with these copies beside it."""
+        duration = self.work.end_ns - self.work.start_ns
+        compute_ns = int(duration[self._steady_operations(State.COMPUTE)].sum())
+        return 1 + BESIDE * int(duration[copies].sum()) / compute_ns if compute_ns else 1.0
 
     @cached_property
     def _pageable(self) -> Positions:

@@ -19,9 +19,8 @@ from gpuledger.trace.health import NotMeasured
 MOST_SLOWED: Final = 1.8
 """How much slower tracing makes a host that does little but launch, at most: 1.1 to 1.8 times on H200 hosts."""
 
-LESS: Final = 0.25
-MORE: Final = 0.1
-"""Without the profiler a saving may be less by that share, or more: work that is set free slows other work down."""
+EITHER_WAY: Final = 0.25
+"""Without the profiler a saving may be less or more by that share: a host's pace differs from run to run."""
 
 _HALVINGS: Final = 12
 
@@ -76,4 +75,4 @@ class PlainHost:
 
 def _range(one_ns: int, other_ns: int) -> tuple[int, int]:
     low, high = sorted((one_ns, other_ns))
-    return round(low * (1 - LESS)), round(high * (1 + MORE))
+    return round(low * (1 - EITHER_WAY)), round(high * (1 + EITHER_WAY))

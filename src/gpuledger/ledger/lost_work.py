@@ -5,7 +5,8 @@ process and correlation id. One that has none lost it, unless there is another r
 
 - it failed, or it was written into a graph (a stream of its process was being captured);
 - it is the same operation as a call around or inside it, which has the record (the driver's call inside the runtime's);
-- it is a copy or memset of no bytes, which returns far sooner than any that moves bytes;
+- it is a copy or memset of no bytes, which returns far sooner than any that moves bytes, or is one of several that all
+  return sooner;
 - no call of its name in its process, or none of its thread, has any work: that kind, or that GPU, was not traced;
 - its work may lie outside the recording: the call came before the first activity of its process, and on some stream
   nothing that was launched earlier was recorded; or on some stream nothing that was launched later was recorded, and
@@ -53,6 +54,12 @@ EMPTY_COPY: Final = 0.5
 """A copy call that takes under this share of the shortest one that moved bytes moved none.
 
 Seen on an H200: 0.1 to 0.5 us without bytes, 2 us and more with.
+"""
+
+MANY_SHORTER: Final = 5
+"""So many copy calls without a record that are all shorter than every one with a record moved no bytes either.
+
+A profiler loses long calls as well as short ones.
 """
 
 USUAL_STREAM: Final = 0.1
@@ -228,8 +235,10 @@ class _Suspects:
         has_bytes = np.ones(len(suspects), np.bool_)
         copies = self.operation[suspects] == DeviceOperation.COPY.number
         for code in distinct(names[suspects[copies]]).tolist() if copies.any() else ():
+            mine = names[suspects] == code
             shortest = took[self.has_work & (names == code)].min()
-            has_bytes &= (names[suspects] != code) | (took[suspects] >= EMPTY_COPY * shortest)
+            apart = np.count_nonzero(mine) >= MANY_SHORTER and took[suspects[mine]].max() < shortest
+            has_bytes &= ~mine | (took[suspects] >= (1.0 if apart else EMPTY_COPY) * shortest)
         return suspects[has_bytes]
 
 
