@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuledger.analyse.use.samples import GpuSamples
 from gpuledger.analyse.use.shares import ColumnSpans, sample_shares
-from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.gpu_metrics import OF_KERNELS
 
 _LOOKED_AT: Final = 4000
 """Samples that are looked at: the first ones in which something runs."""
@@ -20,19 +20,20 @@ _FEWEST: Final = 200
 """With fewer samples the lag is taken to be one period."""
 _COLUMNS: Final = 60
 """Columns that are told apart, those with the most time; the rest is one."""
-_BY: Final = (GpuMetric.SM_ACTIVE, GpuMetric.SM_ISSUE, GpuMetric.TENSOR, GpuMetric.WARPS)
 _USUAL: Final = 1.0
 _COARSE: Final = (-1.0, 0.0, _USUAL, 2.0, 3.0)
 _STEPS: Final = (0.5, 0.25, 0.125, 0.0625, 0.03125)
 """In periods: how far the next lags to be tried are from the best so far."""
-_NOTICEABLE: Final = 0.85
-"""A lag other than one period is taken where it leaves so much less unexplained."""
+_NOTICEABLE: Final = 0.2
+"""A lag other than one period is taken where it leaves so much less unexplained, as a share."""
+_ROUNDING: Final = 1 / 12
+"""Samples are whole percents: so much is always left."""
 
 
 def lag_ns(samples: GpuSamples, spans: ColumnSpans) -> int:
     """How long after its stamp a sample's period ends."""
     period = samples.period_ns
-    metrics = [samples.values[metric] for metric in _BY if metric in samples.values]
+    metrics = [samples.values[metric] for metric in OF_KERNELS if metric in samples.values]
     looked = slice(*np.searchsorted(samples.stamp_ns, (spans.start_ns[0] - 3 * period, spans.end_ns.max())))
     stamps = samples.stamp_ns[looked][:_LOOKED_AT]
     if len(stamps) < _FEWEST or not metrics:
@@ -47,22 +48,22 @@ def lag_ns(samples: GpuSamples, spans: ColumnSpans) -> int:
     values = [column[looked][:_LOOKED_AT].astype(np.float64) for column in metrics]
 
     def unexplained(periods: float) -> float:
-        """The mean square of what is left, over all counters, each by its own spread."""
+        """How much is left of the counters: the mean of the logarithms, so that no counter outweighs the others."""
         shares = sample_shares(stamps, period, round(periods * period), few)
         if len(shares.used) < _FEWEST // 2:
             return np.inf
         squared = shares.squared() + 1e-3 * np.eye(shares.columns)
-        left = 0.0
+        left = []
         for column in values:
             seen = column[shares.used]
-            if (spread := float(seen.var())) > 0:
+            if seen.var() > 0:
                 levels = np.linalg.solve(squared, shares.times(seen))
-                left += float(((seen - shares.mixed(levels)) ** 2).mean()) / spread
-        return left
+                left.append(np.log(((seen - shares.mixed(levels)) ** 2).mean() + _ROUNDING))
+        return float(np.mean(left)) if left else 0.0
 
     tried = {float(periods): unexplained(float(periods)) for periods in _COARSE}
     for step in _STEPS:
         best = min(tried, key=tried.__getitem__)
         tried |= {best + more: unexplained(best + more) for more in (-step, step) if best + more not in tried}
     best = min(tried, key=tried.__getitem__)
-    return round(best * period) if tried[best] < _NOTICEABLE * tried[_USUAL] else period
+    return round(best * period) if tried[best] < tried[_USUAL] - _NOTICEABLE else period
