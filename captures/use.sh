@@ -2,7 +2,8 @@
 # How use of the GPU from samples is held against Nsight Compute, on a machine with a GPU, nsys and ncu: `use.sh FOLDER`.
 # Every program of `gpuledger.workloads.sampled`: plain, under nsys, under nsys with GPU metrics at 20 kHz (three rounds
 # each), and its first launches under ncu, replayed as little as can be, with clocks and caches as they are.
-# In FOLDER: use.tar.gz with times and logs, NAME.csv.xz of ncu, and exports.tar with an export per window of the sampled run.
+# In FOLDER: use.tar.gz with times and logs, GROUP.csv.xz of ncu (GROUPS_COUNTED names some of the groups), and exports.tar.N with
+# an export per window of the sampled run.
 # Then: `python benchmarks/use_against_ncu.py FOLDER`.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,16 +25,21 @@ part() { # NAME LIMIT COMMAND...
   echo "$name: exit $?, $((SECONDS - began)) s; $SECONDS s in all"
   grep -h 'Error: ' "use/$name.log" | cut -c1-220 | sort -u | head -8
 }
-nsys_run() { # NAME OPTIONS...
-  local name=$1
-  shift
+nsys_run() { # NAME PROGRAMS OPTIONS...
+  local name=$1 programs=$2
+  shift 2
   part "$name" 110 nsys profile --output="$name" --force-overwrite=true --sample=none --cpuctxsw=none --trace=cuda,nvtx \
     --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop "$@" \
-    python3 -m gpuledger.workloads.sampled --record=windows --rounds=3 --output="use/$name.jsonl"
+    python3 -m gpuledger.workloads.sampled $programs --record=windows --rounds=3 --output="use/$name.jsonl"
+}
+cut_windows() { # NAME
+  nsys export --type=sqlite --force-overwrite=true --output="$1.sqlite" "$1.nsys-rep" > "use/$1.export.log" 2>&1
+  python3 "$root/captures/cut_windows.py" "$1.sqlite" exports >> "use/$1.export.log" 2>&1
 }
 counted() { # NAME PROGRAMS...
   local name=$1
   shift
+  case " $groups " in *" $name "*) ;; *) return ;; esac
   part "$name" "${COUNT_SECONDS:-100}" ncu --profile-from-start off --clock-control none --cache-control none \
     --metrics "$metrics" --force-overwrite --export "$name" \
     python3 -m gpuledger.workloads.sampled "$@" --record=steps --output="use/$name.jsonl"
@@ -41,20 +47,26 @@ counted() { # NAME PROGRAMS...
   xz -6 -c "$name.csv" > "$out/$name.csv.xz"
 }
 
+torch_programs="llama_bf16 llama_fp32 training training_loop resnet_nchw eager_attention experts_loop graph_decode elementwise irregular triton"
+groups=${GROUPS_COUNTED:-"dense small triton training jax"}
+sampling="--gpu-metrics-devices=all --gpu-metrics-frequency=20000"
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader
 for asked in --gpu-metrics-devices=help --gpu-metrics-set=help; do nsys profile $asked; done > use/nsys_help.txt 2>&1
-part plain 100 python3 -m gpuledger.workloads.sampled --rounds=3 --output=use/plain.jsonl
-nsys_run sampled --gpu-metrics-devices=all --gpu-metrics-frequency=20000
-nsys_run traced
+part plain 100 python3 -m gpuledger.workloads.sampled $torch_programs --rounds=3 --output=use/plain.jsonl
+nsys_run traced "$torch_programs"
+nsys_run sampled "$torch_programs" $sampling
+nsys_run sampled_jax jax $sampling # by itself: JAX and torch each take the memory that they want
 (
-  nsys export --type=sqlite --force-overwrite=true --output=sampled.sqlite sampled.nsys-rep > use/export.log 2>&1
-  python3 "$root/captures/cut_windows.py" sampled.sqlite exports >> use/export.log 2>&1
+  cut_windows sampled
+  cut_windows sampled_jax
   ls exports/*.sqlite | xargs -P 8 -n 1 xz -6
   echo "exports: $(du -sh exports | cut -f1); $SECONDS s in all"
 ) &
-counted count_dense llama_bf16 llama_fp32 resnet_nchw eager_attention triton
-counted count_small graph_decode experts_loop elementwise irregular
-counted count_training training jax
+counted dense llama_bf16 llama_fp32 resnet_nchw eager_attention
+counted small graph_decode experts_loop elementwise irregular
+counted triton triton
+counted training training
+counted jax jax
 wait
 tar cf - exports | split -b 15000000 -d -a 1 - "$out/exports.tar."
 tar czf "$out/use.tar.gz" use

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,28 +86,32 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"no program {min(unknown)}; there are {', '.join(PROGRAMS)}")
     torch.set_grad_enabled(False)  # type: ignore[no-untyped-call, unused-ignore]
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+    with options.output.open("w", encoding="utf-8") as lines:
+        for row in rows_of(options):
+            print(json.dumps(row), file=lines, flush=True)
+            print(row["program"], row.get("error") or f"{row['step_ns'] / 1e6:.3f} ms a step", flush=True)  # noqa: T201
+
+
+def rows_of(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row per window, as it ends; and one for each program that could not be built."""
     ready: dict[str, Step] = {}
-    rows: list[dict[str, Any]] = []
     for name in options.programs or PROGRAMS:
         try:
             ready[name] = built(name, options.device)
         except Exception as error:  # whatever it is, its row says it, and the other programs go on
-            rows.append({"program": name, "error": f"{type(error).__name__}: {error}"})
+            yield {"program": name, "error": f"{type(error).__name__}: {error}"}
     if options.record == "steps":
-        rows += [counted(step, name, options.device) for name, step in ready.items()]
-    else:
-        steps = {name: steps_for(step, options.device, options.seconds) for name, step in ready.items()}
-        if options.record == "windows":
-            torch.cuda.profiler.start()
-        for turn in range(options.rounds, 0, -1):
-            label = f".{turn}" if turn > 1 else ""
-            rows += [timed(step, f"{name}{label}", options.device, steps[name]) for name, step in ready.items()]
-        if options.record == "windows":
-            torch.cuda.profiler.stop()
-    with options.output.open("w", encoding="utf-8") as lines:
-        for row in rows:
-            print(json.dumps(row), file=lines)
-            print(row["program"], row.get("error") or f"{row['step_ns'] / 1e6:.3f} ms a step", flush=True)  # noqa: T201
+        for name, step in ready.items():
+            yield counted(step, name, options.device)
+        return
+    steps = {name: steps_for(step, options.device, options.seconds) for name, step in ready.items()}
+    if options.record == "windows":
+        torch.cuda.profiler.start()
+    for turn in range(options.rounds, 0, -1):
+        for name, step in ready.items():
+            yield timed(step, f"{name}.{turn}" if turn > 1 else name, options.device, steps[name])
+    if options.record == "windows":
+        torch.cuda.profiler.stop()
 
 
 def counted(step: Step, name: str, device: str) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Mixtures:
 def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLevels:
     """The levels of one counter."""
     shares, squared, weights = mixtures.shares, mixtures.squared, mixtures.weights
-    seen = values.astype(np.float64)
+    seen = before_rounding(values)
     target = shares.times(seen)
     noise = _noise(seen - shares.mixed(np.clip(mixtures.rough @ target, 0.0, prior.ceiling)), len(target))
     system = squared + noise * prior.precision
@@ -80,6 +80,11 @@ def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLeve
     alone = noise * np.einsum("gc,gc->g", solved, weights)
     together = ((solved @ _pulls(shares, left).T) ** 2).sum(1)
     return FittedLevels(weights @ levels, np.sqrt(np.maximum(alone, together)), float(levels[-1]), noise**0.5)
+
+
+def before_rounding(values: NDArray[Any]) -> Floats:
+    """What nsys most likely measured: it rounds up to whole percents, so that next to nothing is 1, and 100 is 100."""
+    return np.where((values > 0) & (values < 100), values - 0.5, values).astype(np.float64)
 
 
 def _noise(left: Floats, columns: int) -> float:

@@ -1,15 +1,13 @@
-"""The kernels of `triton_steps`, loaded only where Triton is."""
-
-from __future__ import annotations
-
-from typing import Any
+"""The kernels of `triton_steps`, loaded only where Triton is. Triton reads annotations, so only constants have one."""
 
 import triton  # type: ignore[import-not-found, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, unused-ignore]
 
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def softmax_rows(source: Any, target: Any, columns: Any, BLOCK: tl.constexpr) -> None:  # noqa: N803
+
+@triton.jit
+def softmax_rows(source, target, columns, BLOCK: tl.constexpr):  # noqa: N803
     """One row per program."""
     row = tl.program_id(0)
     place = tl.arange(0, BLOCK)
@@ -18,16 +16,8 @@ def softmax_rows(source: Any, target: Any, columns: Any, BLOCK: tl.constexpr) ->
     tl.store(target + row * columns + place, (powers / tl.sum(powers, axis=0)).to(tl.bfloat16), mask=place < columns)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def product_gelu(
-    left: Any,
-    right: Any,
-    target: Any,
-    inner: Any,
-    columns: Any,
-    TILE: tl.constexpr,  # noqa: N803
-    DEPTH: tl.constexpr,  # noqa: N803
-) -> None:
+@triton.jit
+def product_gelu(left, right, target, inner, columns, TILE: tl.constexpr, DEPTH: tl.constexpr):  # noqa: N803
     """One square tile of the product per program, with a sigmoid-weighted activation."""
     rows = tl.program_id(0) * TILE + tl.arange(0, TILE)
     places = tl.program_id(1) * TILE + tl.arange(0, TILE)
@@ -41,8 +31,8 @@ def product_gelu(
     tl.store(target + rows[:, None] * columns + places[None, :], total.to(tl.bfloat16))
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def square_norms(source: Any, target: Any, columns: Any, ROWS: tl.constexpr, COLUMNS: tl.constexpr) -> None:  # noqa: N803
+@triton.jit
+def square_norms(source, target, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # noqa: N803
     """Some rows per program."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     total = tl.zeros((ROWS,), dtype=tl.float32)
