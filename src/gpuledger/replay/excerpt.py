@@ -50,14 +50,16 @@ class Excerpt:
         return here, place[here]
 
 
-def excerpt(trace: Trace, device: Device, *, enough: int = ENOUGH, fewest: int = FEWEST_STEPS) -> Excerpt:
-    """What is replayed for a device: so many operations, but no fewer steps than that."""
+def excerpt(
+    trace: Trace, device: Device, *, enough: int = ENOUGH, fewest: int = FEWEST_STEPS, lead: int = 1
+) -> Excerpt:
+    """What is replayed for a device: so many operations, but no fewer steps than that, and `lead` steps before them."""
     first, last = _steps(device, enough, fewest)
     if device.steps is None or (first, last) == (device.steps.warm_up, len(device.steps)):
         return whole(device)
     edges = device.steps.edges_ns
     measured = Span(int(edges[first]), int(edges[last]))
-    span = Span(int(edges[first - 1]), measured.end_ns)
+    span = Span(int(edges[first - lead]), measured.end_ns)
     host, work, rows = _cut(trace, device, span)
     return Excerpt(host, work, rows, clip(device.steady_stretches, measured), last - first)
 

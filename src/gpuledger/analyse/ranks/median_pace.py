@@ -79,7 +79,7 @@ def _spread(
     code[calls], call[calls] = host[:, 0], host[:, 1]
     known = np.zeros(ranks.code_ns.shape, np.int64)
     if columns:
-        known[np.ix_(calls, columns)] = change[len(own) + 2 * len(calls) :].reshape(len(columns), -1).T
+        known[np.ix_(calls, np.array(columns))] = change[len(own) + 2 * len(calls) :].reshape(len(columns), -1).T
     return MedianPace(operation, call, code, known, measured)
 
 

@@ -30,10 +30,11 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, union
 from gpuledger.trace.tables import Table
 
-LONGEST: Final = 20
+LONGEST: Final = 25
 """What has no steps, or long ones, is replayed if it has no more than so many times its share of operations."""
 
-FEWEST_STEPS: Final = 2
+_STEPS_AND_LEAD: Final = ((2, 1), (1, 1), (1, 0))
+"""How many steps are measured at least, and how many lead up to them: the first that are not too long."""
 
 _COLLECTS: Final = re.compile(r"^(python )?gc\b|garbage.?collect|\bgc\.collect\b", re.IGNORECASE)
 """What ranges around a garbage collection are called: `Python GC` by torch.profiler."""
@@ -82,13 +83,16 @@ class RankWork:
 
 def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMeasured:
     """About so many operations of a rank, in whole steps."""
-    kept = excerpt(trace, device, enough=operations, fewest=FEWEST_STEPS)
     if len(device.steady_stretches) > 1:
         return NotMeasured(say("only parts of the run are looked at, which are not replayed"))
+    steps = 1 if device.steps is None else len(device.steps)
+    most = LONGEST * operations * steps // max(len(device.work), 1)
+    fewest, lead = next((pair for pair in _STEPS_AND_LEAD if sum(pair) <= most), _STEPS_AND_LEAD[-1])
+    kept = excerpt(trace, device, enough=operations, fewest=fewest, lead=lead)
     if len(kept.work) > LONGEST * operations:
         return NotMeasured(say("steps are too long to replay all ranks together; --time=FROM:TO looks at less"))
     graph = dependency_graph(trace, kept.host, kept.work)
-    first, edges_ns = _edges(device, kept)
+    first, edges_ns = _edges(device, kept, lead)
     replayable = Scenario(trace, device, kept, graph)
     step = np.searchsorted(edges_ns, kept.work.start_ns, side="right") - 1
     is_kept = (step >= 0) & (step < len(edges_ns) - 1)
@@ -104,7 +108,7 @@ def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMe
     )
 
 
-def _edges(device: Device, kept: Excerpt) -> tuple[int, Ints]:
+def _edges(device: Device, kept: Excerpt, lead: int) -> tuple[int, Ints]:
     """The number of the first step that was kept, and where the steps begin and end."""
     if device.steps is None:
         return 0, np.array(device.steady, np.int64)
@@ -112,7 +116,7 @@ def _edges(device: Device, kept: Excerpt) -> tuple[int, Ints]:
     if kept.rows is None:
         return 0, edges
     begin, end = np.searchsorted(edges, (kept.measured.start_ns[0], kept.measured.end_ns[-1])).tolist()
-    return begin - 1, edges[begin - 1 : end + 1]
+    return begin - lead, edges[begin - lead : end + 1]
 
 
 def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
