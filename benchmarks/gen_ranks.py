@@ -3,8 +3,9 @@
 Data-parallel training: every rank computes on stream 7, all-reduces gradients on stream 20 under it, and waits for the
 last all-reduce before its step ends. An all-reduce ends on all ranks at once, when the last one has come; rank LATE
 computes more slowly and is the one the others wait for. Each rank has a clock of its own, up to a millisecond off. Six
-events per launch, laid out as Kineto prints them. Equal arguments give equal bytes. For tests more may be wrong: a
-rank's host that is slow or collects garbage, a slow all-reduce. The same job without that says what fixing it saves.
+events per launch, of an all-reduce eight, laid out as Kineto prints them. Equal arguments give equal bytes. For tests
+more may be wrong: a rank's host that is slow or collects garbage, a slow all-reduce. The same job without that says
+what fixing it saves.
 """
 
 from __future__ import annotations
@@ -97,6 +98,16 @@ KERNEL = """
     "cat": "ac2g", "name": "ac2g", "bp": "e"
   },"""  # noqa: E501
 LAUNCH = OP + OP + CALL + KERNEL
+EVENT = """
+  {
+    "ph": "X", "cat": "cuda_runtime", "name": "%s", "pid": 4242, "tid": 4242,
+    "ts": %d.%03d, "dur": 0.300,
+    "args": {
+      "cbid": 135, "correlation": %d
+    }
+  },"""
+WAITS = (("cudaEventRecord", 600), ("cudaStreamWaitEvent", 1000))
+"""What makes an all-reduce wait for the compute before it, and when after its operator began."""
 STEP = """
   {
     "ph": "X", "cat": "user_annotation", "name": "ProfilerStep#%d", "pid": 4242, "tid": 4242,
@@ -261,6 +272,9 @@ def rank_text(job: Job, rank: int, seed: int) -> str:
     for at in range(0, len(fields), CHUNK * each):
         some = fields[at : at + CHUNK * each]
         text.append(LAUNCH * (len(some) // each) % tuple(some))
+    for at in np.flatnonzero(np.array(sizes)).tolist():
+        for place, (name, after) in enumerate(WAITS):
+            text.append(EVENT % (name, *divmod(int(op[at]) + after, 1000), 10**8 + 2 * at + place))
     text += [_step(job, at, rank) for at in range(len(job.step_start))]
     if job.garbage is not None and job.garbage[0] == rank:
         for begin, end in zip(*(each.tolist() for each in job.garbage[1:]), strict=True):

@@ -54,18 +54,20 @@ RANKS: Final[dict[str, str]] = {
     # findings/fixed_ranks
     "{kind} no. {ordinal} of group {group}": "通信组 {group} 的第 {ordinal} 个 {kind}",
     "stage {number} ({first} to {last})": "第 {number} 级（{first} 至 {last}）",
-    "{who}: its kernels take {time} longer than the median": "{who}：kernel 比中位数多用 {time}",
+    "{who}: its kernels take {time} longer than the median": "{who}：kernel 用时比中位数长（{time}）",
     "{who}: its communication with others takes {time} longer than the median": (
-        "{who}：与其他 rank 的通信比中位数多用 {time}"
+        "{who}：与其他 rank 的通信比中位数长（{time}）"
     ),
-    "{who}: its copies take {time} longer than the median": "{who}：拷贝比中位数多用 {time}",
-    "{who}: its Python collects garbage for {time} longer than the median": "{who}：Python 垃圾回收比中位数多用 {time}",
-    "{who}: its host is {time} longer in system calls than the median": "{who}：主机的系统调用比中位数多用 {time}",
+    "{who}: its copies take {time} longer than the median": "{who}：拷贝用时比中位数长（{time}）",
+    "{who}: its Python collects garbage for {time} longer than the median": (
+        "{who}：Python 垃圾回收比中位数长（{time}）"
+    ),
+    "{who}: its host is {time} longer in system calls than the median": "{who}：主机的系统调用比中位数长（{time}）",
     "{who}: its host waits {time} longer for other threads than the median": (
-        "{who}：主机等其他线程的时间比中位数多 {time}"
+        "{who}：主机等其他线程的时间比中位数长（{time}）"
     ),
     "{who}: its host takes {time} longer to launch its work than the median": (
-        "{who}：主机准备和 launch 工作比中位数多用 {time}"
+        "{who}：主机准备和 launch 工作比中位数慢（{time}）"
     ),
     "at the median pace the job takes {after} instead of {before} ({share} less)": (
         "若达到中位数水平，任务用时由 {before} 降到 {after}（减少 {share}）"
@@ -90,18 +92,18 @@ RANKS: Final[dict[str, str]] = {
     "{waits}, most of all for {rank}": "{waits}，等得最多的是 {rank}",
     "what fixing it saves was not replayed: {reason}": "没有重放修好后能省多少：{reason}",
     "all ranks arrive together, as early as those that wait do now": "各 rank 同时到达，且与现在等待的 rank 一样早",
-    "fixing {rank} alone saves {time}": "只修 {rank} 可省 {time}",
+    "fixing {rank} alone saves {time}": "只修 {rank} 的收益：{time}",
     "fixing {rank} alone saves nothing": "只修 {rank} 没有收益",
-    "then {why}: saves {time} more": "其次 {why}：再省 {time}",
+    "then {why}: saves {time} more": "其次，{why}；再省：{time}",
     "{share} of the waiting would stay: whoever is the last there takes no longer than the median up to it": (
         "{share} 的等待仍会存在：在那里最后到达的 rank 此前并不比中位数慢"
     ),
     "replayed: {what} of all ranks, {share} of their collectives waiting for the last rank": (
-        "重放了所有 rank 的{what}，其中 {share} 的集合通信按等待最后一个 rank 处理"
+        "重放了所有 rank 的 {what}，其中 {share} 的集合通信按等待最后一个 rank 处理"
     ),
     "the whole run": "整个运行",
     "{collective} takes {time} longer than its like: without that the job's step is {saved} shorter": (
-        "{collective} 比同类多用 {time}：否则任务每步短 {saved}"
+        "{collective} 比同类长（{time}）：否则任务每步短 {saved}"
     ),
     "the waiting of all ranks": "各 rank 的等待时间",
     "the exposed communication of all ranks": "各 rank 暴露的通信时间",

@@ -98,7 +98,8 @@ class Fixing:
     alone_ns: tuple[int | None, ...]
     """For each rank what fixing it alone saves; None: not tried, as others are waited for far more."""
     in_order: tuple[Fix, ...]
-    """The one that saves the most first, then what still saves the most, until there is next to nothing to gain."""
+    """Of ranks and stages the one that saves the most first, then what still saves the most, until there is next to
+    nothing to gain; then collectives, in the same way."""
 
     @property
     def of_ranks(self) -> tuple[Fix, ...]:
@@ -186,32 +187,36 @@ class _Search:
 
     def _in_order(
         self,
-        left: list[_Candidate],
+        candidates: list[_Candidate],
         alone: dict[_Candidate, int],
         blame_ns: NDArray[np.float64],
         whole_ns: int,
     ) -> tuple[Fix, ...]:
-        """One after the other, until nobody waits for long."""
-        fixes: list[Fix] = []
-        fixed, now = nothing_fixed(self.ranks), whole_ns
-        while left and len(fixes) < MOST_IN_ORDER:
-            left = sorted(left, key=lambda candidate: -self._promise_ns(candidate, blame_ns))
-            tried = [one for one in left[:TRIED] if self._promise_ns(one, blame_ns) >= self._least(whole_ns)]
-            if not tried:
-                break
-            measured = [self._measured_ns(self._with(fixed, candidate)) for candidate in tried]
-            best = int(np.argmin(measured))
-            # what saves nothing by itself may with others that are as late
-            chosen, after = (tried[best], measured[best]) if measured[best] < now else (tried[0], now)
-            saved = sum(fix.then_ns for fix in fixes if fix.kind is not FixKind.COLLECTIVE) * self.ranks.steps
-            saves = self._saved_ns(chosen, now - after, saved)
-            fixes.append(self._fix(chosen, fixed, now, saves, alone.get(chosen, 0)))
-            left.remove(chosen)
-            fixed, now = self._with(fixed, chosen), after
-            blame_ns = self._blame_ns(self._times(fixed))
-        while fixes and fixes[-1].then_ns * self.ranks.steps < self._least(whole_ns):
-            fixes.pop()
-        return tuple(fixes)
+        """One after the other, until nobody waits for long; collectives, which begin when all have come, at last."""
+        order: list[Fix] = []
+        fixed, now, least = nothing_fixed(self.ranks), whole_ns, self._least(whole_ns)
+        for are_places in (False, True):
+            left = [one for one in candidates if (one.kind is FixKind.COLLECTIVE) == are_places]
+            fixes: list[Fix] = []
+            while left and len(fixes) < MOST_IN_ORDER:
+                left = sorted(left, key=lambda one: -self._promise_ns(one, blame_ns))
+                tried = [one for one in left[:TRIED] if self._promise_ns(one, blame_ns) >= least]
+                if not tried:
+                    break
+                measured = [self._measured_ns(self._with(fixed, one)) for one in tried]
+                best = int(np.argmin(measured))
+                # what saves nothing by itself may with others that are as late
+                chosen, after = (tried[best], measured[best]) if measured[best] < now else (tried[0], now)
+                saved = sum(fix.then_ns for fix in fixes) * self.ranks.steps
+                saves = self._saved_ns(chosen, now - after, saved)
+                fixes.append(self._fix(chosen, fixed, now, saves, alone.get(chosen, 0)))
+                left.remove(chosen)
+                fixed, now = self._with(fixed, chosen), after
+                blame_ns = self._blame_ns(self._times(fixed))
+            while fixes and fixes[-1].then_ns * self.ranks.steps < least:
+                fixes.pop()
+            order += fixes
+        return tuple(order)
 
     def _saved_ns(self, candidate: _Candidate, shorter_ns: int, before_ns: int = 0) -> int:
         """What is told to be saved: by ranks never more, in all, than the time in which some rank waits."""
