@@ -11,7 +11,9 @@ from jsonschema import Draft202012Validator
 
 from gpuledger.analyse.path_summary import PathSide, PathSummary, path_summary
 from gpuledger.present.views.critical import critical_sheets, path_sentence
-from gpuledger.replay.scenario import scenario
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.excerpt import excerpt
+from gpuledger.replay.scenario import Scenario, scenario
 from gpuledger.trace.model import Trace
 from support.book_checks import analysed
 from support.command import ROOT, gpuledger
@@ -73,6 +75,20 @@ def test_a_kernel_on_the_path_is_not_beside_it() -> None:
     assert summary.operations[0].name == "beside"
     [gemm] = summary.beside
     assert gemm.name == "gemm_long"
+
+
+def test_a_part_of_the_steps_is_told_per_step_as_all_of_them() -> None:
+    of = looped(beside_us=50)
+    [device] = analysed(of)
+    part = excerpt(of, device, enough=1, fewest=1)
+    some = path_summary(of, Scenario(of, device, part, dependency_graph(of, part.host, part.work)))
+    every = summary_of(of)
+    assert (some.steps, sum(time for _, time, _ in some.lines)) == (1, part.measured_ns)
+    assert every.steps is not None
+    assert some.whole_ns == pytest.approx(every.whole_ns / every.steps, rel=0.05)
+    assert [operation.name for operation in some.operations] == [operation.name for operation in every.operations]
+    [beside], [of_all] = some.beside, every.beside
+    assert (beside.name, beside.launches, beside.saved_ns) == (of_all.name, 1, 0)
 
 
 def test_the_sentence_names_the_side_with_the_most_time() -> None:

@@ -30,12 +30,14 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message
 from gpuledger.messages.zh import TEMPLATES
 from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.units import share_text
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal
 
 pytest.importorskip("jinja2")
 
 from gpuledger.present.document import Document
+from gpuledger.present.views.page import critical
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_html, embedded, html
@@ -112,11 +114,33 @@ def test_every_step_is_in_the_strip_or_the_longest_of_its_neighbours(tmp_path: P
 def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
     page = parsed(drawn("decode.sqlite")[1])
     names = [section.attrs["id"] for section in page.all("section")]
-    expected = "books findings steps streams gaps kernels ranges launches memory roofline communication health"
+    expected = "books findings critical steps streams gaps kernels ranges launches memory roofline communication health"
     assert names == expected.split()
     assert [link.attrs["href"] for link in page.all("nav")[0].all("a")] == [f"#{name}" for name in names]
     assert "Not measured: no report of Nsight Compute was given" in page.one("roofline").text
     assert "gpuledger report run.sqlite" in page.one("health").text
+
+
+def test_the_critical_path_is_that_of_the_verb(drawn: Drawn, decode: Path) -> None:
+    section = parsed(drawn("decode.sqlite")[1]).one("critical")
+    verb = json.loads(gpuledger("critical", decode, "--format=json").stdout)
+    [sentence] = verb["sentences"]
+    assert sentence in section.text
+    assert "making these kernels faster buys nothing: nvjet_" in section.text
+    tables = {table["table"]: table["rows"] for table in verb["tables"]}
+    rows = section.one("critical-beside").all("tr")
+    shown = [float(cell.attrs["data-value"]) for row in rows for cell in row.all("td")[:1]]
+    assert shown == pytest.approx([row["beside_per_step_ns"] for row in tables["critical_beside_gpu0"]], abs=0.1)
+    parts = [part for row in tables["critical_path_gpu0"][:-1] if (part := share_text(row["share_percent"] / 100))]
+    described = section.all("svg")[0].attrs["aria-label"]
+    assert all(part in described for part in parts)
+
+
+def test_a_long_run_without_steps_is_left_to_the_verb(decode: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(critical, "MOST_OPERATIONS", 100)
+    section = parsed(page_of(reported(decode))).one("critical")
+    assert "gpuledger critical PROFILE" in section.text
+    assert not section.all("svg")
 
 
 def test_what_was_not_recorded_is_said_not_shown_as_zero(tmp_path: Path) -> None:

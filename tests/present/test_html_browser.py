@@ -213,6 +213,20 @@ def is_ledger_of(page: Any_, steps: dict[str, Any], at: int) -> None:
     assert said.startswith(f"Step {step['step']}: {time_text(whole)}")
 
 
+def test_the_critical_path_is_a_bar_with_what_buys_nothing_under_it(shelf: Shelf, browser: Any_) -> None:
+    for name in ("moe", "zh"):
+        with opened(browser, shelf.url(name), width=1400) as page:
+            page.locator("nav a[href='#critical']").click()
+            for width in (1400, 390):
+                page.set_viewport_size({"width": width, "height": 900})
+                bar, table = page.locator("#critical-chart svg.picture"), page.locator("#critical-beside")
+                assert width > bar.bounding_box()["width"] > 0.6 * width
+                assert table.is_visible()
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+            slack = table.locator("tbody tr td:nth-of-type(3)").first.text_content()
+            assert slack.strip() in page.locator("#critical p").nth(-1).text_content()
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_without_scripts_tables_and_pictures_are_there(name: str, shelf: Shelf, browser: Any_) -> None:
     with opened(browser, shelf.url(name), java_script_enabled=False) as page:

@@ -17,7 +17,6 @@ from gpuledger.catalog.name_likeness import unnumbered
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import Line
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
@@ -26,7 +25,7 @@ from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import NO_TEXT
 
@@ -64,7 +63,7 @@ class OperationOnPath:
     path_ns: int
     times: int
     gpu_ns: int
-    """What all of them take in the steady stretch, on the path or beside it."""
+    """What all of them take in the same stretch, on the path or beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +105,11 @@ class BesidePath:
 
 @dataclass(frozen=True, slots=True)
 class PathSummary:
-    """What the length of one GPU's steady stretch is due to."""
+    """What the length of one GPU's steady stretch is due to, or of the part of it that is replayed."""
 
     gpu: int
     steps: int | None
+    """How many are looked at; None: there are none."""
     whole_ns: int
     lines: tuple[tuple[Line, int, int], ...]
     """Each with its time and its number of segments, longest first; they sum to the whole."""
@@ -133,14 +133,14 @@ def side_of(line: Line) -> PathSide:
 
 
 def path_summary(trace: Trace, model: Scenario) -> PathSummary:
-    """Of the steady stretch as it was recorded."""
+    """Of the steady stretch as it was recorded, as far as the scenario holds it."""
     device, path = model.device, critical_path(model)
     return PathSummary(
         gpu=device.gpu,
-        steps=None if device.steps is None else device.step_count,
+        steps=None if device.steps is None else model.part.steps,
         whole_ns=int(path.length_ns.sum()),
         lines=tuple((line, time, count) for line, (time, count) in path.by_line().items()),
-        operations=_operations(trace, device, path),
+        operations=_operations(trace, model, path),
         calls=_calls(trace, model, path),
         ranges=_ranges(trace, model, path),
         beside=_beside(trace, model, path),
@@ -151,10 +151,10 @@ def _text(trace: Trace, code: int) -> str:
     return "" if code == NO_TEXT else trace.strings.text(code) or ""
 
 
-def _steady(device: Device) -> Positions:
-    """What runs on the GPU in the steady stretch."""
-    work = device.work
-    return np.flatnonzero((work.gpu == device.gpu) & device.begins_steady(work.start_ns))
+def _measured(model: Scenario) -> Positions:
+    """What runs on the GPU in the stretch that is measured."""
+    work = model.part.work
+    return np.flatnonzero((work.gpu == model.device.gpu) & holds(model.part.measured, work.start_ns))
 
 
 def _sums(codes: Ints, time: Ints) -> list[tuple[int, int, int, int]]:
@@ -166,14 +166,14 @@ def _sums(codes: Ints, time: Ints) -> list[tuple[int, int, int, int]]:
     return [(int(known[at]), int(first[at]), int(sums[at]), int(count[at])) for at in order.tolist()]
 
 
-def _operations(trace: Trace, device: Device, path: CriticalPath) -> tuple[OperationOnPath, ...]:
-    work = device.work
+def _operations(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[OperationOnPath, ...]:
+    work = model.part.work
     segments = np.flatnonzero(path.are(PathPart.RUNNING))
     name = work.name[path.operation[segments]].astype(np.int64)
-    steady = _steady(device)
+    measured = _measured(model)
     named = []
     for code, first, time, count in _sums(name, path.length_ns[segments])[:MOST_ROWS]:
-        own = steady[work.name[steady] == code]
+        own = measured[work.name[measured] == code]
         line = path.lines[path.line[segments[first]]]
         gpu_ns = int((work.end_ns[own] - work.start_ns[own]).sum())
         named.append(OperationOnPath(_text(trace, code), line, time, count, max(gpu_ns, time)))
@@ -181,7 +181,7 @@ def _operations(trace: Trace, device: Device, path: CriticalPath) -> tuple[Opera
 
 
 def _calls(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[CallOnPath, ...]:
-    host = model.device.host
+    host = model.part.host
     on_host = (path.part == PathPart.CALL) | (path.part == PathPart.CODE) | (path.part == PathPart.WAKE_UP)
     segments = np.flatnonzero(on_host)
     row, part, length = model.graph.call_row[path.call[segments]], path.part[segments], path.length_ns[segments]
@@ -211,7 +211,7 @@ def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnP
     call = np.where(path.call >= 0, path.call, launched)
     segments = np.flatnonzero(call >= 0)
     calls, number = np.unique(call[segments], return_inverse=True)
-    inner = innermost(ranges, model.device.host.calls.at(model.graph.call_row[calls]))
+    inner = innermost(ranges, model.part.host.calls.at(model.graph.call_row[calls]))
     around = np.append(ranges.codes("name"), NO_TEXT)[inner].astype(np.int64)[number.reshape(-1)]
     in_range = around != NO_TEXT
     segments, around = segments[in_range], around[in_range]
@@ -225,8 +225,8 @@ def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnP
 
 
 def _beside(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[BesidePath, ...]:
-    device, work = model.device, model.device.work
-    kernels = _steady(device)
+    work = model.part.work
+    kernels = _measured(model)
     kernels = kernels[work.state[kernels] != State.COPY]
     runs = path.runs(len(work))
     beside = kernels[~runs[kernels]]
@@ -236,7 +236,7 @@ def _beside(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[BesidePa
     duration = work.end_ns - work.start_ns
     named = []
     for code, _, time, count in _sums(work.name[beside].astype(np.int64), duration[beside])[:MOST_BESIDE]:
-        if time < LEAST_BESIDE * device.steady_ns:
+        if time < LEAST_BESIDE * model.part.measured_ns:
             break
         own = kernels[work.name[kernels] == code]
         spare = late[own[~runs[own]]]
@@ -249,10 +249,15 @@ def _beside(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[BesidePa
                 launches=len(own),
                 slack_ns=round(half) if half < FREE_NS else None,
                 least_slack_ns=least if least < FREE_NS else None,
-                saved_ns=model.saved_ns(_twice_as_fast(own)),
+                saved_ns=_saved_ns(model, own),
             )
         )
     return tuple(named)
+
+
+def _saved_ns(model: Scenario, operations: Positions) -> int:
+    """What it buys to make these twice as fast, of the stretch that is measured."""
+    return max(model.part.measured_ns - model.measured_ns(model.times(_twice_as_fast(operations))), 0)
 
 
 def _twice_as_fast(operations: Positions) -> Callable[[DependencyGraph], DependencyGraph]:

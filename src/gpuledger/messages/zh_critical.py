@@ -6,6 +6,10 @@ from typing import Final
 
 CRITICAL: Final[dict[str, str]] = {
     # present/views/critical
+    "The critical path": "关键路径",
+    "The profile is long and has no steps to choose from: its path is told by a command of its own.": (
+        "此 profile 很长，又没有可供选取的步：其关键路径由单独的命令给出。"
+    ),
     "between them": "两者之间",
     "Side": "一方",
     "On the path": "在路径上",

@@ -75,7 +75,7 @@ def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Seq
     """The critical path of every GPU, for every format; JSON is the document gpuledger.critical/1."""
     sheets = [sheet for summary in summaries for sheet in critical_sheets(summary)]
     sentences = [Paragraph(path_sentence(summary)) for summary in summaries]
-    remarks = [Paragraph(remark) for summary in summaries for remark in _remarks(summary)]
+    remarks = [Paragraph(remark) for summary in summaries for remark in path_remarks(summary)]
 
     def data() -> dict[str, Any]:
         return {
@@ -102,8 +102,8 @@ def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Seq
 
 def critical_sheets(summary: PathSummary) -> list[Sheet]:
     """All tables about one GPU; those that would be empty are left out."""
-    sheets = [path_sheet(summary), _operations_sheet(summary), _calls_sheet(summary)]
-    return [sheet for sheet in (*sheets, _ranges_sheet(summary), _beside_sheet(summary)) if sheet.rows]
+    sheets = [path_sheet(summary), operations_sheet(summary), calls_sheet(summary)]
+    return [sheet for sheet in (*sheets, _ranges_sheet(summary), beside_sheet(summary)) if sheet.rows]
 
 
 def path_sheet(summary: PathSummary) -> Sheet:
@@ -132,7 +132,8 @@ def part_term(line: Line) -> Term:
     return Term(line.cause or line, words, tone=line_tone(line))
 
 
-def _operations_sheet(summary: PathSummary) -> Sheet:
+def operations_sheet(summary: PathSummary) -> Sheet:
+    """What ran on the GPU, by name, the most time on the path first."""
     rows = tuple(
         (
             label(operation.name) if operation.name else say("graphs traced whole"),
@@ -148,7 +149,8 @@ def _operations_sheet(summary: PathSummary) -> Sheet:
     return _sheet(summary, "critical_operations", title, _OPERATIONS, rows)
 
 
-def _calls_sheet(summary: PathSummary) -> Sheet:
+def calls_sheet(summary: PathSummary) -> Sheet:
+    """What the host called, likewise."""
     rows = tuple(
         (
             call.name,
@@ -178,7 +180,8 @@ def _ranges_sheet(summary: PathSummary) -> Sheet:
     return _sheet(summary, "critical_ranges", title, _RANGES, rows)
 
 
-def _beside_sheet(summary: PathSummary) -> Sheet:
+def beside_sheet(summary: PathSummary) -> Sheet:
+    """Kernels that are not on it, with their slack."""
     rows = tuple(
         (
             label(kernel.name) if kernel.name else say("graphs traced whole"),
@@ -214,7 +217,8 @@ def _per_step(summary: PathSummary, time_ns: int) -> float:
     return time_ns / (summary.steps or 1)
 
 
-def _step_text(summary: PathSummary, time_ns: int) -> str:
+def step_text(summary: PathSummary, time_ns: int) -> str:
+    """A time of all steps, for one of them."""
     return time_text(round(_per_step(summary, time_ns)))
 
 
@@ -226,13 +230,13 @@ def path_sentence(summary: PathSummary) -> Message:
     told = say(
         "GPU {gpu}: of {whole} {unit}, the critical path is {share} {side}: {parts}",
         gpu=summary.gpu,
-        whole=_step_text(summary, summary.whole_ns),
+        whole=step_text(summary, summary.whole_ns),
         unit=say("in the window") if summary.steps is None else say("a step"),
         share=share_text(summary.side_ns(largest) / summary.whole_ns),
         side=_SIDES[largest],
         parts=joined(
             say(", "),
-            [say("{part} {time}", part=part_term(line).words, time=_step_text(summary, time)) for line, time in parts],
+            [say("{part} {time}", part=part_term(line).words, time=step_text(summary, time)) for line, time in parts],
         ),
     )
     if not others:
@@ -244,7 +248,7 @@ def path_sentence(summary: PathSummary) -> Message:
     return say("{told}; {others}.", told=told, others=joined(say(", "), shares))
 
 
-def _remarks(summary: PathSummary) -> list[Message]:
+def path_remarks(summary: PathSummary) -> list[Message]:
     """What the tables do not say themselves: what waits cost, and what it buys to make other kernels faster."""
     remarks = []
     waits = [call for call in summary.calls if call.waits]

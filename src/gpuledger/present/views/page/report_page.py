@@ -7,6 +7,7 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
 from gpuledger.present.views.info import origin_line
+from gpuledger.present.views.page.critical import critical_section
 from gpuledger.present.views.page.gaps import gaps_section
 from gpuledger.present.views.page.kernels import kernels_section, roofline_section
 from gpuledger.present.views.page.over_time import launches_section, memory_section, use_section
@@ -43,6 +44,7 @@ def sections(scene: Scene) -> tuple[Section, ...]:
     return (
         ledger_section(scene),
         findings_section(scene),
+        critical_section(scene),
         steps_section(scene),
         use_section(scene),
         gaps_section(scene),
