@@ -12,7 +12,6 @@ from xml.etree import ElementTree as Xml
 
 import numpy as np
 import pytest
-from jsonschema import Draft202012Validator
 from numpy.typing import NDArray
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
@@ -27,6 +26,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
 from support.command import CAPTURES, ROOT, gpuledger
+from support.schemas import schema_of
 
 RANGE, AUTO = Isolation("range", "attention"), Isolation("auto")
 PATTERN = Isolation("pattern", "layer_norm|nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT|direct_copy|sdpa|CUDAFunctor_add")
@@ -339,11 +339,9 @@ def test_text_fits_a_terminal(unpacked: Unpack) -> None:
 
 @pytest.mark.parametrize("options", [["--range=attention"], [f"--pattern={PATTERN.expression}"], ["--auto"], []])
 def test_json_is_valid_against_its_schema(options: list[str], unpacked: Unpack) -> None:
-    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.align-1.json").read_text())
-    Draft202012Validator.check_schema(schema)
     ran = gpuledger("align", unpacked("attn.sqlite"), unpacked("decode.sqlite"), "--format=json", *options)
     content = json.loads(ran.stdout)
-    Draft202012Validator(schema).validate(content)
+    schema_of("align").validate(content)
     assert [check["check"] for check in content["checks"]] == list(CHECKS)
     assert content["forwards"] == {"mock": 20, "e2e": 160}
     assert [kernel["match"] for kernel in content["kernels"]] == ["exact"] * 7

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 import gpuledger as gpuledger_package
 from gpuledger.analyse.diff.baseline import from_document, to_document
@@ -44,6 +43,7 @@ from support.command import NAMES, ROOT, gpuledger
 from support.diff_sides import kernel, side
 from support.nsys_exports import call, minimal, push
 from support.nsys_exports import kernel as kernel_row
+from support.schemas import schema_of
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
@@ -557,9 +557,7 @@ def test_tables_from_files_say_what_they_cannot_tell(tmp_path: Path) -> None:
 
 
 def valid(content: Any, document: str = "diff") -> None:
-    schema = json.loads((ROOT / "docs" / "schemas" / f"gpuledger.{document}-1.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(json.loads(json.dumps(content)))
+    schema_of(document).validate(json.loads(json.dumps(content)))
 
 
 @pytest.fixture(scope="module")

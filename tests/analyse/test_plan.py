@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
 from gpuledger.analyse.kernels.ncu_plan import COMMUNICATION, HARDLY, LITTLE, NAMELESS, WORTHWHILE, NcuPlan, plan
@@ -37,6 +36,7 @@ from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.command import NAMES, ROOT, gpuledger
 from support.nsys_exports import kernel, minimal
+from support.schemas import schema_of
 from support.trace_notation import of_tables, table
 
 TORCH = ROOT / "captures" / "torch"
@@ -215,9 +215,7 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     ran = gpuledger("ncu-plan", profile, "--anyway", "--format=json", "--", "python", "a b.py", "--x=$1")
     assert ran.exit_code == 0, ran.stderr
     content = json.loads(ran.stdout)
-    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.ncu-plan-1.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(content)
+    schema_of("ncu-plan").validate(content)
     assert sum(kernel["share_of_gpu"] for kernel in content["kernels"]) == pytest.approx(1)
     assert content["coverage_share"] >= 0.95
     assert content["worthwhile"] is (content["kernel_share_of_step"] >= WORTHWHILE)

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from gpuledger.cli.main import VERBS
 from gpuledger.present.safe_text import cut_apart
-from support.command import ROOT, gpuledger, gpuledger_process
+from support.command import gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal, push
+from support.schemas import schema_of
 
 pytestmark = pytest.mark.usefixtures("ncu_asked_once")
 
@@ -150,22 +150,19 @@ def test_text_csv_markdown_and_json_hold_the_same_numbers(decode: Path) -> None:
 def test_json_is_valid_against_its_schema(
     verb: str, arguments: tuple[str, ...], capture: str, unpacked: Callable[[str], Path]
 ) -> None:
-    schema = json.loads((ROOT / "docs" / "schemas" / f"gpuledger.{verb}-1.json").read_text())
-    Draft202012Validator.check_schema(schema)
     profile = unpacked(f"{capture}.sqlite")
     content = gpuledger(verb, profile, *arguments, "--format=json").stdout
-    Draft202012Validator(schema).validate(json.loads(content))
+    schema_of(verb).validate(json.loads(content))
     assert gpuledger(verb, profile, *arguments, "--format=json").stdout == content
 
 
 @pytest.mark.parametrize("verb", ["gaps", "steps", "launches", "ranges", "memory", "overlap", "ops", "whatif"])
 def test_the_json_of_one_question_is_valid_against_its_schema(verb: str, decode: Path) -> None:
-    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.tables-1.json").read_text())
     ran = gpuledger(verb, decode, "--format=json", *(["--speedup=gemm=2"] if verb == "whatif" else []))
     assert ran.exit_code == 0
     content = json.loads(ran.stdout)
     assert content["schema"] == f"gpuledger.{verb}/1"
-    Draft202012Validator(schema).validate(content)
+    schema_of("tables").validate(content)
 
 
 def test_several_csv_tables_are_parted_by_an_empty_line(decode: Path) -> None:

@@ -25,7 +25,7 @@ from gpuledger.trace.health import Severity
 from hostile.databases import many_rows
 from hostile.files import JSON, export, trace
 from hostile.forked import server
-from support.command import PATIENCE_S
+from support.command import PATIENCE_S, gpuledger
 
 COMMAND = [sys.executable, "-m", "gpuledger"]
 NOT_CLEAN = ("COLUMNS", "GPULEDGER_DEBUG", "PYTHONUNBUFFERED")
@@ -89,13 +89,13 @@ def test_a_closed_stdout_is_nothing_to_a_result_that_goes_elsewhere(tmp_path: Pa
     path = export(tmp_path / "a.sqlite")
     ran = in_shell(f"gpuledger info {path} -o {tmp_path}/a.txt <&- >&-")
     assert (ran.returncode, ran.stderr.decode()) == (0, f"Wrote {tmp_path}/a.txt\n")
-    assert (tmp_path / "a.txt").read_bytes() == in_shell(f"gpuledger info {path}").stdout
+    assert (tmp_path / "a.txt").read_text() == gpuledger("info", path).stdout
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-", pytest.param("2>/dev/full", marks=needs_full)])
 def test_without_stderr_the_exit_code_says_it(closed: str, tmp_path: Path) -> None:
     path = export(tmp_path / "a.sqlite")
-    whole = in_shell(f"gpuledger info {path}").stdout
+    whole = gpuledger("info", path).stdout.encode()
     for arguments, code, stdout in (
         (f"info {path}", 0, whole),
         (f"info {path}x", 1, b""),

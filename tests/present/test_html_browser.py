@@ -85,19 +85,26 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, layer_re
     return made
 
 
+@dataclass(frozen=True)
+class Browser:
+    """Chromium, with scripts and without; pages of one profile share a process, and starting one takes longest."""
+
+    profiles: dict[bool, Any_]
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any_]:
+def browser() -> Iterator[Browser]:
     with sync_api.sync_playwright() as play:
-        made = play.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield made
-        made.close()
+        chromium = play.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield Browser({scripts: chromium.new_context(java_script_enabled=scripts) for scripts in (True, False)})
+        chromium.close()
 
 
 @contextmanager
-def opened(browser: Any_, url: str, *, width: int = 1280, **options: object) -> Iterator[Any_]:
+def opened(browser: Browser, url: str, *, width: int = 1280, scripts: bool = True) -> Iterator[Any_]:
     """A page that is alone: whatever it says or asks for but itself is an error."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-    page = context.new_page()
+    page = browser.profiles[scripts].new_page()
+    page.set_viewport_size({"width": width, "height": 900})
     told: list[str] = []
     page.on("console", lambda message: told.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: told.append(f"error: {error}"))
@@ -106,11 +113,11 @@ def opened(browser: Any_, url: str, *, width: int = 1280, **options: object) -> 
     page.goto(url)
     yield page
     assert [each for each in told if each not in (url, "data:,")] == []
-    context.close()
+    page.close()
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_quiet_and_fits_both_widths_in_light_and_dark(name: str, shelf: Shelf, browser: Any_) -> None:
+def test_a_page_is_quiet_and_fits_both_widths_in_light_and_dark(name: str, shelf: Shelf, browser: Browser) -> None:
     between = ((820, "light"),) if name in ("decode", "diff") else ()
     with opened(browser, shelf.url(name)) as page:
         for width, scheme in ((1280, "light"), (390, "dark"), *between):
@@ -123,8 +130,8 @@ def test_a_page_is_quiet_and_fits_both_widths_in_light_and_dark(name: str, shelf
             assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 27)")
 
 
-def test_the_button_turns_light_into_dark_and_back(shelf: Shelf, browser: Any_) -> None:
-    with opened(browser, shelf.url("decode"), color_scheme="light") as page:
+def test_the_button_turns_light_into_dark_and_back(shelf: Shelf, browser: Browser) -> None:
+    with opened(browser, shelf.url("decode")) as page:
         colours = (
             "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.f-ink')).fill]"
         )
@@ -145,7 +152,7 @@ def column(page: Any_, at: int) -> list[float]:
     return found
 
 
-def test_kernels_are_sorted_by_headings_with_mouse_and_keys(shelf: Shelf, browser: Any_) -> None:
+def test_kernels_are_sorted_by_headings_with_mouse_and_keys(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("decode")) as page:
         before = column(page, 4)
         heading = page.locator("#kernel-table thead th").nth(4)
@@ -162,7 +169,7 @@ def test_kernels_are_sorted_by_headings_with_mouse_and_keys(shelf: Shelf, browse
         assert names == page.evaluate("names => [...names].sort((a, b) => a.trim().localeCompare(b.trim()))", names)
 
 
-def test_kernels_are_filtered_by_words(shelf: Shelf, browser: Any_) -> None:
+def test_kernels_are_filtered_by_words(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("decode")) as page:
         every = len(column(page, 3))
         page.get_by_label("Filter").fill("gemm NVJET")
@@ -174,7 +181,7 @@ def test_kernels_are_filtered_by_words(shelf: Shelf, browser: Any_) -> None:
         assert len(column(page, 3)) == every
 
 
-def test_a_step_is_chosen_with_mouse_and_keys_and_shows_its_ledger(shelf: Shelf, browser: Any_) -> None:
+def test_a_step_is_chosen_with_mouse_and_keys_and_shows_its_ledger(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("moe")) as page:
         steps = json.loads(page.locator("#steps-json").text_content())
         assert page.locator("#step-ledger").count() == 0
@@ -213,7 +220,7 @@ def is_ledger_of(page: Any_, steps: dict[str, Any], at: int) -> None:
     assert said.startswith(f"Step {step['step']}: {time_text(whole)}")
 
 
-def test_the_critical_path_is_a_bar_with_what_buys_nothing_under_it(shelf: Shelf, browser: Any_) -> None:
+def test_the_critical_path_is_a_bar_with_what_buys_nothing_under_it(shelf: Shelf, browser: Browser) -> None:
     for name in ("moe", "zh"):
         with opened(browser, shelf.url(name), width=1400) as page:
             page.locator("nav a[href='#critical']").click()
@@ -228,8 +235,8 @@ def test_the_critical_path_is_a_bar_with_what_buys_nothing_under_it(shelf: Shelf
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_without_scripts_tables_and_pictures_are_there(name: str, shelf: Shelf, browser: Any_) -> None:
-    with opened(browser, shelf.url(name), java_script_enabled=False) as page:
+def test_without_scripts_tables_and_pictures_are_there(name: str, shelf: Shelf, browser: Browser) -> None:
+    with opened(browser, shelf.url(name), scripts=False) as page:
         assert page.locator("table >> nth=0").is_visible()
         assert page.locator("button:visible, input:visible").count() == 0
         if name not in ("align",):
@@ -239,7 +246,7 @@ def test_without_scripts_tables_and_pictures_are_there(name: str, shelf: Shelf, 
             assert page.locator("#outliers tbody tr").count() == 8
 
 
-def test_the_numbers_in_the_browser_are_those_of_the_document(shelf: Shelf, browser: Any_) -> None:
+def test_the_numbers_in_the_browser_are_those_of_the_document(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("moe")) as page:
         document = page.evaluate("JSON.parse(document.getElementById('document').textContent)")
         ledger = page.evaluate(
@@ -258,7 +265,7 @@ def test_the_numbers_in_the_browser_are_those_of_the_document(shelf: Shelf, brow
         assert f"{time_text(document['whole']['before_ns'])} before" in shown
 
 
-def test_hostile_names_are_shown_and_do_nothing(shelf: Shelf, browser: Any_) -> None:
+def test_hostile_names_are_shown_and_do_nothing(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("hostile")) as page:
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         page.locator("#kernel-table summary").first.hover()
@@ -273,7 +280,7 @@ def test_hostile_names_are_shown_and_do_nothing(shelf: Shelf, browser: Any_) -> 
     assert shelf.path("hostile").stat().st_size < 500_000
 
 
-def test_keys_reach_the_content_and_see_where_they_are(shelf: Shelf, browser: Any_) -> None:
+def test_keys_reach_the_content_and_see_where_they_are(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("decode")) as page:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
@@ -285,7 +292,7 @@ def test_keys_reach_the_content_and_see_where_they_are(shelf: Shelf, browser: An
         assert page.evaluate("document.getElementById('health').getBoundingClientRect().top") < 900
 
 
-def test_a_page_prints_without_its_controls(shelf: Shelf, browser: Any_) -> None:
+def test_a_page_prints_without_its_controls(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("decode")) as page:
         page.emulate_media(media="print")
         assert page.locator("nav").is_hidden()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
-import lzma
 import re
 import shlex
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from support.command import ROOT, gpuledger
+from support.opened import plain
 from support.package_source import MODULES, PACKAGE, part
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
@@ -59,11 +60,11 @@ def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: P
     (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
     for packed in ROOT.glob("captures/n*/*.xz"):
         if packed.stem in page.read_text():
-            (tmp_path / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+            shutil.copy(plain(packed), tmp_path)
     (tmp_path / "serve").mkdir()
     for packed in ROOT.glob("captures/serve/*.xz"):
         if f"serve/{packed.stem}" in page.read_text():
-            (tmp_path / "serve" / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+            shutil.copy(plain(packed), tmp_path / "serve")
     for arguments, shown in sessions(page):
         ran = gpuledger(*arguments, cwd=tmp_path, COLUMNS="80")
         assert ran.exit_code == 0, arguments

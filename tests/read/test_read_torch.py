@@ -79,18 +79,19 @@ def test_a_device_number_that_no_machine_has_is_a_name(number: int, tmp_path: Pa
 @pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.name.split("__")[-1])
 def test_kernels_are_those_of_an_independent_count(path: Path) -> None:
     with gzip.open(path) as file:
-        listed = json.loads(file.read(), parse_float=Decimal)["traceEvents"]
+        listed = json.loads(file.read(), parse_float=str)["traceEvents"]
     mine = [each for each in listed if each.get("cat") in ("kernel", "Kernel") and each["ph"] == "X"]
     trace = trace_of(path)
     kernels = trace[Table.KERNELS]
     assert len(kernels) == len(mine)
-    assert sorted(kernels["start_ns"].tolist()) == sorted(int(each["ts"] * 1000) for each in mine)
-    assert int(kernels.duration_ns.sum()) == sum(int(each["dur"] * 1000) for each in mine)
+    assert sorted(kernels["start_ns"].tolist()) == sorted(int(Decimal(each["ts"]) * 1000) for each in mine)
+    assert int(kernels.duration_ns.sum()) == sum(int(Decimal(each["dur"]) * 1000) for each in mine)
     everything = [
         each for each in listed if each.get("cat") in ("cpu_op", "Operator", "user_annotation", "python_function")
     ]
     assert len(trace[Table.RANGES]) == len(everything)
-    assert sorted(trace[Table.RANGES]["start_ns"].tolist()) == sorted(int(each["ts"] * 1000) for each in everything)
+    starts = sorted(int(Decimal(each["ts"]) * 1000) for each in everything)
+    assert sorted(trace[Table.RANGES]["start_ns"].tolist()) == starts
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split("__")[-1])
@@ -389,8 +390,8 @@ def test_times_are_those_of_the_text() -> None:
     if not CORPUS.exists():
         pytest.skip("no corpus")
     [path] = CORPUS.glob("*ns_resolution*")
-    trace = open_trace(path)
+    trace = trace_of(path)
     with gzip.open(path) as file:
-        listed = json.loads(file.read(), parse_float=Decimal)["traceEvents"]
-    expected = sorted(int(each["ts"] * 1000) for each in listed if each.get("cat") == "cuda_runtime")
+        listed = json.loads(file.read(), parse_float=str)["traceEvents"]
+    expected = sorted(int(Decimal(each["ts"]) * 1000) for each in listed if each.get("cat") == "cuda_runtime")
     assert np.array_equal(np.sort(trace[Table.CALLS]["start_ns"]), np.array(expected))

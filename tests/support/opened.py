@@ -19,7 +19,8 @@ def plain(path: Path) -> Path:
     """The profile itself; where it is packed with xz, an unpacked copy."""
     if path.suffix != ".xz":
         return path
-    copy = _folder() / path.stem
+    copy = _folder() / path.parent.name / path.stem
+    copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(lzma.decompress(path.read_bytes()))
     return copy
 
