@@ -237,13 +237,17 @@ class Fixes:
         """Loops of small kernels in its steps."""
         return looped_kernels(self.device, self.work)
 
-    def loops(self) -> Edit:
-        """Of each loop of small kernels only the first round is launched: one kernel does it for all tensors."""
+    @cached_property
+    def looping(self) -> Positions:
+        """The calls that launch what loops repeat, with what is called on the way."""
         launches = self._only_launching(self.looped.repeated)
         calls = self.steady_calls(CallKind.LAUNCH, CallKind.CALL)
-        calls = calls[np.isin(self._until_launch[calls], self._until_launch[launches])]
-        code = self.graph.calls.code_ns[calls]
-        return lambda graph: launched_for_nothing(graph, calls, code)
+        return calls[np.isin(self._until_launch[calls], self._until_launch[launches])]
+
+    def loops(self) -> Edit:
+        """Of each loop of small kernels only the first round is launched: one kernel does it for all tensors."""
+        code = self.graph.calls.code_ns[self.looping]
+        return lambda graph: launched_for_nothing(graph, self.looping, code)
 
     def _only_launching(self, chosen: Positions) -> Positions:
         """The calls that launch these operations and no others: a graph's launch stays."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
 from gpuledger.findings.finding import Finding, counted, finding, per_step, worth_telling
@@ -32,14 +30,14 @@ def _looped(subject: OneGpu) -> Sequence[Finding]:
     if not len(repeated) or are_most_of_launching(subject):
         return ()
     edit = subject.edit("KERNEL-LOOP")
-    lost = _lost_ns(subject)
+    lost = _host_ns(subject)
     saving = subject.saved_ns(edit, lost)
     if not worth_telling(device, saving):
         return ()
     count = round(len(repeated) * device.step_count / subject.scenario.part.steps)
     launches = counted(device, count, say("launch"), say("launches"))
     claim = say(
-        "small kernels run in a loop, tensor by tensor: {launches}, {time} lost between them",
+        "small kernels run in a loop, tensor by tensor: {launches} take the host {time}",
         launches=launches,
         time=per_step(device, lost),
     )
@@ -48,12 +46,10 @@ def _looped(subject: OneGpu) -> Sequence[Finding]:
     return [finding(device, "KERNEL-LOOP", claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
-def _lost_ns(subject: OneGpu) -> int:
-    """The gaps that end with a repeated kernel."""
-    device, part, repeated = subject.device, subject.scenario.part, subject.fixes.looped.repeated
-    gaps, rows = device.ledger.gaps, repeated if part.rows is None else part.rows[repeated]
-    lost = gaps.length_ns[device.steady_gaps & np.isin(gaps.after, rows)].sum()
-    return round(int(lost) * device.step_count / part.steps)
+def _host_ns(subject: OneGpu) -> int:
+    """What the host takes to launch what is repeated."""
+    calls, looping = subject.fixes.graph.calls, subject.fixes.looping
+    return subject.scenario.of_steady(int(calls.duration_ns[looping].sum() + calls.code_ns[looping].sum()))
 
 
 def are_most_of_launching(subject: OneGpu) -> bool:

@@ -19,7 +19,7 @@ from gpuledger.trace.health import NotMeasured
 MOST_SLOWED: Final = 1.8
 """How much slower tracing makes a host that does little but launch, at most: 1.1 to 1.8 times on H200 hosts."""
 
-EITHER_WAY: Final = 0.25
+EITHER_WAY: Final = 0.2
 """Without the profiler a saving may be less or more by that share: a host's pace differs from run to run."""
 
 _HALVINGS: Final = 12

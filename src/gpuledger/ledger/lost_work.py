@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import comb
 from typing import Final
 
 import numpy as np
@@ -56,10 +57,9 @@ EMPTY_COPY: Final = 0.5
 Seen on an H200: 0.1 to 0.5 us without bytes, 2 us and more with.
 """
 
-MANY_SHORTER: Final = 5
-"""So many copy calls without a record that are all shorter than every one with a record moved no bytes either.
-
-A profiler loses long calls as well as short ones.
+UNLIKELY: Final = 10_000
+"""Where calls without a record are all shorter than every one with a record, and chance would choose the shortest of
+all that way less than once in so many times, they moved no bytes: a profiler loses long calls as well as short ones.
 """
 
 USUAL_STREAM: Final = 0.1
@@ -236,8 +236,9 @@ class _Suspects:
         copies = self.operation[suspects] == DeviceOperation.COPY.number
         for code in distinct(names[suspects[copies]]).tolist() if copies.any() else ():
             mine = names[suspects] == code
-            shortest = took[self.has_work & (names == code)].min()
-            apart = np.count_nonzero(mine) >= MANY_SHORTER and took[suspects[mine]].max() < shortest
+            others = took[self.has_work & (names == code)]
+            shortest, without = others.min(), int(np.count_nonzero(mine))
+            apart = took[suspects[mine]].max() < shortest and comb(len(others) + without, without) >= UNLIKELY
             has_bytes &= ~mine | (took[suspects] >= (1.0 if apart else EMPTY_COPY) * shortest)
         return suspects[has_bytes]
 

@@ -250,8 +250,8 @@ _REPORT: Final[dict[str, str]] = {
     ),
     "fuse them, batch them, or capture the step in a CUDA graph": "可以融合、合批，或把整个步捕获成 CUDA graph",
     "the gaps close, as in a CUDA graph": "间隙消除，如同 CUDA graph",
-    "small kernels run in a loop, tensor by tensor: {launches}, {time} lost between them": (
-        "小 kernel 在循环里逐个张量运行：{launches}，之间损失 {time}"
+    "small kernels run in a loop, tensor by tensor: {launches} take the host {time}": (
+        "小 kernel 在循环里逐个张量运行：{launches}，占用主机 {time}"
     ),
     "one kernel does it for all tensors: of each loop only the first round is launched": (
         "一个 kernel 处理所有张量：每个循环只 launch 第一轮"
