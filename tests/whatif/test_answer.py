@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from gpuledger import open_trace
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.fixes import OF_CODE
 from gpuledger.ledger.lines import LineKind
-from gpuledger.replay import excerpt
+from gpuledger.replay import scenario
+from gpuledger.replay.excerpt import excerpt
 from gpuledger.trace.model import Trace
 from gpuledger.whatif.answer import Answer, answer
 from gpuledger.whatif.change import ProgramChange
@@ -170,8 +172,7 @@ def test_without_the_profiler_where_that_run_is_known() -> None:
 def test_some_steps_of_many_say_the_same(monkeypatch: pytest.MonkeyPatch, ask: Asked) -> None:
     trace = program(gemm_us=7, host_us=35, reads=True)
     whole = asked(trace, ask)
-    monkeypatch.setattr(excerpt, "ENOUGH", 1)
-    monkeypatch.setattr(excerpt, "FEWEST_STEPS", 3)
+    monkeypatch.setattr(scenario, "excerpt", partial(excerpt, enough=1, fewest=3))
     some = asked(trace, ask)
     assert not changes_of(trace).scenario.is_whole
     assert some.now.steady_ns == whole.now.steady_ns
