@@ -23,7 +23,7 @@ def fix_name(job: Job, fix: Fix) -> str:
         place = fix.place
         return say("{kind} no. {ordinal} of group {group}", kind=place.kind, ordinal=place.ordinal, group=place.group)
     first, last = (job.ranks[fix.ranks[side]].label for side in (0, -1))
-    if len(fix.ranks) == 1 and fix.ranks == (fix.number,):
+    if len(fix.ranks) == 1:
         return first
     return say("stage {number} ({first} to {last})", number=fix.number, first=first, last=last)
 
@@ -39,11 +39,13 @@ def has_steps(job: Job) -> bool:
 
 
 def why_slow(job: Job, fix: Fix) -> str:
-    """What a rank or a stage takes longer in than the median."""
+    """What it takes longer in than the median."""
     from gpuledger.analyse.ranks.rank_work import WorkPart
 
     excess, who = fix.excess[0], fix_name(job, fix)
     time = per_step(job, excess.longer_ns)
+    if fix.place is not None:
+        return say("{who} takes {time} longer than its like", who=who, time=time)
     match excess.part:
         case WorkPart.COMPUTE:
             return say("{who}: its kernels take {time} longer than the median", who=who, time=time)
@@ -85,7 +87,7 @@ def named(job: Job, fixes: Sequence[Fix]) -> str:
     """Several in words: ranks by their numbers where they have some, and of many only how many they are."""
     if len(fixes) > MOST_NAMED:
         return say("the first {count} of them", count=count_text(len(fixes)))
-    numbers = [job.ranks[fix.number].rank for fix in fixes if fix.ranks == (fix.number,)]
+    numbers = [job.ranks[fix.ranks[0]].rank for fix in fixes if len(fix.ranks) == 1]
     if len(numbers) == len(fixes) and None not in numbers:
         return say("ranks {numbers}", numbers=listed([str(number) for number in numbers]))
     return listed([fix_name(job, fix) for fix in fixes])

@@ -65,7 +65,7 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
         )
     if isinstance(fixed, NotMeasured):
         return [_not_replayed(job, late, waits, evidence, fixed.reason)]
-    fixes = fixed.of_ranks
+    fixes = fixed.of_late_ranks
     if not fixes:
         said = say("{waits}; no rank at the median pace would make the job any faster", waits=waits)
         return [
@@ -262,9 +262,8 @@ def _slow_collectives(job: Job, fixed: Fixing | NotMeasured) -> list[Evidence]:
     return [
         Evidence(
             say(
-                "{collective} takes {time} longer than its like: without that the job's step is {saved} shorter",
-                collective=fix_name(job, fix),
-                time=per_step(job, fix.place.longer_ns // fixed.steps),
+                "{why}: without that the job's step is {saved} shorter",
+                why=why_slow(job, fix),
                 saved=time_text(fix.alone_ns),
             ),
             kernel=fix.place.kind,

@@ -69,6 +69,7 @@ RANKS: Final[dict[str, str]] = {
     "{who}: its host takes {time} longer to launch its work than the median": (
         "{who}：主机准备和 launch 工作比中位数慢（{time}）"
     ),
+    "{who} takes {time} longer than its like": "{who} 比同类长（{time}）",
     "at the median pace the job takes {after} instead of {before} ({share} less)": (
         "若达到中位数水平，任务用时由 {before} 降到 {after}（减少 {share}）"
     ),
@@ -102,9 +103,7 @@ RANKS: Final[dict[str, str]] = {
         "重放了所有 rank 的 {what}，其中 {share} 的集合通信按等待最后一个 rank 处理"
     ),
     "the whole run": "整个运行",
-    "{collective} takes {time} longer than its like: without that the job's step is {saved} shorter": (
-        "{collective} 比同类长（{time}）：否则任务每步短 {saved}"
-    ),
+    "{why}: without that the job's step is {saved} shorter": "{why}：否则任务每步短 {saved}",
     "the waiting of all ranks": "各 rank 的等待时间",
     "the exposed communication of all ranks": "各 rank 暴露的通信时间",
     "the collectives of all ranks": "各 rank 的集合通信",

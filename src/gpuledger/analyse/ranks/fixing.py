@@ -58,7 +58,7 @@ class FixKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """In what a rank, or a stage's ranks on average, take longer than the median, per step."""
+    """In what a rank, a stage's ranks on average or a collective take longer than the median, per step."""
 
     part: WorkPart
     longer_ns: int
@@ -74,7 +74,7 @@ class Fix:
     number: int
     """Of the rank in `Job.ranks`, of the stage or of the collective."""
     ranks: tuple[int, ...]
-    """Positions in `Job.ranks`; of a collective none."""
+    """Positions in `Job.ranks`: the rank, those of the stage, those that take part in the collective."""
     place: SlowPlace | None
     """The collective; None where it is none."""
     alone_ns: int
@@ -82,7 +82,7 @@ class Fix:
     then_ns: int
     """And by how much more if all before it are fixed too."""
     excess: tuple[Excess, ...]
-    """What makes a rank or a stage slow, what saves the most first."""
+    """What makes it slow, what saves the most first; of a collective its transfer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ class Fixing:
     alone_ns: tuple[int | None, ...]
     """For each rank what fixing it alone saves; None: not tried, as others are waited for far more."""
     in_order: tuple[Fix, ...]
-    """Of ranks and stages the one that saves the most first, then what still saves the most, until there is next to
-    nothing to gain; then collectives, in the same way."""
+    """Of what makes ranks late the one that saves the most first, then what still saves the most, until there is next
+    to nothing to gain; then collectives of all ranks, in the same way."""
 
     @property
-    def of_ranks(self) -> tuple[Fix, ...]:
-        """Without collectives."""
-        return tuple(fix for fix in self.in_order if fix.kind is not FixKind.COLLECTIVE)
+    def of_late_ranks(self) -> tuple[Fix, ...]:
+        """What makes ranks late: they themselves, their stage, a collective of some of them; not one of all ranks."""
+        return tuple(fix for fix in self.in_order if fix.place is None or len(fix.ranks) < len(self.alone_ns))
 
 
 def fixing(job: Job) -> Fixing | NotMeasured:
@@ -192,11 +192,11 @@ class _Search:
         blame_ns: NDArray[np.float64],
         whole_ns: int,
     ) -> tuple[Fix, ...]:
-        """One after the other, until nobody waits for long; collectives, which begin when all have come, at last."""
+        """One after the other, until nobody waits for long; at last collectives that begin when all ranks have come."""
         order: list[Fix] = []
         fixed, now, least = nothing_fixed(self.ranks), whole_ns, self._least(whole_ns)
-        for are_places in (False, True):
-            left = [one for one in candidates if (one.kind is FixKind.COLLECTIVE) == are_places]
+        for are_of_all in (False, True):
+            left = [one for one in candidates if self._is_of_all(one) == are_of_all]
             fixes: list[Fix] = []
             while left and len(fixes) < MOST_IN_ORDER:
                 left = sorted(left, key=lambda one: -self._promise_ns(one, blame_ns))
@@ -219,30 +219,44 @@ class _Search:
         return tuple(order)
 
     def _saved_ns(self, candidate: _Candidate, shorter_ns: int, before_ns: int = 0) -> int:
-        """What is told to be saved: by ranks never more, in all, than the time in which some rank waits."""
-        most = shorter_ns if candidate.kind is FixKind.COLLECTIVE else self.waited_ns - before_ns
+        """What is told to be saved: by late ranks never more, in all, than the time in which some rank waits."""
+        most = shorter_ns if self._is_of_all(candidate) else self.waited_ns - before_ns
         return max(min(shorter_ns, most), 0)
 
+    def _is_of_all(self, candidate: _Candidate) -> bool:
+        """Whether it is a collective of all ranks: it makes nobody late."""
+        return candidate.kind is FixKind.COLLECTIVE and len(self._members(candidate)) == self.ranks.ranks
+
     def _fix(self, candidate: _Candidate, fixed: Fixed, now_ns: int, saved_ns: int, alone_ns: int) -> Fix:
-        steps, is_place = self.ranks.steps, candidate.kind is FixKind.COLLECTIVE
-        longer = {FixKind.RANK: self.longer_ns, FixKind.STAGE: self.stage_pace.longer_ns}.get(candidate.kind)
-        excess = []
-        for part in WorkPart if longer is not None else ():
-            if longer is not None and longer[candidate.number, part] > 0:
-                saves = now_ns - self._measured_ns(self._with(fixed, candidate, part)) if saved_ns else 0
-                excess.append(Excess(part, int(longer[candidate.number, part]), max(saves, 0) // steps))
+        steps, place = self.ranks.steps, None
+        if candidate.kind is FixKind.COLLECTIVE:
+            place = self.places[candidate.number]
+            excess = [Excess(WorkPart.COMM, place.longer_ns // steps, saved_ns // steps)]
+        else:
+            longer = self.longer_ns if candidate.kind is FixKind.RANK else self.stage_pace.longer_ns
+            excess = []
+            for part in WorkPart:
+                if longer[candidate.number, part] > 0:
+                    saves = now_ns - self._measured_ns(self._with(fixed, candidate, part)) if saved_ns else 0
+                    excess.append(Excess(part, int(longer[candidate.number, part]), max(saves, 0) // steps))
         return Fix(
             kind=candidate.kind,
             number=candidate.number,
-            ranks=() if is_place else self._members(candidate),
-            place=self.places[candidate.number] if is_place else None,
+            ranks=self._members(candidate),
+            place=place,
             alone_ns=alone_ns // steps,
             then_ns=saved_ns // steps,
             excess=tuple(sorted(excess, key=lambda one: (-one.saves_ns, -one.longer_ns))),
         )
 
     def _members(self, candidate: _Candidate) -> tuple[int, ...]:
-        return self.stages[candidate.number] if candidate.kind is FixKind.STAGE else (candidate.number,)
+        match candidate.kind:
+            case FixKind.RANK:
+                return (candidate.number,)
+            case FixKind.STAGE:
+                return self.stages[candidate.number]
+            case FixKind.COLLECTIVE:
+                return self.places[candidate.number].members
 
     def _with(self, fixed: Fixed, candidate: _Candidate, only: WorkPart | None = None) -> Fixed:
         """One more that is fixed, or `only` a part of its work."""

@@ -26,6 +26,8 @@ class SlowPlace:
 
     kind: str
     group: str
+    members: tuple[int, ...]
+    """Positions in `Job.ranks`."""
     ordinal: int
     """The how-manieth of its kind in the group's step, from 1."""
     longer_ns: int
@@ -57,6 +59,7 @@ def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[S
         SlowPlace(
             kind=KINDS[kind[first[number]]],
             group=lanes[lane[first[number]]].name,
+            members=lanes[lane[first[number]]].members,
             ordinal=int(nth[first[number]]),
             longer_ns=round(totals[number]),
             operations=met[place == number],

@@ -125,10 +125,6 @@ def _fixing_sheet(job: Job, fixed: Fixing | NotMeasured) -> Sheet:
 
 
 def _fix(job: Job, fixed: Fixing, fix: Fix, step_ns: int) -> tuple[Cell, ...]:
-    if fix.place is not None:
-        cause, longer = WorkPart.COMM, fix.place.longer_ns // fixed.steps
-    else:
-        cause, longer = fix.excess[0].part, fix.excess[0].longer_ns
     return (
         fix_name(job, fix),
         fix.kind.value,
@@ -136,8 +132,8 @@ def _fix(job: Job, fixed: Fixing, fix: Fix, step_ns: int) -> tuple[Cell, ...]:
         fix.then_ns,
         step_ns,
         100 * (1 - step_ns / fixed.step_ns),
-        _CAUSE[cause],
-        longer,
+        _CAUSE[fix.excess[0].part],
+        fix.excess[0].longer_ns,
         job.ranks[fix.number].profile if fix.kind is FixKind.RANK else None,
     )
 
