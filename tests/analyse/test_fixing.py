@@ -52,7 +52,7 @@ def test_one_late_rank_saves_what_it_is_late_by() -> None:
     assert [(one.part, one.longer_ns, one.saves_ns) for one in fix.excess] == [
         (WorkPart.COMPUTE, 120 * US, 120 * US),
     ]
-    assert "; rank 2: its kernels take 120 us longer than the median; at the median pace the job takes " in claim(found)
+    assert "rank 2: its kernels take 120 us longer than the median; at the median pace the job takes " in claim(found)
     assert [row["saves_ns"] for row in rows(found, "job_ranks")] == [0, 0, 120 * US]
     [row] = rows(found, "job_fixing")
     assert (row["fixed"], row["cause"], row["step_ns"]) == ("rank 2", "compute", fixed.step_ns - 120 * US)
@@ -163,7 +163,7 @@ def test_ranks_that_come_late_from_a_slow_collective_of_their_own_are_not_to_bla
     found = job(ranks)
     [fix] = replayed(found).in_order
     assert (fix.kind, fix.ranks, fix.then_ns) == (FixKind.COLLECTIVE, (2, 3), 100 * US)
-    assert "; all_reduce no. 1 of group tp1 takes 100 us longer than its like; at the median pace " in claim(found)
+    assert "all_reduce no. 1 of group tp1 takes 100 us longer than its like; at the median pace " in claim(found)
 
 
 def test_two_gpus_of_a_public_profile_are_replayed_together(tmp_path: Path) -> None:

@@ -80,18 +80,23 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
         ]
     told = enough_of(fixes)
     why, saved = why_slow(job, told[0]), what_is_saved(job, fixed, told)
-    with_others = (
+    claim = (
         say("{why}; {saved}", why=why, saved=saved)
         if len(told) == 1
         else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, told), saved=saved)
     )
-    claim = say("{waits}; {why}", waits=waits, why=with_others)
     saving, alone = job.steps * sum(fix.then_ns for fix in fixes), job.steps * max(fix.alone_ns for fix in fixes)
     assumption = say(
         "{fixed} at the median rank's pace between collectives; the low end: only the one that saves the most",
         fixed=named(job, fixes),
     )
-    evidence = [*_one_after_the_other(job, fixes), *evidence, *_what_stays(job, saving), _replayed(job, fixed)]
+    evidence = [
+        *_one_after_the_other(job, fixes),
+        Evidence(waits),
+        *evidence,
+        *_what_stays(job, saving),
+        _replayed(job, fixed),
+    ]
     return [_finding(job, "COMM-SKEW", claim, [*evidence, *_doubts(job)], (saving, min(alone, saving)), assumption)]
 
 

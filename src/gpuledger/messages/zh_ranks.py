@@ -86,7 +86,6 @@ RANKS: Final[dict[str, str]] = {
     "every rank at the median rank's pace between collectives": "各 rank 在集合通信之间都达到中位 rank 的速度",
     "{why}; {saved}": "{why}；{saved}",
     "{why}; {ranks}: {saved}": "{why}；{ranks}：{saved}",
-    "{waits}; {why}": "{waits}；{why}",
     "{fixed} at the median rank's pace between collectives; the low end: only the one that saves the most": (
         "{fixed} 在集合通信之间达到中位 rank 的速度；下限：只修收益最大的一个"
     ),
