@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from gpuledger.analyse.ranks.fixing import OPERATIONS, FixKind, fixing
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
-from gpuledger.analyse.ranks.rank_work import WorkPart
+from gpuledger.analyse.ranks.rank_work import RankWork, WorkPart
 from gpuledger.analyse.ranks.stages import stages
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet import run
@@ -27,7 +28,7 @@ from gpuledger.trace.health import NotMeasured
 from support.call_notation import called
 from support.corpus import corpus_file
 from support.rank_notation import US, rank
-from support.replayed_ranks import generated, in_turns, replayed, summary, true_step_ns
+from support.replayed_ranks import GENERATOR, LAUNCHES, generated, in_turns, replayed, summary, true_step_ns
 
 
 def claim(found: Job) -> str:
@@ -120,6 +121,24 @@ def test_several_faults_are_fixed_one_after_the_other_as_without_each_of_them(tm
         del left[name]
         assert step == pytest.approx(true_step_ns(**left), rel=0.02), name
     assert "rank 2: its Python collects garbage for 2.00 ms a step longer than the median" in claim(found)
+
+
+def test_the_same_steps_are_replayed_where_captures_begin_apart(tmp_path: Path) -> None:
+    """One rank began to record two steps later."""
+    faults, steps = GENERATOR.Faults(slow_compute=(2, 1.3)), 8
+    events = LAUNCHES * steps * GENERATOR.EVENTS_PER_LAUNCH
+    late = GENERATOR.write_job(tmp_path, ranks=3, events=events, steps=steps, faults=faults)[1]
+    trace = json.loads(late.read_text())
+    begun = sorted(event["ts"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep"))[2] - 1
+    trace["traceEvents"] = [event for event in trace["traceEvents"] if event["ph"] == "M" or event["ts"] >= begun]
+    late.write_text(json.dumps(trace))
+    found = run.fleet([str(tmp_path)], Wanted(), count=0, operations=4 * LAUNCHES).job
+    kept = [rank.work.first_step for rank in found.ranks if isinstance(rank.work, RankWork)]
+    assert kept == [2, 1, 2]  # by its own numbers
+    jobs = [GENERATOR.simulate(3, LAUNCHES * steps, steps, some, 0) for some in (faults, GENERATOR.Faults())]
+    lengths = [(int(each.step_end[-1]) - int(each.step_start[0])) / steps for each in jobs]
+    [fix] = replayed(found).in_order
+    assert (fix.number, fix.then_ns) == (2, pytest.approx(lengths[0] - lengths[1], rel=0.05))
 
 
 PIPELINE = (Group("dp0", (0, 1), 2), Group("dp1", (2, 3), 2), Group("pp0", (0, 2), 2), Group("pp1", (1, 3), 2))
