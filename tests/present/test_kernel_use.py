@@ -81,4 +81,4 @@ def test_samples_agree_with_nsight_compute(llama: Path, tmp_path: Path) -> None:
         assert found.mean_error < (4 if metric is GpuMetric.SM_ACTIVE else 2)
         assert found.held_share >= 0.9
         assert found.near_share is not None
-        assert found.near_share >= 0.89
+        assert found.near_share >= (0.75 if metric is GpuMetric.SM_ISSUE else 0.89)

@@ -35,7 +35,7 @@ def sampled(
     period_ns: int = PERIOD_NS,
     gpu: Gpu = H200,
 ) -> Trace:
-    """A trace whose samples are the mean of the levels, by counter and kernel, in whole percents; one at a time."""
+    """A trace of kernels one at a time whose samples are the mean of their levels, rounded up as nsys does."""
     ends = np.arange(period_ns, launches[-1].end_ns + period_ns, period_ns)
     rows = []
     start, stop = (np.array([getattr(ran, side) for ran in launches]) for side in ("start_ns", "end_ns"))
@@ -43,7 +43,7 @@ def sampled(
         level = np.array([by_kernel.get(ran.name, 0.0) for ran in launches])
         done = np.append(0.0, np.cumsum(level * (stop - start)))
         so_far = np.interp(np.append(0, ends), np.stack((start, stop), 1).reshape(-1), np.repeat(done, 2)[1:-1])
-        mean = np.round(np.diff(so_far) / period_ns).astype(int).tolist()
+        mean = np.ceil(np.diff(so_far) / period_ns - 1e-9).astype(int).tolist()
         rows += [(end - lag_ns, counter, value) for end, value in zip(ends.tolist(), mean, strict=True)]
     rows.sort(key=lambda row: row[0])
     return with_samples(launches, rows, gpu)

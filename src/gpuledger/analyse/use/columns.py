@@ -7,7 +7,7 @@ graphs whose kernels were not recorded have one, and the last is nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from gpuledger.analyse.use.launch_groups import LaunchGroups
 from gpuledger.analyse.use.levels import Prior
 from gpuledger.analyse.use.shares import ColumnSpans
 from gpuledger.trace.columns import equal
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Table
@@ -30,8 +30,9 @@ _MOST_SPLIT: Final = 50
 """Kernels with a column of their own, columns that others share, kernels with several columns: by time."""
 _FEWEST_LAUNCHES: Final = 8
 """Of a kernel with several columns."""
-_HALVES, _THIRDS, _EDGE = 0.4, 1.0, 0.3
-"""In periods: from what length on a kernel has two columns, or three, and how long its beginning and its end are."""
+_EDGE: Final = 0.3
+_PARTS: Final = (0.4, 0.8, 1.4, 2.0, 3.0, 5.0)
+"""In periods: from what length on a kernel has two columns, three, and so on."""
 _PHASES_DIFFER: Final = 20.0
 """Points by which the phases of a kernel usually differ from their mean."""
 _COPY_KINDS: Final = 7
@@ -61,7 +62,7 @@ class FitColumns:
         length, rank = groups.mean_ns / period_ns, np.empty(len(groups), np.int64)
         rank[order] = np.arange(len(groups))
         may_split = (rank < _MOST_SPLIT) & (groups.launches >= _FEWEST_LAUNCHES)
-        parts = np.where(may_split, 1 + (length >= _HALVES) + (length >= _THIRDS), 1)
+        parts = np.where(may_split, 1 + np.searchsorted(_PARTS, length, side="right"), 1)
         shared = rank >= _MOST_GROUPS
         first = np.zeros(len(groups), np.int64)
         own = order[:_MOST_GROUPS]
@@ -79,25 +80,32 @@ class FitColumns:
         """Columns with those of copies, graphs and nothing."""
         return self.count + _OTHERS + 1
 
-    def spans(self, trace: Trace, gpu: int) -> ColumnSpans:
-        """When what each column stands for ran."""
+    def divided(self, most: int) -> FitColumns:
+        """The same with at most so many columns per kernel; the others stay empty."""
+        return replace(self, parts=np.minimum(self.parts, most))
+
+    def spans(self, trace: Trace, gpu: int, launches: Positions | None = None) -> ColumnSpans:
+        """When what each column stands for ran; of kernels, some of the launches."""
         groups = self.groups
-        start, end = groups.start_ns, groups.end_ns
-        first, parts = self.first[groups.group], self.parts[groups.group]
-        if (parts == 1).all():
-            pieces = [(start, end, first)]
-        else:
-            edge = np.where(parts == 2, (end - start) // 2, np.minimum(self.edge_ns, (end - start) // 3))
-            edge[parts == 1] = 0
-            whole, two, three = (parts == number for number in (1, 2, 3))
-            pieces = [
-                (start[whole], end[whole], first[whole]),
-                (start[~whole], (start + edge)[~whole], first[~whole]),
-                ((start + edge)[two], end[two], first[two] + 1),
-                ((start + edge)[three], (end - edge)[three], first[three] + 1),
-                ((end - edge)[three], end[three], first[three] + 2),
-            ]
-        return ColumnSpans.by_start([*pieces, *self._others(trace, gpu)], self.total - 1)
+        chosen = slice(None) if launches is None else launches
+        start, end, group_of = groups.start_ns[chosen], groups.end_ns[chosen], groups.group[chosen]
+        first, parts = self.first[group_of], self.parts[group_of]
+        kernels = (start, end, first)
+        if (parts > 1).any():
+            whose = np.repeat(np.arange(len(parts)), parts)
+            part = np.arange(len(whose)) - np.repeat(np.cumsum(parts) - parts, parts)
+            length = (end - start)[whose]
+            edges = (self._offset(length, parts[whose], edge) for edge in (part, part + 1))
+            begin, end = (start[whose] + edge for edge in edges)
+            kernels = (begin, end, first[whose] + part)
+        return ColumnSpans.by_start([kernels, *self._others(trace, gpu)], self.total - 1)
+
+    def _offset(self, length: Floats, parts: Ints, edge: Ints) -> Ints:
+        """Where the edge of a part lies in a launch: its beginning and its end are short, what is between is even."""
+        short = np.minimum(self.edge_ns, length / parts)
+        between = short + (length - 2 * short) * (edge - 1) / np.maximum(parts - 2, 1)
+        offset = np.where(edge == 0, 0, np.where(edge == parts, length, np.where(parts == 2, length / 2, between)))
+        return np.round(offset).astype(np.int64)
 
     def _others(self, trace: Trace, gpu: int) -> list[tuple[Ints, Ints, Ints]]:
         pieces = []
@@ -116,10 +124,8 @@ class FitColumns:
         own = np.flatnonzero(~self.shared)
         groups = np.repeat(own, self.parts[own])
         part = np.arange(len(groups)) - np.repeat(np.cumsum(self.parts[own]) - self.parts[own], self.parts[own])
-        mean = self.groups.mean_ns[groups]
-        edge = np.where(self.parts[groups] == 2, 0.5, np.minimum(self.edge_ns / mean, 1 / 3))
-        middle = (self.parts[groups] == 3) & (part == 1)
-        share = np.where(self.parts[groups] == 1, 1.0, np.where(middle, 1 - 2 * edge, edge))
+        mean, parts = self.groups.mean_ns[groups], self.parts[groups]
+        share = (self._offset(mean, parts, part + 1) - self._offset(mean, parts, part)) / np.round(mean)
         return groups, self.first[groups] + part, share
 
     def weights(self) -> Floats:
@@ -131,17 +137,17 @@ class FitColumns:
         weights[others, self.first[others]] = 1.0
         return weights
 
-    def prior(self, ceiling: Floats) -> Prior:
+    def prior(self, ceiling: Floats, expected: float) -> Prior:
         """A level is between nothing and its ceiling; phases of a kernel are near their mean; nothing uses none."""
-        mean, top = np.full(self.total, 10.0), np.full(self.total, 100.0)
+        mean, top = np.zeros(self.total), np.full(self.total, 100.0)
         precision = np.zeros((self.total, self.total))
         np.fill_diagonal(precision[: self.total - 1, : self.total - 1], _OTHERS_DIFFER**-2)
-        mean[-1], precision[-1, -1] = 0.0, _IDLE_DIFFERS**-2
+        precision[-1, -1] = _IDLE_DIFFERS**-2
         groups, columns, share = self._places()
-        mean[columns], top[columns] = ceiling[groups] / 4, ceiling[groups]
+        mean[columns], top[columns] = expected * ceiling[groups], ceiling[groups]
         precision[columns, columns] = 0.0
         spread = np.maximum(ceiling, _LEAST_CEILING) / 2
-        for shift in range(-2, 3):
+        for shift in range(-len(_PARTS), len(_PARTS) + 1):
             other = np.arange(len(groups)) + shift
             inside = (other >= 0) & (other < len(groups))
             inside[inside] &= groups[other[inside]] == groups[inside]

@@ -21,7 +21,7 @@ from gpuledger.analyse.use.levels import FittedLevels, Mixtures, fitted
 from gpuledger.analyse.use.samples import NEEDS as SAMPLES_NEED
 from gpuledger.analyse.use.samples import gpu_samples
 from gpuledger.analyse.use.shares import sample_shares
-from gpuledger.analyse.use.thinned import looked_at
+from gpuledger.analyse.use.thinned import LookedAt
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
@@ -36,19 +36,29 @@ NEEDS: Final = (Table.KERNELS, *SAMPLES_NEED)
 
 LAUNCH_NS: Final = 1000
 """Nsight Compute counts from before the first block starts until after the last has ended: so much longer than the
-times of a timeline, in which a kernel of 1.1 us is one of 2.1 us (H200, kernels of 1 to 30 us)."""
+times of a timeline, in which a kernel of 1.1 us is one of 2.1 us there (H200, kernels of 1 to 30 us)."""
+ALONE: Final = 0.4
+"""Of that, what is missing in a timeline where a kernel follows no other: more of its launch lies in its own time."""
 
 COVERAGE: Final = 0.9
 _DEVIATIONS: Final = 1.645
 """Of a normal distribution on each side of the mean, for that coverage."""
 
 _FEWEST_SAMPLES: Final = 20
+_EXPECTED: Final = {GpuMetric.SM_ACTIVE: 0.25, GpuMetric.WARPS: 0.25}
+"""Of what the launch shape allows, where samples tell nothing: every kernel has warps on multiprocessors."""
 _SHARED_DIFFER: Final = 15.0
 """Points by which kernels that share a column differ."""
-_POINTS, _SHARE = 1.0, 0.04
+_POINTS: Final = 1.0
+_SHARE, _ISSUE_SHARE = 0.05, 0.08
+_EDGE_NS: Final = 400
+_ROUNDED: Final = 0.35
+_NEIGHBOUR_NS, _MOST_OF_NEIGHBOURS = 600, 30.0
 _CARRIED_POINTS_NS, _MOST_CARRIED = 60_000.0, 6.0
-"""How numbers of Nsight Compute differ from those of a run: points, share of the number, and for DRAM points that fall
-with the kernel's length. Measured: docs/concepts/use.md."""
+"""How numbers of Nsight Compute differ from those of a run, as standard deviations: points; a share of the number, more
+for issue slots; what lies in a stretch at its edges; a part of a whole percent, of the sample that the kernel fills;
+what lies in a stretch of the kernels beside it; and for DRAM, points that fall with its length. Measured on ten
+programs: docs/concepts/use.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +115,25 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     if not metrics or not len(groups):
         return NotMeasured(say("no kernel of GPU {gpu} was sampled", gpu=gpu))
     columns = FitColumns.of(groups, samples.period_ns)
-    spans = columns.spans(trace, gpu)
-    chosen, near = looked_at(samples.stamp_ns, samples.period_ns, spans)
-    samples = samples if chosen.all() else samples.among(chosen)
-    lag = lag_ns(samples, spans)
-    shares = sample_shares(samples.stamp_ns, samples.period_ns, lag, near)
+    looked = LookedAt.of(samples.stamp_ns, samples.period_ns, columns.divided(1).spans(trace, gpu))
+    samples = samples.among(looked.samples(len(samples)))
+    near = np.flatnonzero(looked.near(groups.start_ns, groups.end_ns))
+    # with more parts, phases could stand for a lag
+    lag = lag_ns(samples, columns.divided(3).spans(trace, gpu, near))
+    shares = sample_shares(samples.stamp_ns, samples.period_ns, lag, columns.spans(trace, gpu, near))
     if len(shares.used) < _FEWEST_SAMPLES:
         return NotMeasured(
             say("GPU {gpu} was sampled {count} times while its kernels ran", gpu=gpu, count=len(shares.used))
         )
     mixtures = Mixtures.of(shares, columns.weights())
     ceilings = {metric: groups.ceiling(metric, trace.origin.gpu(gpu)) for metric in metrics}
-    fits = {
-        metric: fitted(mixtures, samples.values[metric][shares.used], columns.prior(ceilings[metric]))
-        for metric in metrics
-    }
+    fits = {}
+    for metric in metrics:
+        prior = columns.prior(ceilings[metric], _EXPECTED.get(metric, 0.0))
+        fits[metric] = fitted(mixtures, samples.values[metric][shares.used], prior)
     return UseOfKernels(
         gpu,
-        _kernels(columns, ceilings, fits, window),
+        _kernels(columns, ceilings, fits, samples.period_ns, window),
         len(shares.used),
         samples.period_ns,
         lag,
@@ -135,6 +146,7 @@ def _kernels(
     columns: FitColumns,
     ceilings: Mapping[GpuMetric, Floats],
     fits: Mapping[GpuMetric, FittedLevels],
+    period_ns: int,
     window: Spans | None,
 ) -> tuple[KernelUse, ...]:
     groups = columns.groups
@@ -144,7 +156,7 @@ def _kernels(
         launches = np.bincount(groups.group[within], minlength=len(groups))
         length = (groups.end_ns - groups.start_ns)[within]
         total_ns = np.bincount(groups.group[within], length, minlength=len(groups)).astype(np.int64)
-    figures = {metric: _figures(metric, columns, ceilings[metric], fit) for metric, fit in fits.items()}
+    figures = {metric: _figures(metric, columns, ceilings[metric], fit, period_ns) for metric, fit in fits.items()}
     return tuple(
         KernelUse(
             groups.names[row],
@@ -161,26 +173,24 @@ def _kernels(
 
 
 def _figures(
-    metric: GpuMetric, columns: FitColumns, ceiling: Floats, fit: FittedLevels
+    metric: GpuMetric, columns: FitColumns, ceiling: Floats, fit: FittedLevels, period_ns: int
 ) -> tuple[Floats, Floats, Floats]:
     """Percent, low and high of each group, of the time that Nsight Compute would give it."""
-    mean_ns = columns.groups.mean_ns
-    counted = mean_ns / (mean_ns + LAUNCH_NS)
+    groups = columns.groups
+    mean_ns = groups.mean_ns
+    counted = mean_ns / (mean_ns + LAUNCH_NS * (ALONE + (1 - ALONE) * groups.close_share))
     percent = fit.level * counted
-    apart = np.where(columns.shared, _SHARED_DIFFER, 0.0)
-    spread = _DEVIATIONS * np.sqrt(
-        (fit.deviation * counted) ** 2 + _unlike_ncu(metric, mean_ns, percent) ** 2 + apart**2
+    memory = metric in (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+    parts = (
+        fit.deviation * counted,
+        _POINTS,
+        (_ISSUE_SHARE if metric is GpuMetric.SM_ISSUE else _SHARE) * percent,
+        _EDGE_NS / mean_ns * percent,
+        _ROUNDED * np.maximum(period_ns / mean_ns, 1.0),
+        np.minimum(_NEIGHBOUR_NS / mean_ns * groups.of_neighbours(fit.level), _MOST_OF_NEIGHBOURS),
+        np.minimum(_CARRIED_POINTS_NS / mean_ns, _MOST_CARRIED) if memory else 0.0,
+        np.where(columns.shared, _SHARED_DIFFER, 0.0),
     )
+    spread = _DEVIATIONS * np.sqrt(sum(part**2 for part in parts))
     low, high = np.maximum(percent - spread, 0.0), np.minimum(percent + spread, ceiling)
     return percent, low, np.maximum(high, percent)
-
-
-def _unlike_ncu(metric: GpuMetric, mean_ns: Floats, percent: Floats) -> Floats:
-    """Standard deviation of what a fit cannot see: how the kernel alone, as Nsight Compute runs it, differs.
-
-    Alone, a kernel finds other lines in the caches, and what it wrote may leave them in another kernel's time.
-    """
-    edge = LAUNCH_NS / 2 / mean_ns * percent
-    memory = metric in (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
-    carried = np.minimum(_CARRIED_POINTS_NS / mean_ns, _MOST_CARRIED) if memory else 0.0
-    return np.sqrt(_POINTS**2 + (_SHARE * percent) ** 2 + edge**2 + carried**2)

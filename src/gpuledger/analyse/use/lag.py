@@ -14,15 +14,15 @@ from gpuledger.analyse.use.samples import GpuSamples
 from gpuledger.analyse.use.shares import ColumnSpans, sample_shares
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 
-_LOOKED_AT: Final = 4000
+_LOOKED_AT: Final = 3000
 """Samples that are looked at: the first ones in which something runs."""
 _FEWEST: Final = 200
 """With fewer samples the lag is taken to be one period."""
 _COLUMNS: Final = 60
 """Columns that are told apart, those with the most time; the rest is one."""
 _USUAL: Final = 1.0
-_COARSE: Final = (-1.0, 0.0, _USUAL, 2.0, 3.0)
-_STEPS: Final = (0.5, 0.25, 0.125, 0.0625, 0.03125)
+_COARSE: Final = tuple(_USUAL + eighth / 8 for eighth in range(-12, 13))
+_STEPS: Final = (0.0625, 0.03125)
 """In periods: how far the next lags to be tried are from the best so far."""
 _NOTICEABLE: Final = 0.2
 """A lag other than one period is taken where it leaves so much less unexplained, as a share."""

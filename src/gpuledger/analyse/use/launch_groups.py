@@ -14,8 +14,8 @@ from gpuledger.trace.columns import equal
 from gpuledger.trace.kernel_report import Dim3
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.spans import Ints
-from gpuledger.trace.tables import Table
+from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.tables import Rows, Table
 
 Floats = NDArray[Any]
 
@@ -36,6 +36,10 @@ class LaunchGroups:
     blocks: tuple[Dim3, ...]
     launches: Ints
     total_ns: Ints
+    before: Positions
+    """Of each launch: the group of the kernel that it follows at once; -1 where there is none."""
+    after: Positions
+    """Of each launch: the group of the kernel that follows it at once; -1 where there is none."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -44,6 +48,17 @@ class LaunchGroups:
     def mean_ns(self) -> Floats:
         """How long a launch of each group runs."""
         return self.total_ns / np.maximum(self.launches, 1)
+
+    def of_neighbours(self, level: Floats) -> Floats:
+        """Of each group: the levels of what runs right before and right after its launches, added up."""
+        known = np.append(level, 0.0)  # -1 is the last
+        total = np.bincount(self.group, known[self.before] + known[self.after], minlength=len(self))
+        return total / np.maximum(self.launches, 1)
+
+    @property
+    def close_share(self) -> Floats:
+        """Of each group: the share of its launches that follow another kernel at once."""
+        return np.bincount(self.group, self.before >= 0, minlength=len(self)) / np.maximum(self.launches, 1)
 
     def ceiling(self, metric: GpuMetric, gpu: Gpu | None) -> Floats:
         """What a group's launch shape lets a counter be at most, in percent: a block runs on one multiprocessor."""
@@ -62,6 +77,7 @@ class LaunchGroups:
         return np.where(blocks * threads > 0, np.clip(bound, 0, 100), 100.0)
 
 
+_CLOSE_NS: Final = 3_000
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -96,4 +112,15 @@ def launch_groups(trace: Trace, gpu: int) -> LaunchGroups:
         blocks,
         np.bincount(number, minlength=len(first)),
         np.bincount(number, length, minlength=len(first)).astype(np.int64),
+        *_neighbours(rows, number),
     )
+
+
+def _neighbours(rows: Rows, number: Positions) -> tuple[Positions, Positions]:
+    """The groups before and after each launch, where the GPU went on at once."""
+    order = np.argsort(rows["start_ns"], kind="stable")
+    close = rows["start_ns"][order[1:]] - furthest(rows["end_ns"][order])[:-1] < _CLOSE_NS
+    before, after = (np.full(len(order), -1) for _ in range(2))
+    before[order[1:][close]] = number[order[:-1][close]]
+    after[order[:-1][close]] = number[order[1:][close]]
+    return before, after

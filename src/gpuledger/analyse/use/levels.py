@@ -21,6 +21,10 @@ Floats = NDArray[Any]
 
 _ROUGHLY: Final = 1e-2
 """Keeps columns that the samples do not tell apart from taking any value, where only the noise is asked for."""
+_FAINT: Final = 0.15
+"""What a sample of 1 % is taken for at first: it was rounded up, and is mostly next to nothing."""
+_FAINT_ROUNDS: Final = 4
+"""Then it is what the levels say, and they are found again."""
 _MOST_BOUNDS: Final = 60
 """How often levels are set to a bound before the rest is taken as it is."""
 _LEAST_NOISE: Final = 0.1
@@ -69,9 +73,13 @@ class Mixtures:
 def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLevels:
     """The levels of one counter."""
     shares, squared, weights = mixtures.shares, mixtures.squared, mixtures.weights
-    seen = before_rounding(values)
+    seen, faint = before_rounding(values), values == 1
+    for _ in range(_FAINT_ROUNDS if faint.any() else 1):
+        target = shares.times(seen)
+        expected = shares.mixed(np.clip(mixtures.rough @ target, 0.0, prior.ceiling))
+        noise = _noise(seen - expected, len(target))
+        seen[faint] = np.clip(expected[faint], 0.0, 1.0)
     target = shares.times(seen)
-    noise = _noise(seen - shares.mixed(np.clip(mixtures.rough @ target, 0.0, prior.ceiling)), len(target))
     system = squared + noise * prior.precision
     levels = _bounded(system, target + noise * (prior.precision @ prior.mean), prior.ceiling)
     left = seen - shares.mixed(levels)
@@ -83,8 +91,8 @@ def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLeve
 
 
 def before_rounding(values: NDArray[Any]) -> Floats:
-    """What nsys most likely measured: it rounds up to whole percents, so that next to nothing is 1, and 100 is 100."""
-    return np.where((values > 0) & (values < 100), values - 0.5, values).astype(np.float64)
+    """What nsys most likely measured: it rounds up to whole percents, and 100 is 100."""
+    return np.where(values == 1, _FAINT, np.where((values > 1) & (values < 100), values - 0.5, values))
 
 
 def _noise(left: Floats, columns: int) -> float:
