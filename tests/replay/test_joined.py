@@ -44,7 +44,7 @@ def test_a_rank_that_waits_ends_sooner_if_the_other_comes_sooner() -> None:
     assert faster.end.tolist() == [50_000, 80_000, 60_000, 81_000]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, 100_000), min_size=2, max_size=4), st.integers(-(10**9), 10**18), st.integers(1, 8))
 def test_whoever_meets_the_replay_is_exact(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[int], ahead_ns: int, meetings: int

@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # the rules of one profile are asked without a job
     from gpuledger.analyse.ranks.job import Job
 
 _MOSTLY: Final = 0.5
+_MUCH: Final = 0.1
+"""Waiting that takes so much of the steps is told even if no rank that is slow explains it."""
 _WAITING: Final = say("the waiting of all ranks")
 
 
@@ -66,6 +68,9 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
     if isinstance(fixed, NotMeasured):
         return [_not_replayed(job, late, waits, evidence, fixed.reason)]
     fixes = fixed.of_late_ranks
+    saving = job.steps * sum(fix.then_ns for fix in fixes)
+    if saving < WORTH_TELLING * _steady_ns(job) and job.waited_ns < _MUCH * _steady_ns(job):
+        return ()
     if not fixes:
         said = say("{waits}; no rank at the median pace would make the job any faster", waits=waits)
         return [
@@ -85,7 +90,7 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
         if len(told) == 1
         else say("{why}; {ranks}: {saved}", why=why, ranks=named(job, told), saved=saved)
     )
-    saving, alone = job.steps * sum(fix.then_ns for fix in fixes), job.steps * max(fix.alone_ns for fix in fixes)
+    alone = job.steps * max(fix.alone_ns for fix in fixes)
     assumption = say(
         "{fixed} at the median rank's pace between collectives; the low end: only the one that saves the most",
         fixed=named(job, fixes),
