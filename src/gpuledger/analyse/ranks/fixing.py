@@ -140,7 +140,7 @@ class _Search:
     def found(self) -> Fixing:
         before = replayed(self.graph)
         whole, steps = self.ranks.measured_ns(before), self.ranks.steps
-        blame = self._blame_ns(before)
+        blame, least = self._blame_ns(before), self._least(whole)
         candidates = self._candidates()
         alone = self._alone(candidates, blame, whole)
         return Fixing(
@@ -148,12 +148,8 @@ class _Search:
             steps=steps,
             met_share=self.ranks.met_share,
             alone_ns=tuple(
-                alone[candidate] // steps
-                if (candidate := _Candidate(FixKind.RANK, rank)) in alone
-                else None
-                if blame[rank] >= self._least(whole)
-                else 0
-                for rank in range(self.ranks.ranks)
+                alone[rank] // steps if rank in alone else None if self._promise_ns(rank, blame) >= least else 0
+                for rank in (_Candidate(FixKind.RANK, number) for number in range(self.ranks.ranks))
             ),
             in_order=self._in_order(candidates, alone, blame, whole),
         )
