@@ -15,7 +15,6 @@ from typing import Self
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from gpuledger import Trace, open_trace
 from gpuledger.ledger.activity import Activities
@@ -24,6 +23,7 @@ from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.edits import aside, without_operations
 from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound, DependencyGraph
+from gpuledger.replay.rendezvous import with_rendezvous
 from gpuledger.trace.keys import Positions
 from support.command import CAPTURES
 
@@ -50,8 +50,8 @@ class Structure:
         trace = open_trace(folder / f"{name}.sqlite")
         return cls(trace, *host_and_activities(trace))
 
-    def graph(self, meetings: NDArray[np.int32] | None = None, *, residuals: bool = True) -> DependencyGraph:
-        return dependency_graph(self.trace, self.host, self.work, residuals=residuals, meetings=meetings)
+    def graph(self, *, residuals: bool = True) -> DependencyGraph:
+        return dependency_graph(self.trace, self.host, self.work, residuals=residuals)
 
     def named(self, text: str) -> Positions:
         """The kernels of this name."""
@@ -157,7 +157,7 @@ def test_a_late_rank_costs_what_was_measured(structures: Path) -> None:
     for rank in np.unique(stream[reduces]):
         mine = reduces[stream[reduces] == rank]
         meetings[mine] = np.arange(len(mine))
-    graph = structure.graph(meetings)
+    graph = with_rendezvous(structure.graph(), meetings)
     early, late = structure.branches()
     assert (len(early), len(late)) == (3 * LAYERS, 3 * 2 * LAYERS)
     measured = _measured(structures, "two_ranks.uneven", "two_ranks.even")
