@@ -61,7 +61,7 @@ def test_a_window_of_several_processes_lasts_from_the_first_to_the_last(export: 
 
 
 def test_a_window_holds_its_rows_and_what_they_refer_to(export: sqlite3.Connection, tmp_path: Path) -> None:
-    TOOL["cut"](export, tmp_path / "a.sqlite", 100, 200)
+    TOOL["cut"](export, tmp_path / "a.sqlite", 100, 200, launched_until=200)
     assert rows_of(tmp_path / "a.sqlite", "SELECT start FROM CUPTI_ACTIVITY_KIND_KERNEL") == [(115,)]
     assert rows_of(tmp_path / "a.sqlite", "SELECT text FROM NVTX_EVENTS") == [("pair:a.bad.1",), ("step",)]
     assert rows_of(tmp_path / "a.sqlite", "SELECT value FROM StringIds") == [("gemm",)]
@@ -72,11 +72,11 @@ def test_a_window_holds_its_rows_and_what_they_refer_to(export: sqlite3.Connecti
 
 def test_nothing_of_the_host_is_left(export: sqlite3.Connection, tmp_path: Path) -> None:
     for name, (start, end) in TOOL["windows_of"](export).items():
-        TOOL["cut"](export, tmp_path / f"{name}.sqlite", start, end)
+        TOOL["cut"](export, tmp_path / f"{name}.sqlite", start, end, launched_until=end)
         whole = (tmp_path / f"{name}.sqlite").read_bytes()
         assert [word for word in (b"box17", b"/srv", b"/opt", b"TOKEN", b"shell") if word in whole] == []
 
 
 def test_the_export_itself_keeps_all(export: sqlite3.Connection, tmp_path: Path) -> None:
-    TOOL["cut"](export, tmp_path / "a.sqlite", 100, 200)
+    TOOL["cut"](export, tmp_path / "a.sqlite", 100, 200, launched_until=200)
     assert {table: export.execute(f"SELECT * FROM {table}").fetchall() for table in ROWS} == ROWS
