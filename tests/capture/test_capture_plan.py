@@ -48,6 +48,7 @@ class Case:
     not_there: tuple[str, ...] = ()
 
 
+FREQUENCY = "gpu-metrics-frequency"
 BENCH = "python bench/bench_ep_moe.py"
 STEADY = {"--capture-range": "cudaProfilerApi", "--capture-range-end": "stop", "--trace": "cuda,nvtx,osrt"}
 COMMON = {"--force-overwrite": "true", "--sample": "none", "--cpuctxsw": "none"}
@@ -386,3 +387,12 @@ def test_reports_of_ranks_come_in_order(tmp_path: Path) -> None:
     for name in ("r[1]_10.nsys-rep", "r[1]_2.nsys-rep", "r[1].nsys-rep", "r1_0.nsys-rep", "r[1]_x.nsys-rep"):
         (tmp_path / name).touch()
     assert [path.name for path in place.reports()] == ["r[1].nsys-rep", "r[1]_2.nsys-rep", "r[1]_10.nsys-rep"]
+
+
+def test_samples_of_the_gpu_are_asked_for_by_name() -> None:
+    plain, sampled = (value_of(flags_for(Wishes(("launch",), gpu_metrics=asked)), FREQUENCY) for asked in (False, True))
+    assert (plain, sampled) == ("", "20000")
+    slower = flags_for(Wishes(("launch",), settings=(f"{FREQUENCY}=10000",), gpu_metrics=True))
+    assert value_of(slower, FREQUENCY) == "10000"
+    with pytest.raises(GpuledgerError, match="--session with --gpu-metrics"):
+        completed(Wishes(("server",), session="s", gpu_metrics=True), ["./serve"])

@@ -60,6 +60,21 @@ def test_a_command_becomes_a_profile_checks_and_a_report(fake: Tools) -> None:
     assert alive(str(fake.folder)) == []
 
 
+def test_a_gpu_is_sampled_where_that_is_allowed(fake: Tools) -> None:
+    ran = fake.run("nsys", "--gpu-metrics", "--no-report", "-o", "run", *python("pass"))
+    assert ran.exit_code == 0
+    asked, profile, _ = fake.calls()
+    assert asked == ["profile", "--gpu-metrics-devices=help"]
+    assert {"--gpu-metrics-devices=all", "--gpu-metrics-frequency=20000"} <= set(profile)
+
+
+def test_a_gpu_that_may_not_be_sampled_is_recorded_without_and_it_is_said_why(fake: Tools) -> None:
+    ran = fake.run("nsys", "--gpu-metrics", "--no-report", "-o", "run", *python("pass"), how="no-counters")
+    assert ran.exit_code == 0
+    assert "the GPU is not sampled: this user may not read the GPU's counters (ERR_NVGPUCTRPERM)" in ran.stderr
+    assert not any("gpu-metrics" in word for word in fake.calls()[1])
+
+
 def test_the_exit_code_is_the_programs(fake: Tools) -> None:
     ran = fake.run("nsys", "--no-report", "-o", "run", *python("raise SystemExit(7)"))
     assert ran.exit_code == 7

@@ -46,6 +46,13 @@ GB = 10**9
 Answer = Ran | ToolFailed | Callable[[list[str]], Ran]
 
 
+METRICS_HELP = """Possible --gpu-metrics-devices values are:
+\t0: Hopper GH100 | NVIDIA H200 PCI[0000:00:06.0]
+\tall: Select all supported GPUs
+\tnone: Disable GPU Metrics [Default]
+"""
+
+
 def recorded(argv: list[str]) -> Ran:
     """What nsys does with the trial: a report, and the program's own output with slower launches."""
     [name] = [word.removeprefix("--output=") for word in argv if word.startswith("--output=")]
@@ -65,6 +72,7 @@ ANSWERS: Mapping[str, Answer] = {
     "nsys --version": Ran(0, "NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0\n"),
     "nsys export": exported,
     "nsys profile": recorded,
+    "nsys --gpu-metrics-devices=help": Ran(0, METRICS_HELP),
     "QdstrmImporter --version": Ran(0, "QdstrmImporter 2025.3.2\n"),
     "ncu --version": Ran(0, "NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0 (build 36398880)\n"),
     "trial_torch.py": Ran(0, TORCH),
@@ -115,6 +123,8 @@ class Room:
         name = Path(words[0]).name
         keys = [Path(word).name for word in words[1:] if word.endswith(".py")]
         key = keys[-1] if keys and name != "nsys" else " ".join([name, *words[1:2]])
+        if words[-1].endswith("=help"):  # it only says what there is
+            key = f"{name} {words[-1]}"
         answer = {**ANSWERS, **self.answers}[key]
         if isinstance(answer, ToolFailed):
             raise answer
@@ -302,6 +312,24 @@ CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
         Room(free=9 * GB, files={"/proc/sys/kernel/perf_event_paranoid": "1\n"}),
         "CPU sampling", DoctorVerdict.WARNING, "9.0 GB are free", "--sample=none",
     ),
+    "the GPU's counters are kept from nsys": (
+        Room(
+            answers={
+                "nsys --gpu-metrics-devices=help": Ran(
+                    1, "Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM to enable.\n"
+                )
+            }
+        ),
+        "GPU metrics", DoctorVerdict.WARNING, "may not read the GPU's counters", "NVreg_RestrictProfilingTo",
+    ),
+    "nsys samples no such GPU": (
+        Room(answers={"nsys --gpu-metrics-devices=help": Ran(0, "GPUs not supported:\n\t0: GP100 | Tesla P100\n")}),
+        "GPU metrics", DoctorVerdict.WARNING, "nsys offers no GPU to sample", "2024.1 or later",
+    ),
+    "nsys is too old to sample": (
+        Room(answers={"nsys --gpu-metrics-devices=help": Ran(1, "unrecognised option '--gpu-metrics-devices=help'\n")}),
+        "GPU metrics", DoctorVerdict.WARNING, "it came with 2024.1", "2024.1 or later",
+    ),
     "torch for the CPU": (
         Room(answers={"trial_torch.py": Ran(0, "gpuledger-torch version=2.9.0+cpu cuda=None gpus=0 kernels=None")}),
         "torch", DoctorVerdict.WARNING, "is built for the CPU", "a build for CUDA",
@@ -378,11 +406,11 @@ CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
 
 FOLLOW_UPS = {
     # what builds on a thing that does not work is left open, and blamed for nothing
-    "nsys does not start": {"nsys export", "Trial capture"},
-    "nsys hangs": {"nsys export", "Trial capture"},
+    "nsys does not start": {"nsys export", "GPU metrics", "Trial capture"},
+    "nsys hangs": {"nsys export", "GPU metrics", "Trial capture"},
     "the importer lacks libdw": {"Trial capture"},
     "the importer is not installed": {"Trial capture"},
-    "nsys is missing, torch is here": {"nsys export", "CPU sampling", "Trial capture"},
+    "nsys is missing, torch is here": {"nsys export", "CPU sampling", "GPU metrics", "Trial capture"},
 }
 
 
@@ -437,7 +465,8 @@ def test_quick_starts_nothing_on_the_gpu() -> None:
     assert outcomes(found)["Trial capture"] == DoctorOutcome(DoctorVerdict.NOT_CHECKED, "left out by --quick")
     assert found.is_ready
     assert found.tracing_ns_per_call is None
-    assert not any("profile" in words or words[-1].endswith("trial_launches.py") for words in room.started)
+    asked = [words for words in room.started if not words[-1].endswith("=help")]
+    assert not any("profile" in words or words[-1].endswith("trial_launches.py") for words in asked)
     [torch] = [words for words in room.started if any(word.endswith("trial_torch.py") for word in words)]
     assert torch[-1] == "--quick"
 

@@ -15,7 +15,7 @@ from gpuledger.doctor.check import DoctorCheck, DoctorOutcome, DoctorVerdict, Ex
 from gpuledger.doctor.environment import container, disk, packages, python, torch
 from gpuledger.doctor.gpu import clocks, environment, gpu, other_profilers, sharing
 from gpuledger.doctor.ncu import counters, ncu
-from gpuledger.doctor.nsys import export, nsys, profile, sampling
+from gpuledger.doctor.nsys import export, gpu_metrics, nsys, profile, sampling
 from gpuledger.doctor.trial import trial
 from gpuledger.errors import GpuledgerError
 from gpuledger.system.machine import Machine
@@ -33,6 +33,7 @@ CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorOutcome]]] = {
     "nsys": nsys,
     "nsys export": export,
     "CPU sampling": sampling,
+    "GPU metrics": gpu_metrics,
     "PROFILE": profile,
     "torch": torch,
     "ncu": ncu,

@@ -17,13 +17,12 @@ from gpuledger.doctor.check import (
     problem,
     warning,
 )
+from gpuledger.system.gpu_metrics_help import PERMISSION
 
 _SITE: Final = "https://developer.nvidia.com/nsight-compute"
 _SYS_ADMIN, _PERFMON = 21, 38  # Linux's numbers of these capabilities
 _PERFMON_SINCE: Final = 565
 """The first driver that lets CAP_PERFMON read counters."""
-
-_SETTING: Final = "options nvidia NVreg_RestrictProfilingToAdminUsers=0"
 
 
 def ncu(patient: ExaminedMachine) -> DoctorOutcome:
@@ -81,7 +80,7 @@ def counters(patient: ExaminedMachine) -> DoctorOutcome:
             found,
             means,
             "start the container with the capability (in Kubernetes: securityContext.capabilities.add SYS_ADMIN), or "
-            f"let the host's administrator put `{_SETTING}` into a file under /etc/modprobe.d",
+            f"let the host's administrator put `{PERMISSION}` into a file under /etc/modprobe.d",
             "docker run --gpus=all --cap-add=SYS_ADMIN IMAGE",
         )
     return make(
@@ -89,7 +88,7 @@ def counters(patient: ExaminedMachine) -> DoctorOutcome:
         means,
         "run ncu with sudo; or for good: the first line below goes into /etc/modprobe.d/nvidia-profiling.conf, the "
         "others are commands",
-        _SETTING,
+        PERMISSION,
         "sudo update-initramfs -u  # dracut --force, on Red Hat",
         "sudo reboot",
     )

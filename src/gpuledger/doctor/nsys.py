@@ -20,6 +20,7 @@ from gpuledger.doctor.check import (
     warning,
 )
 from gpuledger.errors import ToolFailed
+from gpuledger.system.gpu_metrics_help import ASKED, PERMISSION, sampled_gpus, why_not_sampled
 from gpuledger.system.processes import Ran
 
 _SITE: Final = "https://developer.nvidia.com/nsight-systems"
@@ -130,6 +131,32 @@ def profile(patient: ExaminedMachine) -> DoctorOutcome:
 def _numbers(version: str) -> tuple[int, ...]:
     """The year, the release and the patch; a build number behind them says nothing about what can be read."""
     return tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
+
+
+def gpu_metrics(patient: ExaminedMachine) -> DoctorOutcome:
+    """Whether nsys can sample the GPU's counters, from which kernels get their use of the GPU."""
+    if patient.nsys is None:
+        return NO_NSYS
+    if not patient.has_gpu:
+        return NO_GPU
+    if patient.nsys_version is None:
+        return not_checked("nsys does not work")
+    ran = _started(patient, [str(patient.nsys), *ASKED], SECONDS)
+    if ran.exit_code == NOT_RUN:
+        return not_checked(f"nsys does not say: {last_words(ran)}")
+    reason = why_not_sampled(ran.output)
+    if reason is None:
+        gpus = ", ".join(sampled_gpus(ran.output))
+        return ok(f"nsys can sample {gpus}", "`gpuledger capture nsys --gpu-metrics` tells what each kernel uses")
+    means = "what kernels use of the GPU stays unknown without ncu; timelines need no samples"
+    if "ERR_NVGPUCTRPERM" in reason:
+        return warning(
+            reason,
+            means,
+            "run as root, give the container CAP_SYS_ADMIN, or let every user read counters and load the driver again",
+            f"echo '{PERMISSION}' | sudo tee /etc/modprobe.d/nvidia-profiling.conf",
+        )
+    return warning(reason, means, f"install Nsight Systems 2024.1 or later, see {_SITE}")
 
 
 PLENTY_BYTES: Final = 20 * 10**9

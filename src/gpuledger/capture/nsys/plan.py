@@ -10,7 +10,7 @@ from typing import Final
 
 from gpuledger.capture.launchers import launched
 from gpuledger.capture.nsys.command import output_flags, profile_command
-from gpuledger.capture.nsys.presets import Flag, changed, joined, traced, value_of
+from gpuledger.capture.nsys.presets import GPU_METRICS, Flag, changed, joined, traced, value_of
 from gpuledger.capture.program_place import Edit, edited
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError
@@ -30,6 +30,7 @@ class Wishes:
     settings: tuple[str, ...] = ()
     rank_variable: str | None = None
     session: str | None = None
+    gpu_metrics: bool = False
 
 
 def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
@@ -45,6 +46,11 @@ def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
         raise GpuledgerError(
             "--session starts the server and records nothing yet",
             hint="give --duration to `gpuledger capture start`, where a recording begins",
+        )
+    if wishes.session is not None and wishes.gpu_metrics:
+        raise GpuledgerError(
+            "--session with --gpu-metrics: nsys samples a GPU only where it starts the program and records at once",
+            hint="leave one of them out",
         )
     return wishes
 
@@ -62,6 +68,8 @@ def flags_for(wishes: Wishes) -> tuple[Flag, ...]:
             Flag("duration", f"{wishes.duration:g}", "seconds of recording"),
             Flag("kill", "sigterm", "when they are over, the program is ended"),
         )
+    if wishes.gpu_metrics:
+        flags += GPU_METRICS
     return changed(flags, wishes.settings)
 
 

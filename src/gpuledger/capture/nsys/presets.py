@@ -49,6 +49,12 @@ BASE: Final = (
 NODES: Final = Flag("cuda-graph-trace", "node", "each kernel inside a CUDA graph is a record of its own")
 MEMORY: Final = Flag("cuda-memory-usage", "true", "every allocation and release of GPU memory is a record")
 
+GPU_METRICS: Final = (
+    Flag("gpu-metrics-devices", "all", "what each kernel uses of the GPU: SMs, tensor cores, DRAM, sampled"),
+    Flag("gpu-metrics-frequency", "20000", "20,000 samples a second: one every 50 us"),
+)
+"""What --gpu-metrics adds."""
+
 PRESETS: Final = {
     "launch": Preset("a short program from its start to its end, every launch"),
     "steady": Preset(
