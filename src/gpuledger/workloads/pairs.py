@@ -37,6 +37,7 @@ GROUPS = {
     "library": "gpuledger.workloads.paired.library",
     "together": "gpuledger.workloads.paired.together",
     "structures": "gpuledger.workloads.paired.structures",
+    "busy": "gpuledger.workloads.paired.busy.programs",
     "jax": "gpuledger.workloads.paired.jax_steps",
 }
 WARMUP = 3  # steps

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -188,10 +189,13 @@ def bert_one_by_one(device: str, fixed: bool) -> Step:
     return step
 
 
-def llama_training(device: str, update: Callable[[Any], Callable[[], object]]) -> Step:
-    """Forward, backward and what `update` does then; the output is the loss."""
+def llama_training(
+    device: str, update: Callable[[Any], Callable[[], object]], layers: int | None = None, width: int | None = None
+) -> Step:
+    """Forward, backward and what `update` does then, of a deep and narrow model unless told; the output is the loss."""
     length = sized(device, 256, 8)
-    model = model_of("Llama", device, layers=sized(device, 12, 2), width=sized(device, 768, 256)).train()
+    layers, width = layers or sized(device, 12, 2), width or sized(device, 768, 256)
+    model = model_of("Llama", device, layers=layers, width=width).train()
     batches, mask = ids_of(model, device, sized(device, 8, 2), length), causal_mask(length, device)
     finish = update(model)
 
@@ -208,15 +212,16 @@ def llama_training(device: str, update: Callable[[Any], Callable[[], object]]) -
     return step
 
 
+def adamw(fused: bool, model: Any) -> Callable[[], object]:
+    """What updates a model: in one kernel, or parameter by parameter."""
+    how: dict[str, bool] = {"fused": True} if fused else {"foreach": False, "fused": False}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, **how)
+    return lambda: optimizer.step()
+
+
 def adamw_loop(device: str, fixed: bool) -> Step:
     """AdamW parameter by parameter. Fixed: fused."""
-
-    def update(model: Any) -> Callable[[], object]:
-        how: dict[str, bool] = {"fused": True} if fixed else {"foreach": False, "fused": False}
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, **how)
-        return lambda: optimizer.step()
-
-    return llama_training(device, update)
+    return llama_training(device, partial(adamw, fixed))
 
 
 def grad_norms(device: str, fixed: bool) -> Step:

@@ -20,20 +20,25 @@ Batch = tuple[Tensor, Tensor]
 
 
 def resnet_training(
-    device: str, batch_of: Callable[[int], Batch], after: Callable[[Tensor, Tensor, Tensor], object] | None = None
+    device: str,
+    batch_of: Callable[[int], Batch],
+    after: Callable[[Tensor, Tensor, Tensor], object] | None = None,
+    *,
+    network: str = "resnet18",
+    layout: torch.memory_format = torch.channels_last,
 ) -> Step:
     """A training step of a ResNet on a batch of images; `after` sees its loss, scores and labels."""
     torch.manual_seed(0)
     vision: Any = import_module("torchvision")
     with torch.device(device):
-        model = vision.models.resnet18(weights=None, num_classes=CLASSES)
-    model = model.to(BF16, memory_format=torch.channels_last).train()
+        model = getattr(vision.models, network)(weights=None, num_classes=CLASSES)
+    model = model.to(BF16, memory_format=layout).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, foreach=True)
 
     def step(index: int) -> Tensor:
         images, labels = batch_of(index)
         with torch.enable_grad():
-            scores = model(images.to(BF16, memory_format=torch.channels_last)).float()
+            scores = model(images.to(BF16, memory_format=layout)).float()
             loss = F.cross_entropy(scores, labels)
         loss.backward()
         optimizer.step()
