@@ -16,7 +16,7 @@ from torch import Tensor, nn  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.workloads.paired.busy.layers import replayed
 from gpuledger.workloads.paired.language import adamw, ids_of, llama_training, model_of
-from gpuledger.workloads.paired.program import Build, PairedProgram, Step, pair
+from gpuledger.workloads.paired.program import Build, PairedProgram, Step, either, pair
 from gpuledger.workloads.paired.sizes import BATCHES, BF16, sized
 from gpuledger.workloads.paired.vision import images_of, resnet_training
 
@@ -94,7 +94,7 @@ def resnet_nchw(device: str, fixed: bool) -> Step:
     """Trains a ResNet-50 in the layout in which images come. Fixed: channels last, which convolutions want."""
     batches = [
         (images.to(device), labels.to(device))
-        for images, labels in images_of(sized(device, 128, 8), sized(device, 224, 64))
+        for images, labels in images_of(sized(device, 256, 8), sized(device, 224, 64))
     ]
     layout = torch.channels_last if fixed else torch.contiguous_format
     network = "resnet50" if device == "cuda" else "resnet18"
@@ -102,8 +102,9 @@ def resnet_nchw(device: str, fixed: bool) -> Step:
 
 
 def adamw_foreach_off(device: str, fixed: bool) -> Step:
-    """AdamW in a dozen passes over each parameter of a wide Llama. Fixed: fused."""
-    return llama_training(device, partial(adamw, fixed), layers=2, width=sized(device, 4096, 256))
+    """AdamW in a dozen passes over each parameter of one wide layer: of several, the host would not keep up. Fixed:
+    fused."""
+    return llama_training(device, partial(adamw, fixed), layers=1, width=sized(device, 8192, 256))
 
 
 def llama_tuned(device: str) -> Step:
@@ -156,12 +157,13 @@ PROGRAMS: tuple[PairedProgram, ...] = (
         "the products of attention and all between them become one kernel",
         eager_attention,
     ),
-    pair(
+    PairedProgram(
         "resnet_nchw",
         "changes the layout around each convolution",
-        "LAYOUT",
+        ("LAYOUT",),
         "the kernels that change the layout go; norms and convolutions become those of the other layout",
-        resnet_nchw,
+        either(resnet_nchw, "bad", "fixed"),
+        steps=6,
     ),
     pair(
         "adamw_foreach_off",
