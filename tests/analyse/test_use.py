@@ -87,28 +87,24 @@ def test_a_kernel_that_never_runs_without_its_neighbour_is_not_told_from_it() ->
 
 
 def test_a_launch_that_begins_slowly_has_the_mean_of_its_phases() -> None:
-    """Twenty microseconds of nothing, then everything: the samples inside weigh no more than those at the edge."""
+    """Twelve microseconds of nothing, then everything: the samples inside weigh no more than those at the edge."""
     launches = in_turn(["gemm", "other"], [120_000, 31_000], 300)
     halves = [
         part
         for ran in launches
         for part in (
-            (Ran(ran.start_ns, ran.start_ns + 20_000, "slow"), Ran(ran.start_ns + 20_000, ran.end_ns, "fast"))
+            (Ran(ran.start_ns, ran.start_ns + 12_000, "slow"), Ran(ran.start_ns + 12_000, ran.end_ns, "fast"))
             if ran.name == "gemm"
             else (ran,)
         )
     ]
-    trace = sampled(halves, {SM_ACTIVE: {"slow": 0, "fast": 96, "other": 50}})
-    mixed = with_samples(
-        launches,
-        [
-            (int(stamp), SM_ACTIVE, int(value))
-            for stamp, value in zip(trace["metrics"]["start_ns"], trace["metrics"]["value"], strict=True)
-        ],
-    )
+    levels = {SM_ACTIVE: {"slow": 0, "fast": 100, "other": 50}, TENSOR: {"slow": 70, "fast": 70, "other": 5}}
+    rows = sampled(halves, levels)["metrics"]
+    told = zip(rows["start_ns"].tolist(), rows.texts("name"), rows["value"].tolist(), strict=True)
+    mixed = with_samples(launches, list(told))  # type: ignore[arg-type]
     found = figures(mixed)["gemm"]
-    assert found.percent == pytest.approx(counted(80, 120_000), abs=3)
-    assert found.low <= counted(80, 120_000) <= found.high
+    assert found.percent == pytest.approx(counted(90, 120_000), abs=3)
+    assert found.low <= counted(90, 120_000) <= found.high
 
 
 @pytest.mark.parametrize("lag_ns", [0, 20_000, 50_000, 80_000, 120_000])

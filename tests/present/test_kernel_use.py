@@ -71,14 +71,31 @@ def test_without_samples_there_is_no_number(unpacked: Callable[[str], Path]) -> 
 def test_samples_agree_with_nsight_compute(llama: Path, tmp_path: Path) -> None:
     answer = tmp_path / "counted.csv"
     answer.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "metrics_llama.csv.xz").read_bytes()))
-    use = use_of_kernels(open_trace(llama, only=tuple(Table)), 0)
+    check_agreement(llama, answer, kernels=39)
+
+
+@pytest.mark.parametrize(("program", "kernels"), [("elementwise", 37), ("resnet_nchw", 72), ("training", 78)])
+def test_samples_of_a_tenth_of_a_second_agree_with_nsight_compute(
+    program: str, kernels: int, unpacked: Callable[[str], Path]
+) -> None:
+    """A GPU that is never idle, convolutions with layout changes, and a training step of hundreds of short kernels."""
+    folder = unpacked("use.tar")
+    check_agreement(folder / f"{program}.sqlite", folder / f"{program}.csv", kernels)
+
+
+def check_agreement(profile: Path, answer: Path, kernels: int) -> None:
+    """As docs/concepts/use.md says of all programs; issue slots and warps are not promised."""
+    use = use_of_kernels(open_trace(profile, only=tuple(Table)), 0)
     assert not isinstance(use, NotMeasured)
+    assert use.lag_ns == pytest.approx(50_000, abs=100)
     held = held_against(use, open_kernels([answer]))
-    assert len(held) == len(OF_KERNELS) * len(use.kernels)
     for metric in OF_KERNELS:
         found = agreement(held, metric)
         assert found is not None
-        assert found.mean_error < (4 if metric is GpuMetric.SM_ACTIVE else 2)
+        assert found.kernels == kernels
+        assert found.mean_error < (4 if metric is GpuMetric.SM_ACTIVE else 3)
         assert found.held_share >= 0.9
+        assert found.short_held_share is not None
+        assert found.short_held_share >= 0.88
         assert found.near_share is not None
-        assert found.near_share >= (0.75 if metric is GpuMetric.SM_ISSUE else 0.89)
+        assert found.near_share >= (0.75 if metric in (GpuMetric.SM_ISSUE, GpuMetric.WARPS) else 0.89)

@@ -37,7 +37,7 @@ _PHASES_DIFFER: Final = 20.0
 """Points by which the phases of a kernel usually differ from their mean."""
 _COPY_KINDS: Final = 7
 _OTHERS: Final = _COPY_KINDS + 1
-_OTHERS_DIFFER, _IDLE_DIFFERS = 40.0, 3.0
+_OTHERS_DIFFER, _IDLE_DIFFERS = 40.0, 0.03
 _LEAST_CEILING: Final = 0.5
 
 

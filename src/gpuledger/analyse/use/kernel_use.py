@@ -115,11 +115,11 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     if not metrics or not len(groups):
         return NotMeasured(say("no kernel of GPU {gpu} was sampled", gpu=gpu))
     columns = FitColumns.of(groups, samples.period_ns)
-    looked = LookedAt.of(samples.stamp_ns, samples.period_ns, columns.divided(1).spans(trace, gpu))
+    undivided = columns.divided(1).spans(trace, gpu)
+    looked = LookedAt.of(samples.stamp_ns, samples.period_ns, undivided)
     samples = samples.among(looked.samples(len(samples)))
     near = np.flatnonzero(looked.near(groups.start_ns, groups.end_ns))
-    # with more parts, phases could stand for a lag
-    lag = lag_ns(samples, columns.divided(3).spans(trace, gpu, near))
+    lag = lag_ns(samples, undivided, columns.divided(3).spans(trace, gpu, near))
     shares = sample_shares(samples.stamp_ns, samples.period_ns, lag, columns.spans(trace, gpu, near))
     if len(shares.used) < _FEWEST_SAMPLES:
         return NotMeasured(

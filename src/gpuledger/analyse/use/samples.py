@@ -66,7 +66,14 @@ def gpu_samples(trace: Trace, gpu: int) -> GpuSamples | NotMeasured:
         return NotMeasured(say("no counter of GPU {gpu} that we know was sampled", gpu=gpu))
     if len(stamp) < 2:
         return NotMeasured(say("GPU {gpu} was sampled less than twice", gpu=gpu))
-    return GpuSamples(gpu, stamp, max(int(np.median(np.diff(stamp))), 1), values)
+    return GpuSamples(gpu, stamp, _period_ns(stamp), values)
+
+
+def _period_ns(stamp: Ints) -> int:
+    """The mean distance of samples, those after a gap left out."""
+    apart = np.diff(stamp)
+    usual = apart[apart <= 1.5 * np.median(apart)]
+    return max(round(float(usual.mean())), 1)
 
 
 def _in_turn(rows: Rows, codes: Mapping[GpuMetric, int]) -> tuple[Ints, MetricColumns] | None:
