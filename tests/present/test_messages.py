@@ -141,7 +141,21 @@ def test_a_message_stays_one_between_processes(again: Callable[[str], str]) -> N
 
 
 TERMS = {
-    *("GPU", "CUDA", "NVTX", "NVIDIA", "nsys", "torch", "ProfilerStep", "kernel", "graph", "profiler", "profile"),
+    *(
+        "GPU",
+        "Tensor",
+        "Core",
+        "CUDA",
+        "NVTX",
+        "NVIDIA",
+        "nsys",
+        "torch",
+        "ProfilerStep",
+        "kernel",
+        "graph",
+        "profiler",
+        "profile",
+    ),
     *("token", "trace", "launch", "stream", "pageable", "pinned", "prefill", "decode", "rank", "other"),
     *("us", "ms", "ns", "s", "MB", "GB", "TB", "kB", "B"),
     *(word for family, _ in FAMILIES for word in family.split("-")),
@@ -150,7 +164,7 @@ TERMS = {
 
 _QUOTED = re.compile(
     r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$"
-    r"|[A-Z]+(?:-[A-Z]+)+|\bCAST\b|\bcu(?:da)?[A-Z]\w+|其中有 .*|按区间\s*'[^']*'"
+    r"|[A-Z]+(?:-[A-Z]+)+|\b(?:CAST|PRECISION|LAYOUT)\b|\bcu(?:da)?[A-Z]\w+|其中有 .*|按区间\s*'[^']*'"
 )
 """Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions."""
 

@@ -66,11 +66,16 @@ class LoopedKernels:
         return max(self.loops, key=lambda loop: loop.end - loop.start, default=None)
 
 
-def looped_kernels(device: Device, work: Activities) -> LoopedKernels:
-    """Loops within steps: without steps, what repeats may be the steps. `work` is all or part of the run's."""
+def steady_kernels(device: Device, work: Activities) -> Positions:
+    """A device's kernels of the steady stretch, stream by stream. `work` is all or part of the run's."""
     mine = (work.state == State.COMPUTE) & (work.gpu == device.gpu)
     chosen = np.flatnonzero(mine & device.begins_steady(work.start_ns))
-    chosen = chosen[np.argsort(work.stream[chosen], kind="stable")]
+    return chosen[np.argsort(work.stream[chosen], kind="stable")]
+
+
+def looped_kernels(device: Device, work: Activities) -> LoopedKernels:
+    """Loops within steps: without steps, what repeats may be the steps themselves."""
+    chosen = steady_kernels(device, work)
     if device.steps is None:
         return LoopedKernels(chosen, ())
     step = np.searchsorted(device.steps.edges_ns, work.start_ns[chosen], side="right")

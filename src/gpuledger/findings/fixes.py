@@ -6,12 +6,13 @@ An edit is the plainest change that does what the finding asks for. Its words ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.busy_kernels import BusyKernels, Shortened
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
 from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
 from gpuledger.catalog.call_kinds import CallKind
@@ -271,6 +272,18 @@ class Fixes:
         gone = self._gone(self._only_launching(chosen))
         return lambda graph: without_operations(gone(graph), chosen)
 
+    @cached_property
+    def busy(self) -> BusyKernels:
+        """Its steady kernels, and what they could do without."""
+        return BusyKernels(self.trace, self.device, self.work)
+
+    def shortened(self, code: str) -> Edit:
+        """Kernels take as long as another way of doing their work would, or do not run and are not launched."""
+        chosen = SHORTENED[code](self.busy)
+        stays = chosen.duration_ns > 0
+        gone = self.not_launched(np.sort(chosen.operations[~stays]))
+        return lambda graph: with_durations(gone(graph), chosen.operations[stays], chosen.duration_ns[stays])
+
     def gaps(self, trigger: Trigger) -> Edit:
         """What was queued begins as soon as its stream comes to it."""
         gaps = self.device.ledger.gaps
@@ -338,6 +351,15 @@ class Fixes:
         return lambda graph: with_durations(graph, chosen, np.minimum(duration, least))
 
 
+SHORTENED: Final[Mapping[str, Callable[[BusyKernels], Shortened]]] = {
+    "PRECISION": BusyKernels.narrower,
+    "ATTENTION-UNFUSED": BusyKernels.between_products,
+    "LAYOUT": BusyKernels.layouts,
+    "DEVICE-COPY": BusyKernels.copies,
+    "UNFUSED-CHAIN": BusyKernels.chains,
+}
+"""Codes about kernels that run, and which of them would be shorter or gone."""
+
 OF_CODE: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
     "HOST-LOAD": Fixes.load,
     "HOST-ALLOC": lambda fixes: fixes.calls(CallKind.ALLOC),
@@ -354,5 +376,6 @@ OF_CODE: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
     "COPY-PAGEABLE": Fixes.pinned,
     "COPY-EXPOSED": lambda fixes: fixes.hidden(State.COPY),
     "COMM-EXPOSED": lambda fixes: fixes.hidden(State.COMM),
+    **{code: partial(Fixes.shortened, code=code) for code in SHORTENED},
 }
 """What stands for acting on each code. Codes that are not here are about the capture, or say when and not why."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.catalog.kernel_types import changes_type
 from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
 from gpuledger.findings.finding import Finding, counted, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
@@ -37,9 +37,6 @@ GRAPH_TURNAROUND_NS: Final = 500
 MUCH_TURNAROUND: Final = 0.05
 """Below this share of the time, what the device takes from kernel to kernel is its usual due."""
 
-CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
-"""Kernels that change a tensor's type."""
-
 MOST_KERNELS: Final = 3
 """So many slow kernels are told, each as a finding of its own."""
 
@@ -47,7 +44,7 @@ MOST_KERNELS: Final = 3
 def _casts(subject: OneGpu) -> Sequence[Finding]:
     trace, device = subject.trace, subject.device
     codes = distinct(trace[Table.KERNELS].codes("name")).tolist()
-    casts = [code for code in codes if CASTS.search(trace.strings.text(code) or "")]
+    casts = [code for code in codes if changes_type(trace.strings.text(code) or "")]
     if not casts:
         return ()
     kernels = steady_rows(trace[Table.KERNELS], device, "name", "pid", "correlation")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.analyse.program_ranges import ProgramRanges
 from gpuledger.findings import (
+    busy,
     capture,
     cold_start,
     copies,
@@ -43,6 +44,7 @@ OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *unified_memory.RULES,
     *kernels.RULES,
     *loops.RULES,
+    *busy.RULES,
     *steps.RULES,
 )
 RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.FIRST, *capture.RULES, *ranks.RULES)
