@@ -202,7 +202,7 @@ def test_one_layer_is_a_matter_of_its_range(planned: Path, told: dict[str, Any])
 def test_a_timeline_alone_lists_the_kernels_of_a_layer_in_order(planned: Path) -> None:
     ran = gpuledger("kernels", "planned.sqlite", "--range=^layer3$", "--format=json", cwd=planned)
     document = json.loads(ran.stdout)
-    schema("tables").validate(document)
+    schema("stepkernels").validate(document)
     (table,) = document["tables"]
     *rows, total = table["rows"]
     assert [row["number"] for row in rows] == list(range(1, 21))

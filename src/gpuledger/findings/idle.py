@@ -120,7 +120,8 @@ def _read_ns(device: Device) -> int:
     read = distinct(gaps.before[chosen])
     read = read[(read >= 0) & (work.state[read] == State.COPY)]
     length = work.end_ns[read] - work.start_ns[read]
-    before = np.flatnonzero(np.isin(gaps.after, read[length < SMALL_COPY_NS]) & device.steady_gaps)
+    launched_late = np.isin(gaps.trigger, [TRIGGERS.index(trigger) for trigger in (*_WAITED, QueueTrigger.BEHIND)])
+    before = np.flatnonzero(np.isin(gaps.after, read[length < SMALL_COPY_NS]) & launched_late & device.steady_gaps)
     return int(length[length < SMALL_COPY_NS].sum() + gaps.length_ns[np.setdiff1d(before, chosen)].sum())
 
 

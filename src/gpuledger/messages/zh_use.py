@@ -21,7 +21,6 @@ USE: Final[dict[str, str]] = {
     "Warps": "warp 驻留",
     "DRAM read": "显存读",
     "DRAM write": "显存写",
-    "issue slots": "发射槽",
     "warps": "warp 驻留",
     "{counter} {share}": "{counter} {share}",
     "{counter} {share} ({low} to {high})": "{counter} {share}（{low} 至 {high}）",
