@@ -46,6 +46,9 @@ def test_programs_get_every_kernel_with_its_intervals(llama: Path) -> None:
     [gpu] = content["gpus"]
     assert gpu["window_percent"]["sm_active"] < gpu["kernels_percent"]["sm_active"]
     assert gpu["clock"]["highest_hz"] == 1_980_000_000
+    steady = [step["percent"]["tensor"] for step in gpu["steps"][2:-2]]
+    assert len(steady) > 4
+    assert max(steady) - min(steady) < 3  # every step is the same forward pass
     rows = list(csv.DictReader(io.StringIO(gpuledger("kernels", llama, "--format=csv").stdout.split("\n\n")[0])))
     assert [int(row["Time (ns)"]) for row in rows] == [kernel["ns"] for kernel in content["kernels"]]
     assert float(rows[0]["tensor low (%)"]) == pytest.approx(tensor["low"], abs=0.051)

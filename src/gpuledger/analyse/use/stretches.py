@@ -1,21 +1,23 @@
-"""How a GPU was used in stretches of time, straight from its samples: no fit, so no interval."""
+"""How a GPU was used in stretches of time: means of its samples, less what they were rounded up by; no fit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.use.kernel_use import UseOfKernels, use_of_kernels
+from gpuledger.analyse.use.levels import before_rounding
 from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.trace.columns import equal
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, Spans, covered, intersection, union
+from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, union
 from gpuledger.trace.tables import Table
 
 Floats = NDArray[Any]
@@ -42,22 +44,26 @@ class UseOfStretches:
     window: Mapping[GpuMetric, float]
     busy: Mapping[GpuMetric, float]
     clock: Clock | None
+    steps: tuple[tuple[Span, Mapping[GpuMetric, float]], ...]
+    """Each step and its means; none where there are no steps."""
 
 
 SampledUse = tuple[UseOfKernels, UseOfStretches]
 
 
-def sampled_use(trace: Trace, gpu: int, window: Spans) -> SampledUse | NotMeasured:
-    """All that samples say of one GPU in a window."""
+def sampled_use(trace: Trace, gpu: int, window: Spans, step_edges_ns: Ints | None = None) -> SampledUse | NotMeasured:
+    """All that samples say of one GPU in a window, and in steps that follow one another."""
     kernels = use_of_kernels(trace, gpu, window)
     if isinstance(kernels, NotMeasured):
         return kernels
-    stretches = use_of_stretches(trace, kernels, window)
+    stretches = use_of_stretches(trace, kernels, window, step_edges_ns)
     return stretches if isinstance(stretches, NotMeasured) else (kernels, stretches)
 
 
-def use_of_stretches(trace: Trace, use: UseOfKernels, window: Spans) -> UseOfStretches | NotMeasured:
-    """The use of one GPU in a window."""
+def use_of_stretches(
+    trace: Trace, use: UseOfKernels, window: Spans, step_edges_ns: Ints | None = None
+) -> UseOfStretches | NotMeasured:
+    """The use of one GPU in a window and its steps."""
     samples = gpu_samples(trace, use.gpu)
     if isinstance(samples, NotMeasured):
         return samples
@@ -75,6 +81,26 @@ def use_of_stretches(trace: Trace, use: UseOfKernels, window: Spans) -> UseOfStr
         else Clock(
             float(clock[within].mean()), float(np.percentile(clock[within], 1)), None if gpu is None else gpu.clock_hz
         ),
+        _steps(samples, use.lag_ns, step_edges_ns),
+    )
+
+
+def _steps(
+    samples: GpuSamples, lag_ns: int, edges_ns: Ints | None
+) -> tuple[tuple[Span, Mapping[GpuMetric, float]], ...]:
+    if edges_ns is None:
+        return ()
+    means = mean_use(samples, lag_ns, edges_ns[:-1], edges_ns[1:])
+    return tuple(
+        (
+            Span(start, end),
+            {
+                metric: float(values[step])
+                for metric, values in means.items()
+                if metric is not GpuMetric.SM_CLOCK and not np.isnan(values[step])
+            },
+        )
+        for step, (start, end) in enumerate(pairwise(edges_ns.tolist()))
     )
 
 
@@ -107,5 +133,6 @@ def mean_use(samples: GpuSamples, lag_ns: int, start_ns: Ints, end_ns: Ints) -> 
     with np.errstate(invalid="ignore", divide="ignore"):
         return {
             metric: np.where(time > 0, (up_to(values, end_ns) - up_to(values, start_ns)) / time, np.nan)
-            for metric, values in samples.values.items()
+            for metric, recorded in samples.values.items()
+            for values in (recorded if metric is GpuMetric.SM_CLOCK else before_rounding(recorded),)
         }

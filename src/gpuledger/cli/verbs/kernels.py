@@ -74,5 +74,10 @@ def _of_timeline(profile: Path, wanted: Wanted, limits: Limits, output: Output) 
     sheets = [
         step_kernels_sheet(overview(trace, device, wanted.scope_pattern), device, wanted.families) for device in devices
     ]
-    use = {device.gpu: sampled_use(trace, device.gpu, device.ledger.busy.stretches) for device in devices}
+    use = {
+        device.gpu: sampled_use(
+            trace, device.gpu, device.ledger.busy.stretches, None if device.steps is None else device.steps.edges_ns
+        )
+        for device in devices
+    }
     output.show(timeline_document(profile.name, use, sheets, trace.health, devices[0].zero_ns))

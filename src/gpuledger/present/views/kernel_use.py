@@ -200,8 +200,8 @@ def _figure_json(figure: UseFigure | None) -> dict[str, float] | None:
     return {"percent": round(figure.percent, 2), "low": round(figure.low, 2), "high": round(figure.high, 2)}
 
 
-def gpu_use_json(use: UseOfKernels, stretches: UseOfStretches) -> dict[str, Any]:
-    """One GPU as a whole: means over the window and over the time of kernels, straight from the samples."""
+def gpu_use_json(use: UseOfKernels, stretches: UseOfStretches, zero_ns: int) -> dict[str, Any]:
+    """One GPU as a whole: means over the window, over the time of kernels, and over each step."""
     clock = stretches.clock
     return {
         "gpu": use.gpu,
@@ -211,6 +211,10 @@ def gpu_use_json(use: UseOfKernels, stretches: UseOfStretches) -> dict[str, Any]
         "lag_ns": use.lag_ns,
         "window_percent": _means_json(stretches.window),
         "kernels_percent": _means_json(stretches.busy),
+        "steps": [
+            {"start_ns": step.start_ns - zero_ns, "end_ns": step.end_ns - zero_ns, "percent": _means_json(means)}
+            for step, means in stretches.steps
+        ],
         "clock": None
         if clock is None
         else {

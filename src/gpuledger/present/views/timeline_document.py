@@ -48,7 +48,7 @@ def timeline_document(
             | {
                 "kernels": [kernel for kernels, _ in sampled for kernel in kernels_use_json(kernels)],
                 "gpus": [
-                    not_sampled(gpu, found) if isinstance(found, NotMeasured) else gpu_use_json(*found)
+                    not_sampled(gpu, found) if isinstance(found, NotMeasured) else gpu_use_json(*found, zero_ns)
                     for gpu, found in use.items()
                 ],
                 "tables": tables_json(in_order),
