@@ -87,6 +87,12 @@ def test_it_still_does_where_neighbours_are_alike() -> None:
     assert by_sample < 180
 
 
+def test_the_interval_holds_the_median_that_stands_beside_it() -> None:
+    """Of forty blocks thirty have a median of 2; of all samples half are 2 and half are 0."""
+    found = spread([0.0, 2.0, 2.0] * 30 + [0.0] * 30)
+    assert (found.median_ns, found.interval_ns) == (1.0, (1.0, 2.0))
+
+
 def test_stopping_when_it_is_tight_does_not_spoil_the_interval() -> None:
     chance = random.Random(2)
     hits = 0
@@ -110,7 +116,7 @@ def test_what_is_said_of_samples_fits_together(samples: list[float]) -> None:
     assert found.samples == len(samples)
     assert (found.interval_ns is None) == (len(samples) < 6)
     if found.interval_ns is not None:
-        assert found.least_ns <= found.interval_ns[0] <= found.interval_ns[1] <= found.most_ns
+        assert found.least_ns <= found.interval_ns[0] <= found.median_ns <= found.interval_ns[1] <= found.most_ns
     assert spread([7.0] * len(samples)).is_within(0.0001) == (len(samples) >= 6)
 
 

@@ -4,7 +4,7 @@ A sample is the time of one call in ns, mostly the average over a batch of calls
 the median is the exact one of order statistics: it holds the true median of the samples' distribution with a
 probability of 95 % or a little more, whatever that distribution is, as long as samples do not depend on each other.
 Neighbours do, because clocks and heat change slowly. So where there are many samples, the interval is that of the
-medians of some forty blocks of them; and the two halves of the samples must tell the same story.
+medians of some forty blocks of them, and holds the median; and the two halves of the samples must tell the same story.
 
 Nothing here knows torch or a clock; `now` and `take` are given.
 """
@@ -101,6 +101,15 @@ def blocks(samples: Sequence[float]) -> list[float]:
     return [median(sorted(samples[at : at + size])) for at in range(first, len(samples), size)]
 
 
+def interval_around(middle: float, samples: Sequence[float]) -> tuple[float, float] | None:
+    """The interval of the median of samples that depend on their neighbours, wide enough to hold their own median.
+
+    Where samples jump between two values, the medians of blocks may all lie on one side of it.
+    """
+    ends = interval(sorted(blocks(samples)))
+    return None if ends is None else (min(ends[0], middle), max(ends[1], middle))
+
+
 def spread(samples: Sequence[float]) -> SampleSpread:
     """What samples say, in the order in which they were taken. At least one is needed."""
     ordered = sorted(samples)
@@ -109,7 +118,7 @@ def spread(samples: Sequence[float]) -> SampleSpread:
     return SampleSpread(
         samples=len(ordered),
         median_ns=median(ordered),
-        interval_ns=interval(sorted(blocks(samples))),
+        interval_ns=interval_around(median(ordered), samples),
         p10_ns=_quantile(ordered, 0.1),
         p90_ns=_quantile(ordered, 0.9),
         least_ns=ordered[0],
@@ -203,8 +212,8 @@ def pair_spread(first: Sequence[float], second: Sequence[float]) -> PairSpread:
     return PairSpread(
         first=one,
         second=spread(second),
-        difference_ns=median(sorted(differences)),
-        interval_ns=interval(sorted(blocks(differences))),
+        difference_ns=(middle := median(sorted(differences))),
+        interval_ns=interval_around(middle, differences),
         drift_share=(after - before) / one.median_ns if half and one.median_ns > 0 else 0.0,
     )
 
