@@ -72,6 +72,7 @@ def test_the_fault_is_told_with_its_saving(code: str) -> None:
         pytest.param([(CAT, 10), (NARROW, 200)], id="a small copy"),
         pytest.param([(NARROW, 100), *[(ADD, 20)] * (FEWEST - 1)], id="a short chain"),
         pytest.param([(NARROW, 100), *[(ADD, 4)] * 10], id="a chain of tiny kernels"),
+        pytest.param([(ADD, 20), (NARROW, 100), (ADD, 20), (MUL, 20)], id="a chain only from step to step"),
     ],
 )
 def test_what_is_no_fault_is_not_told(kernels: Kernels) -> None:

@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.kernel_loops import BY_ELEMENT, steady_kernels
+from gpuledger.analyse.kernel_loops import steady_kernels
 from gpuledger.catalog.gpu_peaks import peaks_of
 from gpuledger.catalog.kernel_types import (
+    BY_ELEMENT,
     MATRIX_FAMILIES,
     changes_layout,
     changes_type,
@@ -157,7 +158,10 @@ class BusyKernels:
         """
         linked = self.of_families(BY_ELEMENT) & ~self.named(copies_tensor) & (self.took_ns >= LEAST_NS)
         member = linked & ~self.named(changes_type)
-        chain = np.cumsum(np.diff(np.append(False, linked).astype(np.int8)) == 1)
+        goes_on = np.append(
+            False, linked[:-1] & self._are_together(np.arange(len(linked) - 1), np.arange(1, len(linked)))
+        )
+        chain = np.cumsum(linked & ~goes_on)
         count = np.bincount(chain[member], minlength=chain[-1] + 1 if len(chain) else 0)
         order = np.flatnonzero(member & (count[chain] >= FEWEST))
         order = order[np.lexsort((-self.took_ns[order], chain[order]))]

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.catalog.kernel_types import BY_ELEMENT
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
 from gpuledger.trace.keys import Positions
@@ -24,9 +25,6 @@ FEWEST: Final = 16
 
 LONGEST: Final = 24
 """A period has no more kernels than this: what is done for one tensor, not a layer."""
-
-BY_ELEMENT: Final = frozenset({"elementwise", "activation", "copy", "reduction"})
-"""Families of kernels that one kernel can run for many tensors."""
 
 
 @dataclass(frozen=True, slots=True)

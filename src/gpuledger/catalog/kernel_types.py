@@ -12,6 +12,9 @@ from typing import Final
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
 """Families whose kernels tensor cores can run."""
 
+BY_ELEMENT: Final = frozenset({"elementwise", "activation", "copy", "reduction"})
+"""Families whose kernels do something to each element of a tensor, or add it up: one can run for many tensors."""
+
 _DOUBLE: Final = re.compile(r"(?<![a-z])dgemm|f64f64|_d884|(?<![a-z])gemm\w*<double|_f64(?![0-9])", re.IGNORECASE)
 _SHORT_FLOAT: Final = re.compile(r"tf32|s1688(?!\d)", re.IGNORECASE)
 _FLOAT: Final = re.compile(

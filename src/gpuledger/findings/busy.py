@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuledger.analyse.busy_kernels import Shortened
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.findings.evidence import MOST_EXAMPLES, Evidence
+from gpuledger.findings.evidence import LEAST_SHARE, MOST_EXAMPLES, Evidence
 from gpuledger.findings.finding import Finding, counted, finding, per_step
 from gpuledger.findings.fixes import SHORTENED
 from gpuledger.findings.rule import OneGpu, Rule
@@ -67,7 +67,7 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
             kernel=names[0],
             correlations=tuple(work.correlation[rows].tolist()),
             count=len(chosen),
-            share=share if share >= 0.2 else None,
+            share=share if share >= LEAST_SHARE else None,
             of=say("the time"),
         ),
     )

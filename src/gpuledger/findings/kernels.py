@@ -18,6 +18,7 @@ from gpuledger.findings.steady_rows import are_steady, steady_rows
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
+from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 TINY_NS: Final = 5_000
 """A kernel this short takes longer to launch than to run."""
-
-GRAPH_TURNAROUND_NS: Final = 500
-"""What the device needs from one kernel to the next inside a CUDA graph."""
 
 MUCH_TURNAROUND: Final = 0.05
 """Below this share of the time, what the device takes from kernel to kernel is its usual due."""
