@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gzip
 import os
@@ -13,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -111,6 +113,29 @@ def test_a_reader_that_has_gone_is_no_failure(buffered: str, tmp_path: Path) -> 
     path = export(tmp_path / "a.sqlite")
     ran = in_shell(f"{buffered} gpuledger report {path} --format=json | (exec true); exit ${{PIPESTATUS[0]}}")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("unbuffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_takes_its_time_gets_everything(unbuffered: dict[str, str], stream: str) -> None:
+    """Through a pipe that does not block and holds less than is written, as event loops hand to their children."""
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(theirs, False)
+    arguments = ["bench", "serve", "--help"] if stream == "stdout" else ["x" * 6000]  # the refusal names it
+    with subprocess.Popen([*COMMAND, *arguments], env=CLEAN | unbuffered, **{stream: theirs}) as running:  # type: ignore[call-overload]
+        os.close(theirs)
+        while not is_full(ours):  # nothing is read before
+            assert running.poll() is None
+        with os.fdopen(ours, "rb") as pipe:
+            text = pipe.read().decode()
+    assert text == getattr(gpuledger(*arguments), stream)
+
+
+def is_full(pipe: int) -> bool:
+    """Whether a pipe of 4096 bytes takes no more; looks a little later."""
+    time.sleep(0.01)
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder) == 4096
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.csv", "a.json", "a.html"])

@@ -15,6 +15,7 @@ import click
 
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.kept_memory import keep_freed_memory
+from gpuledger.system.patient_file import patient_writer
 
 VERBS = {
     "report": "Say where the time in PROFILE went, and what to do about it.",
@@ -167,18 +168,28 @@ def _refusal(error: OSError) -> Exception:
 
 
 def _prepare_streams() -> None:
-    """Our own stdout; no text that a stream's encoding does not know; and stand-ins for streams that are closed.
+    """Our own stdout; every byte is written, and no text that a stream's encoding does not know; and stand-ins for
+    streams that are closed.
 
     A stand-in keeps its number from the next file that is opened. Writing a result to one fails, as it must.
     """
     for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
-    before: io.TextIOWrapper = sys.stdout  # type: ignore[assignment]
-    same = {name: getattr(before, name) for name in ("encoding", "line_buffering", "write_through")}
-    sys.stdout = Stdout(before.detach(), errors="backslashreplace", newline="\n", **same)
-    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8", closefd=False))
+    sys.stdout = _written_whole(sys.stdout, Stdout)
+    sys.stderr = _written_whole(sys.stderr, io.TextIOWrapper)
+
+
+def _written_whole(before: TextIO, kind: type[io.TextIOWrapper]) -> io.TextIOWrapper:
+    """A stream of this kind in the place of one that Python made, on the same open file."""
+    return kind(
+        patient_writer(before.fileno()),
+        encoding=before.encoding,
+        errors="backslashreplace",
+        newline="\n",
+        line_buffering=before is sys.stderr or before.isatty(),
+    )
 
 
 def _discard(stream: TextIO) -> None:
