@@ -37,6 +37,7 @@ from gpuledger.present.views.lateness import straggler_sheet
 from gpuledger.present.views.ranks import job_sheets
 from gpuledger.system import host_resources
 from support.command import ROOT, gpuledger
+from support.own_processes import Watched
 from support.rank_traces import generator
 
 DLRM = ROOT.parent / "shared/corpus/torch/facebookresearch+param__et_replay__tests__inputs__dlrm_kineto.tar.gz"
@@ -66,10 +67,14 @@ def serial(ranks: Path) -> str:
 # Examples
 
 
-def test_two_workers_print_what_one_process_prints(ranks: Path, serial: str) -> None:
+def test_two_workers_print_what_one_process_prints_and_take_no_connections(ranks: Path, serial: str) -> None:
+    """Whoever could connect to one of our processes could have it run something."""
     before = sorted((path.name, path.stat().st_mtime_ns) for path in ranks.parent.rglob("*"))
-    ran = gpuledger("fleet", ranks, "--workers=2", "--format=json")
+    with Watched() as seen:
+        ran = gpuledger("fleet", ranks, "--workers=2", "--format=json")
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, serial, "")
+    assert seen.most >= 3  # the command and its workers
+    assert seen.sockets == set()
     assert sorted((path.name, path.stat().st_mtime_ns) for path in ranks.parent.rglob("*")) == before
 
 
@@ -134,6 +139,47 @@ def test_a_running_cluster_gives_the_same(ranks: Path, serial: str) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as running:
         assert printed(ranks, f"--scheduler={running.scheduler_address}", "--format=json") == serial
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings of Dask for a cluster with TLS, with a certificate of its own."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    key, cert = (tmp_path_factory.mktemp("tls") / name for name in ("key.pem", "cert.pem"))
+    words = "req -x509 -nodes -days 2 -subj /CN=test -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
+    subprocess.run(["openssl", *words.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    roles = ("scheduler", "worker", "client")
+    tls = {f"{role}.{name}": str(path) for role in roles for name, path in (("key", key), ("cert", cert))}
+    return {f"distributed.comm.tls.{name}": value for name, value in (tls | {"ca-file": str(cert)}).items()}
+
+
+def test_a_cluster_with_tls_is_used_with_the_certificates_of_dask(certified: dict[str, str]) -> None:
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
+    with (
+        dask.config.set(certified),
+        distributed.LocalCluster(
+            n_workers=1, processes=False, dashboard_address=None, protocol="tls://", security=distributed.Security()
+        ) as running,
+    ):
+        address = running.scheduler_address
+        assert address.startswith("tls://")
+        with cluster.cluster_at(address) as client:
+            assert cluster.spread(client, abs, [-1, 2], lost=lambda item, _: item) == [1, 2]
+        with (
+            dask.config.set(dict.fromkeys(certified)),
+            pytest.raises(ToolFailed, match="answers there") as refused,
+            cluster.cluster_at(address),
+        ):
+            pass
+        assert "distributed.comm.tls" in refused.value.hint
+        with (
+            dask.config.set({"distributed.comm.require-encryption": True}),
+            pytest.raises(ToolFailed, match="answers there") as refused,
+            cluster.cluster_at(address.replace("tls://", "tcp://")),
+        ):
+            pass
+        assert "encryption required" in refused.value.found
 
 
 @pytest.mark.skipif(not DLRM.exists(), reason="no third-party profiles beside the checkout")

@@ -30,16 +30,20 @@ _WITHOUT_WORKERS_S: Final = 300
 
 @contextlib.contextmanager
 def cluster_at(scheduler: str) -> Iterator[Any]:
-    """A client of a cluster."""
+    """A client of a cluster. Certificates for one with TLS, and whether others are refused, is Dask's configuration."""
     distributed = _distributed()
     try:
         client = distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         reason = " ".join((str(error) or type(error).__name__).split())
+        encrypted = scheduler.startswith("tls://") or "encryption" in reason
         raise ToolFailed(
             f"{scheduler}: no Dask scheduler answers there",
             found=reason,
-            hint="start one with `dask scheduler`, and workers with `dask worker ADDRESS --nthreads=1`",
+            hint="a cluster with TLS has an address that begins with tls://, and Dask's configuration names your "
+            "certificates: distributed.comm.tls.ca-file, .client.cert and .client.key"
+            if encrypted
+            else "start one with `dask scheduler`, and workers with `dask worker ADDRESS --nthreads=1`",
         ) from None
     with client:
         yield client
