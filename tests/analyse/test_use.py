@@ -16,7 +16,7 @@ from gpuledger.analyse.use import thinned
 from gpuledger.analyse.use.kernel_use import ALONE, LAUNCH_NS, UseFigure, UseOfKernels, use_of_kernels
 from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
 from gpuledger.analyse.use.shares import ColumnSpans, sample_shares
-from gpuledger.analyse.use.stretches import mean_use, sampled_use
+from gpuledger.analyse.use.stretches import mean_use, use_of_stretches
 from gpuledger.catalog.gpu_metrics import GpuMetric, gpu_metric
 from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured
@@ -215,9 +215,8 @@ def test_the_mean_over_parts_is_that_over_the_whole(values: list[int], start: in
 def test_a_window_has_its_means_and_clock() -> None:
     launches = in_turn(["a"], [90_000], 200, gap_ns=10_000)
     trace = sampled(launches, {SM_ACTIVE: {"a": 80}, "GPC Clock Frequency [MHz]": {"a": 1_600_000_000}})
-    found = sampled_use(trace, 0, one_span(Span(10_000, 20_000_000)))
-    assert not isinstance(found, NotMeasured)
-    _, stretches = found
+    stretches = use_of_stretches(trace, use_of(trace), one_span(Span(10_000, 20_000_000)))
+    assert not isinstance(stretches, NotMeasured)
     assert stretches.window[GpuMetric.SM_ACTIVE] == pytest.approx(72, abs=1)
     assert stretches.busy[GpuMetric.SM_ACTIVE] == pytest.approx(74, abs=2)  # a sample is not cut in two
     assert stretches.clock is not None

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import lzma
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from gpuledger.trace.tables import Table
 from support.command import ROOT, gpuledger
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.stepkernels-1.json").read_text())
+REPORT_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.report-1.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,29 @@ def test_people_get_the_answer_first(llama: Path) -> None:
     assert any(line.startswith("The clock was held down: 1,7") for line in lines)
     assert any("nvjet" in line and " 87 %" in line for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+def test_a_report_says_how_compute_uses_the_gpu(llama: Path) -> None:
+    text = gpuledger("report", llama, COLUMNS="80").stdout
+    lines = text.splitlines()
+    at = lines.index("How compute time uses the GPU, per step")
+    assert re.match(r"\d\d\.\d % of compute time is at a roof \(compute \d\d\.\d %, memory ", lines[at + 2])
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"nvjet\S+ +[\d.]+ .s +[\d.]+ % +compute +9\d % +87 %", text)
+
+
+def test_programs_get_the_split_of_each_line(llama: Path) -> None:
+    content = json.loads(gpuledger("report", llama, "--format=json").stdout)
+    Draft202012Validator(REPORT_SCHEMA).validate(content)
+    [device] = content["devices"]
+    for ledger in (device["ledger"], device["steady"]["ledger"]):
+        for line in ledger:
+            assert ("use_ns" in line) == line["line"].startswith("compute.")
+            assert sum(line.get("use_ns", {"": line["ns"]}).values()) == line["ns"]
+    [gemm] = [line for line in device["steady"]["ledger"] if line["line"] == "compute.gemm"]
+    assert gemm["use_ns"]["compute_roof"] > 0.9 * gemm["ns"]
+    assert device["use"]["kernels"][0]["class"] == "compute_roof"
+    assert 1.5e9 < device["use"]["steps"][3]["clock_hz"] < 2e9
 
 
 def test_without_samples_there_is_no_number(unpacked: Callable[[str], Path]) -> None:

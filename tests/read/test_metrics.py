@@ -65,6 +65,21 @@ def test_nobody_reads_them_who_does_not_ask(tmp_path: Path) -> None:
     assert dict(trace.origin.source_rows)["GPU_METRICS"] == 1
 
 
+def test_what_is_asked_for_where_there_are_samples_is_read_only_there(tmp_path: Path) -> None:
+    besides = {Table.METRICS: ["gpu", "name", "value"], Table.KERNELS: ["grid"]}
+    sampled = export(tmp_path / "a.sqlite", [(0, 0, H200, 3, 5)])
+    minimal(tmp_path / "b.sqlite", KERNEL=[kernel(100, 200)])
+    with_samples, without = (
+        open_trace(path, only={Table.KERNELS: ["name"]}, where_sampled=besides)
+        for path in (sampled, tmp_path / "b.sqlite")
+    )
+    assert len(with_samples["metrics"]) == 1
+    assert "grid" in with_samples["kernels"]
+    assert "name" in with_samples["kernels"]
+    assert Table.METRICS not in {**without.tables, **without.absent}
+    assert "grid" not in without["kernels"]
+
+
 def test_a_counter_without_a_name_shows_its_number(tmp_path: Path) -> None:
     trace = opened(export(tmp_path / "a.sqlite", [(0, 0, H200, 17, 5), (0, 0, 99, 3, 5)]))
     assert trace["metrics"].texts("name") == ["metric 17", "metric 3"]

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from gpuledger import Trace, open_trace
+from gpuledger.analyse.use.compute_split import compute_split
+from gpuledger.analyse.use.use_class import CLASSES
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.gaps import histogram
@@ -60,6 +62,18 @@ def check_balance(device: Device) -> None:
     assert compute == books.busy.compute_ns
     assert sum(device.line_ns.values()) == device.steady_ns
     assert sum(time for _, _, time in histogram(books.gaps)) == total(books.busy.idle)
+    check_split(device)
     assert list(zip(books.gaps.start_ns.tolist(), books.gaps.end_ns.tolist(), strict=True)) == idle_by_plain_sweep(
         device
     )
+
+
+def check_split(device: Device) -> None:
+    """Whatever classes the kernels have, compute by use sums to the lines of compute, in the window and its steps."""
+    rows = int(device.work.row.max(initial=0)) + 1
+    for classes in (None, np.random.default_rng(rows).integers(0, len(CLASSES), rows).astype(np.int8)):
+        split = compute_split(device, classes)
+        for by_use, lines in ((split.window, device.ledger.total()), (split.steady, device.line_ns)):
+            compute = {line: ns for line, ns in lines.items() if line.is_compute}
+            assert {line: sum(times.values()) for line, times in by_use.items()} == compute
+            assert all(ns >= 0 for times in by_use.values() for ns in times.values())

@@ -10,13 +10,14 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
-from gpuledger.trace.health import Note
+from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
+    from gpuledger.analyse.use.stretches import SampledUse
     from gpuledger.trace.kernel_report import KernelReport
 
 _NEVER_READ: Final = {
@@ -35,6 +36,13 @@ def columns_for(*, profiled: bool) -> dict[Table, frozenset[str]]:
     }
 
 
+WHERE_SAMPLED: Final = {
+    Table.METRICS: frozenset(column.name for column in Table.METRICS.schema.columns),
+    Table.KERNELS: frozenset(_SHAPES),
+}
+"""What a report reads besides where a GPU's counters were sampled."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProfiledRun:
     """What one profile says."""
@@ -48,6 +56,8 @@ class ProfiledRun:
     """What Nsight Compute says of the kernels of each GPU, where reports of it were given."""
     kernel_health: tuple[Note, ...] = ()
     """What was lost on reading those reports."""
+    use: Mapping[int, SampledUse] = field(default_factory=dict)
+    """What samples say of each GPU that was sampled, and of its kernels in the steady stretch."""
 
     @property
     def zero_ns(self) -> int:
@@ -74,16 +84,26 @@ def _window(devices: Sequence[Device]) -> Span:
     return Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
 
 
+def _sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
+    if Table.METRICS not in trace.tables or not all(shape in trace[Table.KERNELS] for shape in _SHAPES):
+        return {}
+    from gpuledger.analyse.use.stretches import use_of_device
+
+    use = {device.gpu: use_of_device(trace, device, device.steady_stretches) for device in devices}
+    return {gpu: told for gpu, told in use.items() if not isinstance(told, NotMeasured)}
+
+
 def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | None = None) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     made = analysed(trace, name, wanted)
+    use = _sampled(trace, made)
     if profiled is None:
-        return ProfiledRun(name, trace, _window(made), made, findings(trace, made))
+        return ProfiledRun(name, trace, _window(made), made, findings(trace, made, use=use), use=use)
     from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.kernels.timeline_match import matched_timeline
 
     launches = [judged(each) for each in profiled.launches]
     kernels = {device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in made}
-    found = findings(trace, made, kernels)
-    return ProfiledRun(name, trace, _window(made), made, found, kernels, profiled.health)
+    found = findings(trace, made, kernels, use)
+    return ProfiledRun(name, trace, _window(made), made, found, kernels, profiled.health, use)

@@ -25,6 +25,7 @@ from gpuledger.trace.model import Trace
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
+    from gpuledger.analyse.use.stretches import SampledUse
 
 Subject = TypeVar("Subject")
 
@@ -54,6 +55,8 @@ class OneGpu:
     ranges: ProgramRanges
     replays: LazyScenario
     kernels: MatchedTimeline | None = None
+    use: SampledUse | None = None
+    """What its counters say, where they were sampled."""
 
     @property
     def scenario(self) -> Scenario:

@@ -34,6 +34,7 @@ from gpuledger.trace.parallel import side_by_side
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
+    from gpuledger.analyse.use.stretches import SampledUse
 
 OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *idle.RULES,
@@ -66,17 +67,21 @@ def codes() -> tuple[str, ...]:
 
 
 def findings(
-    trace: Trace, devices: Sequence[Device], profiled: Mapping[int, MatchedTimeline] | None = None
+    trace: Trace,
+    devices: Sequence[Device],
+    profiled: Mapping[int, MatchedTimeline] | None = None,
+    use: Mapping[int, SampledUse] | None = None,
 ) -> tuple[Finding, ...]:
     """All findings; each code once, for the device where it costs the most. Of slow kernels several are told.
 
-    `profiled` holds what Nsight Compute says of each GPU.
+    `profiled` holds what Nsight Compute says of each GPU, `use` what samples say.
     """
     best: dict[str, Finding] = {}
     subjects: dict[int, OneGpu] = {}
     ranges = ProgramRanges(trace)
     for device in devices:
-        subject = OneGpu(trace, device, ranges, LazyScenario(trace, device), (profiled or {}).get(device.gpu))
+        measured = (profiled or {}).get(device.gpu), (use or {}).get(device.gpu)
+        subject = OneGpu(trace, device, ranges, LazyScenario(trace, device), *measured)
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
             lambda subject=subject: _told(subject, idle.RULES),  # type: ignore[misc]

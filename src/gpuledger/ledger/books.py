@@ -84,10 +84,21 @@ def ledger(
 
 
 def _compute(work: Activities, split: Busy, tiles: Ints) -> NDArray[np.int64]:
-    """Compute time by tile and family: an instant belongs to the kernel that started first."""
+    """Compute time by tile and family."""
     own = work.of(split.gpu)
-    start, end, family = own.start_ns, own.end_ns, np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
+    family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
+    return compute_by(own, split, tiles, family, len(work.families))
+
+
+def compute_by(
+    own: Activities, split: Busy, tiles: Ints, label: NDArray[np.signedinteger], labels: int
+) -> NDArray[np.int64]:
+    """Compute time by tile and label of the device's own activities; what is no compute has label -1.
+
+    An instant belongs to the kernel that started first.
+    """
+    start, end = own.start_ns, own.end_ns
     if len(split.stretches) > 1:
         start, end, whose = cut_to(start, end, split.stretches)
-        family = family[whose]
-    return sweep.tiles(start, end, family, tiles, len(work.families))
+        label = label[whose]
+    return sweep.tiles(start, end, label.astype(np.int16, copy=False), tiles, labels)

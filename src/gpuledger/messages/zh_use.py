@@ -40,4 +40,32 @@ USE: Final[dict[str, str]] = {
     ),
     "The clock was held down: {mean} MHz on average while kernels ran, {lowest} MHz at the lowest, "
     "of {highest} MHz.": "时钟受限：kernel 运行期间平均 {mean} MHz，最低 {lowest} MHz，最高可达 {highest} MHz。",
+    "compute at the roof": "计算接近上限",
+    "memory at the roof": "显存带宽接近上限",
+    "under-filled: SMs idle": "未填满：SM 空闲",
+    "stalled: SMs wait": "停滞：SM 在等待",
+    "SMs idle": "SM 空闲",
+    "stalled": "停滞",
+    "PCIe in": "PCIe 入",
+    "PCIe out": "PCIe 出",
+    "the samples of the GPU were not read": "未读取 GPU 的采样",
+    # present/views/use_split
+    "Use": "利用情况",
+    "of compute": "占计算时间",
+    "mostly": "主要是",
+    "How compute time uses the GPU": "计算时间如何利用 GPU",
+    "How compute time uses the GPU, per step": "计算时间如何利用 GPU（每步）",
+    "How compute time uses GPU {gpu}": "计算时间如何利用 GPU {gpu}",
+    "{roof} of compute time is at a roof (compute {compute}, memory {memory}); {under_filled} leaves SMs idle, "
+    "{stalled} is stalled, {unknown} is not known.": (
+        "计算时间的 {roof} 接近硬件上限（计算 {compute}，显存 {memory}）；{under_filled} 有 SM 空闲，"
+        "{stalled} 停滞，{unknown} 未知。"
+    ),
+    "{family} {share}": "{family} {share}",
+    "clock {megahertz} MHz": "时钟 {megahertz} MHz",
+    "On average over the window, idle time included: {figures}.": "整个窗口的平均值（含空闲时间）：{figures}。",
+    "On average over the steady steps, idle time included: {figures}.": "稳定步的平均值（含空闲时间）：{figures}。",
+    "The kernels with the most time, from {count} samples every {period}, in percent of what the GPU could do "
+    "while they ran:": "耗时最多的 kernel，来自每 {period} 一次的 {count} 个采样，以其运行期间 GPU 的能力为 100 %：",
+    "Kernels with the most time": "耗时最多的 kernel",
 }

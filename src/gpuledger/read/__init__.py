@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -17,6 +18,11 @@ from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
+GPU_METRICS: Final = "GPU_METRICS"
+"""What the tools that sample GPUs call their table of samples."""
+
+_NO_COLUMNS: Final[Mapping[Table, Collection[str]]] = {}
+
 
 def no_progress(table: str, rows: int) -> None:
     """Says nothing."""
@@ -26,6 +32,7 @@ def open_trace(
     path: str | Path,
     *,
     only: Collection[Table] | Mapping[Table, Collection[str]] = EVENTS,
+    where_sampled: Mapping[Table, Collection[str]] = _NO_COLUMNS,
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress = no_progress,
     cache: bool = True,
@@ -33,12 +40,29 @@ def open_trace(
     """Read the profile at `path`, or just what `only` names: some tables, or some columns of each.
 
     Without it, all tables but `metrics`, the samples of GPUs, which may be larger than all others together.
+    `where_sampled` names columns to read besides where there are such samples.
 
     `ARCHIVE::MEMBER` names one of the traces in an archive. A profile that takes long to read is kept in the user's
     cache folder, and found there the next time; not with `cache=False`.
     """
-    outer, separator, member = str(path).partition(SEPARATOR)
     wanted = wanted_columns(only)
+    trace = _opened(path, wanted, limits, progress, cache=cache)
+    if where_sampled and has_samples(trace):
+        besides = wanted_columns(where_sampled)
+        both = {
+            table: wanted.get(table, frozenset()) | besides.get(table, frozenset()) for table in {**wanted, **besides}
+        }
+        trace = _opened(path, both, limits, progress, cache=cache)
+    return trace
+
+
+def has_samples(trace: Trace) -> bool:
+    """Whether the profile has samples of GPUs, whether or not they were read."""
+    return any(count for name, count in trace.origin.source_rows if name == GPU_METRICS)
+
+
+def _opened(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:
+    outer, separator, member = str(path).partition(SEPARATOR)
     if separator and not Path(path).exists():
         from gpuledger.read.archive import read_member
         from gpuledger.read.stream import is_archive

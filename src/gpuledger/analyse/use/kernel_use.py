@@ -8,7 +8,8 @@ what is told is their mean by time. See docs/concepts/use.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import hypot
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.use.columns import FitColumns
 from gpuledger.analyse.use.lag import lag_ns
-from gpuledger.analyse.use.launch_groups import launch_groups
+from gpuledger.analyse.use.launch_groups import LaunchGroups, launch_groups
 from gpuledger.analyse.use.levels import FittedLevels, Mixtures, fitted
 from gpuledger.analyse.use.samples import NEEDS as SAMPLES_NEED
 from gpuledger.analyse.use.samples import gpu_samples
 from gpuledger.analyse.use.shares import sample_shares
 from gpuledger.analyse.use.thinned import LookedAt
+from gpuledger.analyse.use.use_class import CLASSES, UNKNOWN, FigureColumns, UseClass, use_classes
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
@@ -82,6 +84,18 @@ class KernelUse:
     launches: int
     time_ns: int
     figures: Mapping[GpuMetric, UseFigure]
+    use_class: UseClass
+
+    @property
+    def dram(self) -> UseFigure | None:
+        """Read and written together; None where one of them was not sampled."""
+        read, written = (self.figures.get(metric) for metric in (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE))
+        if read is None or written is None:
+            return None
+        percent = min(read.percent + written.percent, 100.0)
+        below = hypot(read.percent - read.low, written.percent - written.low)
+        above = hypot(read.high - read.percent, written.high - written.percent)
+        return UseFigure(percent, max(percent - below, 0.0), min(percent + above, 100.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,8 @@ class UseOfKernels:
     """What the counters are while nothing of the profile runs."""
     unexplained: Mapping[GpuMetric, float]
     """Points by which a sample usually differs from what the levels give."""
+    class_of_row: NDArray[np.int8] = field(compare=False, repr=False)
+    """Of each row of the table of kernels: its class, as a position in `CLASSES`; other GPUs' rows are unknown."""
 
 
 def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOfKernels | NotMeasured:
@@ -131,32 +147,36 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     for metric in metrics:
         prior = columns.prior(ceilings[metric], _EXPECTED.get(metric, 0.0))
         fits[metric] = fitted(mixtures, samples.values[metric][shares.used], prior)
+    figures = {
+        metric: _figures(metric, columns, ceilings[metric], fit, samples.period_ns) for metric, fit in fits.items()
+    }
+    classes = use_classes(figures, len(groups))
+    class_of_row = np.full(len(trace[Table.KERNELS]), UNKNOWN, np.int8)
+    class_of_row[groups.row] = classes[groups.group]
     return UseOfKernels(
         gpu,
-        _kernels(columns, ceilings, fits, samples.period_ns, window),
+        _kernels(groups, figures, classes, window),
         len(shares.used),
         samples.period_ns,
         lag,
         {metric: fit.idle for metric, fit in fits.items()},
         {metric: fit.noise for metric, fit in fits.items()},
+        class_of_row,
     )
 
 
 def _kernels(
-    columns: FitColumns,
-    ceilings: Mapping[GpuMetric, Floats],
-    fits: Mapping[GpuMetric, FittedLevels],
-    period_ns: int,
+    groups: LaunchGroups,
+    figures: Mapping[GpuMetric, FigureColumns],
+    classes: NDArray[np.int8],
     window: Spans | None,
 ) -> tuple[KernelUse, ...]:
-    groups = columns.groups
     launches, total_ns = groups.launches, groups.total_ns
     if window is not None:
         within = holds(window, groups.start_ns)
         launches = np.bincount(groups.group[within], minlength=len(groups))
         length = (groups.end_ns - groups.start_ns)[within]
         total_ns = np.bincount(groups.group[within], length, minlength=len(groups)).astype(np.int64)
-    figures = {metric: _figures(metric, columns, ceilings[metric], fit, period_ns) for metric, fit in fits.items()}
     return tuple(
         KernelUse(
             groups.names[row],
@@ -166,6 +186,7 @@ def _kernels(
             int(launches[row]),
             int(total_ns[row]),
             {metric: UseFigure(*(float(side[row]) for side in sides)) for metric, sides in figures.items()},
+            CLASSES[classes[row]],
         )
         for row in np.argsort(-total_ns, kind="stable").tolist()
         if launches[row]
@@ -174,7 +195,7 @@ def _kernels(
 
 def _figures(
     metric: GpuMetric, columns: FitColumns, ceiling: Floats, fit: FittedLevels, period_ns: int
-) -> tuple[Floats, Floats, Floats]:
+) -> FigureColumns:
     """Percent, low and high of each group, of the time that Nsight Compute would give it."""
     groups = columns.groups
     mean_ns = groups.mean_ns

@@ -24,6 +24,8 @@ Floats = NDArray[Any]
 class LaunchGroups:
     """The kernels of one GPU, in the order of the table, and the groups that they make."""
 
+    row: Positions
+    """Of each launch: where it is in the table of kernels."""
     start_ns: Ints
     end_ns: Ints
     group: Positions
@@ -94,15 +96,15 @@ def _alike(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
 def launch_groups(trace: Trace, gpu: int) -> LaunchGroups:
     """All kernels that ran on one GPU and took any time."""
     kernels = trace[Table.KERNELS]
-    rows = kernels.only("name", "grid", "block").where(
-        equal(kernels["gpu"], gpu) & (kernels["end_ns"] > kernels["start_ns"])
-    )
+    ran = equal(kernels["gpu"], gpu) & (kernels["end_ns"] > kernels["start_ns"])
+    rows = kernels.only("name", "grid", "block").where(ran)
     _, name = trace.strings.kinds(rows.codes("name"), lambda name: parse(name).canonical)
     first, number = _alike(name, *(rows[shape][:, axis] for shape in ("grid", "block") for axis in range(3)))
     full_names = tuple(trace.strings.text(code) or "" for code in rows.codes("name")[first].tolist())
     grids, blocks = (tuple(tuple(shape) for shape in rows[side][first].tolist()) for side in ("grid", "block"))
     length = rows["end_ns"] - rows["start_ns"]
     return LaunchGroups(
+        np.flatnonzero(ran),
         rows["start_ns"],
         rows["end_ns"],
         number,

@@ -14,6 +14,8 @@ from gpuledger.analyse.use.kernel_use import UseOfKernels, use_of_kernels
 from gpuledger.analyse.use.levels import before_rounding
 from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
 from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.ledger.device import Device
+from gpuledger.messages import say
 from gpuledger.trace.columns import equal
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
@@ -39,9 +41,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class UseOfStretches:
-    """Means of counters over a window, and over the time in it in which kernels ran; percent."""
+    """Means of counters over a window, its steady part, and the time in it in which kernels ran.
+
+    Percent, and hertz for the clock.
+    """
 
     window: Mapping[GpuMetric, float]
+    steady: Mapping[GpuMetric, float]
     busy: Mapping[GpuMetric, float]
     clock: Clock | None
     steps: tuple[tuple[Span, Mapping[GpuMetric, float]], ...]
@@ -51,19 +57,25 @@ class UseOfStretches:
 SampledUse = tuple[UseOfKernels, UseOfStretches]
 
 
-def sampled_use(trace: Trace, gpu: int, window: Spans, step_edges_ns: Ints | None = None) -> SampledUse | NotMeasured:
-    """All that samples say of one GPU in a window, and in steps that follow one another."""
-    kernels = use_of_kernels(trace, gpu, window)
+def use_of_device(trace: Trace, device: Device, kernels_in: Spans | None = None) -> SampledUse | NotMeasured:
+    """All that samples say of one GPU, its window and its steps; kernels of the window, or of some of its stretches.
+
+    The trace may have been read without samples: then they are not measured.
+    """
+    if Table.METRICS not in trace.tables:
+        return trace.missing(Table.METRICS) or NotMeasured(say("the samples of the GPU were not read"))
+    window, edges = device.ledger.busy.stretches, None if device.steps is None else device.steps.edges_ns
+    kernels = use_of_kernels(trace, device.gpu, window if kernels_in is None else kernels_in)
     if isinstance(kernels, NotMeasured):
         return kernels
-    stretches = use_of_stretches(trace, kernels, window, step_edges_ns)
+    stretches = use_of_stretches(trace, kernels, window, edges, device.steady_stretches)
     return stretches if isinstance(stretches, NotMeasured) else (kernels, stretches)
 
 
 def use_of_stretches(
-    trace: Trace, use: UseOfKernels, window: Spans, step_edges_ns: Ints | None = None
+    trace: Trace, use: UseOfKernels, window: Spans, step_edges_ns: Ints | None = None, steady: Spans | None = None
 ) -> UseOfStretches | NotMeasured:
-    """The use of one GPU in a window and its steps."""
+    """The use of one GPU in a window, its steps, and its steady part if that is not all of it."""
     samples = gpu_samples(trace, use.gpu)
     if isinstance(samples, NotMeasured):
         return samples
@@ -75,6 +87,7 @@ def use_of_stretches(
     clock, gpu = samples.values.get(GpuMetric.SM_CLOCK), trace.origin.gpu(use.gpu)
     return UseOfStretches(
         _mean(samples, use.lag_ns, window),
+        _mean(samples, use.lag_ns, window if steady is None else steady),
         _mean(samples, use.lag_ns, busy),
         None
         if clock is None or not within.any()
@@ -94,11 +107,7 @@ def _steps(
     return tuple(
         (
             Span(start, end),
-            {
-                metric: float(values[step])
-                for metric, values in means.items()
-                if metric is not GpuMetric.SM_CLOCK and not np.isnan(values[step])
-            },
+            {metric: float(values[step]) for metric, values in means.items() if not np.isnan(values[step])},
         )
         for step, (start, end) in enumerate(pairwise(edges_ns.tolist()))
     )
@@ -110,7 +119,7 @@ def _mean(samples: GpuSamples, lag_ns: int, spans: Spans) -> dict[GpuMetric, flo
     found: dict[GpuMetric, float] = {}
     for metric, values in means.items():
         known = ~np.isnan(values)
-        if metric is not GpuMetric.SM_CLOCK and length[known].sum() > 0:
+        if length[known].sum() > 0:
             found[metric] = float(np.average(values[known], weights=length[known]))
     return found
 

@@ -61,7 +61,7 @@ def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None
 
 def _of_timeline(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
     from gpuledger.analyse.kernels.step_kernels import overview
-    from gpuledger.analyse.use.stretches import sampled_use
+    from gpuledger.analyse.use.stretches import use_of_device
     from gpuledger.ledger.device import analysed
     from gpuledger.present.views.timeline_document import timeline_document
     from gpuledger.present.views.timeline_kernels import step_kernels_sheet
@@ -74,10 +74,5 @@ def _of_timeline(profile: Path, wanted: Wanted, limits: Limits, output: Output) 
     sheets = [
         step_kernels_sheet(overview(trace, device, wanted.scope_pattern), device, wanted.families) for device in devices
     ]
-    use = {
-        device.gpu: sampled_use(
-            trace, device.gpu, device.ledger.busy.stretches, None if device.steps is None else device.steps.edges_ns
-        )
-        for device in devices
-    }
+    use = {device.gpu: use_of_device(trace, device) for device in devices}
     output.show(timeline_document(profile.name, use, sheets, trace.health, devices[0].zero_ns))

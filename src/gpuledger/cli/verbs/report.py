@@ -16,7 +16,7 @@ from gpuledger.cli.output import (
     step_options,
 )
 from gpuledger.cli.progress import progress
-from gpuledger.findings.profiled_run import ProfiledRun, columns_for, diagnosed
+from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.report import report_document
@@ -63,7 +63,8 @@ def report(profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, l
     if charts:
         need("vl_convert", "a picture")
     with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, only=columns_for(profiled=bool(ncu)), limits=limits, progress=tell)
+        columns = columns_for(profiled=bool(ncu))
+        trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=tell)
         profiled = _profiled(ncu, limits, tell) if ncu else None
     made = diagnosed(trace, profile.name, wanted, profiled)
     pictures = _written(made, output) if charts else []

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from gpuledger.analyse.use.kernel_use import KernelUse, UseFigure, UseOfKernels
 from gpuledger.analyse.use.stretches import Clock, UseOfStretches
+from gpuledger.analyse.use.use_class import VAGUE, UseClass
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say
@@ -23,12 +24,25 @@ NAMES: Final = {
     GpuMetric.DRAM_READ: say("DRAM read"),
     GpuMetric.DRAM_WRITE: say("DRAM write"),
 }
-_DETAIL: Final = {GpuMetric.SM_ISSUE: 3, GpuMetric.WARPS: 2}
+CLASS_WORDS: Final = {
+    UseClass.COMPUTE_ROOF: say("compute at the roof"),
+    UseClass.MEMORY_ROOF: say("memory at the roof"),
+    UseClass.UNDER_FILLED: say("under-filled: SMs idle"),
+    UseClass.STALLED: say("stalled: SMs wait"),
+    UseClass.UNKNOWN: say("unknown"),
+}
+CLASS_LIMITS: Final = {
+    UseClass.COMPUTE_ROOF: say("compute"),
+    UseClass.MEMORY_ROOF: say("memory"),
+    UseClass.UNDER_FILLED: say("SMs idle"),
+    UseClass.STALLED: say("stalled"),
+    UseClass.UNKNOWN: say("unknown"),
+}
+"""What limits a kernel of a class, where there is little room."""
+_DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
 _SOURCE: Final = "samples"
 _SHOWN: Final = 25
 """Kernels that people are shown; the rest is one line."""
-_VAGUE: Final = 20.0
-"""An interval of so many points is shown in place of the number."""
 
 _COLUMNS: Final = (
     Column("kernel", say("Kernel"), Unit.TEXT, shorten=label),
@@ -36,6 +50,7 @@ _COLUMNS: Final = (
     Column("ns", say("Time"), Unit.NS),
     Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
 )
+_BOUND: Final = Column("class", say("Bound by"), Unit.TEXT, detail=2)
 _SHAPES: Final = (
     Column("grid", say("Grid"), Unit.TEXT, detail=5),
     Column("block", say("Block"), Unit.TEXT, detail=6),
@@ -58,15 +73,22 @@ def shown_sheet(use: UseOfKernels) -> Sheet:
     columns = (Column(metric, NAMES[metric], Unit.FIGURE, detail=_DETAIL.get(metric, 0)) for metric in OF_KERNELS)
     whole_ns = sum(kernel.time_ns for kernel in use.kernels)
     rows = [
-        (*_time(kernel, whole_ns), *map(_figure_text, map(kernel.figures.get, OF_KERNELS)), *_shape(kernel))
+        (
+            *_time(kernel, whole_ns),
+            *map(figure_text, map(kernel.figures.get, OF_KERNELS)),
+            CLASS_LIMITS[kernel.use_class],
+            *_shape(kernel),
+        )
         for kernel in use.kernels[:_SHOWN]
     ]
     rest = use.kernels[_SHOWN:]
-    blank = (None,) * (len(OF_KERNELS) + len(_SHAPES))
+    blank = (None,) * (len(OF_KERNELS) + 1 + len(_SHAPES))
     more = say("({count} more kernels)", count=count_text(len(rest)))
     calls, rest_ns = sum(kernel.launches for kernel in rest), sum(kernel.time_ns for kernel in rest)
     foot = ((more, calls, rest_ns, 100 * rest_ns / whole_ns, *blank),) if rest else ()
-    return Sheet(f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, *_SHAPES), tuple(rows), foot, rounded=True)
+    return Sheet(
+        f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, _BOUND, *_SHAPES), tuple(rows), foot, rounded=True
+    )
 
 
 def use_sheet(use: UseOfKernels) -> Sheet:
@@ -83,11 +105,12 @@ def use_sheet(use: UseOfKernels) -> Sheet:
                 for figure in map(kernel.figures.get, OF_KERNELS)
                 for side in _SIDES
             ),
+            kernel.use_class.value,
             *_shape(kernel),
         )
         for kernel in use.kernels
     )
-    return Sheet(f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, *_SHAPES), rows)
+    return Sheet(f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, _BOUND, *_SHAPES), rows)
 
 
 def _time(kernel: KernelUse, whole_ns: int) -> tuple[Cell, ...]:
@@ -99,10 +122,11 @@ def _shape(kernel: KernelUse) -> tuple[Cell, ...]:
     return shape_text(kernel.grid), shape_text(kernel.block)
 
 
-def _figure_text(figure: UseFigure | None) -> Message | None:
+def figure_text(figure: UseFigure | None) -> Message | None:
+    """A number in percent, or its interval where that is wide; None where it was not sampled."""
     if figure is None:
         return None
-    if figure.high - figure.low > _VAGUE:
+    if figure.high - figure.low > VAGUE:
         return say("{low} to {high} %", low=round(figure.low), high=round(figure.high))
     return say("{percent} %", percent=round(figure.percent))
 
@@ -110,7 +134,7 @@ def _figure_text(figure: UseFigure | None) -> Message | None:
 def use_answer(use: UseOfKernels, stretches: UseOfStretches) -> list[Message]:
     """How the GPU was used while kernels ran, which kernel has the most room, and its clock."""
     told = [
-        say("{counter} {share}", counter=_WORDS[metric], share=share_text(stretches.busy[metric] / 100))
+        say("{counter} {share}", counter=METRIC_WORDS[metric], share=share_text(stretches.busy[metric] / 100))
         for metric in OF_KERNELS
         if metric in stretches.busy
     ]
@@ -128,14 +152,17 @@ def use_answer(use: UseOfKernels, stretches: UseOfStretches) -> list[Message]:
     return sentences
 
 
-_WORDS: Final = {
+METRIC_WORDS: Final = {
     GpuMetric.SM_ACTIVE: say("SMs active"),
     GpuMetric.SM_ISSUE: say("issue slots"),
     GpuMetric.TENSOR: say("tensor cores"),
     GpuMetric.WARPS: say("warps"),
     GpuMetric.DRAM_READ: say("DRAM read"),
     GpuMetric.DRAM_WRITE: say("DRAM write"),
+    GpuMetric.PCIE_IN: say("PCIe in"),
+    GpuMetric.PCIE_OUT: say("PCIe out"),
 }
+"""What a counter is called in a sentence."""
 
 
 def _first_kernel(use: UseOfKernels) -> Message:
@@ -145,7 +172,7 @@ def _first_kernel(use: UseOfKernels) -> Message:
     told = [
         say(
             "{counter} {share} ({low} to {high})",
-            counter=_WORDS[metric],
+            counter=METRIC_WORDS[metric],
             share=share_text(figure.percent / 100),
             low=share_text(figure.low / 100),
             high=share_text(figure.high / 100),
@@ -188,6 +215,7 @@ def kernels_use_json(use: UseOfKernels) -> list[dict[str, Any]]:
             "launches": kernel.launches,
             "ns": kernel.time_ns,
             "source": _SOURCE,
+            "class": kernel.use_class.value,
             "use": {metric.value: _figure_json(kernel.figures.get(metric)) for metric in OF_KERNELS},
         }
         for kernel in use.kernels
@@ -210,9 +238,17 @@ def gpu_use_json(use: UseOfKernels, stretches: UseOfStretches, zero_ns: int) -> 
         "period_ns": use.period_ns,
         "lag_ns": use.lag_ns,
         "window_percent": _means_json(stretches.window),
+        "window_clock_hz": _clock_json(stretches.window),
+        "steady_percent": _means_json(stretches.steady),
+        "steady_clock_hz": _clock_json(stretches.steady),
         "kernels_percent": _means_json(stretches.busy),
         "steps": [
-            {"start_ns": step.start_ns - zero_ns, "end_ns": step.end_ns - zero_ns, "percent": _means_json(means)}
+            {
+                "start_ns": step.start_ns - zero_ns,
+                "end_ns": step.end_ns - zero_ns,
+                "percent": _means_json(means),
+                "clock_hz": _clock_json(means),
+            }
             for step, means in stretches.steps
         ],
         "clock": None
@@ -231,6 +267,10 @@ def _means_json(means: Mapping[GpuMetric, float]) -> dict[str, float | None]:
         for metric in GpuMetric
         if metric is not GpuMetric.SM_CLOCK
     }
+
+
+def _clock_json(means: Mapping[GpuMetric, float]) -> int | None:
+    return round(means[GpuMetric.SM_CLOCK]) if GpuMetric.SM_CLOCK in means else None
 
 
 def not_sampled(gpu: int, reason: NotMeasured) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from gpuledger.trace.spans import Span
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import KernelMatch, MatchedTimeline
+    from gpuledger.analyse.use.stretches import SampledUse
+    from gpuledger.analyse.use.use_class import UseClass
 
 
 def report_data(report: ProfiledRun) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         ],
         "zero_ns": report.zero_ns,
         "window_ns": report.devices[0].ledger.window_ns,
-        "devices": [_device(device) for device in report.devices],
+        "devices": [_device(device, report.use.get(device.gpu)) for device in report.devices],
         "steps": _steps(report.main_device),
         "levels": [_level(level) for level in report.main_device.levels],
         "findings": [finding_dict(found, report.zero_ns) for found in report.findings],
@@ -54,17 +56,21 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
     return {"made_at": made_at(), "kernels": [_joined(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()]}
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _device(device: Device, use: SampledUse | None) -> dict[str, Any]:
+    from gpuledger.analyse.use.compute_split import compute_split
+    from gpuledger.present.views.use_split import device_use_json
+
+    split = compute_split(device, None if use is None else use[0].class_of_row)
     return {
         "device": device.gpu,
         "window_ns": device.ledger.window_ns,
         **_ends(device.ledger.window, device.zero_ns),
-        "ledger": _ledger(device.ledger.total(), device.ledger.window_ns),
+        "ledger": _ledger(device.ledger.total(), device.ledger.window_ns, split.window),
         "steady": {
             "steady_ns": device.steady_ns,
             **_ends(device.steady, device.zero_ns),
             "steps": device.step_count,
-            "ledger": _ledger(device.line_ns, device.steady_ns),
+            "ledger": _ledger(device.line_ns, device.steady_ns, split.steady),
         },
         "hidden_comm_ns": device.ledger.busy.hidden_comm_ns,
         "hidden_copy_ns": device.ledger.busy.hidden_copy_ns,
@@ -72,6 +78,7 @@ def _device(device: Device) -> dict[str, Any]:
             {"trigger": trigger, "call": call, "ns": time, "gaps": count}
             for (trigger, call), (time, count) in device.triggers.items()
         ],
+        "use": None if use is None else device_use_json(use, device.zero_ns),
     }
 
 
@@ -90,10 +97,14 @@ def _ends(span: Span, zero_ns: int) -> dict[str, int]:
     return {"start_ns": span.start_ns - zero_ns, "end_ns": span.end_ns - zero_ns}
 
 
-def _ledger(lines: Mapping[Line, int], whole_ns: int) -> list[dict[str, Any]]:
-    """Lines that sum to the whole."""
+def _ledger(
+    lines: Mapping[Line, int], whole_ns: int, by_use: Mapping[Line, Mapping[UseClass, int]]
+) -> list[dict[str, Any]]:
+    """Lines that sum to the whole; those of compute have parts by use that sum to the line."""
     return [
-        {"line": line, "ns": amount, "share": amount / whole_ns if whole_ns else 0.0} for line, amount in lines.items()
+        {"line": line, "ns": amount, "share": amount / whole_ns if whole_ns else 0.0}
+        | ({"use_ns": {name.value: ns for name, ns in by_use[line].items()}} if line in by_use else {})
+        for line, amount in lines.items()
     ]
 
 
