@@ -20,16 +20,21 @@ from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.tables import tables_document
 from gpuledger.read import open_trace
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.trace.tables import Table
 
 
 def question(
-    answer: Callable[..., list[Sheet]], of_tables: Callable[[RunSide], list[Sheet]] | None = None
+    answer: Callable[..., list[Sheet]],
+    of_tables: Callable[[RunSide], list[Sheet]] | None = None,
+    *,
+    reads_samples: bool = False,
 ) -> click.Command:
     """A verb from a function that gives tables for a trace and one device of it; its name and docstring are the verb's.
 
     Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
-    from tables that `nsys stats` printed.
+    from tables that `nsys stats` printed. Samples of GPUs are read only for an answer that `reads_samples`.
     """
+    where_sampled = {Table.METRICS: [column.name for column in Table.METRICS.schema.columns]} if reads_samples else {}
 
     @functools.wraps(answer)
     def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output, **own: object) -> None:
@@ -39,7 +44,7 @@ def question(
             output.show(tables_document(answer.__name__, profile.name, sheets, printed.health, 0))
             return
         with progress(quiet=output.quiet) as tell:
-            trace = open_trace(profile, limits=limits, progress=tell)
+            trace = open_trace(profile, where_sampled=where_sampled, limits=limits, progress=tell)
         devices = analysed(trace, profile.name, wanted)
         sheets = [sheet for device in devices for sheet in answer(trace, device, **own)]
         output.show(tables_document(answer.__name__, profile.name, sheets, trace.health, devices[0].zero_ns))

@@ -16,7 +16,7 @@ from gpuledger.analyse.busy_kernels import BusyKernels, Shortened
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
 from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
 from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.ledger.activity import State
+from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
 from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.edits import (
@@ -46,8 +46,8 @@ SMALL_COPY_NS: Final = 20_000
 MOST_SERVING: Final = 4
 """So many calls on each side of a wait may serve it: an event is made, recorded, waited for and destroyed."""
 
-BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS"})
-"""Codes whose edit no program attains: launching never costs nothing."""
+BOUNDS: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS", "CLOCKS-LOW"})
+"""Codes whose edit no program attains: launching never costs nothing, and power may not allow the highest clock."""
 
 BESIDE: Final = 1 / 12
 """What a copy beside compute takes from it, of its own time: a thirtieth to a ninth was seen on H200s."""
@@ -299,6 +299,14 @@ class Fixes:
         chosen = chosen[self.work.name[chosen] == self.trace.strings.code(name)]
         duration = np.rint((self.work.end_ns - self.work.start_ns)[chosen] * (1 - share)).astype(np.int64)
         return lambda graph: with_durations(graph, chosen, duration)
+
+    def faster_rows(self, chosen_rows: NDArray[np.bool_], share: float) -> Edit:
+        """Kernels in these rows of their table take that share of their time less."""
+        work = self.work
+        chosen = self._steady_operations(State.COMPUTE)
+        chosen = chosen[work.family[chosen] != work.families.index(GRAPH_FAMILY)]
+        chosen = chosen[chosen_rows[work.row[chosen]]]
+        return lambda graph: operations_scaled(graph, chosen, 1 - share)
 
     def fast_and_hidden(self) -> Edit:
         """Copies come at the rate that their way allows, and run beside compute."""

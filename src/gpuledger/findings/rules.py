@@ -13,6 +13,7 @@ from gpuledger.analyse.program_ranges import ProgramRanges
 from gpuledger.findings import (
     busy,
     capture,
+    clocks,
     cold_start,
     copies,
     idle,
@@ -46,6 +47,7 @@ OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *kernels.RULES,
     *loops.RULES,
     *busy.RULES,
+    *clocks.RULES,
     *steps.RULES,
 )
 RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.FIRST, *capture.RULES, *ranks.RULES)

@@ -68,4 +68,25 @@ USE: Final[dict[str, str]] = {
     "The kernels with the most time, from {count} samples every {period}, in percent of what the GPU could do "
     "while they ran:": "耗时最多的 kernel，来自每 {period} 一次的 {count} 个采样，以其运行期间 GPU 的能力为 100 %：",
     "Kernels with the most time": "耗时最多的 kernel",
+    # present/views/step_use
+    "Clock (MHz)": "时钟 (MHz)",
+    "Use of GPU {gpu} by step, from samples every {period}, idle time included": (
+        "各步对 GPU {gpu} 的利用率，来自每 {period} 一次的采样（含空闲时间）"
+    ),
+    # findings/clocks
+    "compute time": "计算时间",
+    "under load the SM clock falls to {mean} MHz on average, {share} of the {highest} MHz that the GPU can have": (
+        "负载下 SM 时钟平均降至 {mean} MHz，为 GPU 最高 {highest} MHz 的 {share}"
+    ),
+    "power, heat or a limit holds it down; what that costs cannot be told": "受功耗、温度或上限限制；代价无法得知",
+    "the SM clock stands at {mean} MHz, {share} of the {highest} MHz that the GPU can have": (
+        "SM 时钟固定在 {mean} MHz，为 GPU 最高 {highest} MHz 的 {share}"
+    ),
+    "kernels at the roof of compute run at the highest clock": "计算接近上限的 kernel 以最高时钟运行",
+    "{share} of compute time is at the roof of compute, which rises with the clock": (
+        "计算时间的 {share} 接近计算上限，该上限随时钟提高"
+    ),
+    "{lowest} to {most} MHz in {count} samples in which kernels ran": (
+        "在有 kernel 运行的 {count} 个采样中为 {lowest} 至 {most} MHz"
+    ),
 }

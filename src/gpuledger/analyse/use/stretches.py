@@ -35,8 +35,39 @@ class Clock:
     mean_hz: float
     lowest_hz: float
     """Of a hundred samples one is lower."""
+    most_hz: float
+    """Of a hundred samples one is higher."""
+    late_hz: float
+    """The mean in the last third of the samples."""
     highest_hz: int | None
     """That the GPU can have; None: the profile does not say."""
+    samples: int
+    busy_ns: int
+    """How long those samples are."""
+
+    @classmethod
+    def of(cls, hertz: Ints, highest_hz: int | None, period_ns: int) -> Clock:
+        """From the samples in which kernels ran, by time; one at least."""
+        lowest, most = np.percentile(hertz, (1, 99))
+        late = hertz[-max(len(hertz) // 3, 1) :]
+        return cls(
+            float(hertz.mean()),
+            float(lowest),
+            float(most),
+            float(late.mean()),
+            highest_hz,
+            len(hertz),
+            len(hertz) * period_ns,
+        )
+
+    @property
+    def top_hz(self) -> float:
+        """The highest clock that is known of: what the GPU can have, or what it had."""
+        return max(self.most_hz, self.highest_hz or 0)
+
+    def varies_by(self, share: float) -> bool:
+        """Whether it was now higher, now lower, by more than this share of its mean."""
+        return self.most_hz - self.lowest_hz > share * self.mean_hz
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +122,7 @@ def use_of_stretches(
         _mean(samples, use.lag_ns, busy),
         None
         if clock is None or not within.any()
-        else Clock(
-            float(clock[within].mean()), float(np.percentile(clock[within], 1)), None if gpu is None else gpu.clock_hz
-        ),
+        else Clock.of(clock[within], None if gpu is None else gpu.clock_hz, samples.period_ns),
         _steps(samples, use.lag_ns, step_edges_ns),
     )
 

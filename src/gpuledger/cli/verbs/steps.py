@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.steps import step_sheets
+from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Table
 
 
-@question
-def steps(trace: Trace, device: Device) -> list[Sheet]:  # noqa: ARG001  all questions take the trace
+@partial(question, reads_samples=True)
+def steps(trace: Trace, device: Device) -> list[Sheet]:
     """List the steps of PROFILE: usual length, drift, unusual ones and what made them so.
 
     Every step has its length, the share of it that the GPU was busy, and the number of kernels that began in it.
 
     Steps are found by torch's ProfilerStep, by a repeated range, by graph launches, or by the period of the kernel
     sequence. They tile the device's time: a step ends when the last work launched in it ends, and the next one begins
-    there.
+    there. Where GPU metrics were sampled, each step also has its means of them and of the clock.
 
     \b
     Examples:
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
     """
-    return step_sheets(device)
+    sheets = step_sheets(device)
+    if device.steps is None or Table.METRICS not in trace.tables:
+        return sheets
+    from gpuledger.analyse.use.stretches import use_of_device
+    from gpuledger.present.views.step_use import step_use_sheet
+
+    use = use_of_device(trace, device)
+    return sheets if isinstance(use, NotMeasured) else [*sheets, step_use_sheet(use, device.zero_ns)]

@@ -23,7 +23,10 @@ NAMES: Final = {
     GpuMetric.WARPS: say("Warps"),
     GpuMetric.DRAM_READ: say("DRAM read"),
     GpuMetric.DRAM_WRITE: say("DRAM write"),
+    GpuMetric.PCIE_IN: say("PCIe in"),
+    GpuMetric.PCIE_OUT: say("PCIe out"),
 }
+"""What a counter is called over a column."""
 CLASS_WORDS: Final = {
     UseClass.COMPUTE_ROOF: say("compute at the roof"),
     UseClass.MEMORY_ROOF: say("memory at the roof"),
@@ -256,6 +259,7 @@ def gpu_use_json(use: UseOfKernels, stretches: UseOfStretches, zero_ns: int) -> 
         else {
             "mean_hz": round(clock.mean_hz),
             "lowest_hz": round(clock.lowest_hz),
+            "most_hz": round(clock.most_hz),
             "highest_hz": clock.highest_hz,
         },
     }
