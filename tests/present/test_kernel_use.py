@@ -111,6 +111,32 @@ def test_samples_agree_with_nsight_compute(llama: Path, tmp_path: Path) -> None:
     check_agreement(llama, answer, kernels=39)
 
 
+def test_people_see_samples_beside_nsight_compute(llama: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "counted.csv"
+    answer.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "metrics_llama.csv.xz").read_bytes()))
+    text = gpuledger("kernels", llama, f"--ncu={answer}", COLUMNS="80").stdout
+    assert "Of 39 kernels that both have, by name, grid and block" in text
+    assert re.search(r"\nTensor +39 +0\.\d points +\d+\.\d %", text)
+    assert re.search(r"\n +Tensor +86\.\d % +79 to 94 % +87\.\d % +yes", text)
+    content = json.loads(gpuledger("kernels", llama, f"--ncu={answer}", "--format=json").stdout)
+    Draft202012Validator(SCHEMA).validate(content)
+    [against] = content["against_ncu"]
+    assert against["counters"]["tensor"]["kernels"] == 39
+    assert all(
+        row["held"] == (row["low"] - 0.01 <= row["ncu_percent"] <= row["high"] + 0.01) for row in against["kernels"]
+    )
+    report = json.loads(gpuledger("report", llama, f"--ncu={answer}", "--format=json").stdout)
+    assert report["devices"][0]["use"]["against_ncu"]["counters"].keys() == against["counters"].keys()
+
+
+def test_counters_are_held_against_a_timeline_only(tmp_path: Path) -> None:
+    counted = tmp_path / "counted.csv"
+    counted.write_text("\n")
+    refused = gpuledger("kernels", counted, f"--ncu={counted}")
+    assert refused.exit_code == 2
+    assert "--ncu goes with one timeline" in refused.stderr
+
+
 @pytest.mark.parametrize(("program", "kernels"), [("elementwise", 37), ("resnet_nchw", 72), ("training", 78)])
 def test_samples_of_a_tenth_of_a_second_agree_with_nsight_compute(
     program: str, kernels: int, unpacked: Callable[[str], Path]

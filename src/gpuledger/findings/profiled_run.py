@@ -17,6 +17,8 @@ from gpuledger.trace.tables import EVENTS, Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import MatchedTimeline
+    from gpuledger.analyse.use.against_counters import HeldAgainst
+    from gpuledger.analyse.use.kernel_use import UseOfKernels
     from gpuledger.analyse.use.stretches import SampledUse
     from gpuledger.trace.kernel_report import KernelReport
 
@@ -58,6 +60,8 @@ class ProfiledRun:
     """What was lost on reading those reports."""
     use: Mapping[int, SampledUse] = field(default_factory=dict)
     """What samples say of each GPU that was sampled, and of its kernels in the steady stretch."""
+    against: Mapping[int, tuple[HeldAgainst, ...]] = field(default_factory=dict)
+    """Those samples against what Nsight Compute counted, where there is both."""
 
     @property
     def zero_ns(self) -> int:
@@ -93,6 +97,12 @@ def _sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
     return {gpu: told for gpu, told in use.items() if not isinstance(told, NotMeasured)}
 
 
+def _held_against(use: UseOfKernels, profiled: KernelReport) -> tuple[HeldAgainst, ...]:
+    from gpuledger.analyse.use.against_counters import held_against
+
+    return held_against(use, profiled)
+
+
 def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | None = None) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     made = analysed(trace, name, wanted)
@@ -106,4 +116,5 @@ def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | 
     launches = [judged(each) for each in profiled.launches]
     kernels = {device.gpu: matched_timeline(overview(trace, device, wanted.scope_pattern), launches) for device in made}
     found = findings(trace, made, kernels, use)
-    return ProfiledRun(name, trace, _window(made), made, found, kernels, profiled.health, use)
+    against = {gpu: _held_against(of_kernels, profiled) for gpu, (of_kernels, _) in use.items()}
+    return ProfiledRun(name, trace, _window(made), made, found, kernels, profiled.health, use, against)

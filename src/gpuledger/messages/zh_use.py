@@ -89,4 +89,18 @@ USE: Final[dict[str, str]] = {
     "{lowest} to {most} MHz in {count} samples in which kernels ran": (
         "在有 kernel 运行的 {count} 个采样中为 {lowest} 至 {most} MHz"
     ),
+    # present/views/held_against
+    "Samples held against Nsight Compute": "采样与 Nsight Compute 的对比",
+    "Of {kernels} kernels that both have, by name, grid and block, the intervals from samples hold {share} of the "
+    "{count} numbers that Nsight Compute counted.": (
+        "两者都有的 {kernels} 个 kernel（按名称、grid 与 block）中，"
+        "采样的区间包含 Nsight Compute 所测 {count} 个数值的 {share}。"
+    ),
+    "Counter": "计数器",
+    "Mean error by time": "按时间的平均误差",
+    "Interval holds it": "区间包含",
+    "Samples": "采样",
+    "Interval": "区间",
+    "Holds": "包含",
+    "{points} points": "{points} 个百分点",
 }

@@ -17,10 +17,17 @@ from gpuledger.read.source import look_at
 
 @click.command()
 @click.argument("files", metavar="NCU|PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--ncu",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With PROFILE: a report of Nsight Compute to hold the samples against; may be given several times.",
+)
 @step_options
 @limit_option
 @output_options
-def kernels(files: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
+def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
     """Say what limits each kernel in NCU: memory, compute or latency, and what to try.
 
     NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
@@ -31,7 +38,7 @@ def kernels(files: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Out
     compute; --range=layer0 lists one layer's. `gpuledger report PROFILE --ncu=NCU` has both together. Where GPU
     metrics were sampled (`gpuledger capture nsys` does where it may), each kernel also has what it uses of the GPU:
     SMs, issue slots, tensor cores, warps and DRAM, in percent, with an interval that should hold the truth nine
-    times in ten.
+    times in ten. With --ncu, those numbers are held against what Nsight Compute counted of the same kernels.
 
     \b
     Examples:
@@ -40,9 +47,12 @@ def kernels(files: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Out
       gpuledger kernels layer.ncu-rep --format=csv
       gpuledger kernels run.sqlite --range=layer0
       gpuledger kernels run.sqlite --format=json | jq '.kernels[0].use'
+      gpuledger kernels run.sqlite --ncu=counted.csv
     """
     if len(files) == 1 and reader_of(look_at(files[0])) is not None:
-        _of_timeline(files[0], wanted, limits, output)
+        _of_timeline(files[0], ncu, wanted, limits, output)
+    elif ncu:
+        raise click.UsageError("--ncu goes with one timeline, e.g. `gpuledger kernels run.sqlite --ncu=FILE`.")
     else:
         _of_reports(files, limits, output)
 
@@ -59,20 +69,22 @@ def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None
     output.show(kernels_document([path.name for path in files], judged_kernels, report.health))
 
 
-def _of_timeline(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
+def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.use.stretches import use_of_device
     from gpuledger.ledger.device import analysed
     from gpuledger.present.views.timeline_document import timeline_document
     from gpuledger.present.views.timeline_kernels import step_kernels_sheet
     from gpuledger.read import open_trace
+    from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.trace.tables import Table
 
     with progress(quiet=output.quiet) as tell:
         trace = open_trace(profile, only=tuple(Table), limits=limits, progress=tell)
+        counted = open_kernels(ncu, limits=limits, progress=tell) if ncu else None
     devices = analysed(trace, profile.name, wanted)
     sheets = [
         step_kernels_sheet(overview(trace, device, wanted.scope_pattern), device, wanted.families) for device in devices
     ]
     use = {device.gpu: use_of_device(trace, device) for device in devices}
-    output.show(timeline_document(profile.name, use, sheets, trace.health, devices[0].zero_ns))
+    output.show(timeline_document(profile.name, use, sheets, trace.health, devices[0].zero_ns, counted))

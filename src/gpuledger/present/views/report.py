@@ -115,9 +115,10 @@ def _use_blocks(report: ProfiledRun) -> list[Block]:
     device = report.main_device
     if device.gpu not in report.use:
         return []
+    from gpuledger.present.views.held_against import summary_blocks
     from gpuledger.present.views.use_split import use_blocks
 
-    return use_blocks(device, report.use[device.gpu])
+    return [*use_blocks(device, report.use[device.gpu]), *summary_blocks(report.against.get(device.gpu, ()))]
 
 
 def verdict(report: ProfiledRun) -> Message:

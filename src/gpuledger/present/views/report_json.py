@@ -19,6 +19,7 @@ from gpuledger.trace.spans import Span
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.timeline_match import KernelMatch, MatchedTimeline
+    from gpuledger.analyse.use.against_counters import HeldAgainst
     from gpuledger.analyse.use.stretches import SampledUse
     from gpuledger.analyse.use.use_class import UseClass
 
@@ -41,7 +42,9 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         ],
         "zero_ns": report.zero_ns,
         "window_ns": report.devices[0].ledger.window_ns,
-        "devices": [_device(device, report.use.get(device.gpu)) for device in report.devices],
+        "devices": [
+            _device(device, report.use.get(device.gpu), report.against.get(device.gpu, ())) for device in report.devices
+        ],
         "steps": _steps(report.main_device),
         "levels": [_level(level) for level in report.main_device.levels],
         "findings": [finding_dict(found, report.zero_ns) for found in report.findings],
@@ -56,7 +59,7 @@ def _kernels(report: ProfiledRun) -> dict[str, Any]:
     return {"made_at": made_at(), "kernels": [_joined(matched, by_gpu[gpu]) for gpu, matched in report.kernels.items()]}
 
 
-def _device(device: Device, use: SampledUse | None) -> dict[str, Any]:
+def _device(device: Device, use: SampledUse | None, against: tuple[HeldAgainst, ...]) -> dict[str, Any]:
     from gpuledger.analyse.use.compute_split import compute_split
     from gpuledger.present.views.use_split import device_use_json
 
@@ -78,7 +81,7 @@ def _device(device: Device, use: SampledUse | None) -> dict[str, Any]:
             {"trigger": trigger, "call": call, "ns": time, "gaps": count}
             for (trigger, call), (time, count) in device.triggers.items()
         ],
-        "use": None if use is None else device_use_json(use, device.zero_ns),
+        "use": None if use is None else device_use_json(use, device.zero_ns, against),
     }
 
 

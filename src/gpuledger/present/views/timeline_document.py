@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuledger.analyse.use.against_counters import held_against
 from gpuledger.analyse.use.stretches import SampledUse
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.held_against import against_blocks, against_json
 from gpuledger.present.views.kernel_use import (
     gpu_use_json,
     kernels_use_json,
@@ -19,6 +21,7 @@ from gpuledger.present.views.kernel_use import (
 from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note, NotMeasured
+from gpuledger.trace.kernel_report import KernelReport
 
 
 def timeline_document(
@@ -27,10 +30,15 @@ def timeline_document(
     in_order: Sequence[Sheet],
     notes: Sequence[Note],
     zero_ns: int,
+    counted: KernelReport | None = None,
 ) -> Document:
-    """All GPUs; `in_order` has a table of kernels each. JSON is the document gpuledger.stepkernels/1."""
+    """All GPUs; `in_order` has a table of kernels each. JSON is the document gpuledger.stepkernels/1.
+
+    What Nsight Compute `counted` of the same kernels is held against the samples.
+    """
     sampled = [found for found in use.values() if not isinstance(found, NotMeasured)]
     sentences = [sentence for kernels, stretches in sampled for sentence in use_answer(kernels, stretches)]
+    against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
     data: dict[str, Any] = {
         "schema": "gpuledger.stepkernels/1",
@@ -41,6 +49,7 @@ def timeline_document(
     return Document(
         blocks=lambda: (
             *opening,
+            *(block for held in against for block in against_blocks(held)),
             *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
         ),
         data=lambda: (
@@ -51,6 +60,7 @@ def timeline_document(
                     not_sampled(gpu, found) if isinstance(found, NotMeasured) else gpu_use_json(*found, zero_ns)
                     for gpu, found in use.items()
                 ],
+                **({} if counted is None else {"against_ncu": [against_json(held) for held in against]}),
                 "tables": tables_json(in_order),
                 "health": health_json(notes),
             }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gpuledger.analyse.use.against_counters import HeldAgainst
 from gpuledger.analyse.use.compute_split import ComputeSplit, TimeByClass, compute_split
 from gpuledger.analyse.use.kernel_use import UseOfKernels
 from gpuledger.analyse.use.stretches import SampledUse, UseOfStretches
@@ -18,6 +19,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
+from gpuledger.present.views.held_against import against_json
 from gpuledger.present.views.kernel_use import (
     CLASS_LIMITS,
     CLASS_WORDS,
@@ -162,7 +164,11 @@ def _means_sentence(device: Device, stretches: UseOfStretches) -> Message:
     return say("On average over the steady steps, idle time included: {figures}.", figures=figures)
 
 
-def device_use_json(use: SampledUse, zero_ns: int) -> dict[str, Any]:
-    """One GPU as a whole, and its kernels in the steady stretch."""
+def device_use_json(use: SampledUse, zero_ns: int, against: tuple[HeldAgainst, ...] = ()) -> dict[str, Any]:
+    """One GPU as a whole, its kernels in the steady stretch, and these against what Nsight Compute counted."""
     kernels, stretches = use
-    return gpu_use_json(kernels, stretches, zero_ns) | {"kernels": kernels_use_json(kernels)}
+    return (
+        gpu_use_json(kernels, stretches, zero_ns)
+        | {"kernels": kernels_use_json(kernels)}
+        | ({"against_ncu": against_json(against)} if against else {})
+    )
