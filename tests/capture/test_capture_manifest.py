@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gpuledger.capture.environment import WITHHELD, Commit, commit_of, environment, looks_secret, without_secrets
+from gpuledger.capture.environment import Commit, commit_of, environment
 from gpuledger.capture.manifest import INTERRUPTED, Manifest, RecordedCheck, RecordedFile, utc, written
+from gpuledger.capture.secret_names import looks_secret
+from gpuledger.capture.withheld import WITHHELD, without_secrets
 from gpuledger.errors import OutputRefused
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.surviving_processes import MARK, marked, members
@@ -43,6 +45,13 @@ def test_a_manifest_is_a_document(tmp_path: Path) -> None:
         assert found["started_utc"] == "1970-01-01T00:00:00.000Z"
     assert found["machine"]["gpus"][0]["highest_sm_mhz"] is None
     assert [path.name for path in tmp_path.iterdir()] == ["run.capture.json"]
+
+
+def test_a_manifest_is_for_its_owner_alone_and_holds_no_secret_of_the_prefix(tmp_path: Path) -> None:
+    via = ("kubectl", "--token", "hush", "exec", "pod", "--")
+    written(replace(BEGUN, via=via), tmp_path / "run.capture.json")
+    assert (tmp_path / "run.capture.json").stat().st_mode & 0o777 == 0o600
+    assert json.loads((tmp_path / "run.capture.json").read_text())["via"][1:3] == ["--token", WITHHELD]
 
 
 @given(st.lists(st.text(), max_size=3), st.dictionaries(st.text(), st.text(), max_size=2))
@@ -121,7 +130,7 @@ def test_secrets_are_known_by_their_names(name: str, secret: bool) -> None:
         (["env", "HF_TOKEN=abc", "python"], ["env", f"HF_TOKEN={WITHHELD}", "python"]),
         (
             ["bash", "-lc", "export OPENAI_API_KEY='a b'; run"],
-            ["bash", "-lc", f"export OPENAI_API_KEY={WITHHELD}; run"],
+            ["bash", "-lc", f"export OPENAI_API_KEY='{WITHHELD}'; run"],
         ),
         (["--password", "--verbose"], ["--password", "--verbose"]),
         (["--experts-per-token", "8"], ["--experts-per-token", "8"]),

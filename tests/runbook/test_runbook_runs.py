@@ -346,12 +346,17 @@ def test_dry_run_prints_every_command_and_runs_nothing(tmp_path: Path) -> None:
     assert (seen(tmp_path), (tmp_path / "out").exists()) == ([], False)
 
 
-def test_secrets_are_set_but_written_nowhere(tmp_path: Path) -> None:
-    code = "import os, sys; sys.exit(len(os.environ['HF_TOKEN']) != 4)"
-    ran = run(written(tmp_path, step(code), "environment: {HF_TOKEN: hush}\n"), "--format=json")
+def test_secrets_are_set_but_written_nowhere_and_only_their_owner_reads_what_is(tmp_path: Path) -> None:
+    code = "import os, sys; sys.exit(len(os.environ['HF_TOKEN']) != 4 or sys.argv[1] != 'quiet')"
+    path = written(tmp_path, step(code, "${API_KEY}"), "environment: {HF_TOKEN: hush}\n")
+    path.write_text(path.read_text().replace("variables: {", "variables: {API_KEY: quiet, "))
+    planned, ran = run(path, "--dry-run"), run(path, "--format=json")
     assert ran.exit_code == 0, ran.stderr
-    texts = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert not [text for text in (*texts, ran.stdout, ran.stderr) if "hush" in text]
+    files = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
+    texts = [file.read_text() for file in files]
+    for secret in ("hush", "quiet"):
+        assert not [text for text in (*texts, planned.stdout, ran.stdout, ran.stderr) if secret in text]
+    assert {file.stat().st_mode & 0o077 for file in (tmp_path / "out", *files)} == {0}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def _open_files(pid: int) -> Iterator[str]:
     with contextlib.suppress(OSError):  # it has ended
         for handle in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                yield os.readlink(f"/proc/{pid}/fd/{handle}")
+                yield str(Path(f"/proc/{pid}/fd/{handle}").readlink())
 
 
 class Watched:

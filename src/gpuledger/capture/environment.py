@@ -1,4 +1,4 @@
-"""What a run depended on besides its command: environment variables, the commit, secrets that must not be written down.
+"""What a run depended on besides its command: environment variables and the commit.
 
 Of the environment only the names of a list are kept, and those that the user adds. What looks like a secret is never
 kept, whoever asks for it.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gpuledger.capture.secret_names import looks_secret
+from gpuledger.capture.withheld import shown_value
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.processes import run
 
@@ -29,10 +31,7 @@ KEPT: Final = (
 )
 """Names of variables that change what a GPU does; a star stands for any letters."""
 
-WITHHELD: Final = "(withheld)"
-_SECRET_NAME: Final = re.compile(
-    r"TOKEN(?!IZERS)|(?<![A-Z])KEYS?(?![A-Z])|APIKEY|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH", re.I
-)
+_NAME: Final = re.compile(r"TOKEN(?!IZERS)|(?<![A-Z])KEYS?(?![A-Z])|APIKEY|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH", re.I)
 _HIDDEN_WORDS: Final = (
     r"[\w-]*(?:api|access|auth|secret|private|hf|hub)[-_]?(?:key|token)[\w-]*|[\w-]*(?:password|passwd|secret|credential)"
     r"[\w-]*|token|bearer"
@@ -55,11 +54,6 @@ class Commit:
     commit: str
     is_dirty: bool
     """Whether files differ from it."""
-
-
-def looks_secret(name: str) -> bool:
-    """Whether a variable of this name may hold something that nobody else should read."""
-    return _SECRET_NAME.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,26 +100,11 @@ def environment(variables: Mapping[str, str], more: Iterable[str] = ()) -> dict[
     """The variables that may be kept, by name; the values of secrets are withheld."""
     wanted = kept_names(more)
     kept = {name: value for name, value in variables.items() if _matches(name, wanted)}
-    return {name: WITHHELD if looks_secret(name) else value for name, value in sorted(kept.items())}
+    return {name: shown_value(name, value) for name, value in sorted(kept.items())}
 
 
 def _matches(name: str, wanted: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)
-
-
-def without_secrets(argv: Sequence[str]) -> list[str]:
-    """A command as it may be written down: what follows `--api-key`, `HF_TOKEN=` and the like is withheld."""
-    shown: list[str] = []
-    hide = False
-    for word in argv:
-        if hide and not word.startswith("-"):
-            shown.append(WITHHELD)
-        elif (setting := _VARIABLE.fullmatch(word)) and looks_secret(setting["name"]):
-            shown.append(f"{setting['before']}{setting['name']}={WITHHELD}")
-        else:
-            shown.append(_SECRET_SETTING.sub(rf"\g<name>={WITHHELD}", word))
-        hide = _SECRET_FLAG.fullmatch(word) is not None
-    return shown
 
 
 def commit_of(folder: Path) -> Commit | None:

@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuledger.capture.environment import Commit, without_secrets
+from gpuledger.capture.environment import Commit
 from gpuledger.capture.file_endings import MANIFEST_SCHEMA
+from gpuledger.capture.withheld import without_secrets
 from gpuledger.errors import OutputRefused
 from gpuledger.system.atomic_files import whole_file
 from gpuledger.system.machine import Machine
@@ -106,7 +107,7 @@ class Manifest:
             "command": without_secrets(self.command),
             "commands": [without_secrets(each) for each in self.commands],
             "called_as": without_secrets(self.called_as),
-            "via": None if self.via is None else list(self.via),
+            "via": None if self.via is None else without_secrets(self.via),
             "session": self.session,
             "started_utc": self.started_utc,
             "seconds": None if self.seconds is None else round(self.seconds, 3),
@@ -148,7 +149,7 @@ def written(manifest: Manifest, path: Path) -> None:
     """Write the manifest, whole or not at all."""
     text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
-        with whole_file(path) as file:
+        with whole_file(path, private=True) as file:
             file.write(text.encode(errors="backslashreplace"))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

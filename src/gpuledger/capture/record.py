@@ -20,7 +20,7 @@ from typing import Final
 
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture.empty_report import NOT_STARTED, Attempt, why_nothing
-from gpuledger.capture.environment import EnvironmentWishes, commit_of, environment, without_secrets
+from gpuledger.capture.environment import EnvironmentWishes, commit_of, environment
 from gpuledger.capture.file_endings import EXPORT
 from gpuledger.capture.main_program import main_program
 from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, PlainRun, RecordedFile, utc
@@ -28,6 +28,7 @@ from gpuledger.capture.nsys.command import Start, export_beside
 from gpuledger.capture.output_files import CapturePlace, prepared
 from gpuledger.capture.plain_run import PlainProgram, run_plain
 from gpuledger.capture.remote import Remote
+from gpuledger.capture.withheld import without_secrets
 from gpuledger.capture.witness import SeenEnvironment, Witness
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption

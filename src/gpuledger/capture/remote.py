@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture.prefix import prefix_words, shells_behind
+from gpuledger.capture.withheld import without_secrets
 from gpuledger.errors import ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Ran, fetched, run
@@ -100,9 +101,10 @@ class Remote:
         got = target.stat().st_size if target.exists() else 0
         if done.exit_code != 0 or size is None or got != int(size[1]):
             target.unlink(missing_ok=True)
+            prefix = shlex.join(without_secrets(self.prefix))
             raise ToolFailed(
                 f"{name} could not be copied back whole: {got} of {size[1] if size else 'an unknown number of'} bytes",
-                found=f"it lies at {there} on the other side, reached with `{shlex.join(self.prefix)}`",
+                found=f"it lies at {there} on the other side, reached with `{prefix}`",
                 hint="does something there write to standard output when a shell starts, or ask for a terminal?",
             )
 

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.capture.environment import environment, kept_names, looks_secret
+from gpuledger.capture.environment import environment, kept_names
 from gpuledger.capture.main_program import main_program
 from gpuledger.capture.program_place import program_place
+from gpuledger.capture.secret_names import looks_secret
+from gpuledger.capture.withheld import shown_value
 from gpuledger.errors import GpuledgerError, ToolFailed
 
 _SCRIPT: Final = (
@@ -98,7 +100,7 @@ class Witness:
         had = f"{name}={seen.variables[name]}" if name in seen.variables else f"no {name}"
         more = f", and {len(seen.lost) - 1} more" if len(seen.lost) > 1 else ""
         return ToolFailed(
-            f"the program was not started: it would not have had {name}={self.wanted[name]}{more}",
+            f"the program was not started: it would not have had {name}={shown_value(name, self.wanted[name])}{more}",
             found=f"right before `{program}` there was {had}",
             hint="something on the way sets it again, e.g. a file that the login shell reads, or a line of the text "
             "before the program: take it out there, or set it behind that",

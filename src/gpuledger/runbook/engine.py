@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuledger.capture.environment import without_secrets
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.runbook import state as states
 from gpuledger.runbook.definition import Runbook
@@ -31,6 +30,7 @@ from gpuledger.runbook.plan import (
     jobs_of,
     prelude_of,
 )
+from gpuledger.runbook.shown import shown_command
 from gpuledger.runbook.state import CellRecord, RunState, StepRecord, is_kept
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Patience, logged
@@ -179,7 +179,9 @@ class Engine:
             if interruption:
                 return StepRecord(job.title, states.INTERRUPTED, seconds=seconds, log=str(log))
             try:
-                with log_at(log, shlex.join(without_secrets(command))) as file:
+                with log_at(
+                    log, shlex.join(shown_command(command, {**self._choices.variables, **environment}))
+                ) as file:
                     ended = logged(
                         resolved(command, self._choices.python),
                         interruption,

@@ -1,4 +1,7 @@
-"""The files of a run, in one place: what is read is small, what is written is whole or not there at all."""
+"""The files of a run, in one place: what is read is small, what is written is whole or not there at all.
+
+Command lines stand in them, and what programs print: folders and files are for their owner alone.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def runbook_text(path: Path) -> bytes:
 def make_folder(folder: Path) -> None:
     """Make a folder that may be there already."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise OutputRefused(f"{folder}: cannot be made: {_why(error)}") from None
 
@@ -75,7 +78,7 @@ def _named(folder: Path) -> Iterator[str]:
 def locked(folder: Path) -> Iterator[None]:
     """Refuse a second run in the same folder. The system gives the lock back whatever becomes of us."""
     try:
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise OutputRefused(f"{folder}: cannot be written to: {_why(error)}") from None
     try:
@@ -91,7 +94,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def written(path: Path, text: str) -> None:
     """Write beside, then rename; what survives us should survive the machine too."""
-    with replacing(path, force=True) as file:
+    with replacing(path, force=True, private=True) as file:
         file.write(text.encode(errors="backslashreplace"))
         file.flush()
         os.fsync(file.fileno())
@@ -125,7 +128,8 @@ def last_line(path: Path) -> str:
 def log_at(path: Path, heading: str) -> Iterator[IO[bytes]]:
     """A log to add to, beginning with what is run."""
     try:
-        with path.open("ab", buffering=0) as file:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "ab", buffering=0) as file:
             file.write(f"$ {heading}\n".encode(errors="backslashreplace"))
             yield file
     except OSError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gpuledger.capture.environment import looks_secret
+from gpuledger.capture.secret_names import looks_secret
 from gpuledger.runbook.definition import (
     AlignCells,
     BenchStep,

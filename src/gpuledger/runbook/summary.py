@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuledger.capture.environment import WITHHELD, looks_secret
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import state as states
 from gpuledger.runbook.definition import FigureTarget, Runbook, SavingCheck
@@ -17,6 +16,7 @@ from gpuledger.runbook.matrix import MatrixCell, pairs
 from gpuledger.runbook.placeholders import filled
 from gpuledger.runbook.plan import Choices
 from gpuledger.runbook.savings import FAIL, OPEN, PASS, SavingRow, judged_by_the_middle, saving_of, slowed
+from gpuledger.runbook.shown import shown_settings
 from gpuledger.runbook.state import CellRecord
 
 
@@ -86,7 +86,12 @@ class RunSummary:
     @property
     def environment(self) -> dict[str, str]:
         """What the runbook sets for all cells; what looks like a secret is not shown."""
-        return {name: hidden(name, text) for name, text in self.book.environment.items()}
+        return shown_settings(self.book.environment)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the runbook, its size and --set give, in the same way."""
+        return shown_settings(self.choices.variables)
 
     @property
     def misses(self) -> list[str]:
@@ -165,11 +170,6 @@ def _savings(
     two_by_two = pairs(cells, compare.before, compare.after)
     rows = [saving_of(compare, two, documents, corrected.get(two)) for two in two_by_two]
     return rows if compare.over is None else judged_by_the_middle(rows, compare.over)
-
-
-def hidden(name: str, text: str) -> str:
-    """The value of an environment variable for people to see, unless it may be a secret."""
-    return WITHHELD if looks_secret(name) else text
 
 
 def _finished(record: CellRecord | None) -> bool:

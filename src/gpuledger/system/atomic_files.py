@@ -69,11 +69,11 @@ def refuse_existing(path: Path) -> OutputRefused:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, force: bool) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, force: bool, private: bool = False) -> Iterator[BinaryIO]:
     """A file to write to that takes the place of `path` once all went well. A device or a pipe is written to itself."""
     try:
         is_special = path.exists() and not path.is_file()
-        with _itself(path) if is_special else whole_file(path, overwrite=force) as file:
+        with _itself(path) if is_special else whole_file(path, overwrite=force, private=private) as file:
             yield file
     except FileExistsError:
         raise refuse_existing(path) from None

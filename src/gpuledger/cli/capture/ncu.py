@@ -20,7 +20,7 @@ from gpuledger.cli.capture.options import (
     looked_at,
     needed,
     printed,
-    shown_here,
+    shown,
     tell,
     warn,
     witness_for,
@@ -86,10 +86,9 @@ def ncu(
     witness = witness_for(manner, command, place, there)
     program = command if witness is None else witness.before(command)
     if manner.only_prints:
-        shown = (word_for("ncu", found), *options, *command)
+        argv = (word_for("ncu", found), *options, *command)
         copied = [f"then copied back to {place.folder.absolute()}/{place.name}{ENDING}"] if there else []
-        started = there.started(shown, witness.wanted if witness else {}) if there else shown_here(manner, shown)
-        printed(manner, flags, (started,), [*looked_at(witness), *copied])
+        printed(manner, flags, (shown(manner, argv, there, witness),), [*looked_at(witness), *copied])
         return
     executable = None if there else needed("ncu", found)
     if not there:

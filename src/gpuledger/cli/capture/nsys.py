@@ -31,7 +31,7 @@ from gpuledger.cli.capture.options import (
     needed,
     printed,
     run_before,
-    shown_here,
+    shown,
     tell,
     warn,
     witness_for,
@@ -187,13 +187,13 @@ def _printed(
 ) -> None:
     if there is not None:
         notes.append(f"then copied back to {place.folder.absolute()}, and exported")
-        printed(manner, _reasons(flags), (there.started(argv, witness.wanted if witness else {}),), notes)
+        printed(manner, _reasons(flags), (shown(manner, argv, there, witness),), notes)
     elif argv[1] != "profile":  # nsys stands behind the launcher
         notes.append("then the report of each rank is exported")
-        printed(manner, _reasons(flags), (shown_here(manner, argv),), notes)
+        printed(manner, _reasons(flags), (shown(manner, argv),), notes)
     else:
         export = export_command(argv[0], f"{place.base}{place.ending}", f"{place.base}{EXPORT}")
-        printed(manner, _reasons(flags), (shown_here(manner, argv), export), notes)
+        printed(manner, _reasons(flags), (shown(manner, argv), export), notes)
 
 
 def _reasons(flags: tuple[Flag, ...]) -> list[tuple[str, str]]:
@@ -216,7 +216,7 @@ def _launched(name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[
     warn(doubts(wishes, flags, command, None))
     if manner.only_prints:
         argv = launch_command(word_for("nsys", found), name, flags, command)
-        printed(manner, _reasons(flags), (shown_here(manner, argv),))
+        printed(manner, _reasons(flags), (shown(manner, argv),))
         sys.exit(0)
     executable: Path = needed("nsys", found)
     check_program(command[0])

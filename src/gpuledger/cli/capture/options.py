@@ -19,6 +19,7 @@ from gpuledger.capture.manifest import PlainRun
 from gpuledger.capture.output_files import CapturePlace
 from gpuledger.capture.plain_run import PlainProgram
 from gpuledger.capture.remote import Remote
+from gpuledger.capture.withheld import without_secrets
 from gpuledger.capture.witness import Witness
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, MissingPackage
@@ -136,10 +137,20 @@ def run_before(plain: PlainProgram | PlainRun) -> list[str]:
     )
 
 
-def shown_here(manner: CaptureOptions, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """A command for people that sets what --env gives."""
-    given = manner.variables.given
-    return ("env", *(f"{name}={value}" for name, value in given.items()), *argv) if given else argv
+def shown(
+    manner: CaptureOptions,
+    argv: Sequence[str],
+    there: Remote | None = None,
+    witness: Witness | None = None,
+    script: Path | None = None,
+) -> list[str]:
+    """A command for people, without secrets: here one that sets what --env gives, elsewhere what it carries."""
+    hushed = without_secrets(argv)
+    if there is not None:
+        carried = environment(witness.wanted, witness.wanted) if witness else {}
+        return without_secrets(there.started(hushed, carried, script))
+    given = environment(manner.variables.given, manner.variables.given)
+    return ["env", *(f"{name}={value}" for name, value in given.items()), *hushed] if given else hushed
 
 
 def check_program(program: str) -> None:

@@ -20,7 +20,7 @@ from gpuledger.cli.capture.options import (
     looked_at,
     printed,
     run_before,
-    shown_here,
+    shown,
     tell,
     warn,
     witness_for,
@@ -82,8 +82,7 @@ def torch(
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
         reasons = [(flag.argument if flag.value else f"--{flag.name}", flag.why) for flag in torch_flags(schedule)]
-        wanted = witness.wanted if witness else {}
-        started = there.started(argv, wanted, RUNNER) if there else shown_here(manner, argv)
+        started = shown(manner, argv, there, witness, RUNNER)
         copied = [f"then copied back to {place.folder.absolute()}"] if there else []
         whole = [("(no options)", "the profiler range of the program, or else the whole run")]
         printed(manner, reasons or whole, (started,), [*run_before(plain), *looked_at(witness), *copied])

@@ -22,6 +22,7 @@ from gpuledger.runbook.matrix import MatrixCell, cells_of
 from gpuledger.runbook.needs import missing
 from gpuledger.runbook.plan import Choices, cell_needs, comparisons_of, environment_of, jobs_of, prelude_of
 from gpuledger.runbook.read import runbook_of
+from gpuledger.runbook.shown import shown_jobs, shown_settings
 from gpuledger.runbook.state import FINISHED, state_of
 from gpuledger.runbook.suggestion import suggestion
 from gpuledger.runbook.summary import RunSummary, summed_up
@@ -186,9 +187,11 @@ def _cells(book: Runbook, every: Sequence[MatrixCell], picked: Sequence[tuple[st
 
 
 def _commands(book: Runbook, cells: Sequence[MatrixCell], choices: Choices, *, chosen_all: bool) -> str:
-    planned = [
-        (cell, cell_needs(book, cell), environment_of(book, cell, choices), jobs_of(book, cell, choices))
-        for cell in cells
-    ]
-    compared = [each.job for each in comparisons_of(book, cells, choices)] if chosen_all else []
-    return commands_text(book, prelude_of(book, choices), planned, compared)
+    given = {**choices.variables, **book.environment}
+    planned = []
+    for cell in cells:
+        variables = environment_of(book, cell, choices)
+        jobs = shown_jobs(jobs_of(book, cell, choices), given | variables)
+        planned.append((cell, cell_needs(book, cell), shown_settings(variables), jobs))
+    compared = [comparing.job for comparing in comparisons_of(book, cells, choices)] if chosen_all else []
+    return commands_text(book, shown_jobs(prelude_of(book, choices), given), planned, shown_jobs(compared, given))

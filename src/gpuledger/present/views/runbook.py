@@ -30,7 +30,7 @@ from gpuledger.runbook.matrix import MatrixCell
 from gpuledger.runbook.plan import CellJob, Choices
 from gpuledger.runbook.savings import SavingRow
 from gpuledger.runbook.state import DONE, FAILED, FINISHED, MISSED, NOT_RUN
-from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow, hidden
+from gpuledger.runbook.summary import ComparisonRow, RunSummary, TargetRow
 from gpuledger.units import share_text, three_figures, time_text
 
 _SIDES: Final = (
@@ -77,7 +77,7 @@ def commands_text(
     cells: Iterable[tuple[MatrixCell, Sequence[str], Mapping[str, str], Sequence[CellJob]]],
     comparisons: Sequence[CellJob],
 ) -> str:
-    """Every command of a run, for a POSIX shell; what some need is said beside them."""
+    """Every command of a run, for a POSIX shell, as it is handed in; what some need is said beside them."""
     lines = [f"# {book.name}: {book.question}"]
     if prelude:
         lines += ["", "# prelude", *_shell(prelude, {})]
@@ -110,7 +110,7 @@ def listing_document(books: Sequence[Runbook]) -> Document:
 
 
 def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]:
-    set_ = "".join(f"{name}={shlex.quote(hidden(name, text))} " for name, text in environment.items())
+    set_ = "".join(f"{name}={shlex.quote(text)} " for name, text in environment.items())
     lines = []
     for job in jobs:
         if job.needs:
@@ -151,7 +151,7 @@ def _about(summary: RunSummary) -> str:
     parts = [f"{finished} of {len(summary.cells)} cells finished"]
     if summary.choices.size:
         parts.append(f"size {summary.choices.size}")
-    parts += [f"{name} {value}" for name, value in summary.choices.variables.items()]
+    parts += [f"{name} {value}" for name, value in summary.variables.items()]
     return " · ".join(parts)
 
 

@@ -20,7 +20,7 @@ def summary_data(summary: RunSummary) -> dict[str, Any]:
         "question": summary.book.question,
         "verdict": _VERDICTS[summary.exit_code],
         "size": summary.choices.size or None,
-        "variables": dict(summary.choices.variables),
+        "variables": summary.variables,
         "environment": summary.environment,
         "missing": dict(summary.missing),
         "cells": [_cell_json(summary, at) for at in range(len(summary.cells))],

@@ -1,0 +1,202 @@
+"""What must not be written down: 60 spellings of secrets, 60 arguments that only look alike, and any words at all."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.capture.withheld import WITHHELD, without_secrets
+from support.command import gpuledger
+
+S = "hunter2-correct"
+"""A secret that nothing in its own form gives away: its name must."""
+RANDOM = "q7Zt9LmW2xRkB4vNc8YpD3sFhJ6g"
+
+SECRETS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    # by the name of an option, in any case and with any separator
+    (S, ("train", "--api-key", S)),
+    (S, ("train", f"--api-key={S}")),
+    (S, ("train", f"--api_key={S}")),
+    (S, ("train", f"--apikey={S}")),
+    (S, ("train", f"--ApiKey={S}")),
+    (S, ("train", "--huggingface-token", S)),
+    (S, ("train", f"--Password={S}")),
+    (S, ("train", "--PASSWORD", S)),
+    (S, ("train", "-password", S)),
+    (S, ("train", f"--db.password={S}")),
+    (S, ("train", f"--dbpass={S}")),
+    (S, ("train", f"--user-pwd={S}")),
+    (S, ("train", f"--client-secret={S}")),
+    (S, ("train", "--secret", S)),
+    (S, ("train", f"--credentials={S}")),
+    (S, ("train", f"--basic-auth=me:{S}")),
+    (S, ("train", f"--passphrase={S}")),
+    (S, ("train", f"--token={S}")),
+    (S, ("train", f"--hf_token={S}")),
+    (S, ("train", "--wandb-key", S)),
+    (S, ("train", f"--encryption-key={S}")),
+    # settings: variables, hydra, yaml, properties
+    (S, ("env", f"HF_TOKEN={S}", "train")),
+    (S, ("env", f"DB_PASSWORD=two words {S}", "train")),
+    (S, ("env", f"AWS_SECRET_ACCESS_KEY={S}", "train")),
+    (S, ("env", f"OPENAI_API_KEY_2={S}", "train")),
+    (S, ("docker", "run", "-e", f"GITHUB_TOKEN={S}", "image")),
+    (S, ("capture", f"--env=WANDB_API_KEY={S}", "train")),
+    (S, ("train", f"api_key={S}")),
+    (S, ("train", f"+logger.wandb.api_key={S}")),
+    (S, ("java", f"-Dservice.auth.token={S}")),
+    (S, ("train", "--config", f"{{api_key: {S}, steps: 4}}")),
+    (S, ("helm", "--set", f"db.host=x,db.password={S}")),
+    # texts for a shell
+    (S, ("bash", "-c", f"export HF_TOKEN={S}; python train.py")),
+    (S, ("bash", "-c", f"HF_TOKEN='{S}' python train.py")),
+    (S, ("bash", "-c", f"python train.py --api-key {S} --steps 4")),
+    (S, ("bash", "-lc", f'python train.py --api-key="{S}"')),
+    (S, ("sh", "-c", f"mysql --user=me --password={S}&& true")),
+    # JSON in an argument
+    (S, ("train", "--config", f'{{"api_key": "{S}", "steps": 4}}')),
+    (S, ("train", f'--headers={{"Authorization": "Bearer {S}"}}')),
+    (S, ("train", f'--config={{"auth": {{"password": "{S}"}}}}')),
+    (S, ("bash", "-c", f'train --config "{{\\"token\\": \\"{S}\\"}}"')),
+    (S, ("train", f"--config={{'secretKey': '{S}'}}")),
+    # headers
+    (S, ("curl", "-H", f"Authorization: Bearer {S}")),
+    (S, ("curl", "-H", f"authorization: Basic {S}")),
+    (S, ("curl", f"--header=X-Api-Key: {S}")),
+    (S, ("curl", "-H", f"Cookie: session={S}; path=/")),
+    (S, ("curl", "-H", f"PRIVATE-TOKEN:{S}")),
+    # addresses
+    (S, ("train", f"--db=postgres://me:{S}@db.example/runs")),
+    (S, ("train", f"redis://:{S}@cache:6379/0")),
+    (S, ("git", "clone", f"https://{S}@github.com/a/b.git")),
+    (S, ("train", f"https://example.com/data?x=1&access_token={S}&y=2")),
+    (S, ("train", f"https://store/blob?sv=2024&sig={S}")),
+    (S, ("curl", "-u", f"me:{S}", "https://example.com")),
+    # by the form of the value, whatever it is called
+    ("hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZ012345", ("train", "--from", "hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ012345")),
+    ("ghp_" + "0a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R", ("x", "--by=ghp_0a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R")),
+    ("sk-proj-" + "abcdefghijklmnop1234", ("x", "sk-proj-abcdefghijklmnop1234")),
+    ("AKIA" + "IOSFODNN7EXAMPLE", ("x", "--id", "AKIAIOSFODNN7EXAMPLE")),
+    ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSM", ("x", "--with", "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSM")),
+    ("nvapi-" + "0123456789abcdefABCDEF", ("x", "--ngc", "nvapi-0123456789abcdefABCDEF")),
+    # by entropy alone
+    (RANDOM, ("train", "--with", RANDOM)),
+)
+
+HARMLESS: tuple[tuple[str, ...], ...] = (
+    ("python", "train.py", "--max-new-tokens", "128"),
+    ("python", "train.py", "--max-tokens=4096"),
+    ("python", "train.py", "--num-key-value-heads=8"),
+    ("python", "train.py", "--tokenizer", "meta-llama/Llama-3.1-70B-Instruct"),
+    ("python", "train.py", "--tokenizer-mode=auto"),
+    ("python", "train.py", "--eos-token=</s>"),
+    ("python", "train.py", "--pad-token", "<pad>"),
+    ("python", "train.py", "--eos-token-id", "2"),
+    ("python", "train.py", "--tokens-per-step=8192"),
+    ("python", "train.py", "--token-budget", "16384"),
+    ("python", "train.py", "--sort-key=name"),
+    ("python", "train.py", "--primary-key", "step"),
+    ("python", "train.py", "--key-dim=128"),
+    ("python", "train.py", "--monkey", "patch"),
+    ("python", "train.py", "--keyboard=us"),
+    ("python", "train.py", "--author", "someone"),
+    ("python", "train.py", "--bypass", "cache"),
+    ("python", "train.py", "--single-pass", "train.yaml"),
+    ("python", "train.py", "--num-passes=3"),
+    ("python", "train.py", "--forward-pass=4"),
+    ("python", "train.py", "--compass", "north"),
+    ("python", "train.py", "--passthrough=1"),
+    ("python", "train.py", "--password-file", "/run/secrets/db"),
+    ("python", "train.py", "--token-file=token.txt"),
+    ("python", "train.py", "--api-key-env", "OPENAI_API_KEY"),
+    ("python", "train.py", "--api-key=$OPENAI_API_KEY"),
+    ("python", "train.py", "--api-key", "${OPENAI_API_KEY}"),
+    ("python", "train.py", "--use-auth-token", "train.json"),
+    ("python", "train.py", "--no-auth", "--port=8000"),
+    ("python", "train.py", "--no-auth", "8000"),
+    ("python", "train.py", "--auth=none"),
+    ("python", "train.py", "--auth-type", "basic"),
+    ("python", "train.py", "--secretary=me"),
+    ("python", "train.py", "--use-token=false"),
+    ("env", "PWD=/work/run", "python", "train.py"),
+    ("env", "TOKENIZERS_PARALLELISM=false", "python", "train.py"),
+    ("env", "NCCL_DEBUG=INFO", "CUDA_VISIBLE_DEVICES=0,1", "python", "train.py"),
+    ("env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:128", "train"),
+    ("env", "PATH=/usr/local/cuda-12.4/bin:/usr/bin:/bin", "train"),
+    ("torchrun", "--nproc-per-node=8", "--rdzv-endpoint=node1:29500", "train.py"),
+    ("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "Qwen/Qwen2.5-72B-Instruct-AWQ"),
+    ("python", "train.py", "--checkpoint", "/data/Runs/2026-11-17T01-20-29Z/Step00012000/model.safetensors"),
+    ("python", "train.py", "--commit=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"),
+    ("docker", "run", "nvcr.io/nvidia/pytorch:24.05-py3@sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0"),
+    ("docker", "run", "-u", "1000:1000", "--gpus", "all", "image"),
+    ("ncu", "--kernel-name", "regex:ampere_fp16_s16816gemm_fp16_128x256_ldg8_f2f_stages_64x3_tn"),
+    ("ncu", "--kernel-name", "_ZN7cutlass13device_kernelIN5flash24enable_sm90_or_laterINS1_16FlashAttnFwdSm90E"),
+    ("ncu", "--metrics", "sm__throughput.avg.pct_of_peak_sustained_elapsed,dram__bytes_read.sum"),
+    ("nsys", "profile", "--trace=cuda,nvtx,osrt,cudnn,cublas", "--cuda-graph-trace=node", "--output=/tmp/run"),
+    ("nsys", "profile", "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "train"),
+    ("ssh", "me@node1.example.com", "train"),
+    ("scp", "me@node1:/data/a.sqlite", "."),
+    ("git", "clone", "git@github.com:someone/repository.git"),
+    ("kubectl", "exec", "trainer-7d9f8b6c5d-x2x9p", "-n", "team-a", "--", "train"),
+    ("curl", "https://example.com/data?page=2&sort=key"),
+    ("python", "-c", "import torch; key = torch.randn(4, 4); print(key.shape)"),
+    ("python", "train.py", "--config", '{"hidden_size": 4096, "num_key_value_heads": 8, "eos_token": "</s>"}'),
+    ("python", "train.py", "--run-id", "123e4567-e89b-12d3-a456-426614174000"),
+    ("python", "train.py", "--name=Exp42RunBsz128LrSchedCosineWarmup2000"),
+    ("bash", "-c", "for key in a b; do python train.py --sort-by $key --tokens 128; done"),
+)
+
+
+def shown(words: tuple[str, ...]) -> str:
+    return "\n".join(without_secrets(words))
+
+
+def test_of_sixty_spellings_none_is_written_down() -> None:
+    assert len(SECRETS) == 60
+    assert [words for secret, words in SECRETS if secret in shown(words)] == []
+    assert [words for _, words in SECRETS if WITHHELD not in shown(words)] == []
+
+
+def test_of_sixty_harmless_commands_nothing_is_hidden() -> None:
+    assert len(HARMLESS) == 60
+    assert [shown(words) for words in HARMLESS if tuple(without_secrets(words)) != words] == []
+
+
+@given(st.lists(st.text(max_size=40), max_size=6))
+def test_what_may_be_written_down_may_be_written_down_again(words: list[str]) -> None:
+    once = without_secrets(words)
+    assert len(once) == len(words)
+    assert without_secrets(once) == once
+
+
+@given(st.text("abcXYZ019!#%^*+.:;?@~ ", min_size=7), st.sampled_from(("--api-key=", "DB_PASSWORD=", "wandb.token=")))
+def test_no_part_of_what_follows_the_name_of_a_secret_is_shown(secret: str, name: str) -> None:
+    assert without_secrets(["train", name + secret, "4"]) == ["train", name + WITHHELD, "4"]
+
+
+def test_a_known_secret_is_withheld_wherever_it_stands() -> None:
+    assert without_secrets(["train", "--with=hush-hush", "x"], known=["hush-hush", "x"]) == [
+        *("train", f"--with={WITHHELD}", "x")
+    ]
+
+
+@pytest.mark.parametrize("word", ["a=", "--a ", "a-", "a.", '"a": "', "a:b@", "Aa0", "http://a", "bearer ", "'", "\\"])
+def test_long_words_take_no_longer_than_they_are_long(word: str) -> None:
+    text = word * (30_000 // len(word))
+    began = time.process_time()
+    without_secrets(["train", text])
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("via", [(), ("--via=ssh -o X=1 host",), ("--via=kubectl --token hush exec pod --",)])
+def test_what_would_be_run_is_printed_without_secrets(via: tuple[str, ...], tmp_path: Path) -> None:
+    command = ("--env=HF_TOKEN=hush", "--", "python", "train.py", "--password", "hush", "https://me:hush@host/x")
+    for tool in ("nsys", "ncu", "torch"):
+        ran = gpuledger("capture", tool, "--dry-run", *via, *command, cwd=tmp_path)
+        assert ran.exit_code == 0, ran.stderr
+        assert ran.stdout.count(WITHHELD) >= 3
+        assert "hush" not in ran.stdout + ran.stderr
