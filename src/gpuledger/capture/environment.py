@@ -31,18 +31,6 @@ KEPT: Final = (
 )
 """Names of variables that change what a GPU does; a star stands for any letters."""
 
-_NAME: Final = re.compile(r"TOKEN(?!IZERS)|(?<![A-Z])KEYS?(?![A-Z])|APIKEY|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH", re.I)
-_HIDDEN_WORDS: Final = (
-    r"[\w-]*(?:api|access|auth|secret|private|hf|hub)[-_]?(?:key|token)[\w-]*|[\w-]*(?:password|passwd|secret|credential)"
-    r"[\w-]*|token|bearer"
-)
-_SECRET_FLAG: Final = re.compile(rf"--?(?:{_HIDDEN_WORDS})", re.I)
-_SECRET_SETTING: Final = re.compile(
-    rf"(?P<name>--?(?:{_HIDDEN_WORDS})|\b[A-Za-z0-9_]*(?:_TOKEN|_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?))="
-    r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|]+)"
-)
-_VARIABLE: Final = re.compile(r"(?P<before>(?:--env=)?)(?P<name>[A-Z_][A-Z0-9_]*)=.*", re.DOTALL)
-"""A word that is nothing but a variable with its value, blanks and all."""
 _NAME: Final = re.compile(r"[A-Za-z_*][\w*]*", re.ASCII)
 _GIT_S: Final = 10.0
 
