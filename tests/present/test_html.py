@@ -114,8 +114,8 @@ def test_every_step_is_in_the_strip_or_the_longest_of_its_neighbours(tmp_path: P
 def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
     page = parsed(drawn("decode.sqlite")[1])
     names = [section.attrs["id"] for section in page.all("section")]
-    expected = "books findings critical steps streams gaps kernels ranges launches memory roofline communication health"
-    assert names == expected.split()
+    order = "timeline findings books ranges kernels gaps steps critical streams launches memory roofline"
+    assert names == [*order.split(), "communication", "health"]
     assert [link.attrs["href"] for link in page.all("nav")[0].all("a")] == [f"#{name}" for name in names]
     assert "Not measured: no report of Nsight Compute was given" in page.one("roofline").text
     assert "gpuledger report run.sqlite" in page.one("health").text
@@ -160,7 +160,7 @@ def test_chinese_throughout(drawn: Drawn) -> None:
     (root,) = page.all("html")
     assert root.attrs["lang"] == "zh-Hans"
     for heading in page.all("h2", "caption", "dt", "button"):
-        assert CJK.search(heading.text), heading.text
+        assert CJK.search(heading.attrs.get("aria-label", heading.text)), heading.text
     names = {"P10", "P90", "GPU", ""}
     assert all(CJK.search(head.text) or head.text in names for table in page.all("thead") for head in table.all("th"))
     assert held(page) == held(parsed(english))
@@ -410,7 +410,7 @@ def test_ten_thousand_kernels(tmp_path: Path) -> None:
     text = page_of(report)
     page = parsed(text)
     is_accessible(page)
-    assert len(text.encode()) < 700_000
+    assert len(text.encode()) < LARGEST / 2
     assert variation(report.main_device) is not None
     assert sum(values(page.one("kernel-table"), 4)) == 10_000
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -23,24 +21,11 @@ from gpuledger.present.views.diff.figures import signed_time
 from gpuledger.units import share_text, time_text
 from support.command import ROOT
 from support.html_pages import HOSTILE, named_export
+from support.page_browser import Browser, Page, opened
 
 pytest.importorskip("jinja2")
-sync_api = pytest.importorskip("playwright.sync_api")
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
-
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 PAGES = ("decode", "moe", "layer", "diff", "align", "ranks", "zh", "hostile")
 Unpacked = Callable[[str], Path]
-Any_ = Any  # playwright is not typed here, as it may not be installed
 
 
 @dataclass(frozen=True)
@@ -56,7 +41,7 @@ class Shelf:
         return self.path(name).as_uri()
 
 
-def write(verb: Any_, *arguments: object) -> None:
+def write(verb: Any, *arguments: object) -> None:
     ran = CliRunner().invoke(verb, [str(each) for each in arguments], catch_exceptions=False)
     assert ran.exit_code == 0, ran.stderr
 
@@ -83,37 +68,6 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, layer_re
     hostile = named_export(made.folder / "a<b>{{7*7}}'.sqlite", (*HOSTILE, long), ranges=(*HOSTILE, long))
     write(report, hostile, "-o", made.path("hostile"))
     return made
-
-
-@dataclass(frozen=True)
-class Browser:
-    """Chromium, with scripts and without; pages of one profile share a process, and starting one takes longest."""
-
-    profiles: dict[bool, Any_]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield Browser({scripts: chromium.new_context(java_script_enabled=scripts) for scripts in (True, False)})
-        chromium.close()
-
-
-@contextmanager
-def opened(browser: Browser, url: str, *, width: int = 1280, scripts: bool = True) -> Iterator[Any_]:
-    """A page that is alone: whatever it says or asks for but itself is an error."""
-    page = browser.profiles[scripts].new_page()
-    page.set_viewport_size({"width": width, "height": 900})
-    told: list[str] = []
-    page.on("console", lambda message: told.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: told.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: told.append(f"dialog: {dialog.message}"))
-    page.on("request", lambda request: told.append(request.url))
-    page.goto(url)
-    yield page
-    assert [each for each in told if each not in (url, "data:,")] == []
-    page.close()
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -143,7 +97,7 @@ def test_the_button_turns_light_into_dark_and_back(shelf: Shelf, browser: Browse
         assert page.evaluate(colours) == light
 
 
-def column(page: Any_, at: int) -> list[float]:
+def column(page: Page, at: int) -> list[float]:
     found: list[float] = page.evaluate(
         "at => [...document.querySelector('#kernel-table').tBodies[0].rows].filter(row => !row.hidden)"
         ".map(row => Number(row.cells[at].dataset.value))",
@@ -171,14 +125,34 @@ def test_kernels_are_sorted_by_headings_with_mouse_and_keys(shelf: Shelf, browse
 
 def test_kernels_are_filtered_by_words(shelf: Shelf, browser: Browser) -> None:
     with opened(browser, shelf.url("decode")) as page:
-        every = len(column(page, 3))
-        page.get_by_label("Filter").fill("gemm NVJET")
+        every, unfolded = page.locator("#kernel-table tbody tr").count(), len(column(page, 3))
+        page.locator("#kernels").get_by_label("Filter").fill("gemm NVJET")
         assert 0 < len(column(page, 3)) < every
         shown = page.locator("#kernel-table tbody tr:visible").all_text_contents()
         assert all("nvjet" in row and "gemm" in row for row in shown)
-        assert page.locator(".filter output").text_content() == f"{len(shown)} / {every}"
-        page.get_by_label("Filter").fill("")
+        assert page.locator("#kernels .tools output").text_content() == f"{len(shown)} / {every}"
+        page.locator("#kernels").get_by_label("Filter").fill("")
+        assert len(column(page, 3)) == unfolded < every
+        page.locator("#kernels .unfold").press("Enter")
         assert len(column(page, 3)) == every
+        page.locator("#kernels").get_by_label("Family").select_option("gemm")
+        families = page.locator("#kernel-table tbody tr:visible").evaluate_all(
+            "rows => rows.map(row => row.dataset.family)"
+        )
+        assert set(families) == {"gemm"}
+
+
+def test_a_table_is_copied_as_csv_with_exact_numbers_and_whole_names(shelf: Shelf, browser: Browser) -> None:
+    with opened(browser, shelf.url("decode")) as page:
+        page.evaluate(
+            "Object.defineProperty(navigator, 'clipboard', {value: {writeText: text => { window.said = text; }}})"
+        )
+        page.locator("#kernels").get_by_label("Filter").fill("gemm")
+        page.locator("#kernels .csv").click()
+        head, first, *_ = page.evaluate("window.said").split("\n")
+        assert head == "Name,Family,Share,Time,Instances,Avg,Med,Max"
+        assert first.startswith(("nvjet_", '"'))
+        assert float(first.rsplit(",", 5)[1]) == column(page, 3)[0]
 
 
 def test_a_step_is_chosen_with_mouse_and_keys_and_shows_its_ledger(shelf: Shelf, browser: Browser) -> None:
@@ -202,7 +176,7 @@ def test_a_step_is_chosen_with_mouse_and_keys_and_shows_its_ledger(shelf: Shelf,
         is_ledger_of(page, steps, 0)
 
 
-def is_ledger_of(page: Any_, steps: dict[str, Any], at: int) -> None:
+def is_ledger_of(page: Page, steps: dict[str, Any], at: int) -> None:
     """The panel shows this step: its lines are those of the page's data, in our own digits."""
     step = steps["steps"][at]
     table = page.locator("#step-ledger")
@@ -271,7 +245,7 @@ def test_hostile_names_are_shown_and_do_nothing(shelf: Shelf, browser: Browser) 
         page.locator("#kernel-table summary").first.hover()
         page.wait_for_timeout(50)
         assert page.locator("img, iframe, object").count() == 0
-        assert page.locator("script").count() == 3
+        assert page.locator("script").count() == 4
         text = page.locator("main").text_content()
         for name in HOSTILE[:2]:
             assert name in text

@@ -1,8 +1,6 @@
 """Findings and health notes as marks on the timeline: each finding where its evidence is the strongest.
 
-A finding is marked where the first example of its evidence begins: at the longest stretch that its place holds, or the
-worst step. Without one it stands at the longest gap or exposed stretch that it is about; what is about the run as a
-whole stands at the beginning of the steady stretch.
+Where that is, `findings.places` says.
 """
 
 from __future__ import annotations
@@ -15,11 +13,9 @@ import numpy as np
 from gpuledger.export.book_tracks import FINDINGS, in_a_row
 from gpuledger.export.timeline import Argument, ArgumentColumn, Records, Track, TrackKind, UniqueNumbers, text_argument
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rules import RULE_OF
+from gpuledger.findings.places import finding_place
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import LineKind
 from gpuledger.trace.health import Note
-from gpuledger.trace.spans import Spans
 from gpuledger.units import time_text
 
 
@@ -46,7 +42,7 @@ def finding_mark(finding: Finding, device: Device) -> Mark:
     figures = {"saving_ns": finding.saving_ns}
     if finding.saving_ns_per_step is not None:
         figures["saving_ns_per_step"] = finding.saving_ns_per_step
-    at_ns = _place(finding.code, device) if finding.example is None else finding.example.start_ns
+    at_ns = finding_place(finding, device).start_ns
     return Mark(at_ns, finding.code, {name: text for name, text in words.items() if text}, figures)
 
 
@@ -56,24 +52,6 @@ def _saving(finding: Finding) -> str:
     if finding.saving_ns_per_step is None:
         return f"up to {time_text(finding.saving_ns)}"
     return f"up to {time_text(finding.saving_ns_per_step)} a step"
-
-
-def _place(code: str, device: Device) -> int:
-    rule = RULE_OF[code]
-    if rule.triggers:
-        chosen = np.concatenate([device.gaps_of(trigger) for trigger in rule.triggers])
-        gaps = device.ledger.gaps
-        if len(chosen):
-            return int(gaps.start_ns[chosen[gaps.length_ns[chosen].argmax()]])
-    spans = {LineKind.COPY: device.ledger.busy.copy, LineKind.COMM: device.ledger.busy.comm}
-    exposed = None if rule.exposed is None else spans[rule.exposed]
-    if exposed is not None and len(exposed):
-        return _longest(exposed)
-    return device.steady.start_ns
-
-
-def _longest(spans: Spans) -> int:
-    return int(spans.start_ns[(spans.end_ns - spans.start_ns).argmax()])
 
 
 def note_mark(note: Note, at_ns: int) -> Mark:

@@ -8,6 +8,7 @@ from gpuledger.messages.zh_compare import COMPARE
 from gpuledger.messages.zh_critical import CRITICAL
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
+from gpuledger.messages.zh_page import PAGE
 from gpuledger.messages.zh_phases import PHASES
 from gpuledger.messages.zh_programs import PROGRAMS
 from gpuledger.messages.zh_ranks import RANKS
@@ -470,6 +471,7 @@ TEMPLATES: Final = {
     **_REPORT,
     **KERNELS,
     **HTML,
+    **PAGE,
     **PHASES,
     **CRITICAL,
     **TABLES,

@@ -59,6 +59,13 @@ FAMILIES: Final = {
 
 EXPOSED: Final = {"comm": Tone("#ae2f7b", "#ea82ba"), "copy": Tone("#806600", "#cdaa3f")}
 
+HOST: Final = {
+    "host-range": Tone("#c3d3e4", "#3b4f66"),
+    "host-operator": Tone("#cfe0d3", "#3c5546"),
+    "host-python": Tone("#dcd3e6", "#4d4460"),
+}
+"""What the program named of its own time."""
+
 HEAT: Final = (
     Tone("#eceff3", "#1d242c"),
     Tone("#cfdff0", "#1d3550"),
@@ -76,6 +83,7 @@ TONES: Final[dict[str, Tone]] = {
     **{f"compute-{name}": tone for name, tone in FAMILIES.items()},
     **EXPOSED,
     **{f"idle-{cause}": Tone(cause.light, cause.dark) for cause in Cause},
+    **HOST,
     "bound-memory": Tone("#ad5f00", "#f0a24a"),
     **{f"heat-{at}": tone for at, tone in enumerate(HEAT)},
 }

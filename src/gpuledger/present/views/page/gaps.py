@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Column, columns
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.views.gaps import causes_sheet, length_words, lengths_sheet, longest_sheet, triggers_sheet
 from gpuledger.present.views.page.scene import Scene
-from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
+from gpuledger.present.views.page.timeline import ShownTimeline
+from gpuledger.present.writers.html.parts import Chart, Part, Section, Table, Text, TimelinePlace
 from gpuledger.present.writers.html.tables import table
+from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, share_text, time_text
 
 _SERIES = ("compute-elementwise", "idle-host_code")
@@ -38,7 +43,7 @@ def _picture(scene: Scene, summary: GapSummary) -> Picture | None:
     return columns(title, said, tuple(zip(_SERIES, words, strict=True)), given)
 
 
-def gaps_section(scene: Scene) -> Section:
+def gaps_section(scene: Scene, timeline: ShownTimeline) -> Section:
     """The tables of `gpuledger gaps`, and the histogram."""
     tell, device = scene.tell, scene.device
     summary = gap_summary(scene.report.trace, device)
@@ -66,14 +71,26 @@ def gaps_section(scene: Scene) -> Section:
             caption=tell(say("Idle time by trigger, steady steps")),
             name="triggers",
         ),
-        table(
-            longest_sheet(summary),
-            tell,
-            scene.room,
-            caption=tell(most),
-            name="longest-gaps",
-            without=_LEFT_OUT,
-            letters=24,
+        _placed(
+            table(
+                longest_sheet(summary),
+                tell,
+                scene.room,
+                caption=tell(most),
+                name="longest-gaps",
+                without=_LEFT_OUT,
+                letters=24,
+            ),
+            [
+                timeline.place(Span(gap.start_ns + device.zero_ns, gap.end_ns + device.zero_ns))
+                for gap in summary.longest
+            ],
         ),
     ]
     return Section("gaps", title, tuple(parts), tell(say("Idle time")))
+
+
+def _placed(longest: Table, places: Sequence[TimelinePlace | None]) -> Table:
+    """The same with a link from the first cell of each row to where the gap is shown, if it is."""
+    rows = [(replace(row[0], place=place), *row[1:]) for row, place in zip(longest.rows, places, strict=False)]
+    return replace(longest, rows=tuple(rows))

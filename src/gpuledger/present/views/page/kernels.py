@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -76,7 +77,7 @@ def _table(scene: Scene, kernels: Sequence[KernelTimes]) -> Table:
         for kernel, share in zip(kernels[: room.rows], percent, strict=False)
     )
     foot = (_rest(kernels[room.rows :], percent[room.rows :]),) if len(kernels) > room.rows else ()
-    return table(
+    shown = table(
         Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _KERNELS, rows, foot=foot),
         tell,
         room,
@@ -84,6 +85,7 @@ def _table(scene: Scene, kernels: Sequence[KernelTimes]) -> Table:
         filters=len(kernels) > 4,
         name="kernel-table",
     )
+    return replace(shown, families=[column.key for column in _KERNELS].index("family"))
 
 
 def _family_term(name: str) -> Term:

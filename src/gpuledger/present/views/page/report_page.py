@@ -15,10 +15,11 @@ from gpuledger.present.views.page.provenance import communication_section, healt
 from gpuledger.present.views.page.ranges import ranges_section
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.steps import steps_section
-from gpuledger.present.views.page.time_breakdown import ledger_section
-from gpuledger.present.views.page.what_to_do import findings_section
+from gpuledger.present.views.page.time_breakdown import ledger_picture, ledger_section
+from gpuledger.present.views.page.timeline import ShownTimeline, timeline_section
+from gpuledger.present.views.page.what_to_do import findings_section, top_findings
 from gpuledger.present.views.report import verdict
-from gpuledger.present.writers.html.parts import Page, Reader, Section, Tile
+from gpuledger.present.writers.html.parts import Chart, Page, Reader, Section, Tile
 from gpuledger.present.writers.html.tables import cut
 from gpuledger.units import count_text, share_text, time_text
 
@@ -26,7 +27,7 @@ from gpuledger.units import count_text, share_text, time_text
 def report_page(report: ProfiledRun, reader: Reader) -> Page:
     """The page."""
     about = contents(report.trace)
-    scene = Scene(report, about, reader)
+    scene, timeline = Scene(report, about, reader), ShownTimeline.of(report)
     room = reader.room
     name = cut(report.name, room.letters, scene.tell)
     return Page(
@@ -35,21 +36,23 @@ def report_page(report: ProfiledRun, reader: Reader) -> Page:
         headline=cut(scene.tell(origin_line(report.trace, about)), room.letters, scene.tell),
         verdict=cut(scene.tell(verdict(report)), room.letters, scene.tell),
         tiles=_tiles(scene),
-        sections=sections(scene),
+        sections=sections(scene, timeline),
+        opening=(Chart(ledger_picture(scene), name="ledger-chart"), *top_findings(scene, timeline)),
     )
 
 
-def sections(scene: Scene) -> tuple[Section, ...]:
+def sections(scene: Scene, timeline: ShownTimeline) -> tuple[Section, ...]:
     """All sections in their order; one with nothing to show says why."""
     return (
+        timeline_section(scene, timeline),
+        findings_section(scene, timeline),
         ledger_section(scene),
-        findings_section(scene),
-        critical_section(scene),
-        steps_section(scene),
-        use_section(scene),
-        gaps_section(scene),
-        kernels_section(scene),
         ranges_section(scene),
+        kernels_section(scene),
+        gaps_section(scene, timeline),
+        steps_section(scene),
+        critical_section(scene),
+        use_section(scene),
         launches_section(scene),
         memory_section(scene),
         roofline_section(scene),

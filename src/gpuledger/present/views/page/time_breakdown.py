@@ -16,8 +16,8 @@ from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import ledger_title
-from gpuledger.present.writers.html.parts import Chart, Section, Text
 from gpuledger.present.writers.html.parts import Part as PagePart
+from gpuledger.present.writers.html.parts import Section, Text
 from gpuledger.present.writers.html.tables import table
 from gpuledger.units import share_text, time_text
 
@@ -70,10 +70,9 @@ def _parts(scene: Scene, device: Device, lines: Mapping[Line, int]) -> tuple[Par
 
 
 def ledger_section(scene: Scene) -> Section:
-    """The bar, and every line of the main GPU as a table."""
+    """Every line of the main GPU as a table; the bar of them stands on the first screen."""
     tell, device = scene.tell, scene.device
     parts: list[PagePart] = [
-        Chart(ledger_picture(scene), name="ledger-chart"),
         table(
             _sheet(device),
             tell,

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from gpuledger.findings.finding import Finding, PlainSaving
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.views.page.timeline import ShownTimeline
 from gpuledger.present.views.report import saving_words, then_words
 from gpuledger.present.writers.html.explained import explained
-from gpuledger.present.writers.html.parts import Card, Cards, Part, Reader, Section, Tell, Text
+from gpuledger.present.writers.html.parts import (
+    Card,
+    Cards,
+    Part,
+    Reader,
+    Section,
+    Tell,
+    Text,
+    TimelinePlace,
+    TopFinding,
+    TopFindings,
+)
 from gpuledger.present.writers.html.tables import cut
 from gpuledger.units import instant_text, share_text, time_text
 
@@ -17,7 +31,33 @@ Share = Callable[[Finding], float | None]
 """What a finding would save, as a share of the time; None where that is not known."""
 
 
-def findings_section(scene: Scene) -> Section:
+TOP: Final = 3
+"""So many findings stand on the first screen."""
+
+
+def top_findings(scene: Scene, timeline: ShownTimeline) -> tuple[TopFindings, ...]:
+    """The first findings in short, each with a link to where it happens; none where there is nothing to do."""
+    shown = tuple(_top(scene, found, timeline.place_of(found)) for found in scene.report.findings[:TOP])
+    return (TopFindings(scene.tell(say("What to do")), shown),) if shown else ()
+
+
+def _top(scene: Scene, found: Finding, place: TimelinePlace) -> TopFinding:
+    tell, interval = scene.tell, ""
+    if found.saving_ns and found.plain is not None and found.saving_ns_per_step is not None:
+        low, high = (time_text(bound // found.steps) for bound in (found.plain.low_ns, found.plain.high_ns))
+        interval = tell(say("without the profiler {low} to {high}", low=low, high=high))
+    share = _share(found, {device.gpu: device.steady_ns for device in scene.report.devices})
+    saving = tell(capitalised(saving_words(found))) if found.saving_ns else ""
+    return TopFinding(
+        code=found.code,
+        claim=cut(capitalised(tell(found.claim)), scene.room.letters, tell),
+        saving=saving if share is None else f"{saving} ({share_text(share)})",
+        interval=interval,
+        place=place,
+    )
+
+
+def findings_section(scene: Scene, timeline: ShownTimeline) -> Section:
     """The findings of a report, the most to gain first."""
     steady = {device.gpu: device.steady_ns for device in scene.report.devices}
     made = cards(
@@ -27,7 +67,9 @@ def findings_section(scene: Scene) -> Section:
         several=len(steady) > 1,
         zero_ns=scene.report.zero_ns,
     )
-    return section(made, scene.tell)
+    places = [timeline.place_of(found) for found in scene.report.findings]
+    placed = tuple(replace(card, place=place) for card, place in zip(made.cards, places, strict=True))
+    return section(Cards(placed), scene.tell)
 
 
 def section(made: Cards, tell: Tell) -> Section:

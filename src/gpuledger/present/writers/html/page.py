@@ -25,7 +25,7 @@ from gpuledger.present.safe_text import visible, visible_json
 from gpuledger.present.writers.html.parts import Page, Reader, Room
 from gpuledger.version import own_version
 
-LARGEST: Final = 2_000_000
+LARGEST: Final = 3_000_000
 """No page has more bytes than this."""
 
 ROOMS: Final = (Room(500, 400), Room(200, 240), Room(80, 120), Room(30, 60))
@@ -33,6 +33,27 @@ ROOMS: Final = (Room(500, 400), Room(200, 240), Room(80, 120), Room(30, 60))
 
 LARGEST_JSON: Final = 600_000
 """A document with more bytes is not put into the page."""
+
+SCRIPTS: Final = (
+    "dom",
+    "packed",
+    "theme",
+    "copying",
+    "tables",
+    "sections",
+    "step_ledger",
+    "timeline_model",
+    "timeline_layout",
+    "timeline_view",
+    "timeline_draw",
+    "timeline_card",
+    "timeline_search",
+    "timeline_input",
+    "timeline",
+    "flame",
+    "main",
+)
+"""What the page's script is put together from: one idea a file, whoever uses another after it."""
 
 _WORDS: Final = {
     "skip": say("Skip to the content"),
@@ -45,6 +66,28 @@ _WORDS: Final = {
     "explained_above": say("Explained above"),
     "glance": say("At a glance"),
     "evidence": say("Evidence"),
+    "csv": say("Copy as CSV"),
+    "family": say("Family"),
+    "every_family": say("all families"),
+    "unfold": say("Rows of 0.0 %"),
+    "place": say("Show on the timeline"),
+    "needs_script": say("The timeline needs JavaScript; `gpuledger view` shows the whole run in Perfetto."),
+    "stretch": say("Show"),
+    "search": say("Search"),
+    "find": say("kernel, call, range"),
+    "previous": say("Previous"),
+    "next": say("Next"),
+    "zoom_in": say("Zoom in"),
+    "zoom_out": say("Zoom out"),
+    "all": say("Fit"),
+    "timeline_help": say(
+        "Drag to move; the wheel zooms once you clicked, or with Ctrl. Keys: W and S zoom, A and D move, arrows go "
+        "from event to event, L follows a launch to its work and back, F fits, / searches, N goes to the next hit."
+    ),
+    "by": say("By"),
+    "time_of": say("Time"),
+    "zoom_back": say("Whole tree"),
+    "flame_help": say("Click, or Enter, zooms in; arrows go from one to the next; Escape goes back."),
 }
 """What the templates say themselves."""
 
@@ -65,8 +108,8 @@ def document_html(document: Document, language: str, command: str) -> str:
 def html(page: Page, language: str, content: str, made_by: str) -> str:
     """The page as it is; `content` is the document that it shows, as JSON."""
     by = say("made by gpuledger {version}; nothing in this page is loaded from elsewhere", version=made_by)
-    words = {name: translated(said, language) for name, said in (*_WORDS.items(), ("by", by))}
-    style, script = _source("page.css"), _source("page.js")
+    words = {name: translated(said, language) for name, said in (*_WORDS.items(), ("made_by", by))}
+    style, script = _style(), _script()
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
     policy += "base-uri 'none'; form-action 'none'"
     return (
@@ -159,13 +202,19 @@ def _coded(context: Context, text: str) -> Markup:
 
 
 @cache
-def _source(name: str) -> str:
-    """A style sheet or script of ours; the style sheet gets the palette."""
-    if name == "page.css":
-        return _environment().get_template(name).render(tones=TONES)
+def _style() -> str:
+    """Our style sheet, with the palette."""
+    return _environment().get_template("page.css").render(tones=TONES)
+
+
+@cache
+def _script() -> str:
+    """Our scripts as one, in a scope of their own."""
     loader = _environment().loader
-    text: str = loader.get_source(_environment(), name)[0] if loader is not None else ""
-    return text
+    if loader is None:
+        raise ValueError("the scripts are part of the package")
+    sources = [loader.get_source(_environment(), f"scripts/{name}.js")[0] for name in SCRIPTS]
+    return "\n".join(("(() => {", '"use strict";', *sources, "})();"))
 
 
 def _hash(text: str) -> str:

@@ -14,6 +14,9 @@ from gpuledger.messages import translated
 from gpuledger.present.charts.svg import Picture
 
 TALL: Final = 28
+_MANY: Final = 8
+_SOME: Final = 3
+_PRINTS_AS_ZERO: Final = 0.0005
 
 Tell = Callable[[str], str]
 """Says a message in the reader's language."""
@@ -89,6 +92,15 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class TimelinePlace:
+    """A place on the page's timeline. Instants are told from the run's zero."""
+
+    stretch: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One cell. `value` is the exact number, to sort by and to compare with the JSON."""
 
@@ -104,6 +116,8 @@ class Cell:
     """good, warn or bad: a verdict."""
     depth: int = 0
     """How far it is set in, in a tree."""
+    place: TimelinePlace | None = None
+    """Where on the timeline what the row is about is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +136,41 @@ class Table:
     quiet: bool = False
     """Whether the caption is for screen readers only, as a heading says the same."""
 
+    families: int | None = None
+    """The column that holds families, where rows can be chosen by theirs."""
+
     @property
     def tall(self) -> bool:
         """Whether it has so many rows that it scrolls in a box of its own."""
         return len(self.rows) > TALL
+
+    @property
+    def searches(self) -> bool:
+        """Whether rows can be searched for: where one would look for them."""
+        return self.filters or len(self.rows) > _MANY
+
+    @property
+    def copies(self) -> bool:
+        """Whether it can be copied as CSV: where nobody would type it."""
+        return len(self.rows) >= _SOME
+
+    @property
+    def zero_rows(self) -> tuple[bool, ...]:
+        """Which rows are folded away: their shares are there and all print as 0.0 %. One alone stays."""
+        folded = tuple(_is_zero(row) for row in self.rows)
+        return folded if 1 < sum(folded) < len(folded) else (False,) * len(folded)
+
+    @property
+    def family_names(self) -> tuple[str, ...]:
+        """The families of its rows, each once, where rows can be chosen by theirs."""
+        if self.families is None:
+            return ()
+        return tuple(dict.fromkeys(row[self.families].text for row in self.rows))
+
+
+def _is_zero(row: tuple[Cell, ...]) -> bool:
+    shares = [cell.share for cell in row if cell.share is not None]
+    return bool(shares) and max(shares) < _PRINTS_AS_ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +211,8 @@ class Card:
     """Our own page about the code as HTML; empty where another card has it."""
     elsewhere: str = ""
     """The code's id on the page, where another card explains it."""
+    place: TimelinePlace | None = None
+    """Where on the timeline it is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +224,46 @@ class Cards:
 
 
 @dataclass(frozen=True, slots=True)
+class TopFinding:
+    """A finding on the first screen."""
+
+    code: str
+    claim: str
+    saving: str
+    interval: str
+    """From where to where the saving may lie."""
+    place: TimelinePlace | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopFindings:
+    """The few findings with the most to gain, each a link to where it happens."""
+
+    kind: ClassVar[str] = "top"
+    title: str
+    findings: tuple[TopFinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePart:
+    """Stretches of the run that can be zoomed, moved and searched; without scripts there is a sentence instead."""
+
+    kind: ClassVar[str] = "timeline"
+    json: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlamePart:
+    """Trees of time that can be zoomed and searched; without scripts, the picture is all there is."""
+
+    kind: ClassVar[str] = "flame"
+    json: str
+    label: str
+    still: Chart | None
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """A command to copy."""
 
@@ -184,7 +271,20 @@ class Command:
     text: str
 
 
-Part = Text | Heading | Listing | Unknown | Table | Chart | StepStrip | Cards | Command
+Part = (
+    Text
+    | Heading
+    | Listing
+    | Unknown
+    | Table
+    | Chart
+    | StepStrip
+    | Cards
+    | TopFindings
+    | TimelinePart
+    | FlamePart
+    | Command
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +317,5 @@ class Page:
     verdict: str
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
+    opening: tuple[Part, ...] = ()
+    """What stands on the first screen, before the sections."""

@@ -1,0 +1,195 @@
+"""Everything that happened in a stretch of time: a trace and a span in, ranges, calls and GPU work as columns out.
+
+Records are in the order of their track, then of their start, the longer first. Where there is room for fewer, the
+shortest are left out; how many, and how short, is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.timeline.lanes import lanes
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.calls import CUDA_LAYERS
+from gpuledger.ledger.host import Host
+from gpuledger.trace.columns import by_row
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints, Span, furthest
+from gpuledger.trace.tables import NOT_RECORDED, Table
+
+
+class EventSource(IntEnum):
+    """Where a record comes from."""
+
+    RANGE = 0
+    CUDA_CALL = 1
+    OTHER_CALL = 2
+    GPU_WORK = 3
+
+
+class EventTrack(NamedTuple):
+    """One thread of the host, or one stream of a GPU. Sorts as it is shown."""
+
+    is_thread: bool
+    gpu: int
+    """-1 for threads."""
+    pid: int
+    number: int
+    """The thread's id, or the stream's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Events:
+    """What happened in a stretch. Columns of equal length."""
+
+    span: Span
+    tracks: tuple[EventTrack, ...]
+    track: Ints
+    """Position in `tracks`."""
+    start_ns: Ints
+    end_ns: Ints
+    """Never before the start."""
+    source: Ints
+    row: Ints
+    """Position in the table that it comes from."""
+    launch: Ints
+    """Of GPU work: the position of its launch call among these records; -1 where that is not here."""
+    lane: Ints
+    left_out: int
+    least_ns: int
+    """Those left out are no longer than this."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def of(self, source: EventSource) -> NDArray[np.bool_]:
+        """Which come from there."""
+        here: NDArray[np.bool_] = self.source == source
+        return here
+
+
+class EventFinder:
+    """The tables of a trace, ready to be asked for stretches again and again."""
+
+    def __init__(self, trace: Trace, host: Host, work: Activities) -> None:
+        ranges, calls = trace[Table.RANGES], trace[Table.CALLS]
+        cuda = [calls.strings.code(layer) for layer in CUDA_LAYERS]
+        is_other = by_row(lambda codes: ~np.isin(codes, cuda), calls.codes("layer"))
+        self.ranges: Final = ranges.where(ranges.codes("kind") != ranges.strings.code("mark"))
+        self.cuda_calls: Final = host.calls
+        self.other_calls: Final = calls.where(is_other)
+        self.work: Final = work
+        host_tables = (self.ranges, self.cuda_calls, self.other_calls)
+        times = [(rows["start_ns"], rows["end_ns"]) for rows in host_tables]
+        self._tables: Final = [_TableTimes(start, end) for start, end in (*times, (work.start_ns, work.end_ns))]
+        """In the order of `EventSource`."""
+
+    def events(self, span: Span, room: int) -> Events:
+        """What overlaps a stretch: all of it, or the longest records that there is room for."""
+        found = [table.overlapping(span) for table in self._tables]
+        source = np.repeat(np.arange(len(found)), [len(rows) for rows in found])
+        row = np.concatenate(found)
+        start, end = (
+            np.concatenate([column[rows] for column, rows in zip(columns, found, strict=True)])
+            for columns in ([table.start_ns for table in self._tables], [table.end_ns for table in self._tables])
+        )
+        end = np.maximum(start, end)
+        kept, least_ns = _longest(end - start, room)
+        left_out = len(row) - len(kept)
+        source, row, start, end = source[kept], row[kept], start[kept], end[kept]
+        tracks, track = self._tracks(source, row)
+        order = np.lexsort((-end, start, track))
+        source, row, start, end, track = (column[order] for column in (source, row, start, end, track))
+        lane = np.concatenate(
+            [np.empty(0, np.int64)] + [lanes(start[here], end[here]) for here in _runs(track, len(tracks))]
+        )
+        launch = self._launches(source, row)
+        return Events(span, tracks, track, start, end, source, row, launch, lane, left_out, least_ns)
+
+    def _tracks(self, source: Ints, row: Ints) -> tuple[tuple[EventTrack, ...], Ints]:
+        """The tracks of these records in the order to be shown, and which each is on."""
+        columns = [self._places(EventSource(number), row[source == number]) for number in range(len(EventSource))]
+        keys = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
+        if not len(row):
+            return (), np.empty(0, np.int64)
+        first, number = group(*keys)  # records are in the order of their source, so these are in theirs
+        tracks = [EventTrack(bool(keys[0][at]), *(int(key[at]) for key in keys[1:])) for at in first.tolist()]
+        order = sorted(range(len(tracks)), key=tracks.__getitem__)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return tuple(tracks[position] for position in order), place[number]
+
+    def _places(self, source: EventSource, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Whether each is on a thread, and which GPU, process, and thread or stream it is of."""
+        if source is EventSource.GPU_WORK:
+            on_gpu = np.zeros(len(rows), np.int64)
+            gpu, pid, stream = (
+                column[rows].astype(np.int64) for column in (self.work.gpu, self.work.pid, self.work.stream)
+            )
+            return on_gpu, gpu, pid, stream
+        table = (self.ranges, self.cuda_calls, self.other_calls)[source]
+        return np.ones(len(rows), np.int64), np.full(len(rows), -1), table["pid"][rows], table["tid"][rows]
+
+    def _launches(self, source: Ints, row: Ints) -> Ints:
+        """For each record the position of its launch call among them."""
+        calls = np.flatnonzero(source == EventSource.CUDA_CALL)
+        work = np.flatnonzero(source == EventSource.GPU_WORK)
+        launch = np.full(len(row), -1, np.int64)
+        if len(calls) and len(work):
+            by_row_number = calls[np.argsort(row[calls], kind="stable")]
+            wanted = self.work.launch[row[work]]
+            place = np.minimum(np.searchsorted(row[by_row_number], wanted), len(calls) - 1)
+            here = row[by_row_number[place]] == wanted
+            launch[work[here]] = by_row_number[place[here]]
+        return launch
+
+
+class _TableTimes:
+    """When the rows of one table began and ended, in which stretches are looked up."""
+
+    def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
+        self.start_ns: Final = start_ns
+        self.end_ns: Final = end_ns
+        self._furthest: Final = furthest(end_ns) if bool((start_ns[1:] >= start_ns[:-1]).all()) else None
+
+    def overlapping(self, span: Span) -> Positions:
+        """The rows that overlap a stretch, or lie in it without taking time."""
+        if self._furthest is None:
+            first, last = 0, len(self.start_ns)
+        else:  # in order of their start, so that most are never looked at
+            last = int(np.searchsorted(self.start_ns, span.end_ns))
+            first = int(np.searchsorted(self._furthest, span.start_ns))
+        start, end = self.start_ns[first:last], self.end_ns[first:last]
+        inside = (start < span.end_ns) & ((end > span.start_ns) | (start >= span.start_ns))
+        return first + np.flatnonzero(inside)
+
+
+def _longest(length_ns: Ints, room: int) -> tuple[Positions, int]:
+    """Positions of as many as there is room for, the longest, in order; and how long those left out are at most."""
+    if len(length_ns) <= room:
+        return np.arange(len(length_ns)), 0
+    by_length = np.argsort(-length_ns, kind="stable")
+    return np.sort(by_length[:room]), int(length_ns[by_length[room]])
+
+
+def _runs(track: Ints, tracks: int) -> Sequence[slice]:
+    """The records of each track."""
+    edges = np.searchsorted(track, np.arange(tracks + 1)).tolist()
+    return [slice(first, last) for first, last in pairwise(edges)]
+
+
+def lead_ns(work: Activities, host: Host, span: Span) -> int:
+    """How long before a step its first launch call was made; at most as long as the step, 0 where nothing is known."""
+    first, last = np.searchsorted(work.start_ns, span)
+    call = work.launch[first:last]
+    begun = host.calls["start_ns"][call[call != NOT_RECORDED]]
+    ahead = span.start_ns - int(begun.min(initial=span.start_ns))
+    return min(ahead, span.end_ns - span.start_ns)

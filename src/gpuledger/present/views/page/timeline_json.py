@@ -1,0 +1,302 @@
+"""What the page's timeline is drawn from: stretches of a run in, one JSON document of packed columns out.
+
+Instants are told from the run's zero, as `--time` takes them. `scripts/timeline_model.js` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.timeline.events import EventFinder, Events, EventSource, EventTrack
+from gpuledger.analyse.timeline.stretches import Stretch
+from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
+from gpuledger.catalog.call_kinds import CALL_KINDS
+from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.kernel_families import COMMUNICATION
+from gpuledger.catalog.kernel_names import label
+from gpuledger.ledger.activity import State
+from gpuledger.ledger.calls import shortened
+from gpuledger.ledger.causes import CAUSES, TRIGGERS
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.lines import COMM, Line
+from gpuledger.messages import Message, say
+from gpuledger.present.palette import line_tone
+from gpuledger.present.safe_text import visible
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.writers.html.packed import packed, steps_between
+from gpuledger.present.writers.html.tables import cut, middle
+from gpuledger.trace.keys import group
+from gpuledger.trace.model import os_pid
+from gpuledger.trace.spans import Ints, Span
+from gpuledger.trace.tables import Table
+from gpuledger.units import count_text, instant_text, time_text
+
+_MOST_GAPS: Final = 4_000
+_MOST_SAMPLES: Final = 4_000
+"""Of one stretch."""
+
+_MOST_CAUSES: Final = 3
+"""Of one gap, those with the most time."""
+
+_LONGEST_NAME: Final = 60
+
+_RANGE_WORDS: Final = {"op": say("operator"), "python": say("Python function")}
+_RANGE_TONES: Final = {"op": "host-operator", "python": "host-python"}
+
+_SERIES: Final = (
+    (say("SMs active"), "compute-gemm", (GpuMetric.SM_ACTIVE,)),
+    (say("Tensor"), "compute-moe", (GpuMetric.TENSOR,)),
+    (say("DRAM"), "bound-memory", (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)),
+)
+"""What is drawn of the samples: name, tone, counters that are added up."""
+
+_WORDS: Final = {
+    "start": say("Start"),
+    "length": say("Duration"),
+    "stream": say("Stream"),
+    "thread": say("Thread"),
+    "launched_by": say("Launched by"),
+    "launches": say("Launches"),
+    "to_start": say("From launch to start"),
+    "correlation": say("Correlation"),
+    "size": say("Size"),
+    "whole": say("Whole name"),
+    "idle": say("GPU idle"),
+    "reason": say("Reason"),
+    "cause": say("Causes"),
+    "hits": say("{at} of {count}", at="{at}", count="{count}"),
+    "no_hits": say("nothing found"),
+    "shown_now": say("On the timeline: {what}", what="{what}"),
+}
+"""What the script says itself; {at}, {count} and {what} are filled in by it."""
+
+
+def timeline_json(scene: Scene, finder: EventFinder, shown: Sequence[Stretch]) -> str:
+    """The document."""
+    writer = _TimelineWriter(scene, finder)
+    stretches = [writer.stretch(stretch) for stretch in shown]
+    document = {
+        "rows": writer.rows.entries,
+        "names": writer.names.entries,
+        "kinds": writer.kinds.entries,
+        "triggers": [scene.tell(trigger.label) for trigger in TRIGGERS],
+        "causes": [[scene.tell(cause.label), f"idle-{cause}"] for cause in CAUSES],
+        "causes_of_gap": _MOST_CAUSES,
+        "series": [[scene.tell(name), tone] for name, tone, _ in _SERIES],
+        "words": {key: scene.tell(words) for key, words in _WORDS.items()},
+        "stretches": stretches,
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+class _NumberedThings:
+    """Things in the order in which they were first met."""
+
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+        self._number: dict[Any, int] = {}
+
+    def number(self, key: object, entry: object) -> int:
+        if key not in self._number:
+            self._number[key] = len(self.entries)
+            self.entries.append(entry)
+        return self._number[key]
+
+
+class _TimelineWriter:
+    """Writes stretches, and remembers the rows and names that they share."""
+
+    def __init__(self, scene: Scene, finder: EventFinder) -> None:
+        self._scene, self._finder = scene, finder
+        self._zero_ns = scene.report.zero_ns
+        self.rows, self.names, self.kinds = _NumberedThings(), _NumberedThings(), _NumberedThings()
+        self._samples: dict[int, GpuSamples] = {}
+        for device in scene.report.devices:
+            self.rows.number(("idle", device.gpu), ["idle", self._of_gpu(say("Idle"), device)])
+        for device in scene.report.devices:
+            trace = scene.report.trace
+            samples = gpu_samples(trace, device.gpu) if Table.METRICS in trace.tables else None
+            if isinstance(samples, GpuSamples):
+                self._samples[device.gpu] = samples
+                self.rows.number(("use", device.gpu), ["use", self._of_gpu(say("Use"), device)])
+
+    def _of_gpu(self, what: Message, device: Device) -> str:
+        if len(self._scene.report.devices) == 1:
+            return self._scene.tell(what)
+        return self._scene.tell(say("{what}, GPU {gpu}", what=what, gpu=device.gpu))
+
+    def stretch(self, stretch: Stretch) -> dict[str, Any]:
+        events = stretch.events
+        return {
+            "label": self._scene.tell(_title(stretch, self._zero_ns)),
+            "note": self._scene.tell(_left_out(events)) if events.left_out else "",
+            "core": self._instants(stretch.core),
+            "span": self._instants(events.span),
+            **self._events(events),
+            "gaps": [self._gaps(device, events.span) for device in self._scene.report.devices],
+            "use": [self._use(gpu, samples, events.span) for gpu, samples in self._samples.items()],
+        }
+
+    def _instants(self, span: Span) -> list[int]:
+        return [span.start_ns - self._zero_ns, span.end_ns - self._zero_ns]
+
+    def _events(self, events: Events) -> dict[str, Any]:
+        counts = np.bincount(events.track, minlength=len(events.tracks)).tolist()
+        rows = [self.rows.number(track, self._row(track)) for track in events.tracks]
+        correlation, since_launch, size = self._launched(events)
+        return {
+            "tracks": [list(pair) for pair in zip(rows, counts, strict=True)],
+            "start": packed(steps_between(events.start_ns - events.span.start_ns)),
+            "length": packed(events.end_ns - events.start_ns),
+            "lane": packed(events.lane),
+            "name": packed(self._names(events)),
+            "correlation": packed(steps_between(correlation)),
+            "launch": packed(steps_between(events.launch)),
+            "since": packed(since_launch),
+            "size": packed(size),
+        }
+
+    def _row(self, track: EventTrack) -> list[str]:
+        """What a thread or a stream is called."""
+        scene, processes = self._scene, self._scene.report.trace.origin.processes
+        pid = os_pid(track.pid)
+        if track.is_thread:
+            name = say("Main thread") if track.number == pid else say("Thread {tid}", tid=track.number)
+        elif len(scene.report.devices) > 1:
+            name = say("GPU {gpu}, stream {stream}", gpu=track.gpu, stream=track.number)
+        else:
+            name = say("Stream {stream}", stream=track.number)
+        if len(processes) > 1:
+            name = say("{track} of process {pid}", track=name, pid=pid)
+        return ["thread" if track.is_thread else "stream", scene.tell(name)]
+
+    def _launched(self, events: Events) -> tuple[Ints, Ints, Ints]:
+        """Of each record its correlation (-1: none), the time since its launch call (-1: unknown), and bytes copied."""
+        finder = self._finder
+        correlation, since, size = (np.full(len(events), value, np.int64) for value in (-1, -1, 0))
+        calls, work = events.of(EventSource.CUDA_CALL), events.of(EventSource.GPU_WORK)
+        correlation[calls] = finder.cuda_calls["correlation"][events.row[calls]]
+        rows = events.row[work]
+        correlation[work] = finder.work.correlation[rows]
+        launch = finder.work.launch[rows]
+        begun = np.append(finder.cuda_calls["start_ns"], 0)[launch]
+        since[work] = np.where(launch >= 0, np.maximum(events.start_ns[work] - begun, 0), -1)
+        copied = np.flatnonzero(work)[finder.work.state[rows] == State.COPY]
+        size[copied] = self._scene.report.trace[Table.COPIES]["bytes"][finder.work.row[events.row[copied]]]
+        return correlation, since, np.maximum(size, 0)
+
+    def _names(self, events: Events) -> Ints:
+        """For each record the number of its name."""
+        names = np.zeros(len(events), np.int64)
+        finder, strings = self._finder, self._scene.report.trace.strings
+        for source in EventSource:
+            here = np.flatnonzero(events.source == source)
+            rows = events.row[here]
+            codes: NDArray[Any]
+            kinds: NDArray[Any]
+            if source is EventSource.GPU_WORK:
+                codes, kinds = finder.work.name[rows], finder.work.family[rows]
+            else:
+                table = (finder.ranges, finder.cuda_calls, finder.other_calls)[source]
+                codes = table.codes("name")[rows]
+                kinds = (
+                    finder.ranges.codes("kind")[rows] if source is EventSource.RANGE else np.zeros(len(rows), np.int32)
+                )
+                if source is EventSource.CUDA_CALL:
+                    kinds = self._scene.device.host.kinds[rows]
+            if not len(rows):
+                continue
+            first, number = group(codes, kinds)
+            written = [self._name(source, strings.text(int(codes[at])), int(kinds[at])) for at in first.tolist()]
+            names[here] = np.array(written, np.int64)[number]
+        return names
+
+    def _name(self, source: EventSource, text: str | None, kind: int) -> int:
+        """A name's number: what it is called in short and in whole, its tone, and what kind of thing it is."""
+        short, tone, words = self._described(source, text, kind)
+        room, tell = self._scene.room, self._scene.tell
+        shown = visible(middle(short, _LONGEST_NAME))
+        whole = cut(text or "", room.letters, tell)
+        entry = [shown, "" if whole == shown else whole, tone, self.kinds.number(words, tell(words))]
+        return self.names.number((source, text, kind), entry)
+
+    def _described(self, source: EventSource, text: str | None, kind: int) -> tuple[str, str, Message]:
+        if source is EventSource.RANGE:
+            code = self._scene.report.trace.strings.text(kind) or ""
+            return text or "?", _RANGE_TONES.get(code, "host-range"), _RANGE_WORDS.get(code, say("range"))
+        if source is EventSource.CUDA_CALL:
+            return shortened(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
+        if source is EventSource.OTHER_CALL:
+            return text or "?", "idle-os", say("call")
+        if kind < 0:
+            return text or "?", "copy", say("copy")
+        family = self._finder.work.families[kind]
+        if text is None:
+            return "CUDA graph", line_tone(Line.of_family(family)), say("graph")
+        line = COMM if family == COMMUNICATION else Line.of_family(family)
+        return label(text), line_tone(line), say("kernel")
+
+    def _gaps(self, device: Device, span: Span) -> dict[str, Any]:
+        gaps = device.ledger.gaps
+        first = int(np.searchsorted(gaps.end_ns, span.start_ns, side="right"))
+        last = int(np.searchsorted(gaps.start_ns, span.end_ns))
+        here = np.arange(first, max(first, last))
+        if len(here) > _MOST_GAPS:
+            here = np.sort(here[np.argsort(-gaps.length_ns[here], kind="stable")[:_MOST_GAPS]])
+        amounts = np.stack([gaps.by_cause.of(cause)[here] for cause in CAUSES], axis=1)
+        most = np.argsort(-amounts, axis=1, kind="stable")[:, :_MOST_CAUSES]
+        calls = _NumberedThings()
+        draining = [calls.number(gaps.draining[call], gaps.draining[call]) for call in gaps.drained_by[here].tolist()]
+        return {
+            "row": self.rows.number(("idle", device.gpu), None),
+            "start": packed(steps_between(gaps.start_ns[here] - span.start_ns)),
+            "length": packed(gaps.length_ns[here]),
+            "trigger": packed(gaps.trigger[here].astype(np.int64)),
+            "drainer": packed(np.array(draining, np.int64)),
+            "calls": calls.entries,
+            "cause": packed(most.reshape(-1)),
+            "amount": packed(np.take_along_axis(amounts, most, axis=1).reshape(-1)),
+            "count": len(here),
+        }
+
+    def _use(self, gpu: int, samples: GpuSamples, span: Span) -> dict[str, Any]:
+        first, last = np.searchsorted(samples.stamp_ns, span)
+        every = max(-(-int(last - first) // _MOST_SAMPLES), 1)
+        here = slice(max(int(first) - 1, 0), int(last), every)
+        values = [
+            sum((samples.values[metric][here] for metric in metrics if metric in samples.values), np.zeros(1, np.int64))
+            for _, _, metrics in _SERIES
+        ]
+        stamps = samples.stamp_ns[here]
+        return {
+            "row": self.rows.number(("use", gpu), None),
+            "period": samples.period_ns * every,
+            "count": len(stamps),
+            "start": packed(steps_between(stamps - span.start_ns)),
+            "values": [packed(np.broadcast_to(np.minimum(column, 100), len(stamps))) for column in values],
+        }
+
+
+def _title(stretch: Stretch, zero_ns: int) -> Message:
+    """What a stretch is called in the list of them."""
+    time = time_text(stretch.core.end_ns - stretch.core.start_ns)
+    if stretch.step is None:
+        return say("From {start}, {time}", start=instant_text(stretch.core.start_ns - zero_ns), time=time)
+    if stretch.is_median:
+        return say("Median step, number {step}: {time}", step=stretch.step, time=time)
+    if stretch.is_worst:
+        return say("Longest step, number {step}: {time}", step=stretch.step, time=time)
+    return say("Step {step}: {time}", step=stretch.step, time=time)
+
+
+def _left_out(events: Events) -> Message:
+    return say(
+        "{count} events of {time} or less are left out here.",
+        count=count_text(events.left_out),
+        time=time_text(events.least_ns),
+    )

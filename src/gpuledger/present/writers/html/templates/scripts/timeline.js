@@ -1,0 +1,235 @@
+// The timeline: puts model, view, painter, card and search together, and answers keys and links.
+
+const startTimeline = () => {
+  const model = jsonOf("timeline-json");
+  if (!model) return;
+  const root = document.getElementById("timeline-box");
+  const frame = root.querySelector(".tl-frame");
+  const scroller = root.querySelector(".tl-scroll");
+  const spacer = root.querySelector(".tl-tall");
+  const canvas = root.querySelector("canvas");
+  const card = root.querySelector(".tl-card");
+  const panel = root.querySelector(".tl-panel");
+  const note = root.querySelector(".tl-note");
+  const live = root.querySelector(".tl-live");
+  const select = root.querySelector("select");
+  const input = root.querySelector("input[type=search]");
+  const output = root.querySelector("output");
+  const painter = makePainter(canvas, model);
+  let stretch = null;
+  let lanes = [];
+  let height = 0;
+  let found = null;
+  let mark = null;
+  let hovered = null;
+  let chosen = null;
+
+  const itemOf = (id) => ({ lane: stretch.events.laneOf[id], at: stretch.events.placeOf[id] });
+  const idOf = (item) => (item && item.lane.kind === "event" ? item.lane.ids[item.at] : -1);
+  const arrowsOf = (item) => {
+    const id = idOf(item);
+    if (id < 0) return [];
+    if (stretch.events.launch[id] >= 0) return [[itemOf(stretch.events.launch[id]), item]];
+    return (stretch.events.launched.get(id) || []).slice(0, 40).map((work) => [item, itemOf(work)]);
+  };
+  const view = makeView(() => {
+    const scroll = scroller.scrollTop;
+    const arrows = [...arrowsOf(chosen), ...(hovered && idOf(hovered) !== idOf(chosen) ? arrowsOf(hovered) : [])];
+    painter.paint({ stretch, lanes, view, scroll, height, wanted: found && found.names, mark, hovered, chosen, arrows });
+  });
+
+  const measure = () => {
+    const tall = AXIS + layOut(stretch.rows).height;
+    height = Math.min(tall, Math.max(260, Math.round(innerHeight * 0.66)));
+    frame.style.height = `${height}px`;
+    spacer.style.height = `${tall}px`;
+    view.width = Math.max(scroller.clientWidth, 50);
+    const scale = devicePixelRatio || 1;
+    canvas.width = Math.round(view.width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.width = `${view.width}px`;
+    canvas.style.height = `${height}px`;
+    view.ask();
+  };
+  const open = (number) => {
+    if (stretch && stretch.number === number) return;
+    stretch = openStretch(model, number);
+    ({ lanes } = layOut(stretch.rows));
+    hovered = chosen = mark = null;
+    panel.replaceChildren();
+    select.value = String(number);
+    note.textContent = stretch.note;
+    view.within(stretch.span);
+    view.jump(...stretch.span);
+    scroller.scrollTop = 0;
+    measure();
+  };
+  const choose = (item) => {
+    chosen = item;
+    if (!item) {
+      panel.replaceChildren();
+    } else {
+      fillCard(panel, describeItem(model, stretch, item));
+      const top = item.lane.top - HEADER;
+      const bottom = item.lane.top + item.lane.height + BELOW;
+      if (top < scroller.scrollTop) scroller.scrollTop = top;
+      else if (bottom > scroller.scrollTop + height - AXIS) scroller.scrollTop = bottom - height + AXIS;
+    }
+    view.ask();
+  };
+  const pick = (left, top) => {
+    const lane = top < AXIS ? null : laneAt(lanes, top - AXIS + scroller.scrollTop);
+    const at = lane ? itemAt(lane, view.timeAt(left), 3 * ((view.end - view.start) / view.width)) : -1;
+    return at < 0 ? null : { lane, at };
+  };
+  const spanOf = ({ lane, at }) => [lane.starts[at], lane.ends[at]];
+  const show = (item) => {
+    choose(item);
+    const [start, end] = spanOf(item);
+    const length = view.end - view.start;
+    if (start < view.start || end > view.end || end - start < length / 400) {
+      const seen = Math.max((end - start) * 12, Math.min(length, (stretch.span[1] - stretch.span[0]) / 20));
+      view.glide((start + end - seen) / 2, (start + end + seen) / 2);
+    }
+  };
+
+  // Searching.
+  const tellHits = () => {
+    output.textContent = !found ? "" : found.hits.length
+      ? filled(model.words.hits, { at: found.at + 1, count: found.hits.length }) : model.words.no_hits;
+  };
+  const toHit = (by) => {
+    if (!found || !found.hits.length) return;
+    found.at = (found.at + by + found.hits.length) % found.hits.length;
+    const [number, id] = found.hits[found.at];
+    open(number);
+    show(itemOf(id));
+    tellHits();
+  };
+  input.addEventListener("input", () => {
+    found = searchTimeline(model, input.value, stretch.number);
+    toHit(1);
+    tellHits();
+    view.ask();
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") toHit(event.shiftKey ? -1 : 1);
+    if (event.key === "Escape" && input.value) {
+      input.value = "";
+      input.dispatchEvent(new Event("input"));
+    }
+  });
+
+  // Buttons and the list of stretches.
+  const acts = {
+    previous: () => toHit(-1), next: () => toHit(1), in: () => view.zoom(0.5), out: () => view.zoom(2),
+    all: () => view.glide(...stretch.span),
+  };
+  for (const button of root.querySelectorAll("button[data-act]")) button.addEventListener("click", acts[button.dataset.act]);
+  model.stretches.forEach(({ label }, number) => select.append(make("option", { value: number, text: label })));
+  select.addEventListener("change", () => open(Number(select.value)));
+
+  // Keys: letters and signs zoom and move, arrows go from item to item.
+  const beside = (by) => {
+    const lane = chosen ? chosen.lane : lanes.find((each) => each.starts.length && each.of.kind === "stream") || lanes[0];
+    const at = chosen ? chosen.at + by : Math.min(firstEndingAfter(lane, view.start), lane.starts.length - 1);
+    if (at >= 0 && at < lane.starts.length) show({ lane, at });
+  };
+  const across = (by) => {
+    if (!chosen) return beside(0);
+    const [start, end] = spanOf(chosen);
+    for (let at = lanes.indexOf(chosen.lane) + by; at >= 0 && at < lanes.length; at += by) {
+      const lane = lanes[at];
+      const place = itemAt(lane, Math.max(start, Math.min((start + end) / 2, view.end)), Infinity);
+      if (place >= 0) return show({ lane, at: place });
+    }
+    return undefined;
+  };
+  const keys = {
+    w: () => view.zoom(0.7), s: () => view.zoom(1 / 0.7), a: () => view.move(-view.width / 6), d: () => view.move(view.width / 6),
+    "+": () => view.zoom(0.7), "=": () => view.zoom(0.7), "-": () => view.zoom(1 / 0.7),
+    Home: acts.all, f: () => (chosen ? view.reveal(...spanOf(chosen), 1) : acts.all()),
+    ArrowLeft: () => beside(-1), ArrowRight: () => beside(1), ArrowUp: () => across(-1), ArrowDown: () => across(1),
+    Enter: () => chosen && view.reveal(...spanOf(chosen), 1),
+    l: () => {
+      const [pair] = arrowsOf(chosen);
+      if (pair) show(idOf(pair[0]) === idOf(chosen) ? pair[1] : pair[0]);
+    },
+    n: () => toHit(1), N: () => toHit(-1), "/": () => input.focus(),
+    Escape: () => {
+      mark = null;
+      choose(null);
+    },
+  };
+  frame.addEventListener("keydown", (event) => {
+    const act = keys[event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  });
+
+  listenToPointers(frame, view, {
+    hover: (left, top) => {
+      const item = pick(left, top);
+      if (!item) card.hidden = true;
+      else {
+        fillCard(card, describeItem(model, stretch, item));
+        putCard(card, left, top, { width: view.width, height });
+      }
+      if (item?.lane !== hovered?.lane || item?.at !== hovered?.at) view.ask();
+      hovered = item;
+    },
+    leave: () => {
+      card.hidden = true;
+      hovered = null;
+      view.ask();
+    },
+    choose: (left, top) => {
+      frame.focus({ preventScroll: true });
+      choose(pick(left, top));
+    },
+    open: (left, top) => {
+      const item = pick(left, top);
+      if (item) view.reveal(...spanOf(item), 1);
+    },
+    scrollBy: (pixels) => { scroller.scrollTop += pixels; },
+  });
+  scroller.addEventListener("scroll", () => view.ask());
+
+  // Links from findings and tables.
+  const gapIn = (start, end) => {
+    let best = null;
+    let most = 0;
+    for (const lane of lanes.filter((each) => each.kind === "gap")) {
+      for (let at = firstEndingAfter(lane, start); at < lane.starts.length && lane.starts[at] < end; at += 1) {
+        const shared = Math.min(lane.ends[at], end) - Math.max(lane.starts[at], start);
+        if (shared > most) [best, most] = [{ lane, at }, shared];
+      }
+    }
+    return best;
+  };
+  for (const link of document.querySelectorAll("a[data-stretch]")) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      const [start, end] = [Number(link.dataset.start), Number(link.dataset.end)];
+      open(Number(link.dataset.stretch));
+      choose(gapIn(start, end));
+      mark = [start, end];
+      if (end > start) view.reveal(start, end, 0.6);
+      else acts.all();
+      live.textContent = filled(model.words.shown_now, { what: link.dataset.what });
+      root.scrollIntoView({ behavior: reducedMotion.matches ? "auto" : "smooth", block: "start" });
+      frame.focus({ preventScroll: true });
+      frame.dataset.shown = link.dataset.what;
+    });
+  }
+
+  root.hidden = false;
+  root.parentElement.querySelector(".needs-script").hidden = true;
+  open(0);
+  new ResizeObserver(measure).observe(root);
+  document.addEventListener("recoloured", () => {
+    painter.recolour();
+    view.ask();
+  });
+};

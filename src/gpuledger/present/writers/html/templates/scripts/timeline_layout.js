@@ -1,0 +1,27 @@
+// Where rows and lanes of a stretch lie, from the top; and what lies at a place.
+
+const AXIS = 22;
+const HEADER = 16;
+const LANE = 17;
+const USE_LANE = 44;
+const BELOW = 6;
+
+const layOut = (rows) => {
+  let top = 0;
+  const lanes = [];
+  for (const row of rows) {
+    row.top = top;
+    top += HEADER;
+    for (const lane of row.lanes) {
+      lane.top = top;
+      lane.height = lane.kind === "use" ? USE_LANE : LANE;
+      lane.of = row;
+      top += lane.height;
+      lanes.push(lane);
+    }
+    top += BELOW;
+  }
+  return { lanes, height: top };
+};
+
+const laneAt = (lanes, top) => lanes.find((lane) => top >= lane.top && top < lane.top + lane.height);

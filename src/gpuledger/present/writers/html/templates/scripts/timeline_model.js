@@ -1,0 +1,105 @@
+// A timeline's document, unpacked when it is looked at: rows of lanes, each with its items in the order of time.
+//
+// An item is anything that can be pointed at: an event, a gap, a sample. In a lane no two are at one time, so that both
+// `starts` and `ends` ascend. Times are nanoseconds from the run's zero.
+
+const ROW_ORDER = ["idle", "use", "stream", "thread"];
+
+// The first item of a lane, from one on, that ends after an instant.
+const firstEndingAfter = (lane, instant, from = 0) => {
+  let low = from;
+  let high = lane.ends.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lane.ends[middle] > instant) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+};
+
+// The item of a lane at an instant, or the nearest one no further than `tolerance`; -1 where there is none.
+const itemAt = (lane, instant, tolerance = 0) => {
+  const next = firstEndingAfter(lane, instant);
+  let best = -1;
+  let nearest = tolerance;
+  for (const at of [next - 1, next]) {
+    if (at < 0 || at >= lane.ends.length) continue;
+    const distance = Math.max(lane.starts[at] - instant, instant - lane.ends[at], 0);
+    if (distance <= nearest) {
+      best = at;
+      nearest = distance;
+    }
+  }
+  return best;
+};
+
+const eventLanes = (events, row, first, count) => {
+  const members = [];
+  for (let id = first; id < first + count; id += 1) (members[events.lane[id]] ||= []).push(id);
+  return members.map((ids, depth) => {
+    const lane = { kind: "event", row, depth, ids, starts: new Float64Array(ids.length), ends: new Float64Array(ids.length) };
+    ids.forEach((id, at) => {
+      lane.starts[at] = events.start[id];
+      lane.ends[at] = events.start[id] + events.length[id];
+      events.laneOf[id] = lane;
+      events.placeOf[id] = at;
+    });
+    return lane;
+  });
+};
+
+const gapLane = (given, row, from, most) => {
+  const starts = unpackedSteps(given.start, given.count).map((ns) => ns + from);
+  const length = unpacked(given.length, given.count);
+  return {
+    kind: "gap", row, depth: 0, starts, ends: starts.map((ns, at) => ns + length[at]),
+    trigger: unpacked(given.trigger, given.count), drainer: unpacked(given.drainer, given.count), calls: given.calls,
+    cause: unpacked(given.cause, most * given.count), amount: unpacked(given.amount, most * given.count), most,
+  };
+};
+
+const useLane = (given, row, from) => {
+  const starts = unpackedSteps(given.start, given.count).map((ns) => ns + from);
+  const ends = starts.map((ns, at) => Math.min(ns + given.period, at + 1 < given.count ? starts[at + 1] : Infinity));
+  return { kind: "use", row, depth: 0, starts, ends, values: given.values.map((text) => unpacked(text, given.count)) };
+};
+
+// One stretch: its rows in the order to be shown, and the columns of its events.
+const openStretch = (model, number) => {
+  const given = model.stretches[number];
+  if (given.opened) return given.opened;
+  const count = given.tracks.reduce((sum, [, some]) => sum + some, 0);
+  const from = given.span[0];
+  const events = {
+    count,
+    start: unpackedSteps(given.start, count).map((ns) => ns + from),
+    length: unpacked(given.length, count),
+    lane: unpacked(given.lane, count),
+    name: unpacked(given.name, count),
+    correlation: unpackedSteps(given.correlation, count),
+    launch: unpackedSteps(given.launch, count),
+    since: unpacked(given.since, count),
+    size: unpacked(given.size, count),
+    laneOf: new Array(count),
+    placeOf: new Int32Array(count),
+    launched: new Map(),
+  };
+  for (let id = 0; id < count; id += 1) {
+    const call = events.launch[id];
+    if (call < 0) continue;
+    if (!events.launched.has(call)) events.launched.set(call, []);
+    events.launched.get(call).push(id);
+  }
+  const rows = [];
+  const add = (number, lanes) => rows.push({ kind: model.rows[number][0], label: model.rows[number][1], lanes });
+  for (const gaps of given.gaps) add(gaps.row, [gapLane(gaps, gaps.row, from, model.causes_of_gap)]);
+  for (const use of given.use) add(use.row, [useLane(use, use.row, from)]);
+  let first = 0;
+  for (const [row, some] of given.tracks) {
+    add(row, eventLanes(events, row, first, some));
+    first += some;
+  }
+  rows.sort((a, b) => ROW_ORDER.indexOf(a.kind) - ROW_ORDER.indexOf(b.kind));
+  given.opened = { number, label: given.label, note: given.note, core: given.core, span: given.span, rows, events };
+  return given.opened;
+};

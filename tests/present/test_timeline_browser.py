@@ -1,0 +1,169 @@
+"""The timeline in a real browser: smooth over 50,000 events, searched, reached by links and by keys alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuledger.api import build_report
+from gpuledger.ledger.steps import Wanted
+from gpuledger.trace.strings import Strings
+from gpuledger.trace.tables import Table
+from support.html_pages import page_of, reported
+from support.page_browser import Browser, Page, opened
+from support.trace_notation import of_tables, table
+
+pytest.importorskip("jinja2")
+
+EVENTS = 50_000
+FRAME_MS = 16.7
+WIDTHS = (390, 800, 1400)
+Unpacked = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page of one stretch with as many events as any holds: half of them calls, half kernels."""
+    count, strings = EVENTS // 2, Strings(("gemm", "needle", "cudaLaunchKernel", "runtime"))
+    begin = range(0, 10_000 * count, 10_000)
+    names = ["needle" if number in (777, 20_001) else "gemm" for number in range(count)]
+    correlation = range(1, count + 1)
+    calls = table(
+        Table.CALLS,
+        strings,
+        count,
+        start_ns=begin,
+        end_ns=[start + 4_000 for start in begin],
+        correlation=correlation,
+        name=["cudaLaunchKernel"] * count,
+        layer=["runtime"] * count,
+        stack=[-1] * count,
+    )
+    kernels = table(
+        Table.KERNELS,
+        strings,
+        count,
+        start_ns=[start + 5_000 for start in begin],
+        end_ns=[start + 5_100 + 53 * (start // 10_000 % 83) for start in begin],
+        correlation=correlation,
+        name=names,
+    )
+    trace = of_tables(strings, {Table.CALLS: calls, Table.KERNELS: kernels})
+    path = tmp_path_factory.mktemp("large") / "large.html"
+    path.write_text(page_of(build_report(trace, "large", Wanted(kernel_pattern="none|needle"))))
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def decode_page(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked) -> str:
+    path = tmp_path_factory.mktemp("decode") / "decode.html"
+    path.write_text(page_of(reported(unpacked("decode.sqlite"))))
+    return path.as_uri()
+
+
+def frames(page: Page, keys: str) -> list[tuple[int, float]]:
+    """How many boxes each frame drew, and in which time, while keys zoom and move."""
+    seen: list[tuple[int, float]] = page.evaluate(
+        """async (keys) => {
+          const frame = document.querySelector('.tl-frame'), canvas = frame.querySelector('canvas'), seen = [];
+          frame.focus();
+          for (const key of keys) {
+            frame.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+            for (let turn = 0; turn < 3; turn += 1) {
+              await new Promise(requestAnimationFrame);
+              seen.push([Number(canvas.dataset.drawn), Number(canvas.dataset.ms)]);
+            }
+          }
+          return seen;
+        }""",
+        list(keys),
+    )
+    return seen
+
+
+def test_zooming_and_moving_over_50_000_events_is_smooth(large: str, browser: Browser) -> None:
+    with opened(browser, large, width=1400) as page:
+        assert page.evaluate("JSON.parse(document.getElementById('timeline-json').textContent).stretches.length") >= 1
+        measured = frames(page, "wwwwddwwddssaasssswwwwwwwwddddssssssssss")
+        width = page.locator(".tl-frame canvas").evaluate("canvas => canvas.clientWidth")
+        lanes = 3  # idle, the stream, the thread
+        assert max(drawn for drawn, _ in measured) <= lanes * (width + 2)
+        assert len({drawn for drawn, _ in measured}) > 10
+        times = sorted(ms for _, ms in measured)
+        assert times[len(times) // 2] < 2 * FRAME_MS  # a shared machine without a GPU; usually a few milliseconds
+
+
+def test_search_finds_a_kernel_and_goes_from_hit_to_hit(large: str, browser: Browser) -> None:
+    with opened(browser, large) as page:
+        page.locator(".tl-frame").press("/")
+        page.keyboard.type("needle")
+        assert page.locator(".tl-search output").text_content().startswith("1 of ")
+        assert "needle" in page.locator(".tl-panel").text_content()
+        assert "Launched by cudaLaunchKernel" in " ".join(page.locator(".tl-panel").inner_text().split())
+        page.keyboard.press("Enter")
+        assert page.locator(".tl-search output").text_content().startswith("2 of ")
+        page.keyboard.type("s and thread")
+        assert page.locator(".tl-search output").text_content() == "nothing found"
+
+
+def test_a_click_on_each_finding_shows_its_place(decode_page: str, browser: Browser) -> None:
+    with opened(browser, decode_page) as page:
+        links = page.locator("a[data-stretch]").all()
+        assert len(links) > 6
+        for link in links:
+            link.evaluate("link => link.click()")
+            frame = page.locator(".tl-frame")
+            assert frame.get_attribute("data-shown") == link.get_attribute("data-what")
+            assert page.locator("#timeline-box select").input_value() == link.get_attribute("data-stretch")
+            assert frame.evaluate("frame => frame === document.activeElement")
+        page.locator(".top-findings a").first.click()
+        assert page.locator(".tl-panel b").text_content() == "GPU idle"
+        assert "loading code" in page.locator(".tl-panel").text_content()
+
+
+def test_keys_alone_reach_every_control_and_every_event(decode_page: str, browser: Browser) -> None:
+    with opened(browser, decode_page) as page:
+        page.locator("#timeline-box select").focus()
+        reached = []
+        for _ in range(7):
+            reached.append(page.evaluate("(({dataset, type}) => dataset.act || type)(document.activeElement)"))
+            page.keyboard.press("Tab")
+        assert reached == ["select-one", "search", "previous", "next", "out", "in", "all"]
+        assert page.evaluate("document.activeElement.className") == "tl-frame"
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        panel, told = page.locator(".tl-panel"), []
+        for key in ("ArrowRight", "ArrowRight", "l", "ArrowUp", "ArrowDown", "Enter"):
+            page.keyboard.press(key)
+            told.append(panel.inner_text())
+        assert all(told)
+        assert told[0] != told[1]
+        assert "Launched by" in told[1]
+        assert "Launches" in told[2]
+        page.keyboard.press("Escape")
+        assert panel.inner_text() == ""
+
+
+def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, browser: Browser) -> None:
+    with opened(browser, decode_page) as page:
+        box = page.locator(".tl-frame").bounding_box()
+        page.mouse.move(box["x"] + 300, box["y"] + 46)
+        drawn = "document.querySelector('.tl-frame canvas').dataset.drawn"
+        page.mouse.click(box["x"] + box["width"] * 0.93, box["y"] + 46)
+        before = page.evaluate(drawn)
+        page.mouse.wheel(0, -600)
+        page.wait_for_function(f"{drawn} !== '{before}'")
+        assert page.locator(".tl-card").is_visible()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_runs_over_at_any_width(width: int, decode_page: str, browser: Browser) -> None:
+    with opened(browser, decode_page, width=width) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        inside = page.evaluate(
+            "[...document.querySelectorAll('main > *, .tl-frame, .tl-tools > *, .top-findings > *, .table')]"
+            ".filter(part => part.offsetParent).map(part => part.getBoundingClientRect())"
+            ".every(box => box.left >= 0 && box.right <= innerWidth + 0.5)"
+        )
+        assert inside

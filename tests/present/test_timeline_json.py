@@ -1,0 +1,93 @@
+"""What a page's timeline is drawn from: columns come back as they were, and events are those of the trace."""
+
+from __future__ import annotations
+
+import base64
+import json
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.api import Report
+from gpuledger.trace.tables import Table
+
+pytest.importorskip("jinja2")
+
+from gpuledger.present.writers.html.packed import packed, steps_between
+from support.html_pages import HOSTILE, named_export, page_of, parsed, reported
+
+
+def unpacked(text: str, count: int) -> list[int]:
+    """As the page's script reads it."""
+    values, value, place = [], 0, 0
+    for byte in base64.b64decode(text):
+        value |= (byte & 127) << place
+        place += 7
+        if byte < 128:
+            values.append(-(value + 1) // 2 if value % 2 else value // 2)
+            value = place = 0
+    return values or [0] * count
+
+
+def timeline_of(report: Report) -> dict[str, Any]:
+    held: dict[str, Any] = json.loads(parsed(page_of(report)).one("timeline-json").text)
+    return held
+
+
+def events_of(document: dict[str, Any], stretch: dict[str, Any]) -> list[tuple[str, int, int]]:
+    """Kind, start and length of every event."""
+    count = sum(some for _, some in stretch["tracks"])
+    start = accumulate(unpacked(stretch["start"], count))
+    names = [document["names"][number] for number in unpacked(stretch["name"], count)]
+    length = unpacked(stretch["length"], count)
+    return [
+        (document["kinds"][kind], stretch["span"][0] + begin, long)
+        for (*_, kind), begin, long in zip(names, start, length, strict=True)
+    ]
+
+
+@given(st.lists(st.integers(-(2**52), 2**52), min_size=1, max_size=30))
+def test_columns_come_back_as_they_were(values: list[int]) -> None:
+    column = np.array(values, np.int64)
+    assert unpacked(packed(column), len(values)) == values
+    assert list(accumulate(unpacked(packed(steps_between(column)), len(values)))) == values
+
+
+def test_the_kernels_of_a_step_in_the_page_are_the_traces(decode: Path) -> None:
+    report = reported(decode)
+    document, kernels = timeline_of(report), report.trace[Table.KERNELS]
+    start, end = kernels["start_ns"] - report.zero_ns, kernels["end_ns"] - report.zero_ns
+    assert len(document["stretches"]) >= 20
+    for stretch in document["stretches"]:
+        begin, finish = stretch["span"]
+        expected = kernels.where((start < finish) & (end > begin))
+        shown = sorted((at, length) for kind, at, length in events_of(document, stretch) if kind == "kernel")
+        assert shown == sorted(
+            zip((expected["start_ns"] - report.zero_ns).tolist(), expected.duration_ns.tolist(), strict=True)
+        )
+
+
+def test_every_finding_leads_to_a_stretch_that_shows_it(decode: Path) -> None:
+    report = reported(decode)
+    page = parsed(page_of(report))
+    stretches = json.loads(page.one("timeline-json").text)["stretches"]
+    links = [link for link in page.all("a") if "data-stretch" in link.attrs]
+    assert {link.attrs["data-what"] for link in links} >= {found.code for found in report.findings}
+    for link in links:
+        begin, end = stretches[int(link.attrs["data-stretch"])]["core"]
+        assert begin <= int(link.attrs["data-start"]) < end
+
+
+def test_names_in_the_timeline_are_text_whatever_they_hold(tmp_path: Path) -> None:
+    report = reported(named_export(tmp_path / "x.sqlite", HOSTILE, ranges=HOSTILE))
+    text = page_of(report)
+    raw = text[text.index('id="timeline-json"') :].partition("</script>")[0]
+    assert not {"<", "\u2028", "\u202e"} & set(raw.partition(">")[2])
+    names = [name for entry in timeline_of(report)["names"] for name in entry[:2]]
+    assert HOSTILE[0] in names
+    assert any("\\u202egnp.exe" in name for name in names)
