@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.use import thinned
-from gpuledger.analyse.use.kernel_use import ALONE, LAUNCH_NS, UseFigure, UseOfKernels, use_of_kernels
+from gpuledger.analyse.use.kernel_use import ALONE, LAUNCH_NS, UseOfKernels, use_of_kernels
 from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
 from gpuledger.analyse.use.shares import ColumnSpans, sample_shares
 from gpuledger.analyse.use.stretches import mean_use, use_of_stretches
+from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.gpu_metrics import GpuMetric, gpu_metric
 from gpuledger.read import open_trace
 from gpuledger.trace.health import NotMeasured

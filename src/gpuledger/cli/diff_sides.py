@@ -15,7 +15,7 @@ from gpuledger.fleet.profiles import job_profiles
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
-from gpuledger.read import open_trace
+from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.request import Progress
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
@@ -45,7 +45,7 @@ class Sides:
         return pooled(runs, path.name or given)
 
     def _of_profile(self, address: str, name: str) -> RunSide:
-        trace = open_trace(address, limits=self._limits, progress=self._tell)
+        trace = open_trace(address, where_sampled=SAMPLES, limits=self._limits, progress=self._tell)
         devices = analysed(trace, name, self._wanted)
         return self._kept(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
 

@@ -18,9 +18,8 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.tables import tables_document
-from gpuledger.read import open_trace
+from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.trace.tables import Table
 
 
 def question(
@@ -34,7 +33,6 @@ def question(
     Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
     from tables that `nsys stats` printed. Samples of GPUs are read only for an answer that `reads_samples`.
     """
-    where_sampled = {Table.METRICS: [column.name for column in Table.METRICS.schema.columns]} if reads_samples else {}
 
     @functools.wraps(answer)
     def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output, **own: object) -> None:
@@ -44,7 +42,7 @@ def question(
             output.show(tables_document(answer.__name__, profile.name, sheets, printed.health, 0))
             return
         with progress(quiet=output.quiet) as tell:
-            trace = open_trace(profile, where_sampled=where_sampled, limits=limits, progress=tell)
+            trace = open_trace(profile, where_sampled=SAMPLES if reads_samples else {}, limits=limits, progress=tell)
         devices = analysed(trace, profile.name, wanted)
         sheets = [sheet for device in devices for sheet in answer(trace, device, **own)]
         output.show(tables_document(answer.__name__, profile.name, sheets, trace.health, devices[0].zero_ns))

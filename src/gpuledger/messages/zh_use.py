@@ -103,4 +103,13 @@ USE: Final[dict[str, str]] = {
     "Interval": "区间",
     "Holds": "包含",
     "{points} points": "{points} 个百分点",
+    # analyse/diff, present/views/diff
+    "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after, from samples.": (
+        "kernel 运行期间的 SM 时钟不同：之前 {before} MHz，之后 {after} MHz（来自采样）。"
+    ),
+    "Use of the GPU": "GPU 利用率",
+    "Use of the GPU by the same kernels": "相同 kernel 的 GPU 利用率",
+    "Use of the GPU by the same kernels, from samples: what lies outside both intervals": (
+        "相同 kernel 的 GPU 利用率（来自采样，只列出超出两侧区间的变化）"
+    ),
 }

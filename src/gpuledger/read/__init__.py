@@ -21,6 +21,9 @@ from gpuledger.trace.tables import EVENTS, Table
 GPU_METRICS: Final = "GPU_METRICS"
 """What the tools that sample GPUs call their table of samples."""
 
+SAMPLES: Final = {Table.METRICS: frozenset(column.name for column in Table.METRICS.schema.columns)}
+"""All of that table, to be read where there is one."""
+
 _NO_COLUMNS: Final[Mapping[Table, Collection[str]]] = {}
 
 

@@ -17,10 +17,11 @@ from gpuledger.analyse.diff.kernel_pairs import paired
 from gpuledger.analyse.diff.noise import FEWEST_STEPS, NO_CHANGE, Interval, median_interval, verdict
 from gpuledger.analyse.diff.range_pairs import RENAMED, RangePair, paired_ranges
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunSide
+from gpuledger.analyse.diff.use_changes import UseChange, clocks_differ, use_changes
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
-from gpuledger.units import time_text
+from gpuledger.units import count_text, time_text
 
 ALIKE: Final = 0.01
 """Numbers of calls that differ by less than this share are the same."""
@@ -48,6 +49,8 @@ class Diff:
     controls: Controls | NotMeasured
     overlap: Overlap
     notes: tuple[str, ...]
+    use: tuple[UseChange, ...] | None
+    """What the same kernels use of the GPU, where that surely changed; None where a side was not sampled."""
 
     @property
     def is_host_alone(self) -> bool:
@@ -110,6 +113,7 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
         guards,
         overlap(pairs),
         tuple(said + _notes(before, after, interval, ranges, guards)),
+        use_changes(before, after),
     )
 
 
@@ -165,6 +169,15 @@ def _notes(
             said.append(
                 say("Shares of ranges are of the time in the program's own: libraries' and set-up are left out.")
             )
+    if (clocks := clocks_differ(before, after)) is not None:
+        one, other = (count_text(round(clock / 1e6)) for clock in clocks)
+        said.append(
+            say(
+                "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after, from samples.",
+                before=one,
+                after=other,
+            )
+        )
     return said + _other_gpus(before, after)
 
 

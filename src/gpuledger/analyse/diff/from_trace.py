@@ -15,6 +15,7 @@ from gpuledger.analyse.diff.run_side import (
     Copied,
     RunKernel,
     RunSide,
+    RunUse,
     StepLaunches,
     median_of,
 )
@@ -58,6 +59,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
     compute, comm, by_step = _kernels(trace, device, edges, families)
     stretch = host_stretch(trace, device)
     ranges = None if trace.missing(Table.RANGES) else ranges_of(trace, device, stretch, edges)
+    use, clock_hz = _use(trace, device)
     lengths, memory = tuple(lengths_of(device).tolist()), memory_totals(trace, device.gpu)
     return RunSide(
         name=name,
@@ -83,7 +85,32 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         kernel_steps=by_step,
         range_steps={} if ranges is None else ranges[1],
         losses=tuple(note.sentence for note in trace.health if note.severity is Severity.LOSS),
+        use=use,
+        busy_clock_hz=clock_hz,
     )
+
+
+def _use(trace: Trace, device: Device) -> tuple[tuple[RunUse, ...], float | None]:
+    """What the steady kernels use of the GPU, and its clock while kernels ran, where the trace has samples."""
+    if Table.METRICS not in trace.tables:
+        return (), None
+    from gpuledger.analyse.use.stretches import use_of_device
+
+    sampled = use_of_device(trace, device, device.steady_stretches)
+    if isinstance(sampled, NotMeasured):
+        return (), None
+    kernels, stretches = sampled
+    use = tuple(
+        RunUse(
+            kernel.full_name,
+            kernel.grid,
+            kernel.block,
+            kernel.time_ns,
+            {metric.value: figure for metric, figure in kernel.figures.items()},
+        )
+        for kernel in kernels.kernels
+    )
+    return use, None if stretches.clock is None else stretches.clock.mean_hz
 
 
 def edges_of(device: Device) -> Ints:

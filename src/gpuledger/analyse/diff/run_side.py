@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.lines import Line
@@ -41,6 +42,18 @@ class RunKernel:
     calls: int
     time_ns: int
     """Of compute kernels their own time, which sums to compute; of others how long they ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunUse:
+    """What kernels of one name and launch shape use of the GPU, from samples."""
+
+    name: str
+    grid: Dim3
+    block: Dim3
+    time_ns: int
+    figures: dict[str, UseFigure]
+    """By `GpuMetric`; those that were sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +149,10 @@ class RunSide:
     """Host time by range and step, of the ranges with the most time."""
     losses: tuple[str, ...] = ()
     """What was lost on reading, in sentences without a full stop."""
+    use: tuple[RunUse, ...] = ()
+    """Of the kernels of the steady steps; none where nothing was sampled."""
+    busy_clock_hz: float | None = None
+    """The mean clock of the multiprocessors while kernels ran."""
 
     @property
     def steps(self) -> int:
@@ -203,6 +220,10 @@ def pooled(sides: Sequence[RunSide], name: str) -> RunSide:
         kernel_steps=_in_all([side.kernel_steps for side in sides]),
         range_steps=_in_all([side.range_steps for side in sides]),
         losses=tuple(dict.fromkeys(loss for side in sides for loss in side.losses)),
+        use=_added([side.use for side in sides], lambda kernel: (kernel.name, kernel.grid, kernel.block), _use_mean)
+        if all(side.use for side in sides)
+        else (),
+        busy_clock_hz=_if_all([side.busy_clock_hz for side in sides], lambda clocks: sum(clocks) / len(clocks)),
     )
 
 
@@ -246,6 +267,23 @@ def _kernel_key(kernel: RunKernel) -> object:
 
 def _kernel_sum(first: RunKernel, second: RunKernel) -> RunKernel:
     return replace(first, calls=first.calls + second.calls, time_ns=first.time_ns + second.time_ns)
+
+
+def _use_mean(first: RunUse, second: RunUse) -> RunUse:
+    """By time; so is the interval, as what runs have in common does not shrink with their number."""
+    time_ns = first.time_ns + second.time_ns
+    share = second.time_ns / time_ns if time_ns else 0.0
+    figures = {
+        metric: UseFigure(
+            *(
+                (1 - share) * getattr(one, side) + share * getattr(second.figures[metric], side)
+                for side in ("percent", "low", "high")
+            )
+        )
+        for metric, one in first.figures.items()
+        if metric in second.figures
+    }
+    return replace(first, time_ns=time_ns, figures=figures)
 
 
 def _call_sum(first: Call, second: Call) -> Call:

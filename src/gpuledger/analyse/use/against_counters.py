@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.use.kernel_use import KernelUse, UseFigure, UseOfKernels
+from gpuledger.analyse.use.kernel_use import KernelUse, UseOfKernels
+from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.ncu_metrics import DURATION, USE

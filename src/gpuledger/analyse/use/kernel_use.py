@@ -24,6 +24,7 @@ from gpuledger.analyse.use.samples import gpu_samples
 from gpuledger.analyse.use.shares import sample_shares
 from gpuledger.analyse.use.thinned import LookedAt
 from gpuledger.analyse.use.use_class import CLASSES, UNKNOWN, FigureColumns, UseClass, use_classes
+from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
@@ -61,15 +62,6 @@ _CARRIED_POINTS_NS, _MOST_CARRIED = 60_000.0, 6.0
 for issue slots; what lies in a stretch at its edges; a part of a whole percent, of the sample that the kernel fills;
 what lies in a stretch of the kernels beside it; and for DRAM, points that fall with its length. Measured on ten
 programs: docs/concepts/use.md."""
-
-
-@dataclass(frozen=True, slots=True)
-class UseFigure:
-    """One counter of one kernel, in percent of the time that Nsight Compute would give the kernel."""
-
-    percent: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)

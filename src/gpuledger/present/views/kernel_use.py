@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpuledger.analyse.use.kernel_use import KernelUse, UseFigure, UseOfKernels
+from gpuledger.analyse.use.kernel_use import KernelUse, UseOfKernels
 from gpuledger.analyse.use.stretches import Clock, UseOfStretches
 from gpuledger.analyse.use.use_class import VAGUE, UseClass
+from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say
@@ -219,13 +220,14 @@ def kernels_use_json(use: UseOfKernels) -> list[dict[str, Any]]:
             "ns": kernel.time_ns,
             "source": _SOURCE,
             "class": kernel.use_class.value,
-            "use": {metric.value: _figure_json(kernel.figures.get(metric)) for metric in OF_KERNELS},
+            "use": {metric.value: figure_json(kernel.figures.get(metric)) for metric in OF_KERNELS},
         }
         for kernel in use.kernels
     ]
 
 
-def _figure_json(figure: UseFigure | None) -> dict[str, float] | None:
+def figure_json(figure: UseFigure | None) -> dict[str, float] | None:
+    """A number in percent with both ends of its interval; None where it was not sampled."""
     if figure is None:
         return None
     return {"percent": round(figure.percent, 2), "low": round(figure.low, 2), "high": round(figure.high, 2)}

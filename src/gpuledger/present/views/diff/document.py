@@ -135,9 +135,19 @@ def diff_blocks(compared: Compared) -> list[Block]:
         if sheet.rows:
             heading = say("{title}, a step", title=title) if found.before.whole == STEP else title
             blocks += [Heading(heading), SheetBlock(sheet)]
+    blocks += _use(found)
     if found.notes:
         blocks.append(Points(say("Notes"), found.notes, is_section=True))
     return blocks
+
+
+def _use(found: Diff) -> list[Block]:
+    if not found.use:
+        return []
+    from gpuledger.present.views.diff.use import use_sheet
+
+    title = say("Use of the GPU by the same kernels, from samples: what lies outside both intervals")
+    return [Heading(title, short=say("Use of the GPU")), SheetBlock(use_sheet(found.use))]
 
 
 def _about(side: RunSide) -> str:

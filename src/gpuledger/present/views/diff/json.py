@@ -13,6 +13,7 @@ from gpuledger.analyse.diff.launch_calls import launch_split
 from gpuledger.analyse.diff.noise import Interval
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunKernel, RunRange, RunSide
+from gpuledger.analyse.diff.use_changes import UseChange
 from gpuledger.present.views.diff.compared import Compared
 from gpuledger.present.views.diff.figures import change_share
 from gpuledger.present.views.diff.tables import RangeWholes, calls_paired, copies_paired, range_host_ns
@@ -59,7 +60,16 @@ def diff_data(compared: Compared) -> dict[str, Any]:
         "controls": _controls(found.controls),
         "gates": [_gate(each) for each in compared.outcomes],
         "notes": list(found.notes),
+        "use": _use(found.use),
     }
+
+
+def _use(changes: Sequence[UseChange] | None) -> list[dict[str, Any]] | None:
+    if not changes:
+        return None if changes is None else []
+    from gpuledger.present.views.diff.use import use_json
+
+    return use_json(changes)
 
 
 def _interval(interval: Interval | NotMeasured) -> list[int] | None:
@@ -78,6 +88,7 @@ def _side(side: RunSide) -> dict[str, Any]:
         "gpu": side.gpu_name,
         "device": side.gpu,
         "clock_hz": side.clock_hz,
+        "busy_clock_hz": None if side.busy_clock_hz is None else round(side.busy_clock_hz),
         "ranks": side.ranks,
         "gpus": [{"device": gpu, "step_ns": ns} for gpu, ns in side.gpus.items()],
         "steps_by": side.source,
