@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from gpuledger import build_report
 from gpuledger.analyse.use.against_counters import agreement, held_against
 from gpuledger.analyse.use.kernel_use import use_of_kernels
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
@@ -71,6 +72,13 @@ def test_a_report_says_how_compute_uses_the_gpu(llama: Path) -> None:
     assert re.match(r"\d\d\.\d % of compute time is at a roof \(compute \d\d\.\d %, memory ", lines[at + 2])
     assert max(map(len, lines)) <= 80
     assert re.search(r"nvjet\S+ +[\d.]+ .s +[\d.]+ % +compute +9\d % +87 %", text)
+
+
+def test_a_page_draws_kernels_from_samples_under_their_roofs(llama: Path) -> None:
+    page = build_report(open_trace(llama, only=tuple(Table))).to_html()
+    assert "Kernels in depth (samples)" in page
+    assert "sampled-roofline-chart" in page
+    assert "How compute time uses the GPU" in page
 
 
 def test_programs_get_the_split_of_each_line(llama: Path) -> None:

@@ -112,4 +112,15 @@ USE: Final[dict[str, str]] = {
     "Use of the GPU by the same kernels, from samples: what lies outside both intervals": (
         "相同 kernel 的 GPU 利用率（来自采样，只列出超出两侧区间的变化）"
     ),
+    # analyse/use/sampled_roofline, present/views/page/kernels
+    "the profile does not describe the GPU": "profile 没有描述该 GPU",
+    "no kernel has both its arithmetic and its DRAM traffic sampled": "没有 kernel 同时采样到算术与显存流量",
+    "Kernels under their roofs, from samples": "kernel 与其上限（来自采样）",
+    "Kernels in depth (samples)": "kernel 详情（采样）",
+    "A dot is a kernel, as large as its share of the time, by samples of the GPU's counters: cycles of tensor "
+    "cores at the peak of its type; of kernels that hardly use them, issue slots as if each were an FP32 "
+    "multiply-add, so at most. Roofs are at the mean clock.": (
+        "一个点是一个 kernel，大小为其时间占比，来自 GPU 计数器的采样：Tensor Core 的周期按其类型的峰值计；"
+        "很少使用 Tensor Core 的 kernel，把每个发射槽都当作 FP32 乘加，因此是上界。上限按平均时钟计。"
+    ),
 }

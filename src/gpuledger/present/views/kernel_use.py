@@ -43,6 +43,14 @@ CLASS_LIMITS: Final = {
     UseClass.UNKNOWN: say("unknown"),
 }
 """What limits a kernel of a class, where there is little room."""
+CLASS_BOUNDS: Final = {
+    UseClass.COMPUTE_ROOF: "compute",
+    UseClass.MEMORY_ROOF: "memory",
+    UseClass.UNDER_FILLED: "latency",
+    UseClass.STALLED: "latency",
+    UseClass.UNKNOWN: "unknown",
+}
+"""What a verdict on Nsight Compute's numbers calls it: pictures have one colour for both."""
 _DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
 _SOURCE: Final = "samples"
 _SHOWN: Final = 25

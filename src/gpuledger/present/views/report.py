@@ -53,7 +53,7 @@ def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = (
                 lambda width, tell: "\n".join(_ledger_lines(report.main_device, width, tell)),
                 lambda tell: _ledger_markdown(report.main_device, pictures, tell),
             ),
-            Group(tuple(_use_blocks(report))),
+            Group(tuple(use_blocks_of(report))),
             Group(tuple(kernel_blocks(report))),
             Drawn(
                 lambda width, tell: "\n".join(_finding_lines(report, width, tell)),
@@ -110,7 +110,7 @@ def kernel_blocks(report: ProfiledRun) -> list[Block]:
     return [] if found is None else integrated_blocks(found, report.main_device)
 
 
-def _use_blocks(report: ProfiledRun) -> list[Block]:
+def use_blocks_of(report: ProfiledRun) -> list[Block]:
     """How compute time uses the GPU, where it was sampled."""
     device = report.main_device
     if device.gpu not in report.use:

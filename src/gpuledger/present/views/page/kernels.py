@@ -176,12 +176,22 @@ def _roofs(scene: Scene) -> list[Ceiling]:
     return flat + slanted
 
 
+def _sampled(scene: Scene) -> list[Part]:
+    if scene.device.gpu not in scene.report.use:
+        return []
+    from gpuledger.present.views.page.sampled_kernels import sampled_parts
+
+    return sampled_parts(scene, scene.report.use[scene.device.gpu])
+
+
 def roofline_section(scene: Scene) -> Section:
-    """What Nsight Compute says, where it was asked."""
+    """What Nsight Compute says, where it was asked, and samples, where there are any."""
     tell = scene.tell
     title = tell(say("Kernels in depth (Nsight Compute)"))
     short = tell(say("Kernels in depth"))
-    blocks = kernel_blocks(scene.report)
+    blocks, sampled = kernel_blocks(scene.report), _sampled(scene)
+    if sampled and not blocks:
+        return Section("roofline", tell(say("Kernels in depth (samples)")), tuple(sampled), short)
     if not blocks:
         missing = say("no report of Nsight Compute was given; `gpuledger ncu-plan` says which kernels are worth one")
         return Section("roofline", title, (scene.unknown(missing),), short)
@@ -196,5 +206,5 @@ def roofline_section(scene: Scene) -> Section:
             "ones are of kernels that are in no steady step here."
         )
         parts.append(Chart(picture, tell(said), name="roofline-chart"))
-    parts += block_parts(blocks, scene.reader)
+    parts += [*block_parts(blocks, scene.reader), *sampled]
     return Section("roofline", title, tuple(parts), short)

@@ -1,0 +1,69 @@
+"""What samples say of the kernels, on a report's page: under their roofs, and how compute time uses the GPU."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpuledger.analyse.use.sampled_roofline import SampledRoofline, sampled_roofline
+from gpuledger.analyse.use.stretches import SampledUse
+from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.messages import say
+from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
+from gpuledger.present.charts.svg import Picture
+from gpuledger.present.palette import BOUNDS as TONES
+from gpuledger.present.views.kernel_use import CLASS_BOUNDS, CLASS_WORDS
+from gpuledger.present.views.kernel_words import BOUNDS
+from gpuledger.present.views.page.scene import Scene
+from gpuledger.present.views.report import use_blocks_of
+from gpuledger.present.writers.html.blocks import block_parts
+from gpuledger.present.writers.html.parts import Chart, Part
+from gpuledger.trace.health import NotMeasured
+from gpuledger.units import bytes_text, share_text, time_text
+
+_MOST_SPOTS: Final = 60
+"""Kernels that are drawn, the most time first."""
+
+
+def sampled_parts(scene: Scene, use: SampledUse) -> list[Part]:
+    """The picture, where the GPU's peaks are known, and the tables of a report in text."""
+    parts: list[Part] = []
+    sampled = sampled_roofline(use, scene.report.trace.origin.gpu(scene.device.gpu))
+    if not isinstance(sampled, NotMeasured):
+        said = say(
+            "A dot is a kernel, as large as its share of the time, by samples of the GPU's counters: cycles of tensor "
+            "cores at the peak of its type; of kernels that hardly use them, issue slots as if each were an FP32 "
+            "multiply-add, so at most. Roofs are at the mean clock."
+        )
+        parts.append(Chart(_picture(scene, sampled), scene.tell(said), name="sampled-roofline-chart"))
+    return [*parts, *block_parts(use_blocks_of(scene.report), scene.reader)]
+
+
+def _picture(scene: Scene, sampled: SampledRoofline) -> Picture:
+    """Kernels by their samples, and the roofs at the clock that was sampled."""
+    tell = scene.tell
+    whole_ns = sum(point.kernel.time_ns for point in sampled.points)
+    spots = []
+    for point in sampled.points[:_MOST_SPOTS]:
+        name, bound = cut_label(label(point.kernel.full_name)), CLASS_BOUNDS[point.kernel.use_class]
+        limit = tell(CLASS_WORDS[point.kernel.use_class])
+        rate, share, time = rate_text(point.operations_per_s), share_text(point.share), time_text(point.kernel.time_ns)
+        spots.append(
+            Spot(
+                name,
+                point.operations_per_byte,
+                point.operations_per_s,
+                point.kernel.time_ns / whole_ns,
+                TONES[bound],
+                f"{name}: {rate}, {share}, {limit}, {time}",
+            )
+        )
+    roofs = [Ceiling(f"{kind} {rate_text(rate)}", rate, slanted=False) for kind, rate in sampled.compute_per_s.items()]
+    roofs.append(Ceiling(f"DRAM {bytes_text(round(sampled.bytes_per_s))}/s", sampled.bytes_per_s, slanted=True))
+    return roofline(
+        tell(say("Kernels under their roofs, from samples")),
+        "; ".join(spot.hint for spot in spots[:8]),
+        tell(say("operations per byte of DRAM traffic")),
+        spots,
+        roofs,
+        tuple((TONES[bound], tell(words)) for bound, words in BOUNDS.items()),
+    )
