@@ -203,7 +203,9 @@ def _run() -> int:
     except click.ClickException as error:
         words = io.StringIO()
         error.show(words)
-        _tell(words.getvalue().rstrip("\n"))
+        from gpuledger.present.safe_text import visible_lines
+
+        _tell(visible_lines(words.getvalue().rstrip("\n")))
         return error.exit_code
     except GpuledgerError as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":

@@ -74,6 +74,8 @@ class Output:
 
     def write(self, text: str, remarks: Iterable[str] = ()) -> None:
         """Write the result, whole or not at all, and what is to be said beside it."""
+        from gpuledger.present.safe_text import visible
+
         if self.path is None:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -81,7 +83,7 @@ class Output:
             _replace(self.path, text, force=self.force)
             remarks = (*remarks, f"Wrote {self.path}")
         for line in () if self.quiet else remarks:
-            click.echo(line, err=True)
+            click.echo(visible(line), err=True)
 
 
 def output_options(

@@ -7,10 +7,10 @@ through the JSON encoder, each once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,9 +24,9 @@ _UNDER_PROCESS: Final = (TrackKind.PROCESS, TrackKind.GROUP)
 
 
 def as_json(text: str) -> str:
-    """A text as JSON writes it; what is no Unicode is spelled out."""
+    """A text as JSON writes it, in ASCII, so that nothing hides in the file; what is no Unicode is spelled out."""
     clean = text.encode("utf-8", "backslashreplace").decode()
-    return msgspec.json.encode(clean).decode()
+    return json.dumps(clean)
 
 
 class Spelled:

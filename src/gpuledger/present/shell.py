@@ -1,4 +1,7 @@
-"""An argument list as text that can be pasted into a POSIX shell and gives back the same list."""
+"""An argument list as text that can be pasted into a POSIX shell and gives back the same list.
+
+What a terminal would obey is spelled out, for the shell to make when it is run.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from gpuledger.present.safe_text import visible_lines
+
 _FLAG: Final = re.compile(r"--[\w-]+=")
 _JOINED = " \\"
+_PRINTED: Final = {code: chr(code) for code in range(0x20, 0x7F) if chr(code) not in "\\'%"}
+"""Bytes that a format of `printf` may hold as they are, between single quotes."""
 
 
 def shell_lines(argv: Sequence[str], width: int | None = None) -> list[str]:
@@ -33,7 +40,23 @@ def _quoted(argument: str) -> str:
     """Quoted where it must be; the flag of `--flag=value` stays outside, where it is easy to read."""
     flag = match[0] if (match := _FLAG.match(argument)) else ""
     value = argument.removeprefix(flag)
-    return flag + (shlex.quote(value) if value or not flag else "")
+    return flag + (shell_word(value) if value or not flag else "")
+
+
+def shell_word(text: str) -> str:
+    """One word, quoted where it must be; `printf` makes what a terminal would obey if it stood there itself."""
+    if visible_lines(text) == text:
+        return shlex.quote(text)
+    body = text.rstrip("\n")  # the shell takes line ends away from what a command prints
+    spelled = "".join(_PRINTED.get(byte) or f"\\{byte:03o}" for byte in _bytes(body))
+    return f"\"$(printf '{spelled}')\"" + (shlex.quote(text[len(body) :]) if body != text else "")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode(errors="surrogateescape")  # as arguments that are no text come in
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace")  # no argument can be this
 
 
 def _pieces(argument: str, room: int) -> list[str]:
@@ -41,7 +64,7 @@ def _pieces(argument: str, room: int) -> list[str]:
 
     The lines after the first begin at the margin, as a space would begin another argument.
     """
-    if len(whole := f"  {_quoted(argument)}") <= room:
+    if len(whole := f"  {_quoted(argument)}") <= room or visible_lines(argument) != argument:
         return [whole]
     head = f"  {match[0]}" if (match := _FLAG.match(argument)) else "  "
     rest = argument.removeprefix(head.strip())

@@ -15,6 +15,7 @@ from gpuledger.export.parquet_tables import parquet_names, write_tables
 from gpuledger.export.timeline_format import TimelineFormat, form_of, packed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
 from gpuledger.system.atomic_files import refuse_existing, replacing, replacing_in
 from gpuledger.trace.tables import Table
@@ -76,7 +77,7 @@ def export(
         given, target, form, wanted, limits, force=force, workers=workers, quiet=quiet, fixes=fixes
     )
     for line in () if quiet else (*remarks, f"Wrote {path}: {bytes_text(target.stat().st_size)}"):
-        click.echo(line, err=True)
+        click.echo(visible(line), err=True)
 
 
 def write_timeline(
@@ -107,4 +108,4 @@ def _tables(profile: str, folder: Path, limits: Limits, *, force: bool, quiet: b
     with replacing_in(folder, parquet_names(), force=force) as beside:
         names = [each.name for each in write_tables(trace, beside)]
     if not quiet:
-        click.echo(f"Wrote {folder}{os.sep}: {', '.join(names)}", err=True)
+        click.echo(visible(f"Wrote {folder}{os.sep}: {', '.join(names)}"), err=True)

@@ -24,6 +24,7 @@ from gpuledger.export.perfetto_server import Viewer, ui_files
 from gpuledger.export.timeline_format import ENDINGS, TimelineFormat
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
+from gpuledger.present.safe_text import visible
 
 _READY = tuple(ending for ending, form in ENDINGS.items() if not form.chrome)
 _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP)
@@ -94,7 +95,7 @@ def _timeline(
     target = folder / "timeline.pftrace"
     form = TimelineFormat(chrome=False, packed=False)
     for line in write_timeline(given, target, form, wanted, limits, quiet=quiet, fixes=fixes):
-        click.echo(line, err=True)
+        click.echo(visible(line), err=True)
     return target
 
 

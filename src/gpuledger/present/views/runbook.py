@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -19,9 +18,10 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell as Content
 from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.shell import shell_lines
+from gpuledger.present.shell import shell_lines, shell_word
 from gpuledger.present.views.bench import figure, heading
 from gpuledger.present.views.runbook_json import summary_data
 from gpuledger.present.writers.json import sheet_json
@@ -86,7 +86,7 @@ def commands_text(
         lines += ["", f"# {cell.title}{needed}", *_shell(jobs, environment)]
     if comparisons:
         lines += ["", "# compare", *_shell(comparisons, {})]
-    return "\n".join(" ".join(line.splitlines()) if line.startswith("#") else line for line in lines) + "\n"
+    return "\n".join(visible(line) if line.startswith("#") else line for line in lines) + "\n"
 
 
 def listing_document(books: Sequence[Runbook]) -> Document:
@@ -110,7 +110,7 @@ def listing_document(books: Sequence[Runbook]) -> Document:
 
 
 def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]:
-    set_ = "".join(f"{name}={shlex.quote(text)} " for name, text in environment.items())
+    set_ = "".join(f"{name}={shell_word(text)} " for name, text in environment.items())
     lines = []
     for job in jobs:
         if job.needs:

@@ -2,7 +2,7 @@
 
 NVIDIA quotes a field that holds a comma and escapes nothing inside it. We double a quote inside a quoted field, and
 quote one with a line break or a quote at its start too, so that every reader gets the name back whole. No name that
-starts like a formula reaches a spreadsheet.
+starts like a formula reaches a spreadsheet, and what a terminal would obey is spelled out: JSON has it to the letter.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuledger.present.digits import cell_text
+from gpuledger.present.safe_text import visible_lines
 from gpuledger.present.sheet import Digits, Sheet
 
 
@@ -34,6 +35,7 @@ def _cell(text: str, digits: Digits) -> str:
 
 
 def _field(text: str) -> str:
+    text = visible_lines(text)
     if "," in text or "\n" in text or "\r" in text or text.startswith('"'):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from gpuledger.present.digits import tenths
+from gpuledger.present.safe_text import visible_json
 from gpuledger.present.sheet import Cell, Digits, Sheet, Term
 from gpuledger.trace.health import Note, NotMeasured
-
-_OBEYED: Final = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
-"""Controls, direction marks and lone surrogates that JSON lets stand as they are."""
 
 
 def json_text(content: Mapping[str, Any]) -> str:
     """One document, ended by a newline. Names keep their letters; what a terminal would obey is escaped."""
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+    return visible_json(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def health_json(notes: Iterable[Note]) -> list[dict[str, Any]]:

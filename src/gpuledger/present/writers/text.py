@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 from gpuledger.messages import joined, say, translated
@@ -49,7 +48,7 @@ class TextWriter:
     def __init__(self, width: int | None, language: str) -> None:
         self._width: Final = width
         self._language: Final = language
-        self._tell: Final[Tell] = partial(translated, language=language)
+        self._tell: Final[Tell] = lambda text: visible(translated(text, language))
 
     def block(self, block: Block) -> str:  # noqa: C901, PLR0911 - a case per block
         """One block; empty where it shows nothing here."""
@@ -98,7 +97,7 @@ class TextWriter:
         """The table, and the headings it had no room for and does not tell itself."""
         sheet = translated_sheet(block.sheet, self._language)
         named = block.title is SheetTitle.NAMED
-        title = f"{sheet.title} ({sheet.name})" if named else visible(sheet.title)
+        title = visible(f"{sheet.title} ({sheet.name})" if named else sheet.title)
         if named and not sheet.all_rows:
             return wrapped(self._tell(say("{table}: no data", table=title)), self._width, 2), []
         lines, hidden = sheet_lines(sheet, self._width, None if block.tells_hidden else LONGEST_NAME)
