@@ -38,6 +38,7 @@ NAMES = (
     "zoo_graph",
     "zoo_node",
 )
+_CHANGE_OUTPUT = ("COLUMNS", "GPULEDGER_DEBUG", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 PATIENCE_S = 120
 """How long to wait for what must come: a busy machine takes a while, only a hang takes this long."""
 
@@ -51,12 +52,21 @@ class Ran:
     stderr: str
 
 
-def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
-    """Call the command in this process, as its entry point does."""
+def gpuledger(
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    onto: int | None = None,
+    stdin: Path | None = None,
+    **environment: str,
+) -> Ran:
+    """Call the command in this process, as its entry point does.
+
+    `onto` is a terminal that stdout and stderr are, instead of files; `stdin` a file to be read there.
+    """
     if fixed := [name for name in environment if name.startswith(("PYTHON", "LC_", "LANG", "OPENBLAS"))]:
         raise ValueError(f"{', '.join(fixed)} is read when a process starts: use gpuledger_process")
     with (
-        _streams() as (out, err),
+        _streams(onto, stdin) as (out, err),
         _environment(clean_environment() | environment),
         contextlib.chdir(cwd or Path.cwd()),
         _arguments(arguments),
@@ -68,7 +78,7 @@ def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: st
         exit_code = _called()
         sys.stdout.flush()
         sys.stderr.flush()
-        return Ran(exit_code, _content(out), _content(err))
+        return Ran(exit_code, _content(out), _content(err)) if onto is None else Ran(exit_code, "", "")
 
 
 def gpuledger_process(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
@@ -86,7 +96,7 @@ def gpuledger_process(*arguments: str | Path, cwd: Path | None = None, **environ
 
 def clean_environment() -> dict[str, str]:
     """The environment of a call: nothing that changes what is printed, one day, and warnings are errors."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "GPULEDGER_DEBUG")}
+    kept = {name: value for name, value in os.environ.items() if name not in _CHANGE_OUTPUT}
     return kept | {"PYTHONWARNINGS": "error", "SOURCE_DATE_EPOCH": "1765929600"}
 
 
@@ -104,13 +114,15 @@ def _called() -> int:
 
 
 @contextlib.contextmanager
-def _streams() -> Iterator[tuple[int, int]]:
+def _streams(onto: int | None, stdin: Path | None) -> Iterator[tuple[int, int]]:
     """Files in memory as stdout and stderr, under their numbers too: what the command starts inherits those."""
     before = sys.stdin, sys.stdout, sys.stderr
     before[1].flush()
     before[2].flush()
     kept = [os.dup(number) for number in range(3)]
-    files = os.open(os.devnull, os.O_RDONLY), os.memfd_create("stdout"), os.memfd_create("stderr")
+    written = ("stdout", "stderr")
+    outputs = [os.memfd_create(name) if onto is None else os.dup(onto) for name in written]
+    files = os.open(stdin or os.devnull, os.O_RDONLY), *outputs
     try:
         for number, file in enumerate(files):
             os.dup2(file, number)

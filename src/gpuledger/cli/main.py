@@ -13,6 +13,7 @@ from typing import NoReturn, TextIO
 
 import click
 
+from gpuledger.cli.terminal import has_colours, help_width
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.kept_memory import keep_freed_memory
 from gpuledger.system.patient_file import patient_writer
@@ -135,7 +136,7 @@ def main() -> NoReturn:
         _discard(sys.stdout)
         # a failure that was met while writing has been told already, and comes back here with what is still held
         if isinstance(error, OutputRefused) and code == 0:
-            _tell(sentence(error))
+            _tell(_coloured(sentence(error)))
             code = error.exit_code
     gc.freeze()  # nor at the end, in what the system drops as a whole
     sys.exit(code)
@@ -199,7 +200,7 @@ def _discard(stream: TextIO) -> None:
 
 def _run() -> int:
     try:
-        cli.main(prog_name="gpuledger", standalone_mode=False)
+        cli.main(prog_name="gpuledger", standalone_mode=False, terminal_width=help_width(sys.stdout))
     except click.ClickException as error:
         words = io.StringIO()
         error.show(words)
@@ -210,7 +211,7 @@ def _run() -> int:
     except GpuledgerError as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":
             raise
-        _tell(sentence(error))
+        _tell(_coloured(sentence(error)))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         _tell("interrupted")
@@ -220,7 +221,7 @@ def _run() -> int:
     except Exception as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":
             raise
-        _tell(sentence(_unexpected(error)))
+        _tell(_coloured(sentence(_unexpected(error))))
         return 1
     return 0
 
@@ -228,9 +229,18 @@ def _run() -> int:
 def _tell(text: str) -> None:
     """Say it on stderr; where that cannot be written either, the exit code is all there is."""
     try:
-        click.echo(text, err=True)
+        click.echo(text, err=True, color=has_colours(sys.stderr))
     except OSError:
         _discard(sys.stderr)
+
+
+def _coloured(told: str) -> str:
+    """A sentence for stderr, with `error:` and `hint:` in colours where its terminal has them."""
+    if not has_colours(sys.stderr):
+        return told
+    marks = {"error:": click.style("error:", fg="red", bold=True), "hint:": click.style("hint:", fg="cyan")}
+    lines = told.split("\n")
+    return "\n".join(f"{marks.get(head, head)}{space}{rest}" for head, space, rest in (x.partition(" ") for x in lines))
 
 
 def _unexpected(error: Exception) -> GpuledgerError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuledger.cli.regex import regex_option
+from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.errors import MissingPackage
 from gpuledger.messages import LANGUAGES
 from gpuledger.present.formats import FORMATS, PAGE
@@ -40,13 +40,13 @@ class Output:
     quiet: bool
     language: str = "en"
     """Of text, Markdown and pages; JSON and CSV are the same in all."""
+    raw: bool = False
+    """Whether text and Markdown show whole nanoseconds, as JSON and CSV do."""
 
     @property
     def width(self) -> int | None:
         """Columns of the terminal; None where there is none, so that what is piped or stored is whole."""
-        if self.path is None and (sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()):
-            return shutil.get_terminal_size().columns
-        return None
+        return columns(sys.stdout) if self.path is None else None
 
     def beside(self, ending: str) -> Path:
         """A file in the output's folder with its name and another ending: report.md, -ledger.png: report-ledger.png."""
@@ -69,7 +69,15 @@ class Output:
 
         beside = document.remarks if self.format == "csv" else ()
         command = asked() if self.format == PAGE else ""
-        text = write(document, self.format, width=self.width, language=self.language, command=command)
+        text = write(
+            document,
+            self.format,
+            width=self.width,
+            has_colours=self.path is None and has_colours(sys.stdout),
+            language=self.language,
+            command=command,
+            raw=self.raw,
+        )
         self.write(text, (*remarks, *beside))
 
     def write(self, text: str, remarks: Iterable[str] = ()) -> None:
@@ -99,6 +107,7 @@ def output_options(
         force: bool,
         quiet: bool,
         language: str = "en",
+        raw: bool = False,
         **options: object,
     ) -> None:
         if path is not None and path.exists() and not force:
@@ -106,7 +115,7 @@ def output_options(
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
         if chosen == PAGE:
             _need_pages(formats)
-        verb(*arguments, output=Output(chosen, path, force, quiet, language), **options)
+        verb(*arguments, output=Output(chosen, path, force, quiet, language, raw), **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
@@ -117,6 +126,7 @@ def output_options(
             help="How to print. Default: by the ending of --output, else text.",
         ),
         *((language_option,) if len(languages) > 1 else ()),
+        click.option("--raw", is_flag=True, help="Print exact numbers and names of lines, as CSV and JSON do."),
         click.option("-o", "--output", "path", type=file, help="Write to this file instead of stdout."),
         click.option("--force", is_flag=True, help="Overwrite the output file if it is there."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the result and errors."),

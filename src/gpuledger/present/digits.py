@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
-from gpuledger.present.sheet import Cell, Digits, Term, Unit
+from gpuledger.present.sheet import Cell, Column, Digits, Term, Unit
 from gpuledger.units import bytes_text, count_text, instant_text, time_text
 
 _TENTH = Decimal("0.1")
@@ -50,6 +50,15 @@ def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per 
             return str(value)
         case _:
             return cell_text(value, unit.digits)
+
+
+def shown_text(value: Cell, column: Column, *, exact: bool) -> str:
+    """A cell for people, with its unit, terms by their words, a tree set in; or exactly, as programs see it."""
+    if exact or value is None:
+        return cell_text(value, column.digits)
+    if isinstance(value, Term):
+        return "  " * value.depth + value.words
+    return number_text(value, column.unit) if isinstance(value, int | float) else cell_text(value, column.digits)
 
 
 def tenths(value: float) -> str:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.present.sheet import Sheet
+from gpuledger.present.terminal import Terminal
 
 if TYPE_CHECKING:
     from gpuledger.present.writers.html.parts import Page, Reader
@@ -125,8 +126,7 @@ class Picture:
 class Drawn:
     """Something that is drawn with letters, such as bars or a map: its view knows how."""
 
-    text: Callable[[int | None, Tell], str]
-    """For a terminal of so many columns; None: as wide as it needs."""
+    text: Callable[[Terminal, Tell], str]
     markdown: Callable[[Tell], str]
 
 

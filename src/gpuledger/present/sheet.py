@@ -1,7 +1,7 @@
 """A table for people and programs: columns that know their unit, rows of plain values, and rows that close it.
 
-Only views make sheets. CSV, JSON and text show exact values under `Column.heading`; a page rounds them for people, puts
-the unit to each number, and shows `Term`s by their words. Text rounds the numbers of a sheet that is `rounded`.
+Only views make sheets. CSV and JSON show exact values under `Column.heading`; text, Markdown and pages round them for
+people, put the unit to each number, and show `Term`s by their words, but where exact values are asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from gpuledger.messages import Message, translated
+from gpuledger.messages import translated
 
 
 class Digits(Enum):
@@ -91,6 +91,10 @@ class Column:
         """What stands over exact values: the unit is part of it."""
         return f"{self.name}{self.unit.suffix}" if self.unit.suffix else self.name
 
+    def title(self, *, exact: bool) -> str:
+        """What stands over exact values, or over values that have their unit with them."""
+        return self.heading if exact else self.page_name or self.name
+
     @property
     def digits(self) -> Digits:
         return self.unit.digits
@@ -105,8 +109,8 @@ class Sheet:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(default=())
     foot: tuple[tuple[Cell, ...], ...] = ()
-    rounded: bool = False
-    """Whether text shows numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""
+    rounded: bool = True
+    """Whether text and Markdown show numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""
 
     @property
     def all_rows(self) -> tuple[tuple[Cell, ...], ...]:
@@ -117,7 +121,10 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
     """The same with its title, the names of its columns, and cells that are messages, in another language."""
     if language == "en":
         return sheet
-    columns = tuple(replace(column, name=translated(column.name, language)) for column in sheet.columns)
+    columns = tuple(
+        replace(column, name=translated(column.name, language), page_name=translated(column.page_name, language))
+        for column in sheet.columns
+    )
 
     def told(row: tuple[Cell, ...]) -> tuple[Cell, ...]:
         return tuple(_told_cell(cell, language) for cell in row)
@@ -132,6 +139,6 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
 
 
 def _told_cell(cell: Cell, language: str) -> Cell:
-    if isinstance(cell, Term):  # its code is English; what others named, such as a range, is as it is
-        return translated(cell.words, language) if isinstance(cell.words, Message) else cell
+    if isinstance(cell, Term):
+        return replace(cell, words=translated(cell.words, language))
     return translated(cell, language) if isinstance(cell, str) else cell

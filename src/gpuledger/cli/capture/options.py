@@ -21,7 +21,7 @@ from gpuledger.capture.plain_run import PlainProgram
 from gpuledger.capture.remote import Remote
 from gpuledger.capture.withheld import without_secrets
 from gpuledger.capture.witness import Witness
-from gpuledger.cli.output import Output
+from gpuledger.cli.terminal import columns
 from gpuledger.errors import GpuledgerError, MissingPackage
 
 COMMAND_FIRST = {"allow_interspersed_args": False}
@@ -205,7 +205,7 @@ def printed(
     from gpuledger.present.shell import shell_lines
     from gpuledger.present.views.capture import reasons_text
 
-    width = Output("text", None, force=False, quiet=False).width
+    width = columns(sys.stdout)
     if manner.explain:
         click.echo(reasons_text(reasons, width), nl=False)
     if manner.dry_run:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from gpuledger.cli.output import language_option
+from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.findings.pages import page
 from gpuledger.findings.rules import codes
+from gpuledger.present.terminal import Terminal
+from gpuledger.present.writers.page_text import page_text
 
 
 @click.command()
@@ -34,4 +39,5 @@ def explain(code: str | None, language: str) -> None:
         close = difflib.get_close_matches(wanted, codes(), n=1)
         meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(codes())}."
         raise click.BadParameter(f"no finding {code!r}. {meant}", param_hint="CODE")
-    click.echo(page(wanted, language), nl=False)
+    terminal = Terminal(columns(sys.stdout), has_colours(sys.stdout))
+    click.echo(page_text(page(wanted, language), terminal), nl=False, color=terminal.has_colours)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpuledger.present.document import Document, Drawn
 from gpuledger.present.safe_text import display_width, visible
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.markdown import escaped, table_markdown
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def doctor_document(found: Diagnosis) -> Document:
     """The checks; JSON is the document gpuledger.doctor/1."""
     cost = found.tracing_ns_per_call
     return Document(
-        blocks=lambda: (Drawn(lambda width, _: _text(found, width), lambda _: _markdown(found)),),
+        blocks=lambda: (Drawn(lambda terminal, _: _text(found, terminal), lambda _: _markdown(found)),),
         data=lambda: {
             "schema": "gpuledger.doctor/1",
             "ready": found.is_ready,
@@ -44,11 +45,12 @@ def doctor_document(found: Diagnosis) -> Document:
     )
 
 
-def _text(found: Diagnosis, width: int | None) -> str:
+def _text(found: Diagnosis, terminal: Terminal) -> str:
     """One block per check, then what to do."""
+    width = terminal.width
     blocks = _blocks(found)
     names = max(len(name) for _, name, _ in blocks)
-    lines = [*_lines(_headline(found), width), ""]
+    lines = [*(terminal.painted(line, "bold") for line in _lines(_headline(found), width)), ""]
     for word, name, sentences in blocks:
         lines += _block_lines(f"{_MARKS[word]} {word:<{_WORDS}}  {name:<{names}}  ", sentences, width)
     to_fix = _to_fix(found)

@@ -17,6 +17,8 @@ from gpuledger.messages import capitalised, say, uncapitalised
 from gpuledger.present.document import Conclusion, Document, Drawn, Opening, Remarks, SheetBlock, SheetTitle, Tell
 from gpuledger.present.safe_text import cut_in_the_middle, visible, wrapped
 from gpuledger.present.sheet import Cell, Sheet
+from gpuledger.present.terminal import Terminal
+from gpuledger.present.views.finding_head import finding_head
 from gpuledger.present.views.report_json import finding_dict
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.present.writers.markdown import escaped
@@ -80,7 +82,7 @@ def fleet_document(merged: Merged, late: Sheet | None) -> Document:
             Opening(merged.name, visible(merged.headline)),
             Conclusion(verdict(merged)),
             Drawn(
-                lambda width, tell: "\n".join(_finding_lines(merged.findings, width, tell)),
+                lambda terminal, tell: "\n".join(_finding_lines(merged.findings, terminal, tell)),
                 lambda tell: _findings_markdown(merged.findings, tell),
             ),
             *(() if shades is None else (_map_block(shades),)),
@@ -118,9 +120,9 @@ def _page(merged: Merged, reader: Reader) -> Page:
 
 
 def _map_block(shades: Map) -> Drawn:
-    def text(width: int | None, tell: Tell) -> str:
-        title = say("{title}: {what}", title=LATE, what=shades.what)
-        return "\n".join([wrapped(tell(title), width, 2), "", *map_lines(shades, width, tell)])
+    def text(terminal: Terminal, tell: Tell) -> str:
+        title = wrapped(tell(say("{title}: {what}", title=LATE, what=shades.what)), terminal.width, 2)
+        return "\n".join([terminal.painted(title, "bold"), "", *map_lines(shades, terminal.width, tell)])
 
     def markdown(tell: Tell) -> str:
         drawn = "\n".join(line.replace("`", "'") for line in map_lines(shades, 100, tell))
@@ -172,7 +174,8 @@ def map_lines(shades: Map, width: int | None, tell: Tell) -> list[str]:
     )
     lines.append(f"  {'':<{room}}  {tell(shown)}")
     bounds = [f"< {time_text(largest // 8)}", *(time_text(largest * level // 4) for level in range(1, len(_SHADES)))]
-    lines.append("  " + "  ".join(f"{shade} {bound}" for shade, bound in zip(_SHADES, bounds, strict=True)))
+    scale = "  ".join(f"{shade} {bound}" for shade, bound in zip(_SHADES, bounds, strict=True))
+    lines.append(wrapped(f"  {scale}", width, 2))
     return lines
 
 
@@ -224,10 +227,11 @@ def _number(cell: Cell) -> float:
     return cell if isinstance(cell, int | float) else -1
 
 
-def _finding_lines(findings: Sequence[Finding], width: int | None, tell: Tell) -> list[str]:
-    lines = [tell(say("What to do"))] if findings else []
+def _finding_lines(findings: Sequence[Finding], terminal: Terminal, tell: Tell) -> list[str]:
+    width = terminal.prose_width
+    lines = [terminal.painted(tell(say("What to do")), "bold")] if findings else []
     for number, found in enumerate(findings, 1):
-        lines.append(f"  {number}  {found.code:<14}  {tell(_saving(found))}")
+        lines += finding_head(number, found.code, tell(_saving(found)), terminal)
         lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
         lines += [wrapped(f"     {visible(tell(sentence))}", width, 7) for sentence in found.sentences]
     return lines

@@ -53,7 +53,7 @@ def nvidia_sheet(report: NvidiaReport[Any], trace: Trace) -> Sheet | NotMeasured
     if isinstance(rows, NotMeasured):
         return rows
     table = nvidia_table(report)
-    return Sheet(report.name, report.title, table.columns, tuple(table.cells(rows)))
+    return Sheet(report.name, report.title, table.columns, tuple(table.cells(rows)), rounded=False)
 
 
 def nvidia_table(report: NvidiaReport[Any]) -> NvidiaTable[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
@@ -20,8 +20,10 @@ from gpuledger.ledger.phases import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
 from gpuledger.present.made_at import made_line
-from gpuledger.present.safe_text import padded, visible, wrapped
+from gpuledger.present.safe_text import cut_in_the_middle, padded, visible, wrapped
+from gpuledger.present.terminal import Terminal, bar, saving_style, tone_style
 from gpuledger.present.views.books import ledger_sheet
+from gpuledger.present.views.finding_head import finding_head
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.step_kernels import integrated_blocks
@@ -34,10 +36,9 @@ if TYPE_CHECKING:
     from gpuledger.present.writers.html.parts import Page, Reader
 
 _WIDEST_BAR = 24
-_BESIDE_THE_BAR = 53
-"""What a ledger line needs beside its bar."""
-
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_NAMES = 28
+_NUMBERS = 21
+"""Columns of a ledger line before its bar and after it, gaps included."""
 
 
 def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = ()) -> Document:
@@ -50,13 +51,13 @@ def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = (
             Opening(report.name, origin_line(report.trace, contents(report.trace)), _facts(report)),
             Conclusion(verdict(report)),
             Drawn(
-                lambda width, tell: "\n".join(_ledger_lines(report.main_device, width, tell)),
+                lambda terminal, tell: "\n".join(_ledger_lines(report.main_device, terminal, tell)),
                 lambda tell: _ledger_markdown(report.main_device, pictures, tell),
             ),
             Group(tuple(use_blocks_of(report))),
             Group(tuple(kernel_blocks(report))),
             Drawn(
-                lambda width, tell: "\n".join(_finding_lines(report, width, tell)),
+                lambda terminal, tell: "\n".join(_finding_lines(report, terminal, tell)),
                 lambda tell: _findings_markdown(report, tell),
             ),
             Remarks(tuple(closing(report))),
@@ -77,7 +78,7 @@ def _ledger_markdown(device: Device, pictures: Sequence[tuple[str, str]], tell: 
     heads = " | ".join(map(tell, (say("line"), say("share"), say("per step"))))
     lines = [f"## {tell(say('Where the time went'))}", "", escaped(tell(ledger_title(device))), ""]
     lines += [f"| {heads} |", "|---|--:|--:|"]
-    for name, amount in [*_rows(device), (say("total"), device.steady_ns)]:
+    for name, amount, _ in [*_rows(device), _Row(say("total"), device.steady_ns, "")]:
         share = share_text(amount / device.steady_ns)
         lines.append(f"| {escaped(tell(name))} | {share} | {_each(device, amount)} |")
     for title, file in pictures:
@@ -236,33 +237,40 @@ def _one_step(phase: int) -> Message:
     return say("one {phase} step", phase=PHASES[phase]) if PHASES[phase] else say("one step")
 
 
-def _rows(device: Device) -> list[tuple[str, int]]:
+class _Row(NamedTuple):
+    """A line of the ledger as it is shown."""
+
+    name: str
+    amount_ns: int
+    tone: str
+
+
+def _rows(device: Device) -> list[_Row]:
     """The lines to show, largest first within compute, then exposed copies and communication, then idle."""
     compute = {line: ns for line, ns in device.line_ns.items() if line.is_compute}
-    rows: list[tuple[str, int]] = [(say("compute"), sum(compute.values()))] if compute else []
+    rows = [_Row(say("compute"), sum(compute.values()), "compute")] if compute else []
     small = small_families(device.line_ns)
     large = [(line, ns) for line, ns in compute.items() if line not in small]
-    rows += [(f"  {line.family}", ns) for line, ns in sorted(large, key=lambda entry: -entry[1])]
+    rows += [_Row(f"  {line.family}", ns, "compute") for line, ns in sorted(large, key=lambda entry: -entry[1])]
     if small:
-        rows.append((OTHER_FAMILIES, sum(compute[line] for line in small)))
-    rows += [(words, exposed) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))]
+        rows.append(_Row(OTHER_FAMILIES, sum(compute[line] for line in small), "compute"))
+    rows += [_Row(words, exposed, kind) for kind, words in EXPOSED.items() if (exposed := device.exposed_ns(kind))]
     idle = [(line, ns) for line, ns in device.line_ns.items() if line.is_idle]
-    return [*rows, *((line.label, ns) for line, ns in sorted(idle, key=lambda entry: -entry[1]))]
+    return [*rows, *(_Row(line.label, ns, "idle") for line, ns in sorted(idle, key=lambda entry: -entry[1]))]
 
 
-def _ledger_lines(device: Device, width: int | None, tell: Tell) -> list[str]:
-    lines = [wrapped(tell(ledger_title(device)), width, 2)]
-    room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - _BESIDE_THE_BAR), 1)
-    rows = [(name, amount, _bar(amount / device.steady_ns, room)) for name, amount in _rows(device)]
-    for name, amount, bar in [*rows, (say("total"), device.steady_ns, "")]:
+def _ledger_lines(device: Device, terminal: Terminal, tell: Tell) -> list[str]:
+    width = terminal.width
+    lines = [terminal.painted(wrapped(tell(ledger_title(device)), terminal.prose_width, 2), "bold")]
+    names = _NAMES if width is None else max(min(_NAMES, width - 2 - _NUMBERS), 1)
+    room = _WIDEST_BAR if width is None else max(min(_WIDEST_BAR, width - 4 - _NAMES - _NUMBERS), 0)
+    for name, amount, tone in [*_rows(device), _Row(say("total"), device.steady_ns, "")]:
+        label = cut_in_the_middle(tell(name), names)
+        drawn = bar(amount / device.steady_ns, room) if tone else ""
+        painted = terminal.painted(drawn, tone_style(tone)) + " " * (room - len(drawn))
         share = share_text(amount / device.steady_ns)
-        lines.append(f"  {padded(tell(name), 28)}{bar:<{room}}  {share:>8}  {_each(device, amount):>9}")
+        lines.append(f"  {padded(label, names)}{painted}  {share:>8}  {_each(device, amount):>9}")
     return lines
-
-
-def _bar(share: float, room: int) -> str:
-    eighths = round(share * room * 8)
-    return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
 def _each(device: Device, amount: int) -> str:
@@ -289,14 +297,16 @@ def then_words(found: Finding) -> Message | None:
     return say("saves {time} a step once those above are fixed", time=time)
 
 
-def _finding_lines(report: ProfiledRun, width: int | None, tell: Tell) -> list[str]:
+def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell) -> list[str]:
     if not report.findings:
         return []
-    lines = [tell(say("What to do"))]
+    width = terminal.prose_width
+    lines = [terminal.painted(tell(say("What to do")), "bold")]
     whole = report.main_device.steady_ns
     for at, found in enumerate(report.findings[:3], 1):
-        saves = say("{saving} ({share})", saving=saving_words(found), share=share_text(found.saving_ns / whole))
-        lines.append(f"  {at}  {found.code:<14}" + (f"  {tell(saves)}" if found.saving_ns else ""))
+        share = found.saving_ns / whole
+        saves = tell(say("{saving} ({share})", saving=saving_words(found), share=share_text(share)))
+        lines += finding_head(at, found.code, saves if found.saving_ns else "", terminal, saving_style(share))
         lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
         if then := then_words(found):
             lines.append(wrapped(f"     {tell(then)}", width, 7))

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from gpuledger.present.document import Document
+from gpuledger.present.terminal import Terminal
 
 
-def write(document: Document, form: str, *, width: int | None = None, language: str = "en", command: str = "") -> str:
-    """The document in one of the formats; `command` is how to make a page again."""
+def write(
+    document: Document,
+    form: str,
+    *,
+    width: int | None = None,
+    has_colours: bool = False,
+    language: str = "en",
+    command: str = "",
+    raw: bool = False,
+) -> str:
+    """The document in one of the formats; `command` is how to make a page again.
+
+    `raw` is for text and Markdown: numbers as CSV and JSON have them.
+    """
     match form:
         case "json":
             from gpuledger.present.writers.json import json_text
@@ -19,7 +32,7 @@ def write(document: Document, form: str, *, width: int | None = None, language: 
         case "md":
             from gpuledger.present.writers.markdown import document_markdown
 
-            return document_markdown(document, language)
+            return document_markdown(document, language, raw=raw)
         case "html":
             from gpuledger.present.writers.html.page import document_html
 
@@ -27,4 +40,4 @@ def write(document: Document, form: str, *, width: int | None = None, language: 
         case _:
             from gpuledger.present.writers.text import document_text
 
-            return document_text(document, width, language)
+            return document_text(document, Terminal(width, has_colours), language, raw=raw)

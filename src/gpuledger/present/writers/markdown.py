@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from gpuledger.messages import say, translated
-from gpuledger.present.digits import cell_text
+from gpuledger.present.digits import shown_text
 from gpuledger.present.document import (
     Block,
     Conclusion,
@@ -36,16 +36,17 @@ from gpuledger.present.shell import shell_lines
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
 
-def document_markdown(document: Document, language: str) -> str:
+def document_markdown(document: Document, language: str, *, raw: bool = False) -> str:
     """The whole document, an empty line between blocks."""
-    return MarkdownWriter(language).blocks(document.blocks()) + "\n"
+    return MarkdownWriter(language, raw=raw).blocks(document.blocks()) + "\n"
 
 
 class MarkdownWriter:
     """Writes blocks in one language."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, *, raw: bool = False) -> None:
         self._language: Final = language
+        self._raw: Final = raw
         self._tell: Final[Tell] = partial(translated, language=language)
 
     def blocks(self, blocks: Iterable[Block]) -> str:
@@ -97,15 +98,16 @@ class MarkdownWriter:
         title = f"## {sheet.title}\n\n`{sheet.name}`\n\n" if named else ""
         if named and not sheet.all_rows:
             return f"{title}{self._said(say('No data.'))}"
-        return title + table_markdown(sheet).rstrip("\n")
+        return title + table_markdown(sheet, raw=self._raw).rstrip("\n")
 
 
-def table_markdown(sheet: Sheet) -> str:
+def table_markdown(sheet: Sheet, *, raw: bool = False) -> str:
     """The table itself."""
-    heading = _line([escaped(column.heading) for column in sheet.columns])
+    exact = raw or not sheet.rounded
+    heading = _line([escaped(column.title(exact=exact)) for column in sheet.columns])
     rule = _line(["---" if column.digits is Digits.TEXT else "--:" for column in sheet.columns])
     rows = [
-        _line([escaped(cell_text(cell, column.digits)) for cell, column in zip(row, sheet.columns, strict=True)])
+        _line([escaped(shown_text(cell, column, exact=exact)) for cell, column in zip(row, sheet.columns, strict=True)])
         for row in sheet.all_rows
     ]
     return "".join([heading, rule, *rows])

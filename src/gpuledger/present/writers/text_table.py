@@ -1,13 +1,17 @@
-"""Sheets as aligned text. At a given width, details go first, then long names are cut in the middle."""
+"""Sheets as aligned text. At a given width, details go first, then long names are cut in the middle.
+
+Where the terminal has colours, the first column of shares has a bar beside it, if there is room to spare.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gpuledger.present.digits import cell_text, number_text
+from gpuledger.present.digits import shown_text
 from gpuledger.present.safe_text import cut_apart, cut_in_the_middle, display_width, visible
-from gpuledger.present.sheet import Cell, Column, Digits, Sheet
+from gpuledger.present.sheet import Cell, Column, Digits, Sheet, Term, Unit
+from gpuledger.present.terminal import BADGES, Style, Terminal, bar, tone_style
 
 _GAP: Final = "  "
 _NAME_WIDTH: Final = 26
@@ -16,6 +20,11 @@ _NAME_WIDTH: Final = 26
 _NARROWEST: Final = 8
 """No column of names is cut further."""
 
+_BAR: Final = 12
+"""Columns of a bar: what is whole."""
+
+_BAR_COLUMN: Final = Column("bar", "", Unit.TEXT)
+
 
 class _TextColumn(NamedTuple):
     """One column with its cells as text."""
@@ -23,6 +32,7 @@ class _TextColumn(NamedTuple):
     column: Column
     heading: str
     cells: Sequence[str]
+    styles: Sequence[tuple[Style, ...]]
 
     @property
     def is_text(self) -> bool:
@@ -34,46 +44,77 @@ class _TextColumn(NamedTuple):
         return max(map(display_width, (self.heading, *self.cells)))
 
 
-def sheet_lines(sheet: Sheet, width: int | None, longest_name: int | None = None) -> tuple[list[str], list[str]]:
-    """The table itself, no text in it longer than said, and the names of the columns that there was no room for."""
-    every = [
-        _TextColumn(
-            column,
-            column.name if sheet.rounded else column.heading,
-            [visible(_cell(row[index], column, rounded=sheet.rounded)) for row in sheet.all_rows],
-        )
-        for index, column in enumerate(sheet.columns)
-    ]
-    shown = every if width is None else _that_fit(every, width)
+class TableLines(NamedTuple):
+    """A table as lines, the columns that there was no room for, and how wide a terminal shows them all."""
+
+    lines: list[str]
+    hidden: list[str]
+    width_of_all: int
+
+
+def sheet_lines(sheet: Sheet, terminal: Terminal, longest_name: int | None = None, *, raw: bool = False) -> TableLines:
+    """The table itself; no text in it is longer than said."""
+    exact = raw or not sheet.rounded
+    every = [_text_column(sheet, index, column, exact=exact) for index, column in enumerate(sheet.columns)]
+    shown = every if terminal.width is None else _that_fit(every, terminal.width)
     hidden = [entry.heading.removesuffix(" (ns)") for entry in every if entry not in shown]
-    return _lines(shown, width, longest_name), hidden
+    if terminal.has_colours and not exact and not hidden:
+        shown = _with_bars(sheet, shown, terminal.width)
+    return TableLines(_lines(shown, terminal, longest_name), hidden, _least_width(every))
 
 
-def _cell(value: Cell, column: Column, *, rounded: bool) -> str:
-    return (
-        number_text(value, column.unit)
-        if rounded and isinstance(value, int | float)
-        else cell_text(value, column.digits)
-    )
+def _text_column(sheet: Sheet, index: int, column: Column, *, exact: bool) -> _TextColumn:
+    values = [row[index] for row in sheet.all_rows]
+    cells = [visible(shown_text(value, column, exact=exact)) for value in values]
+    return _TextColumn(column, column.title(exact=exact), cells, [_cell_style(value) for value in values])
+
+
+def _cell_style(value: Cell) -> tuple[Style, ...]:
+    return (BADGES[value.badge],) if isinstance(value, Term) and value.badge else ()
+
+
+def _with_bars(sheet: Sheet, columns: Sequence[_TextColumn], width: int | None) -> list[_TextColumn]:
+    """The same with a bar beside the first shares, where they can be compared and a line has room for it."""
+    shares = [index for index, entry in enumerate(columns) if entry.column.unit is Unit.SHARE_PERCENT]
+    needed = sum(entry.width for entry in columns) + len(_GAP) * len(columns) + _BAR
+    if not shares or len(sheet.rows) < 2 or (width is not None and needed > width):
+        return list(columns)
+    values = [row[shares[0]] for row in sheet.rows]
+    bars = [bar(value / 100, _BAR) if isinstance(value, int | float) else "" for value in values]
+    tones = [next((cell.tone for cell in row if isinstance(cell, Term) and cell.tone), "") for row in sheet.rows]
+    styles: list[tuple[Style, ...]] = [(tone_style(tone),) for tone in tones]
+    blank = len(sheet.foot)
+    drawn = _TextColumn(_BAR_COLUMN, "", [*bars, *[""] * blank], [*styles, *[()] * blank])
+    return [*columns[: shares[0] + 1], drawn, *columns[shares[0] + 1 :]]
 
 
 def _that_fit(columns: Sequence[_TextColumn], width: int) -> list[_TextColumn]:
-    """The columns that leave the names enough room, details dropped from the least important."""
+    """The columns that leave the names enough room: details go first, the least important one before the others.
+
+    Where the rest is still too wide with its names cut short, columns go from the right, but the first of all and the
+    first name stay: they say what a row is.
+    """
     shown = list(columns)
     while _least_width(shown) > width:
         details = [entry for entry in shown if entry.column.detail]
         if not details:
             break
         shown.remove(max(details, key=lambda entry: entry.column.detail))
+    name = next((entry for entry in shown if entry.is_text), None)
+    while _least_width(shown, _NARROWEST) > width:
+        others = [entry for entry in shown[1:] if entry is not name]
+        if len(others) < 2:
+            break
+        shown.remove(others[-1])
     return shown
 
 
-def _least_width(shown: Sequence[_TextColumn]) -> int:
-    needed = (min(entry.width, _NAME_WIDTH) if entry.is_text else entry.width for entry in shown)
+def _least_width(shown: Sequence[_TextColumn], name_width: int = _NAME_WIDTH) -> int:
+    needed = (min(entry.width, name_width) if entry.is_text else entry.width for entry in shown)
     return len(_GAP) * (len(shown) - 1) + sum(needed)
 
 
-def _lines(columns: Sequence[_TextColumn], width: int | None, longest_name: int | None) -> list[str]:
+def _lines(columns: Sequence[_TextColumn], terminal: Terminal, longest_name: int | None) -> list[str]:
     """The rows under their headings, numbers to the right, text to the left."""
     widths = [entry.width for entry in columns]
     if longest_name is not None:
@@ -81,22 +122,28 @@ def _lines(columns: Sequence[_TextColumn], width: int | None, longest_name: int 
             min(needed, max(longest_name, display_width(entry.heading))) if entry.is_text else needed
             for entry, needed in zip(columns, widths, strict=True)
         ]
-    if width is not None:
-        _share_out(columns, widths, width)
+    if terminal.width is not None:
+        _share_out(columns, widths, terminal.width)
     drawn = []
     for entry, room in zip(columns, widths, strict=True):
         texts = [
             cut_in_the_middle(entry.heading, room),
-            "-" * room,
+            "-" * (room if entry.column is not _BAR_COLUMN else 0),
             *cut_apart(entry.cells, room, entry.column.shorten),
         ]
-        drawn.append([_aligned(text, room, to_left=entry.is_text) for text in texts])
+        styles: list[tuple[Style, ...]] = [("bold",), ("dim",), *entry.styles]
+        drawn.append(
+            [
+                _aligned(text, room, terminal, style, to_left=entry.is_text)
+                for text, style in zip(texts, styles, strict=True)
+            ]
+        )
     return [_GAP.join(line).rstrip() for line in zip(*drawn, strict=True)]
 
 
-def _aligned(text: str, room: int, *, to_left: bool) -> str:
-    space = " " * (room - display_width(text))
-    return text + space if to_left else space + text
+def _aligned(text: str, room: int, terminal: Terminal, styles: tuple[Style, ...], *, to_left: bool) -> str:
+    space, painted = " " * (room - display_width(text)), terminal.painted(text, *styles)
+    return painted + space if to_left else space + painted
 
 
 def _share_out(columns: Sequence[_TextColumn], widths: list[int], width: int) -> None:
