@@ -17,9 +17,11 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: demo test lint types suite test-workloads docs bench bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
-	$(BIN)/gpuledger info $(DEMO)
-	$(BIN)/gpuledger stats $(DEMO)
-	$(BIN)/gpuledger report $(DEMO)
+	@echo
+	@$(BIN)/gpuledger report $(DEMO) --brief
+	@echo
+	@echo "That was $(BIN)/gpuledger report $(DEMO) --brief: a decoder on an H200, recorded by Nsight Systems."
+	@echo "Without --brief it shows where the time went; -o report.html writes a page; --help has the other verbs."
 
 test: $(VENV)/installed-dev
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=line lint types suite

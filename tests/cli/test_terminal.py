@@ -37,7 +37,7 @@ QUESTIONS = [
 WITHOUT_PROFILE = ("run",)
 """Each verb that writes its answer to a terminal; `doctor` is tested at all widths with machines of its own."""
 
-_TOLD = re.compile(r"\(no room for ([^:]*): (\d+) columns show them")
+_TOLD = re.compile(r"\(no room for ([^:]*): shown at (\d+) columns")
 
 
 def _too_long(line: str, width: int) -> bool:
@@ -67,8 +67,8 @@ def test_a_table_takes_the_width_there_is_and_tells_what_it_leaves_out(unpacked:
 
 def test_columns_is_respected(unpacked: Callable[[str], Path]) -> None:
     profile = unpacked("graph.sqlite")
-    narrow = in_terminal("steps", profile, columns=200, COLUMNS="80", NO_COLOR="1")
-    assert narrow == in_terminal("steps", profile, columns=80, NO_COLOR="1")
+    narrow = in_terminal("steps", profile, "-q", columns=200, COLUMNS="80", NO_COLOR="1")
+    assert narrow == in_terminal("steps", profile, "-q", columns=80, NO_COLOR="1")
     assert narrow == gpuledger("steps", profile, COLUMNS="80").stdout
 
 
@@ -81,7 +81,7 @@ def test_a_terminal_of_no_width_still_shows_the_answer(columns: int, unpacked: C
 def test_colours_are_in_a_terminal_and_nowhere_else(verb: str, unpacked: Callable[[str], Path]) -> None:
     profile = unpacked("graph.sqlite")
     assert "\x1b[1m" in in_terminal(verb, profile, columns=120)
-    assert "\x1b" not in in_terminal(verb, profile, columns=120, NO_COLOR="1")
+    assert "\x1b" not in in_terminal(verb, profile, "-q", columns=120, NO_COLOR="1")
     assert "\x1b" not in in_terminal(verb, profile, columns=120, TERM="dumb")
     assert "\x1b" not in gpuledger(verb, profile).stdout
     assert "\x1b[1m" in gpuledger(verb, profile, CLICOLOR_FORCE="1").stdout
@@ -91,7 +91,7 @@ def test_colours_are_in_a_terminal_and_nowhere_else(verb: str, unpacked: Callabl
 def test_colours_change_no_letter(unpacked: Callable[[str], Path]) -> None:
     """Bars of shares are the one thing that a terminal without colours does not have."""
     profile = unpacked("graph.sqlite")
-    plain = in_terminal("report", profile, columns=80, NO_COLOR="1")
+    plain = in_terminal("report", profile, "-q", columns=80, NO_COLOR="1")
     assert without_colours(in_terminal("report", profile, columns=80)) == plain
 
 

@@ -22,6 +22,7 @@ TEST_MODULES = sorted(TESTS.rglob("*.py"))
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "limits": set(),
+    "stages": set(),
     "units": set(),
     "version": set(),
     "messages": set(),
@@ -38,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ledger": {"errors", "units", "messages", "trace", "catalog"},
     "replay": {"messages", "trace", "catalog", "ledger"},
     "analyse": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay"},
-    "findings": {"units", "messages", "trace", "catalog", "ledger", "replay", "analyse"},
+    "findings": {"stages", "units", "messages", "trace", "catalog", "ledger", "replay", "analyse"},
     "whatif": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay", "analyse", "findings"},
     "fleet": {"errors", "limits", "version", "units", "messages", "trace", "system", "read", "ledger", "analyse"},
     "present": {

@@ -10,6 +10,7 @@ import numpy as np
 from gpuledger.analyse.activity_bins import launch_delays
 from gpuledger.analyse.call_times import CallTimes, most_time_first
 from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.name_likeness import unnumbered
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.trace.keys import Positions, group
@@ -120,12 +121,13 @@ def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeL
     outer, inner = pairs_inside(
         ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
     )
-    first, number = group(ranges.codes("name")[outer])
+    kinds, kind = trace.strings.kinds(ranges.codes("name")[outer], lambda text: unnumbered(text or ""))
+    first, number = group(kind)
     times = summarise(calls.duration_ns[inner], number)
     instances = np.bincount(number[group(number, outer)[0]], minlength=len(first))
-    names = trace.strings.decode(ranges.codes("name")[outer[first]])
+    names = [kinds[position] for position in kind[first].tolist()]
     by_range = [
-        RangeLaunches(name or "", count, statistics.count, statistics.total)
+        RangeLaunches(name, count, statistics.count, statistics.total)
         for name, count, statistics in zip(names, instances.tolist(), times, strict=True)
     ]
     return tuple(sorted(by_range, key=lambda entry: (-entry.launches, entry.name))[:_MOST_RANGES])

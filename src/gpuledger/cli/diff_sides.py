@@ -10,22 +10,23 @@ from gpuledger.analyse.diff.from_timing import side_of_timing, sides_of_pair
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, pooled
 from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
+from gpuledger.cli.progress import ProgressLine
 from gpuledger.errors import UnreadableProfile
 from gpuledger.fleet.profiles import job_profiles
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read import SAMPLES, open_trace
-from gpuledger.read.request import Progress
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.stages import BOOKS
 from gpuledger.units import bytes_text
 
 
 class Sides:
     """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
 
-    def __init__(self, wanted: Wanted, tell: Progress, limits: Limits) -> None:
+    def __init__(self, wanted: Wanted, tell: ProgressLine, limits: Limits) -> None:
         self._wanted, self._tell, self._limits = wanted, tell, limits
         self._gpu: int | None = None
 
@@ -45,7 +46,9 @@ class Sides:
         return pooled(runs, path.name or given)
 
     def _of_profile(self, address: str, name: str) -> RunSide:
+        self._tell.clear()
         trace = open_trace(address, where_sampled=SAMPLES, limits=self._limits, progress=self._tell)
+        self._tell.stage(BOOKS)
         devices = analysed(trace, name, self._wanted)
         return self._kept(side_of(trace, devices, busiest(devices, self._gpu), name, self._wanted.families))
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuledger.cli.progress import SILENT, ProgressLine, progress
 from gpuledger.cli.regex import regex_option
 from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.errors import MissingPackage
@@ -42,6 +43,8 @@ class Output:
     """Of text, Markdown and pages; JSON and CSV are the same in all."""
     raw: bool = False
     """Whether text and Markdown show whole nanoseconds, as JSON and CSV do."""
+    progress: ProgressLine = SILENT
+    """Tells people who wait; gone before anything is printed."""
 
     @property
     def width(self) -> int | None:
@@ -59,6 +62,7 @@ class Output:
 
     def write_bytes(self, path: Path, content: bytes) -> None:
         """Write a file beside the output that is no text, whole or not at all."""
+        self.progress.clear()
         _replace(path, content, force=self.force)
         if not self.quiet:
             click.echo(f"Wrote {path}", err=True)
@@ -67,6 +71,7 @@ class Output:
         """Write a document in the format that was asked for: the one place where results leave."""
         from gpuledger.present.writers import write
 
+        self.progress.stage("drawing the page" if self.format == PAGE else "writing the answer")
         beside = document.remarks if self.format == "csv" else ()
         command = asked() if self.format == PAGE else ""
         text = write(
@@ -84,6 +89,7 @@ class Output:
         """Write the result, whole or not at all, and what is to be said beside it."""
         from gpuledger.present.safe_text import visible
 
+        self.progress.clear()
         if self.path is None:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -115,7 +121,8 @@ def output_options(
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
         if chosen == PAGE:
             _need_pages(formats)
-        verb(*arguments, output=Output(chosen, path, force, quiet, language, raw), **options)
+        with progress(quiet=quiet) as line:
+            verb(*arguments, output=Output(chosen, path, force, quiet, language, raw, line), **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (

@@ -1,4 +1,4 @@
-"""The verbs that ask one question: all read a profile, find steps, and print tables."""
+"""The verbs that ask one question: all read a profile, find steps, and print the answer, then tables."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.tables import tables_document
+from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.stages import BOOKS
 
 
 def question(
-    answer: Callable[..., list[Sheet]],
+    answer: Callable[..., TableAnswer],
     of_tables: Callable[[RunSide], list[Sheet]] | None = None,
     *,
     reads_samples: bool = False,
 ) -> click.Command:
-    """A verb from a function that gives tables for a trace and one device of it; its name and docstring are the verb's.
+    """A verb from a function that answers for a trace and one device of it; its name and docstring are the verb's.
 
     Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
     from tables that `nsys stats` printed. Samples of GPUs are read only for an answer that `reads_samples`.
@@ -41,10 +41,11 @@ def question(
             sheets = of_tables(side_of_tables(printed, profile.name, wanted.families))
             output.show(tables_document(answer.__name__, profile.name, sheets, printed.health, 0))
             return
-        with progress(quiet=output.quiet) as tell:
-            trace = open_trace(profile, where_sampled=SAMPLES if reads_samples else {}, limits=limits, progress=tell)
+        sampled = SAMPLES if reads_samples else {}
+        trace = open_trace(profile, where_sampled=sampled, limits=limits, progress=output.progress)
+        output.progress.stage(BOOKS)
         devices = analysed(trace, profile.name, wanted)
-        sheets = [sheet for device in devices for sheet in answer(trace, device, **own)]
-        output.show(tables_document(answer.__name__, profile.name, sheets, trace.health, devices[0].zero_ns))
+        answers = [answer(trace, device, **own) for device in devices]
+        output.show(answers_document(answer.__name__, profile.name, answers, trace.health, devices[0].zero_ns))
 
     return click.command(answer.__name__)(profile_argument(step_options(limit_option(output_options(verb)))))

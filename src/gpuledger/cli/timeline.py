@@ -24,6 +24,7 @@ from gpuledger.read.request import Progress
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario
+from gpuledger.stages import FINDINGS
 from gpuledger.trace.health import Note, Severity
 from gpuledger.units import count_text, time_text
 from gpuledger.whatif.changes import Changes
@@ -68,7 +69,8 @@ def timeline(
         raise UnreadableProfile(f"{broken[0].name}: {broken[0].sentence}")
     with progress(quiet=quiet) as tell:
         trace = open_trace(profiles[0].address, limits=limits, progress=tell)
-    made = scene(trace, profiles[0].name, wanted)
+        tell.stage(FINDINGS)
+        made = scene(trace, profiles[0].name, wanted)
     remarks: tuple[str, ...] = ()
     if fixes:
         made, saved = _fixed(made, profiles[0].name, fixes)

@@ -10,6 +10,7 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.device import Device, analysed
 from gpuledger.ledger.steps import Wanted
+from gpuledger.stages import BOOKS, FINDINGS, TellStage, tell_nobody
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
@@ -103,9 +104,18 @@ def _held_against(use: UseOfKernels, profiled: KernelReport) -> tuple[HeldAgains
     return held_against(use, profiled)
 
 
-def diagnosed(trace: Trace, name: str, wanted: Wanted, profiled: KernelReport | None = None) -> ProfiledRun:
+def diagnosed(
+    trace: Trace,
+    name: str,
+    wanted: Wanted,
+    profiled: KernelReport | None = None,
+    *,
+    stage: TellStage = tell_nobody,
+) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
+    stage(BOOKS)
     made = analysed(trace, name, wanted)
+    stage(FINDINGS)
     use = _sampled(trace, made)
     if profiled is None:
         return ProfiledRun(name, trace, _window(made), made, findings(trace, made, use=use), use=use)

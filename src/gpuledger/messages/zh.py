@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpuledger.messages.zh_answers import ANSWERS
 from gpuledger.messages.zh_compare import COMPARE
 from gpuledger.messages.zh_critical import CRITICAL
 from gpuledger.messages.zh_html import HTML
@@ -475,6 +476,7 @@ TEMPLATES: Final = {
     **PHASES,
     **CRITICAL,
     **TABLES,
+    **ANSWERS,
     **COMPARE,
     **RANKS,
     **PROGRAMS,

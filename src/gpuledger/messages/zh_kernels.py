@@ -178,7 +178,7 @@ KERNELS: Final[dict[str, str]] = {
     ),
     "{file}: {lost} of {count} launches cannot be read": "{file}：{count} 次启动中有 {lost} 次无法读取",
     # present/writers/text
-    "(no room for {columns}: {width} columns show them, and so does a pipe, e.g. `| less -S`)": (
+    "(no room for {columns}: shown at {width} columns, and in a pipe, e.g. `| less -S`)": (
         "（宽度不足，未显示的列：{columns}；{width} 列宽的终端或管道（如 `| less -S`）可全部显示）"
     ),
     # present/views/step_kernels

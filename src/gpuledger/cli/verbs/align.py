@@ -22,7 +22,7 @@ from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.cli.diff_sides import timings_at, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, cache_option, page_options
-from gpuledger.cli.progress import progress
+from gpuledger.cli.progress import ProgressLine
 from gpuledger.cli.regex import regex_option
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.fleet.profiles import Profile, job_profiles
@@ -30,7 +30,6 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.read import open_trace
-from gpuledger.read.request import Progress
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.trace.health import Note
@@ -59,10 +58,13 @@ class _Reading:
     """How profiles are read: what that may cost, and who is told of it."""
 
     limits: Limits
-    tell: Progress
+    tell: ProgressLine
 
     def trace(self, path: str) -> Trace:
-        return open_trace(path, limits=self.limits, progress=self.tell)
+        self.tell.clear()
+        trace = open_trace(path, limits=self.limits, progress=self.tell)
+        self.tell.stage("looking for the operation")
+        return trace
 
 
 @click.command()
@@ -132,13 +134,12 @@ def align(
     timed = _timed(mock, e2e, limits)
     if timed is None and not e2e:
         raise click.UsageError("give MOCK and E2E, or one file of two operations that `gpuledger time` timed in turns.")
-    with progress(quiet=output.quiet) as tell:
-        reading = _Reading(limits, tell)
-        if timed is None:
-            ours = _mock(mock, mock_range, isolation, forwards_mock, reading)
-            theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
-        else:
-            ours, theirs = (_Read(operation, (), ()) for operation in timed)
+    reading = _Reading(limits, output.progress)
+    if timed is None:
+        ours = _mock(mock, mock_range, isolation, forwards_mock, reading)
+        theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
+    else:
+        ours, theirs = (_Read(operation, (), ()) for operation in timed)
     one, other = ours.side, theirs.side
     if one.profile == other.profile and e2e:
         names = told_apart(mock, e2e[0])

@@ -9,13 +9,13 @@ import click
 from gpuledger.analyse.path_summary import path_summary
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, profile_argument, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.critical import critical_document
 from gpuledger.read import open_trace
 from gpuledger.replay.scenario import scenarios
+from gpuledger.stages import BOOKS
 
 
 @click.command()
@@ -37,8 +37,9 @@ def critical(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> N
       gpuledger critical run.sqlite --range=optimizer
       gpuledger critical trace.json.gz -o critical.html
     """
-    with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
+    trace = open_trace(profile, limits=limits, progress=output.progress)
+    output.progress.stage(BOOKS)
     devices = analysed(trace, profile.name, wanted)
+    output.progress.stage("following the critical path")
     summaries = [path_summary(trace, model) for model in scenarios(trace, devices)]
     output.show(critical_document(profile.name, summaries, trace.health, devices[0].zero_ns))

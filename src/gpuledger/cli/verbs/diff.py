@@ -17,7 +17,6 @@ from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.cli.diff_sides import Sides, pair_of_timings, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.cli.regex import regex_option
 from gpuledger.errors import OutputRefused
 from gpuledger.ledger.steps import Wanted
@@ -136,10 +135,10 @@ def _sides(
     before: str, after: str | None, wanted: Wanted, limits: Limits, output: Output
 ) -> tuple[RunSide, RunSide | None]:
     """The two sides as the user names them; the first alone where there is no second."""
-    with progress(quiet=output.quiet) as tell:
-        if after is None:
-            return Sides(wanted, tell, limits).read(before), None
-        return like_sides(lambda asked: _read(Sides(asked, tell, limits), before, after), wanted)
+    tell = output.progress
+    if after is None:
+        return Sides(wanted, tell, limits).read(before), None
+    return like_sides(lambda asked: _read(Sides(asked, tell, limits), before, after), wanted)
 
 
 def _read(sides: Sides, before: str, after: str) -> tuple[RunSide, RunSide]:

@@ -12,7 +12,6 @@ from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
 from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.findings.ranks import job_findings
 from gpuledger.fleet.profiles import described
 from gpuledger.fleet.run import Fleet
@@ -69,10 +68,16 @@ def fleet(
     """
     if scheduler and workers is not None:
         raise click.UsageError("--workers is for local workers; a cluster at --scheduler has its own.")
-    with progress(quiet=output.quiet) as tell:
-        made = analysed(
-            given, wanted, scheduler=scheduler, count=workers, limits=limits, tell=_drawn(tell), operations=OPERATIONS
-        )
+    made = analysed(
+        given,
+        wanted,
+        scheduler=scheduler,
+        count=workers,
+        limits=limits,
+        tell=_drawn(output.progress),
+        operations=OPERATIONS,
+    )
+    output.progress.stage("putting the ranks together")
     late = lateness(made.job)
     merged = _merged(", ".join(Path(text).name or text for text in given), made, late)
     by_step = None if isinstance(late, NotMeasured) else lateness_sheet(late)

@@ -7,8 +7,9 @@ import click
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answers import gap_answer
 from gpuledger.present.views.gaps import gap_sheets
+from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 from gpuledger.units import parse_instant
 
@@ -33,7 +34,7 @@ def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | N
     callback=_length,
     help="List every gap that takes at least so long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
 )
-def gaps(trace: Trace, device: Device, over: int | None) -> list[Sheet]:
+def gaps(trace: Trace, device: Device, over: int | None) -> TableAnswer:
     """Say why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
 
     A gap is a stretch in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
@@ -46,4 +47,5 @@ def gaps(trace: Trace, device: Device, over: int | None) -> list[Sheet]:
       gpuledger gaps run.sqlite --over=1ms
       gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
     """
-    return gap_sheets(gap_summary(trace, device, over))
+    summary = gap_summary(trace, device, over)
+    return TableAnswer(gap_answer(summary, device), tuple(gap_sheets(summary)))

@@ -9,7 +9,6 @@ import click
 from gpuledger.analyse.inventory import contents
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, profile_argument
-from gpuledger.cli.progress import progress
 from gpuledger.limits import Limits
 from gpuledger.present.views.info import info_document
 from gpuledger.read import open_trace
@@ -36,6 +35,6 @@ def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
       gpuledger info run.sqlite --format=json | jq .tables
       gpuledger info run_pqtdir
     """
-    with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, only=tuple(Table), limits=limits, progress=tell)
+    trace = open_trace(profile, only=tuple(Table), limits=limits, progress=output.progress)
+    output.progress.stage("taking stock")
     output.show(info_document(str(profile), trace, contents(trace), verbose=verbose))

@@ -8,11 +8,11 @@ import click
 
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, output_options, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import look_at
+from gpuledger.stages import BOOKS
 
 
 @click.command()
@@ -63,8 +63,8 @@ def _of_reports(files: tuple[Path, ...], limits: Limits, output: Output) -> None
     from gpuledger.present.views.kernels import kernels_document
     from gpuledger.read.ncu.reader import open_kernels
 
-    with progress(quiet=output.quiet) as tell:
-        report = open_kernels(files, limits=limits, progress=tell)
+    report = open_kernels(files, limits=limits, progress=output.progress)
+    output.progress.stage("judging the kernels")
     judged_kernels = put_together([judged(launch) for launch in report.launches])
     output.show(kernels_document([path.name for path in files], judged_kernels, report.health))
 
@@ -73,18 +73,20 @@ def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: L
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.use.stretches import use_of_device
     from gpuledger.ledger.device import analysed
+    from gpuledger.present.views.answers import kernel_answer
     from gpuledger.present.views.timeline_document import timeline_document
     from gpuledger.present.views.timeline_kernels import step_kernels_sheet
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.trace.tables import Table
 
-    with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, only=tuple(Table), limits=limits, progress=tell)
-        counted = open_kernels(ncu, limits=limits, progress=tell) if ncu else None
+    trace = open_trace(profile, only=tuple(Table), limits=limits, progress=output.progress)
+    counted = open_kernels(ncu, limits=limits, progress=output.progress) if ncu else None
+    output.progress.stage(BOOKS)
     devices = analysed(trace, profile.name, wanted)
-    sheets = [
-        step_kernels_sheet(overview(trace, device, wanted.scope_pattern), device, wanted.families) for device in devices
-    ]
+    steps = [(overview(trace, device, wanted.scope_pattern), device) for device in devices]
+    sheets = [step_kernels_sheet(kernels, device, wanted.families) for kernels, device in steps]
+    sentences = [sentence for kernels, device in steps for sentence in kernel_answer(kernels, device)]
     use = {device.gpu: use_of_device(trace, device) for device in devices}
-    output.show(timeline_document(profile.name, use, sheets, trace.health, devices[0].zero_ns, counted))
+    zero_ns = devices[0].zero_ns
+    output.show(timeline_document(profile.name, use, sheets, trace.health, zero_ns, counted, unsampled=sentences))

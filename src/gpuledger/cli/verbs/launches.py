@@ -5,13 +5,14 @@ from __future__ import annotations
 from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answers import launch_answer
 from gpuledger.present.views.launches import launches_sheets
+from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
 
 @question
-def launches(trace: Trace, device: Device) -> list[Sheet]:
+def launches(trace: Trace, device: Device) -> TableAnswer:
     """Say what launching costs in PROFILE: calls, time, queue, how far the host runs ahead.
 
     Counts every launch call of CUDA and HIP, graphs included, per step. The queue is the time from a launch
@@ -22,4 +23,6 @@ def launches(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger launches run.sqlite
       gpuledger launches run.sqlite --format=json
     """
-    return launches_sheets(launch_costs(trace, device))
+    costs = launch_costs(trace, device)
+    shown = launches_sheets(costs, with_units=True)
+    return TableAnswer(launch_answer(costs, device), tuple(launches_sheets(costs)), tuple(shown))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from gpuledger.analyse.memory.memory_figures import memory_figures
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.memory import memory_sheets
+from gpuledger.present.views.answers import memory_answer
+from gpuledger.present.views.memory import sheets_of_memory
+from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
 
 @question
-def memory(trace: Trace, device: Device) -> list[Sheet]:
+def memory(trace: Trace, device: Device) -> TableAnswer:
     """Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.
 
     Copies are told apart by direction and by the memory they touch; pageable memory is slow and blocks the host.
@@ -22,5 +24,6 @@ def memory(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger memory run.sqlite
       gpuledger memory run.sqlite --format=json
     """
-    sheets = memory_sheets(trace, device)
-    return [sheets.copies, sheets.allocation_calls, sheets.in_use]
+    figures = memory_figures(trace, device)
+    sheets = sheets_of_memory(device, figures)
+    return TableAnswer(memory_answer(device, figures), (sheets.copies, sheets.allocation_calls, sheets.in_use))

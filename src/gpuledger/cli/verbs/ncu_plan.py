@@ -13,7 +13,6 @@ from gpuledger.capture.ncu.command import ENDING, SETS, Measure, ncu_command
 from gpuledger.capture.ncu.metric_names import checked
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, english_options, profile_argument, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.findings.profiled_run import diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -69,9 +68,9 @@ def ncu_plan(
       gpuledger ncu-plan trace.json.gz --metrics=dram__bytes.sum --format=json
     """
     measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(checked(metrics))
-    with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
-    found = plan(trace, diagnosed(trace, profile.name, wanted).main_device, coverage, anyway=anyway)
+    trace = open_trace(profile, limits=limits, progress=output.progress)
+    run = diagnosed(trace, profile.name, wanted, stage=output.progress.stage)
+    found = plan(trace, run.main_device, coverage, anyway=anyway)
     exports = [f"ncu-{_stem(profile)}{f'-{at}' if at > 1 else ''}" for at in range(1, len(found.runs) + 1)]
     made = Proposal(
         profile=str(profile),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answers import operator_answer
 from gpuledger.present.views.operators import ops_sheets
+from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
 
 @question
-def ops(trace: Trace, device: Device) -> list[Sheet]:
+def ops(trace: Trace, device: Device) -> TableAnswer:
     """Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.
 
     GPU work belongs to the innermost operator around its launch call; self time is that operator's own, the other
@@ -25,4 +26,6 @@ def ops(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
-    return ops_sheets(operator_costs(trace, device))
+    costs = operator_costs(trace, device)
+    shown = ops_sheets(costs, with_units=True)
+    return TableAnswer(operator_answer(costs, device), tuple(ops_sheets(costs)), tuple(shown))

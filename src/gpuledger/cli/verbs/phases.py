@@ -11,7 +11,6 @@ from gpuledger.analyse.phases.phase_costs import phase_costs
 from gpuledger.analyse.phases.phase_waits import KnownJob, phase_waits, talking_ranks
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, profile_argument, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.fleet.profiles import job_profiles
 from gpuledger.fleet.run import fleet
 from gpuledger.ledger.device import analysed
@@ -19,6 +18,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.present.views.phases import phases_document
 from gpuledger.read import open_trace
+from gpuledger.stages import BOOKS
 
 
 def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -75,10 +75,12 @@ def phases(
       gpuledger phases run.sqlite --phase=dispatch=SendRecv --phase=experts=ffn
       gpuledger phases rank0.json.gz --ranks='traces/*.json.gz' -o phases.html
     """
-    with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
+    trace = open_trace(profile, limits=limits, progress=output.progress)
+    output.progress.stage(BOOKS)
     devices = analysed(trace, profile.name, wanted)
+    output.progress.clear()
     job = _job(profile, ranks, wanted, limits) if ranks or talking_ranks(devices[0].work) > 1 else None
+    output.progress.stage("telling the phases apart")
     answers = [(phase_costs(trace, device, asked), phase_waits(trace, device, job, asked)) for device in devices]
     output.show(phases_document(profile.name, answers, trace.health, devices[0].zero_ns))
 

@@ -7,13 +7,14 @@ from functools import partial
 from gpuledger.analyse.range_tree import range_tree
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answers import range_answer
 from gpuledger.present.views.ranges import printed_ranges_sheet, ranges_sheet
+from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
 
 @partial(question, of_tables=lambda side: [printed_ranges_sheet(side)])
-def ranges(trace: Trace, device: Device) -> list[Sheet]:
+def ranges(trace: Trace, device: Device) -> TableAnswer:
     """Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.
 
     GPU work belongs to the ranges around its launch call. Inclusive time counts the ranges inside, exclusive time does
@@ -29,4 +30,5 @@ def ranges(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger ranges run.sqlite
       gpuledger ranges run.sqlite --format=json
     """
-    return [ranges_sheet(range_tree(trace, device))]
+    tree = range_tree(trace, device)
+    return TableAnswer(range_answer(tree), (ranges_sheet(tree),))

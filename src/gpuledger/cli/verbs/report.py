@@ -15,7 +15,6 @@ from gpuledger.cli.output import (
     profile_argument,
     step_options,
 )
-from gpuledger.cli.progress import progress
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -37,10 +36,19 @@ if TYPE_CHECKING:
     help="A report of Nsight Compute (.ncu-rep or CSV) of the same program; may be given several times.",
 )
 @click.option("--charts", is_flag=True, help="With a Markdown file: write its pictures beside it, as PNG.")
+@click.option("--brief", is_flag=True, help="Only the answer and what to do, in text and Markdown.")
 @step_options
 @limit_option
 @page_options
-def report(profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, limits: Limits, output: Output) -> None:
+def report(
+    profile: Path,
+    ncu: tuple[Path, ...],
+    charts: bool,
+    brief: bool,
+    wanted: Wanted,
+    limits: Limits,
+    output: Output,
+) -> None:
     """Say where the time in PROFILE went, and what to do about it.
 
     Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and copies,
@@ -50,6 +58,7 @@ def report(profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, l
     \b
     Examples:
       gpuledger report run.sqlite
+      gpuledger report run.sqlite --brief
       gpuledger report run.sqlite --step-range=decode
       gpuledger report run.sqlite -o report.html
       gpuledger report run.sqlite -o report.md --charts
@@ -62,13 +71,12 @@ def report(profile: Path, ncu: tuple[Path, ...], charts: bool, wanted: Wanted, l
         )
     if charts:
         need("vl_convert", "a picture")
-    with progress(quiet=output.quiet) as tell:
-        columns = columns_for(profiled=bool(ncu))
-        trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=tell)
-        profiled = _profiled(ncu, limits, tell) if ncu else None
-    made = diagnosed(trace, profile.name, wanted, profiled)
+    columns = columns_for(profiled=bool(ncu))
+    trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=output.progress)
+    profiled = _profiled(ncu, limits, output.progress) if ncu else None
+    made = diagnosed(trace, profile.name, wanted, profiled, stage=output.progress.stage)
     pictures = _written(made, output) if charts else []
-    output.show(report_document(made, pictures))
+    output.show(report_document(made, pictures, is_brief=brief))
 
 
 def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:

@@ -11,7 +11,6 @@ import click
 from gpuledger.analyse.nvidia.reports import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, english_options, profile_argument
-from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import Limits
 from gpuledger.present.views.nvidia import nvidia_sheet
@@ -77,8 +76,8 @@ def stats(profile: Path, reports: tuple[NvidiaReport[Any], ...], limits: Limits,
       gpuledger stats run.sqlite --report=nvtx_kern_sum --format=csv
       gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
     """
-    with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, only=columns_for(reports), limits=limits, progress=tell)
+    trace = open_trace(profile, only=columns_for(reports), limits=limits, progress=output.progress)
+    output.progress.stage("making the tables")
     named: list[NamedSheet] = [(report.name, nvidia_sheet(report, trace)) for report in reports]
     if all(isinstance(sheet, NotMeasured) for _, sheet in named):
         raise _nothing(profile, trace, named)

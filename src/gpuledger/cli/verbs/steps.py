@@ -6,15 +6,16 @@ from functools import partial
 
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answers import step_answer
 from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 
 
 @partial(question, reads_samples=True)
-def steps(trace: Trace, device: Device) -> list[Sheet]:
+def steps(trace: Trace, device: Device) -> TableAnswer:
     """List the steps of PROFILE: usual length, drift, unusual ones and what made them so.
 
     Every step has its length, the share of it that the GPU was busy, and the number of kernels that began in it.
@@ -28,11 +29,13 @@ def steps(trace: Trace, device: Device) -> list[Sheet]:
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
     """
-    sheets = step_sheets(device)
+    sentences, sheets = step_answer(device), tuple(step_sheets(device))
     if device.steps is None or Table.METRICS not in trace.tables:
-        return sheets
+        return TableAnswer(sentences, sheets)
     from gpuledger.analyse.use.stretches import use_of_device
     from gpuledger.present.views.step_use import step_use_sheet
 
     use = use_of_device(trace, device)
-    return sheets if isinstance(use, NotMeasured) else [*sheets, step_use_sheet(use, device.zero_ns)]
+    if isinstance(use, NotMeasured):
+        return TableAnswer(sentences, sheets)
+    return TableAnswer(sentences, (*sheets, step_use_sheet(use, device.zero_ns)))

@@ -13,7 +13,6 @@ from gpuledger.cli.in_order import InOrder, in_order
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.main import sentence
 from gpuledger.cli.output import Output, page_options, profile_argument, step_options
-from gpuledger.cli.progress import progress
 from gpuledger.cli.regex import checked_regex
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import diagnosed
@@ -181,14 +180,15 @@ def whatif(
         sheet = whatif_of_tables_sheet([speed_up_of_tables(side, name, factor) for name, factor in speedup])
         output.show(tables_document("whatif", profile.name, [sheet], printed.health, 0))
         return
-    with progress(quiet=output.quiet) as tell:
-        trace = open_trace(profile, limits=limits, progress=tell)
-    run = diagnosed(trace, profile.name, wanted)
+    trace = open_trace(profile, limits=limits, progress=output.progress)
+    run = diagnosed(trace, profile.name, wanted, stage=output.progress.stage)
+    output.progress.stage("replaying the changes")
     changes = Changes(trace, run.main_device, run.findings, sampled=True)
     made, refused = _made(changes, asked)
     if made:
         replayed = answer(changes.scenario, made, changes.every_fix())
         output.show(whatif_document(replayed, profile.name, trace.health, run.zero_ns))
+    output.progress.clear()
     for refusal in refused[:-1]:
         click.echo(sentence(refusal), err=True)
     if refused:

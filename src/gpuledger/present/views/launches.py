@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from gpuledger.analyse.call_times import CallTimes
@@ -37,9 +38,10 @@ _RANGES: Final = (
 )
 
 
-def launches_sheets(costs: LaunchCosts) -> list[Sheet]:
-    """All tables about launches, over the steady steps."""
-    return [launch_calls_sheet(costs), waiting_calls_sheet(costs), queue_sheet(costs), ranges_sheet(costs)]
+def launches_sheets(costs: LaunchCosts, *, with_units: bool = False) -> list[Sheet]:
+    """All tables about launches, over the steady steps; for people, with each figure's unit beside it."""
+    queue = queue_with_units_sheet(costs) if with_units else queue_sheet(costs)
+    return [launch_calls_sheet(costs), waiting_calls_sheet(costs), queue, ranges_sheet(costs)]
 
 
 def launch_calls_sheet(costs: LaunchCosts) -> Sheet:
@@ -86,7 +88,7 @@ def queue_with_units_sheet(costs: LaunchCosts) -> Sheet:
         (figure, time_text(round(value)) if unit == "ns" else f"{tenths(value)} {unit}".rstrip())
         for figure, value, unit in _queue_figures(costs)
     )
-    return Sheet("launch_queue", say("How far the host runs ahead, steady steps"), _QUEUE_WITH_UNITS, rows)
+    return replace(queue_sheet(costs), columns=_QUEUE_WITH_UNITS, rows=rows)
 
 
 def _queue_figures(costs: LaunchCosts) -> list[tuple[Message, float, str]]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuledger.analyse.call_times import CallTimes
-from gpuledger.analyse.memory.allocation_calls import allocation_calls
-from gpuledger.analyse.memory.copies import CopiesOfKind, copies_by_kind
-from gpuledger.analyse.memory.in_use import MemoryTotals, memory_totals
+from gpuledger.analyse.memory.copies import CopiesOfKind
+from gpuledger.analyse.memory.in_use import MemoryTotals
+from gpuledger.analyse.memory.memory_figures import MemoryFigures, memory_figures
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
@@ -50,10 +50,13 @@ class MemorySheets:
 
 def memory_sheets(trace: Trace, device: Device) -> MemorySheets:
     """All of them, over the steady steps; the memory in use over the whole capture."""
+    return sheets_of_memory(device, memory_figures(trace, device))
+
+
+def sheets_of_memory(device: Device, figures: MemoryFigures) -> MemorySheets:
+    """The same of figures that are known."""
     return MemorySheets(
-        _copies(device, copies_by_kind(trace, device)),
-        _calls(device, allocation_calls(device)),
-        _in_use(device, memory_totals(trace, device.gpu)),
+        _copies(device, figures.copies), _calls(device, figures.allocation_calls), _in_use(device, figures.in_use)
     )
 
 

@@ -57,6 +57,7 @@ _FIGURES = (
     Column("unit", say("Unit"), Unit.TEXT),
     Column("note", "", Unit.TEXT),
 )
+_FIGURES_WITH_UNITS = (_FIGURES[0], Column("value", say("Value"), Unit.FIGURE), _FIGURES[3])
 _GRAPHS = (
     Column("place", say("Place"), Unit.TEXT),
     Column("known_by", say("Known by"), Unit.TEXT, detail=1),
@@ -67,10 +68,16 @@ _GRAPHS = (
 )
 
 
-def ops_sheets(costs: OperatorCosts) -> list[Sheet]:
-    """All tables about operators, over the steady steps. Without operators in the profile, those are without rows."""
+def ops_sheets(costs: OperatorCosts, *, with_units: bool = False) -> list[Sheet]:
+    """All tables about operators, over the steady steps. Without operators in the profile, those are without rows.
+
+    For people, `with_units`, each figure has its unit beside it.
+    """
+    figures, columns = _figures(costs), _FIGURES
+    if with_units:
+        figures, columns = [_with_unit(row) for row in figures], _FIGURES_WITH_UNITS
     return [
-        _sheet(costs, "ops_figures", say("Coverage and use of the GPU"), _FIGURES, _figures(costs)),
+        _sheet(costs, "ops_figures", say("Coverage and use of the GPU"), columns, figures),
         _sheet(costs, "ops", say("Operators"), _OPERATORS, _by_name(costs)),
         _sheet(
             costs,
@@ -126,6 +133,11 @@ def _figures(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
     if work.without_peak_share and not isinstance(work.mfu, NotMeasured):
         rows.append((say("work left out of it, its peak not known"), *_share_cells(work.without_peak_share)))
     return rows
+
+
+def _with_unit(row: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    figure, value, unit, *note = row
+    return figure, f"{value:,.1f} {unit}" if isinstance(value, int | float) else "", *note
 
 
 def _by_name(costs: OperatorCosts) -> list[tuple[Cell, ...]]:

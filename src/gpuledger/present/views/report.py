@@ -1,4 +1,4 @@
-"""The report for people: the verdict, the ledger as a bar per line, what to do, what is not known."""
+"""The report for people: the verdict, what to do, the ledger as a bar per line, what is not known."""
 
 from __future__ import annotations
 
@@ -41,31 +41,40 @@ _NUMBERS = 21
 """Columns of a ledger line before its bar and after it, gaps included."""
 
 
-def report_document(report: ProfiledRun, pictures: Sequence[tuple[str, str]] = ()) -> Document:
+def report_document(
+    report: ProfiledRun, pictures: Sequence[tuple[str, str]] = (), *, is_brief: bool = False
+) -> Document:
     """The report; `pictures` are titles and files that lie beside a Markdown document.
 
-    JSON is the document gpuledger.report/1.
+    A brief one has the verdict and what to do, and no more. JSON is the document gpuledger.report/1.
     """
     return Document(
         blocks=lambda: (
             Opening(report.name, origin_line(report.trace, contents(report.trace)), _facts(report)),
             Conclusion(verdict(report)),
             Drawn(
-                lambda terminal, tell: "\n".join(_ledger_lines(report.main_device, terminal, tell)),
-                lambda tell: _ledger_markdown(report.main_device, pictures, tell),
-            ),
-            Group(tuple(use_blocks_of(report))),
-            Group(tuple(kernel_blocks(report))),
-            Drawn(
-                lambda terminal, tell: "\n".join(_finding_lines(report, terminal, tell)),
+                lambda terminal, tell: "\n".join(_finding_lines(report, terminal, tell, is_brief=is_brief)),
                 lambda tell: _findings_markdown(report, tell),
             ),
-            Remarks(tuple(closing(report))),
+            *([Remarks(tuple(_next(report)))] if is_brief else _details(report, pictures)),
         ),
         data=lambda: report_data(report),
         sheets=lambda: tuple(ledger_sheet(device) for device in report.devices),
         page=lambda reader: _page(report, reader),
     )
+
+
+def _details(report: ProfiledRun, pictures: Sequence[tuple[str, str]]) -> list[Block]:
+    """Where the time went, kernels, and what is not known."""
+    return [
+        Drawn(
+            lambda terminal, tell: "\n".join(_ledger_lines(report.main_device, terminal, tell)),
+            lambda tell: _ledger_markdown(report.main_device, pictures, tell),
+        ),
+        Group(tuple(use_blocks_of(report))),
+        Group(tuple(kernel_blocks(report))),
+        Remarks(tuple(closing(report))),
+    ]
 
 
 def _page(report: ProfiledRun, reader: Reader) -> Page:
@@ -297,7 +306,7 @@ def then_words(found: Finding) -> Message | None:
     return say("saves {time} a step once those above are fixed", time=time)
 
 
-def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell) -> list[str]:
+def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell, *, is_brief: bool) -> list[str]:
     if not report.findings:
         return []
     width = terminal.prose_width
@@ -308,6 +317,8 @@ def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell) -> list[
         saves = tell(say("{saving} ({share})", saving=saving_words(found), share=share_text(share)))
         lines += finding_head(at, found.code, saves if found.saving_ns else "", terminal, saving_style(share))
         lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
+        if is_brief:
+            continue
         if then := then_words(found):
             lines.append(wrapped(f"     {tell(then)}", width, 7))
         lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.sentences]
@@ -342,6 +353,8 @@ def closing(report: ProfiledRun) -> list[Message]:
     notes = (*report.trace.health, *report.kernel_health)
     losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
     lines += [say("Note: {sentence}.", sentence=sentence) for sentence in losses]
-    if report.findings:
-        lines.append(say("next: {command}", command=report.findings[0].next))
-    return lines
+    return [*lines, *_next(report)]
+
+
+def _next(report: ProfiledRun) -> list[Message]:
+    return [say("next: {command}", command=report.findings[0].next)] if report.findings else []

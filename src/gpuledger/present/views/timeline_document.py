@@ -31,13 +31,19 @@ def timeline_document(
     notes: Sequence[Note],
     zero_ns: int,
     counted: KernelReport | None = None,
+    *,
+    unsampled: Sequence[str] = (),
 ) -> Document:
     """All GPUs; `in_order` has a table of kernels each. JSON is the document gpuledger.stepkernels/1.
 
-    What Nsight Compute `counted` of the same kernels is held against the samples.
+    What Nsight Compute `counted` of the same kernels is held against the samples. `unsampled` is said first where no
+    GPU was sampled.
     """
     sampled = [found for found in use.values() if not isinstance(found, NotMeasured)]
-    sentences = [sentence for kernels, stretches in sampled for sentence in use_answer(kernels, stretches)]
+    sentences: Sequence[str] = [
+        sentence for kernels, stretches in sampled for sentence in use_answer(kernels, stretches)
+    ]
+    sentences = sentences or unsampled
     against = [] if counted is None else [held_against(kernels, counted) for kernels, _ in sampled]
     shown = (*(shown_sheet(kernels) for kernels, _ in sampled), *in_order)
     data: dict[str, Any] = {

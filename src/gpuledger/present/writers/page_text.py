@@ -40,7 +40,8 @@ def page_text(markdown: str, terminal: Terminal) -> str:
         elif in_code:
             lines.append(terminal.painted(f"    {line}" if line else "", "cyan"))
         elif line.startswith("#"):
-            lines.append(terminal.painted(wrapped(line.lstrip("# "), terminal.prose_width), "bold"))
+            title = line.lstrip("# ") if terminal.has_colours else line
+            lines.append(terminal.painted(wrapped(title, terminal.prose_width), "bold"))
         else:
             lines.append(line)
     close_paragraph()

@@ -130,7 +130,7 @@ class TextWriter:
     def _no_room(self, hidden: Iterable[str], needed: int) -> str:
         """Which columns a narrow terminal does not show, and what does."""
         more = say(
-            "(no room for {columns}: {width} columns show them, and so does a pipe, e.g. `| less -S`)",
+            "(no room for {columns}: shown at {width} columns, and in a pipe, e.g. `| less -S`)",
             columns=joined(say(", "), hidden),
             width=needed,
         )
