@@ -51,6 +51,18 @@ def test_a_range_that_is_called_with_blanks_is_no_deeper_for_it(tmp_path: Path) 
     assert (node.name, node.depth, node.gpu_ns) == ("    set in", 0, 10)
 
 
+def test_operators_are_counted_without_the_ids_that_make_each_another(tmp_path: Path) -> None:
+    """PyTorch's emit_nvtx names an operator `aten::mm, seq = 7, op_id = 31`."""
+    kernels = [kernel(20, 30, correlationId=1), kernel(100, 120, correlationId=2)]
+    calls = [call(10, 12, correlationId=1), call(90, 95, correlationId=2)]
+    ranges = [push(5, 15, "aten::mm, op_id = 3636"), push(85, 98, "aten::mm, seq = 7, op_id = 3637")]
+    trace, device = opened(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=ranges))
+    [node] = range_tree(trace, device).nodes
+    assert (node.name, node.instances, node.gpu_ns, node.launches) == ("aten::mm", 2, 30, 2)
+    [launched] = launch_costs(trace, device).by_range
+    assert (launched.name, launched.instances, launched.launches) == ("aten::mm", 2, 2)
+
+
 def test_nothing_launched_and_nothing_allocated_is_not_measured(tmp_path: Path) -> None:
     trace, device = opened(minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 1000)]))
     costs = launch_costs(trace, device)
@@ -103,7 +115,7 @@ def test_gaps_over_a_length_are_in_every_format_and_can_be_pasted(unpacked: Call
     assert len(table["rows"]) == 22
     text = gpuledger(*asked, COLUMNS="80").stdout
     assert "22 of 2,370 gaps take 1.00 ms or more, 89.4 % of the idle time, GPU 0" in text
-    assert "50.0 ms  0.001058224 s  0.051057530 s  load     Memset" in text
+    assert "50.0 ms  0.001058224 s  0.051057530 s  loading code  Memset" in text
     one = gpuledger("gaps", path, "--time=0.001058224 s:0.051057530 s", "--format=json")
     assert [row["length_ns"] for row in json.loads(one.stdout)["tables"][-1]["rows"]] == [table["rows"][0]["length_ns"]]
     last_table = gpuledger(*asked, "--format=csv").stdout.split("\n\n")[-1]

@@ -48,7 +48,7 @@ def _too_long(line: str, width: int) -> bool:
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_line_fits_the_terminal(question: str, unpacked: Callable[[str], Path]) -> None:
     verb, *others = question.replace("{profile}", str(unpacked("graph.sqlite"))).split("+")
-    arguments = [verb, *([] if verb in WITHOUT_PROFILE else [unpacked("graph.sqlite")]), *others]
+    arguments: list[str | Path] = [verb, *([] if verb in WITHOUT_PROFILE else [unpacked("graph.sqlite")]), *others]
     for columns in WIDTHS:
         shown = without_colours(in_terminal(*arguments, columns=columns))
         assert [line for line in shown.splitlines() if _too_long(line, columns)] == [], columns

@@ -46,12 +46,23 @@ def test_the_chinese_report_reads_as_it_did(name: str, style: str, unpacked: Cal
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_first_screen_holds_the_verdict_the_ledger_and_the_findings(name: str) -> None:
+def test_the_verdict_comes_first_then_what_to_do_then_the_ledger(name: str) -> None:
     lines = (GOLDEN / f"{name}.txt").read_text().splitlines()
     assert lines[lines.index("") + 1].startswith(("The GPU works ", "GPU "))
-    total = next(at for at, line in enumerate(lines) if line.startswith("  total"))
-    assert total < 30
+    ledger = next(at for at, line in enumerate(lines) if line.startswith("Where the time went"))
+    assert lines.index("What to do") < 10 if "What to do" in lines else ledger < 10
+    assert ledger > lines.index("What to do") if "What to do" in lines else True
     assert len(lines) <= 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_brief_report_fits_a_small_terminal(name: str, unpacked: Callable[[str], Path]) -> None:
+    whole = (GOLDEN / f"{name}.txt").read_text().splitlines()
+    brief = gpuledger("report", unpacked(f"{name}.sqlite"), "--brief", COLUMNS="80").stdout.splitlines()
+    assert len(brief) <= 24
+    assert brief[: whole.index("What to do") if "What to do" in whole else 4][:4] == whole[:4]
+    assert set(brief) <= set(whole)
+    assert not any(line.startswith("Where the time went") for line in brief)
 
 
 @pytest.mark.parametrize("name", NAMES)

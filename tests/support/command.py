@@ -17,7 +17,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -52,22 +52,25 @@ class Ran:
     stderr: str
 
 
-def gpuledger(
-    *arguments: str | Path,
+def gpuledger(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
+    """Call the command in this process, as its entry point does."""
+    return called(arguments, environment, cwd=cwd)
+
+
+def called(
+    arguments: Sequence[str | Path],
+    environment: Mapping[str, str],
+    *,
     cwd: Path | None = None,
     onto: int | None = None,
     stdin: Path | None = None,
-    **environment: str,
 ) -> Ran:
-    """Call the command in this process, as its entry point does.
-
-    `onto` is a terminal that stdout and stderr are, instead of files; `stdin` a file to be read there.
-    """
+    """The same with other streams: `onto` is a terminal for stdout and stderr, `stdin` a file to be read there."""
     if fixed := [name for name in environment if name.startswith(("PYTHON", "LC_", "LANG", "OPENBLAS"))]:
         raise ValueError(f"{', '.join(fixed)} is read when a process starts: use gpuledger_process")
     with (
         _streams(onto, stdin) as (out, err),
-        _environment(clean_environment() | environment),
+        _environment({**clean_environment(), **environment}),
         contextlib.chdir(cwd or Path.cwd()),
         _arguments(arguments),
         _collector(),
@@ -164,7 +167,7 @@ def _become(wanted: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _arguments(arguments: tuple[str | Path, ...]) -> Iterator[None]:
+def _arguments(arguments: Sequence[str | Path]) -> Iterator[None]:
     before = sys.argv
     sys.argv = ["gpuledger", *(os.fspath(argument) for argument in arguments)]
     try:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from support import command
+from support.command import called
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -20,7 +20,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 def in_terminal(*arguments: str | Path, columns: int, **environment: str) -> str:
     """What a terminal of so many columns is sent, progress and colours included."""
     with _terminal(columns) as (number, received):
-        ran = command.gpuledger(*arguments, onto=number, **{"TERM": "xterm-256color", **environment})
+        ran = called(arguments, {"TERM": "xterm-256color", **environment}, onto=number)
         assert ran.exit_code == 0, ran
     return b"".join(received).decode().replace("\r\n", "\n")
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpuledger.analyse.activity_bins import launch_delays
 from gpuledger.analyse.call_times import CallTimes, most_time_first
 from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.catalog.name_likeness import unnumbered
+from gpuledger.catalog.name_likeness import counted_as
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.trace.keys import Positions, group
@@ -121,7 +121,7 @@ def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeL
     outer, inner = pairs_inside(
         ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
     )
-    kinds, kind = trace.strings.kinds(ranges.codes("name")[outer], lambda text: unnumbered(text or ""))
+    kinds, kind = trace.strings.kinds(ranges.codes("name")[outer], lambda text: counted_as(text or ""))
     first, number = group(kind)
     times = summarise(calls.duration_ns[inner], number)
     instances = np.bincount(number[group(number, outer)[0]], minlength=len(first))

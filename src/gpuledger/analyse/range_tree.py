@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.call_kinds import CallKind
-from gpuledger.catalog.name_likeness import unnumbered
+from gpuledger.catalog.name_likeness import counted_as
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
@@ -156,7 +156,7 @@ def _nodes(ranges: Rows, above: Positions, amounts: tuple[NDArray[Any], ...], st
 
 def _paths(ranges: Rows, above: list[int]) -> list[tuple[str, ...]]:
     """For each range the names from its outermost ancestor down to itself, without ids that make each another."""
-    kinds, kind = ranges.strings.kinds(ranges.codes("name"), lambda text: unnumbered(text or "?"))
+    kinds, kind = ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))
     names = [kinds[position] for position in kind.tolist()]
     outermost_first = np.argsort(depths(np.array(above, np.intp)), kind="stable").tolist()
     paths: list[tuple[str, ...]] = [()] * len(names)

@@ -55,6 +55,12 @@ def unnumbered(range_name: str) -> str:
     return _OP_ID.sub("", range_name).strip()
 
 
+def counted_as(range_name: str) -> str:
+    """What a range is counted under: its name as it is, but for ids that would make each instance another range."""
+    bare = unnumbered(range_name)
+    return range_name if bare == range_name.strip() else bare
+
+
 @lru_cache(maxsize=65536)
 def likeness(first: str, second: str) -> str:
     """One of LEVELS.

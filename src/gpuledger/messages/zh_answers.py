@@ -109,8 +109,6 @@ ANSWERS: Final[dict[str, str]] = {
     # counts
     "{told} in {steps} steps": "{steps} 步共 {told}",
     "{count} {what} a step": "每步 {count} {what}",
-    "launch call": "次启动调用",
-    "launch calls": "次启动调用",
     "transfer": "次传输",
     "transfers": "次传输",
 }

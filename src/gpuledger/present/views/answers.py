@@ -162,7 +162,7 @@ def launch_answer(costs: LaunchCosts, device: Device) -> Sentences:
         gpu=costs.gpu,
         time=_a_step(device, time_ns),
         share=share_text(time_ns / costs.steady_ns),
-        count=_count(device, count, say("launch call"), say("launch calls")),
+        count=_count(device, count, say("launch"), say("launches")),
         ahead=_ahead_words(costs.queue),
     )
     waits, waited_ns = _sums(costs.waiting_calls)

@@ -73,9 +73,8 @@ def ops_sheets(costs: OperatorCosts, *, with_units: bool = False) -> list[Sheet]
 
     For people, `with_units`, each figure has its unit beside it.
     """
-    figures, columns = _figures(costs), _FIGURES
-    if with_units:
-        figures, columns = [_with_unit(row) for row in figures], _FIGURES_WITH_UNITS
+    figures = [_with_unit(row) for row in _figures(costs)] if with_units else _figures(costs)
+    columns = _FIGURES_WITH_UNITS if with_units else _FIGURES
     return [
         _sheet(costs, "ops_figures", say("Coverage and use of the GPU"), columns, figures),
         _sheet(costs, "ops", say("Operators"), _OPERATORS, _by_name(costs)),

@@ -1,0 +1,66 @@
+"""The verbs that ask one question answer it first, in a sentence whose numbers the tables under it have too."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuledger.findings.rules import codes
+from gpuledger.ledger.causes import TRIGGERS
+from gpuledger.present.views.answers import code_of
+from gpuledger.units import share_text, time_text
+from support.command import gpuledger
+
+VERBS = ("steps", "gaps", "launches", "memory", "ranges", "overlap", "ops", "kernels")
+
+
+def _first(verb: str, profile: Path, *options: str) -> str:
+    return gpuledger(verb, profile, *options).stdout.split("\n\n")[0]
+
+
+def _table(verb: str, profile: Path, name: str) -> list[dict[str, object]]:
+    tables = json.loads(gpuledger(verb, profile, "--format=json").stdout)["tables"]
+    rows: list[dict[str, object]] = next(table["rows"] for table in tables if table["table"] == name)
+    return rows
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("name", ["decode", "two_gloo", "zoo_graph"])
+def test_a_sentence_about_each_gpu_comes_first(verb: str, name: str, unpacked: Callable[[str], Path]) -> None:
+    first = _first(verb, unpacked(f"{name}.sqlite"))
+    assert re.match(r"GPU \d+: .*\.$", first), first
+    assert "\n" not in first
+    assert "(ns)" not in gpuledger(verb, unpacked(f"{name}.sqlite")).stdout
+
+
+def test_what_is_said_of_gaps_is_what_the_table_has(unpacked: Callable[[str], Path]) -> None:
+    profile = unpacked("decode.sqlite")
+    causes = _table("gaps", profile, "gaps_by_cause_gpu0")
+    idle = next(row for row in causes if row["cause"] == "total")["time_ns"]
+    largest = max((row for row in causes if row["cause"] != "total"), key=lambda row: int(str(row["time_ns"])))
+    first = _first("gaps", profile)
+    assert f"({time_text(int(str(idle)))} of " in first
+    assert f"{share_text(int(str(largest['time_ns'])) / int(str(idle)))} of the idle time is host code." in first
+    assert "`gpuledger explain HOST-LOAD`" in gpuledger("gaps", profile).stdout.split("\n\n")[1]
+
+
+def test_a_count_that_differs_from_step_to_step_is_told_over_all_steps(unpacked: Callable[[str], Path]) -> None:
+    told = gpuledger("launches", unpacked("decode.sqlite")).stdout.split("\n\n")
+    assert "116 launches a step" in told[0]
+    assert "39 calls in 20 steps" in told[1]
+
+
+def test_where_there_is_nothing_to_say_that_is_said(unpacked: Callable[[str], Path]) -> None:
+    profile = unpacked("decode.sqlite")
+    assert _first("ops", profile) == "GPU 0: no operators were recorded."
+    assert _first("memory", profile, "--time=0.1s:0.1001s").endswith("no copies in the steady steps.")
+
+
+def test_every_trigger_leads_to_a_finding_that_can_be_explained() -> None:
+    found = {code_of(trigger) for trigger in TRIGGERS}
+    assert found - {None} <= set(codes())
+    assert {"HOST-SYNC", "LAUNCH-BOUND", "HOST-LOAD"} <= found
