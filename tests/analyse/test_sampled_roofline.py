@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gpuledger.analyse.use.kernel_use import KernelUse, UseOfKernels
@@ -14,7 +15,7 @@ from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Gpu
-from support.sampled_traces import H200, in_turn, sampled
+from support.sampled_traces import H200
 
 FULL = Clock(1.98e9, 1.98e9, 1.98e9, 1.98e9, 1_980_000_000, 100, 5_000_000)
 
@@ -25,7 +26,7 @@ def used(name: str, **percent: float) -> KernelUse:
 
 
 def use_of(*kernels: KernelUse, clock: Clock | None = FULL) -> SampledUse:
-    whole = UseOfKernels(0, kernels, 100, 50_000, 50_000, {}, {}, sampled(in_turn(["a"], [9], 9), {})["kernels"]["gpu"])
+    whole = UseOfKernels(0, kernels, 100, 50_000, 50_000, {}, {}, np.zeros(0, np.int8), np.zeros(0, np.int64))
     return whole, UseOfStretches({}, {}, {}, clock, ())
 
 

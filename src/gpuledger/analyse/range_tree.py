@@ -6,15 +6,18 @@ part of the profile is looked at, it is the work that begins there, and the inst
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.name_likeness import counted_as
+from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
@@ -23,6 +26,9 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, depths, holds, parents
 from gpuledger.trace.tables import Rows
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.use.kernel_use import UseOfKernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class RangeNode:
     """Calls inside that waited for the device."""
     steady_share: float | None
     """Host time of those that began in the steady steps, of the steps' time; None where none did."""
+    use_percent: Mapping[GpuMetric, float] = field(default_factory=dict)
+    """What its kernels use of the GPU, the mean by time; nothing where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +74,11 @@ class _Sums:
     launches: int = 0
     waits: int = 0
     steady_ns: int = 0
+    used: NDArray[np.float64] | None = None
 
 
-def range_tree(trace: Trace, device: Device) -> RangeTree:
-    """The ranges of one trace, with what one GPU did in them."""
+def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None) -> RangeTree:
+    """The ranges of one trace, with what one GPU did in them, and what its kernels use of it where that is known."""
     ranges, activities, host = spans_of_time(trace), device.work, device.host
     every = activities.on(device.gpu)
     here = every[holds(device.ledger.busy.stretches, activities.start_ns[every])]
@@ -87,8 +96,24 @@ def range_tree(trace: Trace, device: Device) -> RangeTree:
     above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges))
     shown = np.ones(len(ranges), np.bool_) if len(here) == len(every) else _with_parents(above, works)
     amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits, _steady_ns(trace, device, ranges))
-    nodes = _nodes(ranges, above, amounts, device.steady_ns)
+    used = None if use is None else _used(device, use, here[inside], launcher[inside], len(ranges))
+    nodes = _nodes(ranges, above, amounts, device.steady_ns, used)
     return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((launching < 0).sum()))
+
+
+def _used(device: Device, use: UseOfKernels, here: Positions, launcher: Positions, ranges: int) -> NDArray[np.float64]:
+    """A row per range: how long its own kernels ran whose use is known, then that time times each of OF_KERNELS."""
+    work = device.work
+    is_kernel = (work.family[here] >= 0) & (work.family[here] != work.families.index(GRAPH_FAMILY))
+    here, launcher = here[is_kernel], launcher[is_kernel]
+    kernel = use.kernel_of_row[work.row[here]]
+    here, launcher, kernel = here[kernel >= 0], launcher[kernel >= 0], kernel[kernel >= 0]
+    length = (work.end_ns - work.start_ns)[here]
+    columns = [np.ones(len(use.kernels))]
+    for metric in OF_KERNELS:
+        figures = [known.figures.get(metric) for known in use.kernels]
+        columns.append(np.array([np.nan if figure is None else figure.percent for figure in figures]))
+    return np.stack([np.bincount(launcher, length * level[kernel], minlength=ranges) for level in columns], axis=1)
 
 
 def _launches(host: Host, call: Ints) -> Positions:
@@ -117,11 +142,18 @@ def _steady_ns(trace: Trace, device: Device, ranges: Rows) -> Ints:
     return np.where(counts, open_ns, 0)
 
 
-def _nodes(ranges: Rows, above: Positions, amounts: tuple[NDArray[Any], ...], steady_ns: int) -> tuple[RangeNode, ...]:
+def _nodes(
+    ranges: Rows,
+    above: Positions,
+    amounts: tuple[NDArray[Any], ...],
+    steady_ns: int,
+    used: NDArray[np.float64] | None,
+) -> tuple[RangeNode, ...]:
     """One node per path of names; of each range whether it is shown, and what is added up."""
     sums: dict[tuple[str, ...], _Sums] = {}
+    paths = _paths(ranges, above.tolist())
     for path, is_shown, host_ns, gpu_ns, launches, waits, in_steps_ns in zip(
-        _paths(ranges, above.tolist()), *(column.tolist() for column in amounts), strict=True
+        paths, *(column.tolist() for column in amounts), strict=True
     ):
         if not is_shown:
             continue
@@ -135,6 +167,8 @@ def _nodes(ranges: Rows, above: Positions, amounts: tuple[NDArray[Any], ...], st
         own.host_ns += host_ns
         own.own_gpu_ns += gpu_ns
         own.steady_ns += in_steps_ns
+    if used is not None:
+        _add_use(sums, paths, used)
     order = sorted(
         sums, key=lambda path: [(-sums[path[:depth]].gpu_ns, path[depth - 1]) for depth in range(1, len(path) + 1)]
     )
@@ -149,9 +183,26 @@ def _nodes(ranges: Rows, above: Positions, amounts: tuple[NDArray[Any], ...], st
             launches=sums[path].launches,
             waits=sums[path].waits,
             steady_share=sums[path].steady_ns / steady_ns if sums[path].steady_ns and steady_ns else None,
+            use_percent=_means(sums[path].used),
         )
         for path in order
     )
+
+
+def _add_use(sums: dict[tuple[str, ...], _Sums], paths: list[tuple[str, ...]], used: NDArray[np.float64]) -> None:
+    """Of every range with kernels of its own, to it and all around it."""
+    for place in np.flatnonzero(used[:, 0]).tolist():
+        for depth in range(1, len(paths[place]) + 1):
+            around = sums.get(paths[place][:depth])
+            if around is not None:
+                around.used = used[place] if around.used is None else around.used + used[place]
+
+
+def _means(used: NDArray[np.float64] | None) -> dict[GpuMetric, float]:
+    if used is None:
+        return {}
+    means = dict(zip(OF_KERNELS, (used[1:] / used[0]).tolist(), strict=True))
+    return {metric: mean for metric, mean in means.items() if not np.isnan(mean)}
 
 
 def _paths(ranges: Rows, above: list[int]) -> list[tuple[str, ...]]:

@@ -123,4 +123,8 @@ USE: Final[dict[str, str]] = {
         "一个点是一个 kernel，大小为其时间占比，来自 GPU 计数器的采样：Tensor Core 的周期按其类型的峰值计；"
         "很少使用 Tensor Core 的 kernel，把每个发射槽都当作 FP32 乘加，因此是上界。上限按平均时钟计。"
     ),
+    # present/views/ranges
+    "Ranges, GPU {gpu} (percent of what it could do while their kernels ran: samples)": (
+        "区间，GPU {gpu}（百分比以其 kernel 运行期间 GPU 的能力为 100 %：采样）"
+    ),
 }

@@ -30,7 +30,7 @@ from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import Dim3
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Spans, holds
+from gpuledger.trace.spans import Ints, Spans, holds
 from gpuledger.trace.tables import Table
 
 Floats = NDArray[Any]
@@ -106,6 +106,8 @@ class UseOfKernels:
     """Points by which a sample usually differs from what the levels give."""
     class_of_row: NDArray[np.int8] = field(compare=False, repr=False)
     """Of each row of the table of kernels: its class, as a position in `CLASSES`; other GPUs' rows are unknown."""
+    kernel_of_row: Ints = field(compare=False, repr=False)
+    """Of each row: its position in `kernels`; -1 for other GPUs' rows, and where none of its kind is in the window."""
 
 
 def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOfKernels | NotMeasured:
@@ -143,45 +145,48 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
         metric: _figures(metric, columns, ceilings[metric], fit, samples.period_ns) for metric, fit in fits.items()
     }
     classes = use_classes(figures, len(groups))
-    class_of_row = np.full(len(trace[Table.KERNELS]), UNKNOWN, np.int8)
-    class_of_row[groups.row] = classes[groups.group]
+    launches, total_ns = _launched(groups, window)
+    order = np.argsort(-total_ns, kind="stable")
+    order = order[launches[order] > 0]
+    place = np.full(len(groups), -1)
+    place[order] = np.arange(len(order))
+    rows = len(trace[Table.KERNELS])
+    class_of_row, kernel_of_row = np.full(rows, UNKNOWN, np.int8), np.full(rows, -1)
+    class_of_row[groups.row], kernel_of_row[groups.row] = classes[groups.group], place[groups.group]
     return UseOfKernels(
         gpu,
-        _kernels(groups, figures, classes, window),
+        tuple(
+            KernelUse(
+                groups.names[row],
+                groups.full_names[row],
+                groups.grids[row],
+                groups.blocks[row],
+                int(launches[row]),
+                int(total_ns[row]),
+                {metric: UseFigure(*(float(side[row]) for side in sides)) for metric, sides in figures.items()},
+                CLASSES[classes[row]],
+            )
+            for row in order.tolist()
+        ),
         len(shares.used),
         samples.period_ns,
         lag,
         {metric: fit.idle for metric, fit in fits.items()},
         {metric: fit.noise for metric, fit in fits.items()},
         class_of_row,
+        kernel_of_row,
     )
 
 
-def _kernels(
-    groups: LaunchGroups,
-    figures: Mapping[GpuMetric, FigureColumns],
-    classes: NDArray[np.int8],
-    window: Spans | None,
-) -> tuple[KernelUse, ...]:
-    launches, total_ns = groups.launches, groups.total_ns
-    if window is not None:
-        within = holds(window, groups.start_ns)
-        launches = np.bincount(groups.group[within], minlength=len(groups))
-        length = (groups.end_ns - groups.start_ns)[within]
-        total_ns = np.bincount(groups.group[within], length, minlength=len(groups)).astype(np.int64)
-    return tuple(
-        KernelUse(
-            groups.names[row],
-            groups.full_names[row],
-            groups.grids[row],
-            groups.blocks[row],
-            int(launches[row]),
-            int(total_ns[row]),
-            {metric: UseFigure(*(float(side[row]) for side in sides)) for metric, sides in figures.items()},
-            CLASSES[classes[row]],
-        )
-        for row in np.argsort(-total_ns, kind="stable").tolist()
-        if launches[row]
+def _launched(groups: LaunchGroups, window: Spans | None) -> tuple[Ints, Ints]:
+    """How often kernels of each group were launched, and how long they ran: those launches that begin in the window."""
+    if window is None:
+        return groups.launches, groups.total_ns
+    within = holds(window, groups.start_ns)
+    length = (groups.end_ns - groups.start_ns)[within]
+    return (
+        np.bincount(groups.group[within], minlength=len(groups)),
+        np.bincount(groups.group[within], length, minlength=len(groups)).astype(np.int64),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.analyse.range_shares import RangeRole, range_shares
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
+from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.messages import Message, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 
@@ -37,6 +38,14 @@ _ROLES: Final = {
     RangeRole.SET_UP: say("set-up"),
 }
 
+_USED: Final = {
+    GpuMetric.SM_ACTIVE: say("SMs active"),
+    GpuMetric.TENSOR: say("Tensor"),
+    GpuMetric.DRAM_READ: say("DRAM read"),
+    GpuMetric.DRAM_WRITE: say("DRAM write"),
+}
+"""What kernels use, shown where it was sampled."""
+
 OUTSIDE: Final[Message] = say("(in no range)")
 
 
@@ -65,11 +74,17 @@ def printed_ranges_sheet(side: RunSide) -> Sheet:
 
 def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside: bool) -> Sheet:
     """Some nodes of the tree."""
-    rows = [_row(node) for node in nodes]
+    used = tuple(_USED) if any(node.use_percent for node in tree.nodes) else ()
+    rows = [(*_row(node), *map(node.use_percent.get, used)) for node in nodes]
     if with_outside:
         outside = tree.outside_gpu_ns
-        rows.append((OUTSIDE, None, None, None, outside, outside, tree.outside_launches, None))
-    return Sheet(f"ranges_gpu{tree.gpu}", say("Ranges, GPU {gpu}", gpu=tree.gpu), _COLUMNS, tuple(rows))
+        blank = (None,) * len(used)
+        rows.append((OUTSIDE, None, None, None, outside, outside, tree.outside_launches, None, *blank))
+    measured = (Column(f"{metric}_percent", _USED[metric], Unit.SHARE_PERCENT, detail=1) for metric in used)
+    title = say("Ranges, GPU {gpu}", gpu=tree.gpu)
+    if used:
+        title = say("Ranges, GPU {gpu} (percent of what it could do while their kernels ran: samples)", gpu=tree.gpu)
+    return Sheet(f"ranges_gpu{tree.gpu}", title, (*_COLUMNS, *measured), tuple(rows))
 
 
 def _row(node: RangeNode) -> tuple[Cell, ...]:
