@@ -120,6 +120,7 @@ OPENERS = {
     "read/plain_window.py": "the manifest beside a profile",
     "system/atomic_files.py": "whole files, put in their places",
     "system/host_resources.py": "/proc and /sys",
+    "system/spooled_input.py": "a file for what arrives on standard input",
     "system/surviving_processes.py": "/proc",
     "doctor/probe.py": "/proc and /sys",
     "export/perfetto_server.py": "the files of the Perfetto UI, and a timeline",

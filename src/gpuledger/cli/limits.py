@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gpuledger.cli.completion import words
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 
 _NAMES = {field.name.replace("_", "-"): field.name for field in fields(Limits)}
@@ -24,6 +25,7 @@ def limit_option(verb: Callable[..., None]) -> Callable[..., None]:
         multiple=True,
         metavar="NAME=VALUE",
         callback=_chosen,
+        shell_complete=words(lambda: _NAMES, "="),
         help="Raise or lower a cap on what reading may cost, e.g. rows-per-table=1e9; a wrong NAME lists them all.",
     )(verb)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from gpuledger.cli.terminal import has_colours, help_width
 from gpuledger.errors import GpuledgerError, OutputRefused
@@ -84,6 +85,11 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return verb_named(cmd_name) if cmd_name in VERBS else None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs by name, none of them loaded; then options."""
+        verbs = [CompletionItem(name, help=said) for name, said in VERBS.items() if name.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
@@ -111,7 +117,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.command(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with `gpuledger report run.sqlite`. More: `gpuledger VERB --help`.",
+    epilog="Start with `gpuledger report run.sqlite`. More: `gpuledger VERB --help`. A PROFILE may be `-`, standard "
+    "input.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuledger.cli.completion import level_names
 from gpuledger.cli.progress import SILENT, ProgressLine, progress
 from gpuledger.cli.regex import regex_option
 from gpuledger.cli.terminal import columns, has_colours
-from gpuledger.errors import MissingPackage
+from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.messages import LANGUAGES
 from gpuledger.present.formats import FORMATS, PAGE
 from gpuledger.system.atomic_files import refuse_existing, replacing
@@ -204,8 +205,23 @@ def language_option(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
-    """PROFILE: whatever `open_trace` takes."""
-    return click.argument("profile", type=click.Path(path_type=Path))(cache_option(verb))
+    """PROFILE: whatever `open_trace` takes, or `-` for what arrives on standard input."""
+    return click.argument("profile", type=click.Path(path_type=Path), callback=_or_stdin)(cache_option(verb))
+
+
+def _or_stdin(context: click.Context, _: click.Parameter, profile: Path) -> Path:
+    """A file that holds standard input where `-` was named, until the command ends; nothing of it goes to the cache."""
+    if str(profile) != "-" or context.resilient_parsing:
+        return profile
+    if sys.stdin.isatty():
+        raise GpuledgerError(
+            "standard input is a terminal, and holds no profile",
+            hint=f"pipe one in, e.g. `ssh node cat run.sqlite | gpuledger {context.command.name} -`, or name a file",
+        )
+    from gpuledger.system.spooled_input import spooled
+
+    _without_cache(context, _, wanted=True)
+    return context.with_resource(spooled(sys.stdin.buffer))
 
 
 def cache_option(verb: Callable[..., None]) -> Callable[..., None]:
@@ -265,7 +281,12 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
     options = (
         regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: found."),
         regex_option("--step-kernel", said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps."),
-        click.option("--level", metavar="NAME", help="Steps are the level of this name; `gpuledger steps` lists them."),
+        click.option(
+            "--level",
+            metavar="NAME",
+            shell_complete=level_names,
+            help="Steps are the level of this name; `gpuledger steps` lists them.",
+        ),
         click.option(
             "--time",
             metavar="A:B",

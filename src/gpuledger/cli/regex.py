@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Final
 
 import click
 
+from gpuledger.cli.completion import range_patterns
+
 Verb = Callable[..., None]
+
+_OF_KERNELS: Final = ("--step-kernel", "--pattern", "--kernel")
 
 
 def regex_option(name: str, variable: str | None = None, *, said: str) -> Callable[[Verb], Verb]:
-    """`name` with a REGEX, handed to the verb as `variable`; None where it was not given."""
+    """`name` with a REGEX, handed to the verb as `variable`; None where it was not given.
+
+    The shell completes names of ranges, but for options about kernels.
+    """
     names = (name,) if variable is None else (name, variable)
-    return click.option(*names, metavar="REGEX", callback=_checked, help=said)
+    complete = None if name in _OF_KERNELS else range_patterns
+    return click.option(*names, metavar="REGEX", callback=_checked, help=said, shell_complete=complete)
 
 
 def _checked(_: click.Context, __: click.Parameter, pattern: str | None) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import click
 
+from gpuledger.cli.completion import finding_codes
 from gpuledger.cli.progress import progress
 from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
@@ -36,6 +37,7 @@ fix_option = click.option(
     "fixes",
     multiple=True,
     metavar="CODE",
+    shell_complete=finding_codes,
     help="The timeline as it would be with this finding fixed, by replay; may be given several times.",
 )
 

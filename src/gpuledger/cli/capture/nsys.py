@@ -37,6 +37,7 @@ from gpuledger.cli.capture.options import (
     witness_for,
     word_for,
 )
+from gpuledger.cli.completion import words
 from gpuledger.errors import GpuledgerError
 from gpuledger.system.gpu_metrics_help import ASKED, why_not_sampled
 from gpuledger.system.processes import run
@@ -59,6 +60,7 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
     "presets",
     multiple=True,
     callback=_presets,
+    shell_complete=words(lambda: PRESETS),
     metavar="NAME[,NAME...]",
     help="What to record; see above. Default: steady if COMMAND has --cuda-profiler, else launch.",
 )

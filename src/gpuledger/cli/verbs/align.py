@@ -19,6 +19,7 @@ from gpuledger.analyse.align.known_differences import KnownDifferences, known
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.verdicts import CHECKS, FAIL, TIERS
 from gpuledger.analyse.timed_operations import TimedOperation
+from gpuledger.cli.completion import files
 from gpuledger.cli.diff_sides import timings_at, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, cache_option, page_options
@@ -68,8 +69,8 @@ class _Reading:
 
 
 @click.command()
-@click.argument("mock")
-@click.argument("e2e", nargs=-1)
+@click.argument("mock", shell_complete=files)
+@click.argument("e2e", nargs=-1, shell_complete=files)
 @regex_option("--range", "range_", said="The operation is what ranges that match launch.")
 @regex_option("--pattern", said="The operation is the kernels whose names match, on both sides.")
 @click.option("--auto", is_flag=True, help="Look for the mock's sequence of kernels. The default.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gpuledger.cli.completion import words
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import MissingPackage
 from gpuledger.present.views.bench import bench_document
@@ -39,7 +40,7 @@ class _Bench(click.Command):
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
     epilog="`gpuledger bench NAME --help` tells the options of one.",
 )
-@click.argument("name", metavar="NAME", required=False)
+@click.argument("name", metavar="NAME", required=False, shell_complete=words(lambda: BENCHES))
 @click.argument("arguments", metavar="[OPTIONS OF NAME]...", nargs=-1, type=click.UNPROCESSED)
 @output_options
 @click.pass_context

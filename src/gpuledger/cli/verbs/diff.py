@@ -14,6 +14,7 @@ from gpuledger.analyse.diff.compare import Diff, compare
 from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, DiffGate, outcome, parse_gate
 from gpuledger.analyse.diff.like_sides import like_sides
 from gpuledger.analyse.diff.run_side import RunSide
+from gpuledger.cli.completion import files
 from gpuledger.cli.diff_sides import Sides, pair_of_timings, told_apart
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
@@ -44,8 +45,8 @@ def _gates(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 
 
 @click.command()
-@click.argument("before")
-@click.argument("after", required=False)
+@click.argument("before", shell_complete=files)
+@click.argument("after", required=False, shell_complete=files)
 @click.option(
     "--fail-on",
     "gates",

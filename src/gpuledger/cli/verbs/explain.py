@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from gpuledger.cli.completion import finding_codes
 from gpuledger.cli.output import language_option
 from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.findings.pages import page
@@ -15,7 +16,7 @@ from gpuledger.present.writers.page_text import page_text
 
 
 @click.command()
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=finding_codes)
 @language_option
 def explain(code: str | None, language: str) -> None:
     """Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.

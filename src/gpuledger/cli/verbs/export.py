@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gpuledger.cli.completion import files
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.progress import progress
@@ -23,8 +24,16 @@ from gpuledger.units import bytes_text
 
 
 @click.command()
-@click.argument("given", metavar="PROFILE...", nargs=-1, required=True)
-@click.option("-o", "--output", "path", required=True, metavar="FILE", help="What to write; its ending is the format.")
+@click.argument("given", metavar="PROFILE...", nargs=-1, required=True, shell_complete=files)
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    required=True,
+    metavar="FILE",
+    shell_complete=files,
+    help="What to write; its ending is the format.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the output if it is there.")
 @click.option(
     "--workers",

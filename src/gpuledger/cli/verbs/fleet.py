@@ -10,6 +10,7 @@ import click
 from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.lateness import Lateness, lateness, stragglers
 from gpuledger.analyse.ranks.rank_steps import slowest_step_ns
+from gpuledger.cli.completion import files
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, page_options, step_options
 from gpuledger.findings.ranks import job_findings
@@ -30,7 +31,7 @@ _BAR = 20
 
 
 @click.command()
-@click.argument("given", metavar="FILE|DIR|GLOB...", nargs=-1, required=True)
+@click.argument("given", metavar="FILE|DIR|GLOB...", nargs=-1, required=True, shell_complete=files)
 @click.option(
     "--scheduler", metavar="ADDRESS", help="A running Dask cluster, e.g. tcp://node1:8786. Default: local workers."
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from gpuledger.cli.completion import words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.present.document import Document
@@ -43,7 +44,7 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 
 
 @click.command()
-@click.argument("runbook", required=False)
+@click.argument("runbook", required=False, shell_complete=words(shipped))
 @click.option("--list", "list_", is_flag=True, help="List the runbooks that come with gpuledger, and their questions.")
 @click.option("--size", metavar="SIZE", help="One of the runbook's sizes. Default: real where a GPU is, else small.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="Set a variable.")

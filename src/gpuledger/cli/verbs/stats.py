@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gpuledger.analyse.nvidia.reports import DEFAULT_REPORTS, NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
+from gpuledger.cli.completion import words
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import Output, english_options, profile_argument
 from gpuledger.errors import NothingRecorded
@@ -42,6 +43,7 @@ def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     "reports",
     multiple=True,
     callback=_reports,
+    shell_complete=words(lambda: [report.name for report in NVIDIA_REPORTS]),
     metavar="NAME[,NAME...]",
     help=f"NVIDIA's name of a table; several with commas. Default: {','.join(DEFAULT_REPORTS)}.",
 )

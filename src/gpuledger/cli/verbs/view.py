@@ -15,6 +15,7 @@ from types import FrameType
 
 import click
 
+from gpuledger.cli.completion import files
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.timeline import fix_option
@@ -31,7 +32,7 @@ _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
-@click.argument("given", metavar="PROFILE...", nargs=-1, required=True)
+@click.argument("given", metavar="PROFILE...", nargs=-1, required=True, shell_complete=files)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Default: any that is free.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @fix_option

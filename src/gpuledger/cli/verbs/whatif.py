@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
+from gpuledger.cli.completion import finding_codes
 from gpuledger.cli.in_order import InOrder, in_order
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.main import sentence
@@ -81,7 +82,13 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
 
 @click.command(cls=InOrder)
 @profile_argument
-@click.option("--fix", multiple=True, metavar="CODE", help="Do what a finding asks for, e.g. HOST-SYNC.")
+@click.option(
+    "--fix",
+    multiple=True,
+    metavar="CODE",
+    shell_complete=finding_codes,
+    help="Do what a finding asks for, e.g. HOST-SYNC.",
+)
 @click.option(
     "--speedup",
     multiple=True,
