@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -143,21 +143,31 @@ def _steps(
 
 
 def _mean(samples: GpuSamples, lag_ns: int, spans: Spans) -> dict[GpuMetric, float]:
-    means = mean_use(samples, lag_ns, spans.start_ns, spans.end_ns)
-    length = (spans.end_ns - spans.start_ns).astype(np.float64)
-    found: dict[GpuMetric, float] = {}
-    for metric, values in means.items():
-        known = ~np.isnan(values)
-        if length[known].sum() > 0:
-            found[metric] = float(np.average(values[known], weights=length[known]))
-    return found
+    """The mean over all spans together, as far as samples cover them."""
+    begins, ends = _periods(samples, lag_ns)
+    time = covered(spans, begins, ends)
+    if not time.any():
+        return {}
+    return {metric: float(np.average(values, weights=time)) for metric, values in _values(samples)}
+
+
+def _periods(samples: GpuSamples, lag_ns: int) -> tuple[Ints, Ints]:
+    """Where each sample's period begins and ends; they do not overlap."""
+    ends = samples.stamp_ns + lag_ns
+    begins = ends - samples.period_ns
+    begins[1:] = np.maximum(begins[1:], ends[:-1])
+    return begins, ends
+
+
+def _values(samples: GpuSamples) -> Iterator[tuple[GpuMetric, Floats]]:
+    """Each counter before its samples were rounded up."""
+    for metric, recorded in samples.values.items():
+        yield metric, recorded if metric is GpuMetric.SM_CLOCK else before_rounding(recorded)
 
 
 def mean_use(samples: GpuSamples, lag_ns: int, start_ns: Ints, end_ns: Ints) -> dict[GpuMetric, Floats]:
     """The mean of each counter from each start to its end; not a number where no sample covers it."""
-    ends = samples.stamp_ns + lag_ns
-    begins = ends - samples.period_ns
-    begins[1:] = np.maximum(begins[1:], ends[:-1])
+    begins, ends = _periods(samples, lag_ns)
     length = (ends - begins).astype(np.float64)
     knots = np.stack((begins, ends), 1).reshape(-1)
 
@@ -171,6 +181,5 @@ def mean_use(samples: GpuSamples, lag_ns: int, start_ns: Ints, end_ns: Ints) -> 
     with np.errstate(invalid="ignore", divide="ignore"):
         return {
             metric: np.where(time > 0, (up_to(values, end_ns) - up_to(values, start_ns)) / time, np.nan)
-            for metric, recorded in samples.values.items()
-            for values in (recorded if metric is GpuMetric.SM_CLOCK else before_rounding(recorded),)
+            for metric, values in _values(samples)
         }
