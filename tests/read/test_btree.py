@@ -235,3 +235,52 @@ def test_a_file_that_shrinks_while_it_is_read_is_no_crash(tmp_path: Path, bytes_
 
     with pytest.raises(GpuledgerError, match="damaged"):
         shrunk()
+
+
+KEYS = (
+    "INTEGER PRIMARY KEY",
+    "INTEGER PRIMARY KEY DESC",
+    "INTEGER PRIMARY KEY/**/DESC",
+    "INTEGER PRIMARY/* */KEY DESC",
+    "INTEGER PRIMARY KEY -- up\nDESC",
+    "INTEGER CONSTRAINT a PRIMARY\fKEY\tDESC",
+    "/**/INTEGER PRIMARY KEY",
+    "INTEGER -- '\nPRIMARY KEY DESC DEFAULT '--'",
+    "INTEGER DEFAULT '/*' PRIMARY KEY DESC DEFAULT '*/'",
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_the_row_id_only_where_sqlite_takes_it_for_it(tmp_path: Path, key: str) -> None:
+    """`INTEGER PRIMARY KEY DESC` is a column like any other, however it is spelled."""
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE t (a {key}, b INT)")
+        database.executemany("INSERT INTO t VALUES (?, ?)", [(1000 * at, at) for at in range(9, 0, -1)])
+        database.commit()
+    with opened(path) as export:
+        read, asked = export.integers("t", ["a", "b"]), export._queried("t", ["a", "b"])
+        assert {name: values.tolist() for name, values in read.columns.items()} == {
+            name: values.tolist() for name, values in asked.columns.items()
+        }
+    same_as_sqlite(path)
+
+
+LEAF, INTERIOR = 13, 5
+AMONG_POINTERS = {LEAF: (5, b"\3\1\2\0\5"), INTERIOR: (12, b"\0\10")}
+"""What to write where, so that a page's first cell lies in its header: a record of NULL, a page's last child again."""
+
+
+@pytest.mark.parametrize("kind", AMONG_POINTERS)
+def test_a_cell_that_lies_among_the_pointers_is_refused(tmp_path: Path, kind: int) -> None:
+    """Its bytes are a page's header or its pointers, and no record, whatever they look like."""
+    path = tmp_path / "t.sqlite"
+    small(path, 300)
+    content = bytearray(path.read_bytes())
+    at, written = AMONG_POINTERS[kind]
+    for page in (page for page in range(1024, len(content), 1024) if content[page] == kind):
+        content[page + at : page + at + len(written)] = written
+    path.write_bytes(content)
+    with opened(path) as export:
+        assert export._decoded_texts("t", "c1") is None
+        assert export._decoded("t", ["c0", "k"]) is None

@@ -40,6 +40,12 @@ _MOST: Final = 2**63 - 1
 _OTHER_ROWS: Final = 6  # BTREE_OTHER_ROWS of native/btree.h
 _PLAIN: Final = (1, 1)  # the versions in the header of a database without a write-ahead log
 
+_SET_ASIDE: Final = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
+"""Comments to the end of a line, as nsys writes them, and whatever is quoted."""
+_NOT_PLAIN: Final = re.compile(r"""WITHOUT|\bDESC\b|/\*|['"`\[\0]""")
+"""What else a table's text may not hold, wherever it stands: an `INTEGER PRIMARY KEY DESC` is no other name of the row's
+id, a comment may stand between any two words, and a quote that is left does not end."""
+
 T = TypeVar("T")
 
 
@@ -60,7 +66,7 @@ class TableShape:
     keys: tuple[int, ...]
     """The place of each column in the primary key, 0 for none."""
     is_odd: bool
-    """Generated columns, a table without row ids, a key in descending order: SQLite knows."""
+    """Generated columns, a table without row ids, a key in descending order, what is not plainly said: SQLite knows."""
 
     hidden: tuple[int, ...]
 
@@ -80,12 +86,11 @@ class TableShape:
 
 def shape(root: int, sql: str, described: Sequence[tuple[str, str, bool, int, int]]) -> TableShape:
     """From what SQLite says of a table: its columns' names, types, whether they have a default, key, hidden."""
-    words = sql.upper()
-    is_odd = root < 1 or any(hidden for *_, hidden in described) or "WITHOUT" in words
-    has_descending_key = re.search(r"PRIMARY\s+KEY\s+DESC", words) is not None
+    words = _SET_ASIDE.sub(" ", sql.upper())
+    is_odd = root < 1 or any(hidden for *_, hidden in described) or _NOT_PLAIN.search(words) is not None
     columns = tuple(zip(*described, strict=True)) if described else ((),) * 5
     names, types, defaults, keys, hidden = columns
-    return TableShape(root, names, types, defaults, keys, is_odd or has_descending_key, hidden)
+    return TableShape(root, names, types, defaults, keys, is_odd, hidden)
 
 
 def lies_beside(path: Path, ending: str) -> bool:

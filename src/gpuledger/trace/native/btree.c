@@ -88,12 +88,12 @@ static enum btree_status append(struct children *list, uint32_t page, uint64_t k
 static enum btree_status append_children(
     const struct btree_file *in, const uint8_t *bytes, struct child of, struct children *children) {
     uint32_t start = page_start(of.page);
-    uint32_t cells = big16(bytes + start + 3);
-    if (start + INTERIOR_HEADER + 2 * cells > in->usable_bytes) return BTREE_DAMAGED;
+    uint32_t cells = big16(bytes + start + 3), first_cell = start + INTERIOR_HEADER + 2 * cells;
+    if (first_cell > in->usable_bytes) return BTREE_DAMAGED;
     for (uint32_t cell = 0; cell < cells; cell++) {
         uint32_t at = big16(bytes + start + INTERIOR_HEADER + 2 * cell);
         uint64_t key;
-        if (at + 4 > in->usable_bytes) return BTREE_DAMAGED;
+        if (at < first_cell || at + 4 > in->usable_bytes) return BTREE_DAMAGED;
         const uint8_t *after = bytes + at + 4;
         if (!varint(&after, bytes + in->usable_bytes, &key)) return BTREE_DAMAGED;
         enum btree_status status = append(children, big32(bytes + at), key);
@@ -545,10 +545,11 @@ static enum btree_status take_leaf(
     uint32_t start = page_start(number), usable = task->in->usable_bytes;
     if (page[start] != LEAF_TABLE) return BTREE_DAMAGED;
     if (big16(page + start + 3) != rows) return BTREE_OTHER_ROWS; /* holes among row ids, or it changed while we read */
-    if (start + LEAF_HEADER + 2 * rows > usable) return BTREE_DAMAGED;
+    uint32_t first_cell = start + LEAF_HEADER + 2 * rows;
+    if (first_cell > usable) return BTREE_DAMAGED;
     for (uint32_t cell = 0; cell < rows; cell++) {
         uint32_t at = big16(page + start + LEAF_HEADER + 2 * cell);
-        if (at >= usable) return BTREE_DAMAGED;
+        if (at < first_cell || at >= usable) return BTREE_DAMAGED;
         enum btree_status status = take_cell(task, page, at, row + cell);
         if (status) return status;
     }
