@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.trace import columns, sweep
 from gpuledger.trace.spans import parents
+from torture.bombs import texts_of_one_place
 
 _sweep = pytest.importorskip("gpuledger.trace.native._sweep", reason="the passes were not compiled")
 pytestmark = pytest.mark.skipif(not sweep.is_there(), reason="the passes were not compiled")
@@ -149,6 +151,32 @@ def test_more_texts_than_a_table_holds() -> None:
     found, numbers = sweep.numbered_texts(b"".join(of), ints([len(each) for each in of]))
     assert [found[number] for number in numbers.tolist()] == of
     assert len(found) == 3001
+
+
+def cpu_s(run: Callable[[], object]) -> float:
+    begun = time.process_time()
+    run()
+    return time.process_time() - begun
+
+
+@pytest.mark.skipif(not sweep.is_there(), reason="the passes were not compiled")
+def test_texts_chosen_for_one_place_cost_what_others_do() -> None:
+    """They fell into one stretch of a table whose hash had no seed: at 10 MB half a minute."""
+    lengths = np.full(8_000, 12)
+    plain, chosen = ("".join(of).encode() for of in (map("{:012}".format, range(8_000)), texts_of_one_place(8_000)))
+    usual = cpu_s(lambda: [sweep.numbered_texts(plain, lengths) for _ in range(3)])
+    assert cpu_s(lambda: [sweep.numbered_texts(chosen, lengths) for _ in range(3)]) < 10 * usual
+
+
+@pytest.mark.skipif(not sweep.is_there(), reason="the passes were not compiled")
+def test_values_chosen_for_one_place_cost_what_others_do() -> None:
+    """Multiples of the inverse of the factor that spread them all had the same upper bits."""
+    inverse = pow(0x9E3779B97F4A7C15, -1, 2**64)
+    chosen = np.array([at * inverse % 2**64 for at in range(1900)], np.uint64).view(np.int64)
+    plain, bad = np.tile(np.arange(1900), 200), np.tile(chosen, 200)
+    usual = cpu_s(lambda: [sweep.distinct(plain) for _ in range(5)])
+    assert cpu_s(lambda: [sweep.distinct(bad) for _ in range(5)]) < 10 * usual
+    np.testing.assert_array_equal(sweep.distinct(bad), np.sort(chosen))
 
 
 @given(keys, keys)

@@ -303,14 +303,46 @@ void sweep_parents(struct sweep_spans in, const int64_t *group, int64_t *stack, 
     }
 }
 
-static uint64_t mixed(const uint8_t *bytes, size_t size) {
-    uint64_t sum = size;
-    for (size_t at = 0; at < size; at++) sum = (sum ^ bytes[at]) * 0x100000001b3u;
-    return sum * 0x9e3779b97f4a7c15u;
+/* SipHash-1-3: without its key nobody can choose texts that fall on one place. */
+struct sip {
+    uint64_t a, b, c, d;
+};
+
+static uint64_t turned(uint64_t value, int by) { return value << by | value >> (64 - by); }
+
+static void sip_round(struct sip *state) {
+    state->a += state->b, state->c += state->d;
+    state->b = turned(state->b, 13) ^ state->a, state->d = turned(state->d, 16) ^ state->c;
+    state->a = turned(state->a, 32);
+    state->c += state->b, state->a += state->d;
+    state->b = turned(state->b, 17) ^ state->c, state->d = turned(state->d, 21) ^ state->a;
+    state->c = turned(state->c, 32);
+}
+
+static void sip_word(struct sip *state, uint64_t word) {
+    state->d ^= word;
+    sip_round(state);
+    state->a ^= word;
+}
+
+static uint64_t keyed_hash(const uint8_t *bytes, size_t size, const uint64_t key[2]) {
+    struct sip state = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du, key[0] ^ 0x6c7967656e657261u,
+                        key[1] ^ 0x7465646279746573u};
+    uint64_t word, last = (uint64_t)size << 56;
+    for (size_t left = size; left >= sizeof word; left -= sizeof word, bytes += sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        sip_word(&state, word);
+    }
+    for (size_t at = 0; at < size % sizeof word; at++) last |= (uint64_t)bytes[at] << 8 * at;
+    sip_word(&state, last);
+    state.c ^= 0xff;
+    for (int round = 0; round < 3; round++) sip_round(&state);
+    return state.a ^ state.b ^ state.c ^ state.d;
 }
 
 int64_t sweep_number_texts(
-    const uint8_t *bytes, size_t size, const int64_t *lengths, size_t count, int64_t *numbers, int64_t *first) {
+    const uint8_t *bytes, size_t size, const int64_t *lengths, size_t count, const uint64_t key[2], int64_t *numbers,
+    int64_t *first) {
     struct text {
         uint64_t hash;
         size_t at;
@@ -339,8 +371,7 @@ int64_t sweep_number_texts(
             places *= 2;
             if (!texts) break;
         }
-        uint64_t hash = mixed(bytes + at, (size_t)lengths[row]);
-        hash ^= hash >> 32;
+        uint64_t hash = keyed_hash(bytes + at, (size_t)lengths[row], key);
         size_t place = hash & (places - 1);
         while (texts[place].number &&
                (texts[place].hash != hash || texts[place].length != lengths[row] ||
@@ -375,14 +406,19 @@ int sweep_fold(
 
 #define DISTINCT_PLACES 4096 /* a power of two */
 
-int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t most) {
+static size_t distinct_place(int64_t value, const uint64_t key[2]) {
+    uint64_t spread = ((uint64_t)value ^ key[0]) * 0x9e3779b97f4a7c15u;
+    return (size_t)(((spread ^ spread >> 32) * (key[1] | 1)) >> 52);
+}
+
+int64_t sweep_distinct(const int64_t *values, size_t count, const uint64_t key[2], int64_t *out, size_t most) {
     uint16_t place_of[DISTINCT_PLACES] = {0}; /* one more than the place in `out` of a value that hashes to here */
     size_t found = 0;
     if (most > DISTINCT_PLACES / 2) most = DISTINCT_PLACES / 2;
     for (size_t at = 0; at < count; at++) {
         int64_t value = values[at];
         if (at && value == values[at - 1]) continue;
-        size_t place = (size_t)(((uint64_t)value * 0x9e3779b97f4a7c15u) >> 52);
+        size_t place = distinct_place(value, key);
         while (place_of[place] && out[place_of[place] - 1] != value) place = (place + 1) % DISTINCT_PLACES;
         if (place_of[place]) continue;
         if (found == most) return -1;

@@ -1,6 +1,6 @@
 /* Passes over columns of 64-bit integers that numpy has no single operation for: over sets of instants, sorted keys and
  * groups. Spans are half-open; a set of instants is in normal form: sorted, disjoint, not touching, none empty.
- * What each must equal is written down in numpy, in model/sweep.py.
+ * What each must equal is written down in numpy, in trace/sweep.py.
  */
 #ifndef GPULEDGER_SWEEP_H
 #define GPULEDGER_SWEEP_H
@@ -82,8 +82,9 @@ void sweep_parents(struct sweep_spans in, const int64_t *group, int64_t *stack, 
 enum sweep_fold { SWEEP_SUM, SWEEP_LEAST, SWEEP_MOST };
 int sweep_fold(enum sweep_fold how, const int64_t *group, const int64_t *values, size_t count, int64_t *out, size_t groups);
 
-/* The different values, in no order, in room for `most` of them; -1 if there are more. */
-int64_t sweep_distinct(const int64_t *values, size_t count, int64_t *out, size_t most);
+/* The different values, in no order, in room for `most` of them; -1 if there are more. They are hashed with `key`, which
+ * whoever made the values must not know: else they could be chosen to fall on one place. */
+int64_t sweep_distinct(const int64_t *values, size_t count, const uint64_t key[2], int64_t *out, size_t most);
 
 /* One more than each key's position, in a table that begins with key `least` and holds 0 throughout; 0 if two keys are
  * the same, one has no place, or there are too many. */
@@ -106,8 +107,9 @@ int sweep_in_order(const struct sweep_part *parts, size_t count, int64_t *start,
 
 /* Texts that lie one after another, `lengths` long, or missing where a length is negative: each one's number, -1 for a
  * missing one, and in `first` the rows in which the texts were first met, in the order of their numbers. How many there
- * are, or -1 if the texts are longer than `size` or there is no memory. */
+ * are, or -1 if the texts are longer than `size` or there is no memory. `key` as in sweep_distinct. */
 int64_t sweep_number_texts(
-    const uint8_t *bytes, size_t size, const int64_t *lengths, size_t count, int64_t *numbers, int64_t *first);
+    const uint8_t *bytes, size_t size, const int64_t *lengths, size_t count, const uint64_t key[2], int64_t *numbers,
+    int64_t *first);
 
 #endif

@@ -5,7 +5,11 @@
 
 #include "sweep.h"
 
+#include <string.h>
+
 #define MOST_COLUMNS 12
+
+static uint64_t hash_key[2]; /* drawn once, when the module is loaded; no result depends on it */
 
 /* The columns of one call, held while we use them. */
 struct columns {
@@ -267,7 +271,7 @@ static PyObject *distinct(PyObject *self, PyObject *arguments) {
     if (!hold(arguments, 1, 1, &columns)) return NULL;
     int64_t found;
     Py_BEGIN_ALLOW_THREADS
-    found = sweep_distinct(values(&columns, 0), length(&columns, 0), values(&columns, 1), length(&columns, 1));
+    found = sweep_distinct(values(&columns, 0), length(&columns, 0), hash_key, values(&columns, 1), length(&columns, 1));
     Py_END_ALLOW_THREADS
     release(&columns);
     return PyLong_FromLongLong(found);
@@ -377,7 +381,7 @@ static PyObject *number_texts(PyObject *self, PyObject *arguments) {
     int64_t found;
     Py_BEGIN_ALLOW_THREADS
     found = sweep_number_texts(columns.held[0].buf, (size_t)columns.held[0].len, values(&columns, 1), count,
-                               values(&columns, 2), values(&columns, 3));
+                               hash_key, values(&columns, 2), values(&columns, 3));
     Py_END_ALLOW_THREADS
     release(&columns);
     return PyLong_FromLongLong(found);
@@ -508,4 +512,16 @@ static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "_sweep", "Passes over columns of integers; see sweep.h.", 0, methods, NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit__sweep(void) { return PyModule_Create(&module); }
+static int draw_key(void) {
+    char *bytes;
+    Py_ssize_t size;
+    PyObject *os = PyImport_ImportModule("os");
+    PyObject *drawn = os ? PyObject_CallMethod(os, "urandom", "n", (Py_ssize_t)sizeof hash_key) : NULL;
+    int is_drawn = drawn && !PyBytes_AsStringAndSize(drawn, &bytes, &size) && size == (Py_ssize_t)sizeof hash_key;
+    if (is_drawn) memcpy(hash_key, bytes, sizeof hash_key);
+    Py_XDECREF(drawn);
+    Py_XDECREF(os);
+    return is_drawn;
+}
+
+PyMODINIT_FUNC PyInit__sweep(void) { return draw_key() ? PyModule_Create(&module) : NULL; }
