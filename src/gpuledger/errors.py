@@ -31,6 +31,10 @@ class MissingPackage(GpuledgerError):
     """An optional package is needed for this input."""
 
 
+class TooManyPairs(GpuledgerError):
+    """Rows that pair up far more often than there are rows: no recording does so, and memory would not hold them."""
+
+
 class OutputRefused(GpuledgerError):
     """The result cannot be written where it was asked for."""
 

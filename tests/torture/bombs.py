@@ -73,8 +73,8 @@ def ranges_around_kernels(path: Path, size: int) -> Path:
 
 def texts_of_one_place(count: int) -> list[str]:
     """Texts that a hash without a seed (FNV-1a, as sweep.c had it) puts into one stretch of its table."""
-    places, wanted = 1 << (4 * count - 1).bit_length(), []
-    least = 0
+    places, least = 1 << (4 * count - 1).bit_length(), 0
+    wanted: list[int] = []
     while len(wanted) < count:
         numbers = np.arange(least, least + (1 << 18))
         least += len(numbers)
@@ -116,7 +116,9 @@ def labels(path: Path, size: int) -> Path:
 
 def names_without_index(path: Path, size: int) -> Path:
     """Kernels of as many names, whose table has no index to find them by."""
-    made = _of_calls(path, [call(0, 1)], [kernel(2 * at, 2 * at + 1, demangledName=at, shortName=at) for at in range(size)])
+    made = _of_calls(
+        path, [call(0, 1)], [kernel(2 * at, 2 * at + 1, demangledName=at, shortName=at) for at in range(size)]
+    )
     with sqlite3.connect(made) as database:
         database.execute("DROP TABLE StringIds")
         database.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
@@ -129,7 +131,9 @@ def threads(path: Path, size: int) -> Path:
     """A call, a range and a kernel on each of many threads."""
     calls = [call(10 * at, 10 * at + 2, correlationId=at, globalTid=PID | at + 1) for at in range(size)]
     ranges = [push(10 * at, 10 * at + 3, "r", globalTid=PID | at + 1) for at in range(size)]
-    return _of_calls(path, calls, [kernel(10 * at + 5, 10 * at + 9, correlationId=at) for at in range(size)], NVTX=ranges)
+    return _of_calls(
+        path, calls, [kernel(10 * at + 5, 10 * at + 9, correlationId=at) for at in range(size)], NVTX=ranges
+    )
 
 
 def processes(path: Path, size: int) -> Path:
@@ -169,7 +173,11 @@ def members(path: Path, size: int) -> Path:
 
 REPORT: Final = ("report", "FILE")
 RANGES: Final = ("ranges", "FILE")
-STATS: Final = ("stats", "FILE")
+ALL_TABLES: Final = (
+    "cuda_gpu_kern_sum,cuda_gpu_kern_gb_sum,cuda_api_sum,cuda_gpu_sum,cuda_api_gpu_sum,cuda_gpu_mem_time_sum,"
+    "cuda_gpu_mem_size_sum,cuda_kern_exec_sum,nvtx_sum,nvtx_pushpop_sum,nvtx_gpu_proj_sum,nvtx_kern_sum,osrt_sum"
+)
+STATS: Final = ("stats", "FILE", f"--report={ALL_TABLES}")
 INFO: Final = ("info", "FILE")
 
 BOMBS: Final = (

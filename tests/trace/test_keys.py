@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.trace.keys import group, join
+from gpuledger.errors import TooManyPairs
+from gpuledger.trace.keys import group, join, last_match
 
 rows = st.lists(st.tuples(st.integers(-2, 3), st.integers(-2, 3)), max_size=15)
 
@@ -34,3 +38,21 @@ def test_a_join_holds_each_pair_of_equal_keys_once(left: list[tuple[int, int]], 
     found = list(zip(*(each.tolist() for each in join(*split(left), *split(right))), strict=True))
     assert sorted(found) == [(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if a == b]
     assert [i for i, _ in found] == sorted(i for i, _ in found)
+
+
+@given(rows, rows)
+def test_the_last_match_is_the_last_row_with_the_key(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
+    last = {key: row for row, key in enumerate(right)}
+    assert last_match(*split(left), *split(right)).tolist() == [last.get(key, -1) for key in left]
+
+
+def test_a_join_of_one_key_with_itself_is_refused_before_it_takes_room() -> None:
+    """Half a gigabyte for each of its columns, of two columns of 64 kB."""
+    key = np.zeros(8000, np.int64)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooManyPairs, match=r"16,000 rows of the profile pair up 64,000,000 times"):
+            join(key, key, key, key)
+        assert tracemalloc.get_traced_memory()[1] < 200 * key.nbytes
+    finally:
+        tracemalloc.stop()

@@ -16,6 +16,7 @@ from gpuledger.trace.spans import (
     intersection,
     pairs_inside,
     parents,
+    shortest_around,
     total,
     union,
 )
@@ -160,3 +161,14 @@ def test_pairs_inside_are_all_and_only_those(
     }
     assert set(zip(*(each.tolist() for each in found), strict=True)) == expected
     assert len(found[0]) == len(expected)
+
+
+@given(records, records)
+def test_the_shortest_around_is_of_the_pairs_inside(
+    outer: list[tuple[int, int, int]], inner: list[tuple[int, int, int]]
+) -> None:
+    around: dict[int, list[tuple[int, int]]] = {}
+    for holder, held in zip(*(each.tolist() for each in pairs_inside(*columns(outer), *columns(inner))), strict=True):
+        around.setdefault(held, []).append((outer[holder][1] - outer[holder][0], -holder))
+    expected = [-min(around[held])[1] if held in around else -1 for held in range(len(inner))]
+    assert shortest_around(*columns(outer), *columns(inner)).tolist() == expected

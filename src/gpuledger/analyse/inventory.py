@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuledger.ledger.calls import cuda_calls
-from gpuledger.ledger.launches import launches
+from gpuledger.ledger.launches import launching_call
 from gpuledger.messages import say
-from gpuledger.trace.columns import distinct
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Process, Trace
@@ -139,8 +138,9 @@ def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple
 
 def _launched(trace: Trace) -> float | NotMeasured:
     calls = cuda_calls(trace)
-    total = sum(len(trace[table]) for table in ON_GPU)
+    on_gpu = [trace[table] for table in ON_GPU]
+    total = sum(map(len, on_gpu))
     if not total:
         return NotMeasured("no GPU work was recorded")
-    launched = sum(len(distinct(launches(trace[table], calls)[0])) for table in ON_GPU)
+    launched = sum(int((launching_call(rows["pid"], rows["correlation"], calls) >= 0).sum()) for rows in on_gpu)
     return launched / total

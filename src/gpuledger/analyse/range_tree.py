@@ -6,7 +6,7 @@ part of the profile is looked at, it is the work that begins there, and the inst
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,28 @@ class _Sums:
     steady_ns: int = 0
     used: NDArray[np.float64] | None = None
 
+    def add(self, host_ns: int, gpu_ns: int, launches: int, waits: int, steady_ns: int) -> None:
+        """One range of the node, without those inside."""
+        self.instances += 1
+        self.host_ns += host_ns
+        self.gpu_ns += gpu_ns
+        self.own_gpu_ns += gpu_ns
+        self.launches += launches
+        self.waits += waits
+        self.steady_ns += steady_ns
+
+    def add_use(self, used: NDArray[np.float64] | None) -> None:
+        """What kernels of the node, or of one inside, use; None: not known."""
+        if used is not None:
+            self.used = used if self.used is None else self.used + used
+
+    def enclose(self, inner: _Sums) -> None:
+        """A node inside, with all that it encloses."""
+        self.gpu_ns += inner.gpu_ns
+        self.launches += inner.launches
+        self.waits += inner.waits
+        self.add_use(inner.used)
+
 
 def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None) -> RangeTree:
     """The ranges of one trace, with what one GPU did in them, and what its kernels use of it where that is known."""
@@ -124,13 +146,12 @@ def _launches(host: Host, call: Ints) -> Positions:
 
 def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The chosen ranges, and all that enclose one of them."""
-    marked, last = chosen.copy(), chosen
-    while last.any():
+    marked, last = chosen.copy(), np.flatnonzero(chosen)
+    while len(last):  # each range is met once
         enclosing = above[last]
-        fresh = np.zeros(len(marked), np.bool_)
-        fresh[enclosing[enclosing >= 0]] = True
-        last = fresh & ~marked
-        marked |= fresh
+        enclosing = enclosing[enclosing >= 0]
+        last = distinct(enclosing[~marked[enclosing]])
+        marked[last] = True
     return marked
 
 
@@ -150,52 +171,58 @@ def _nodes(
     used: NDArray[np.float64] | None,
 ) -> tuple[RangeNode, ...]:
     """One node per path of names; of each range whether it is shown, and what is added up."""
-    sums: dict[tuple[str, ...], _Sums] = {}
-    paths = _paths(ranges, above.tolist())
-    for path, is_shown, host_ns, gpu_ns, launches, waits, in_steps_ns in zip(
-        paths, *(column.tolist() for column in amounts), strict=True
-    ):
-        if not is_shown:
+    kinds, kind = ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))
+    names = [kinds[position] for position in kind.tolist()]  # without ids that make each another
+    parent_of, shown, *columns = above.tolist(), *(column.tolist() for column in amounts)
+    of_child: dict[tuple[int, str], int] = {}
+    node_of = [-1] * len(names)
+    sums: list[_Sums] = []
+    for position in np.argsort(depths(above), kind="stable").tolist():  # the outermost first
+        if not shown[position]:
             continue
-        for depth in range(1, len(path) + 1):
-            around = sums.setdefault(path[:depth], _Sums())
-            around.gpu_ns += gpu_ns
-            around.launches += launches
-            around.waits += waits
-        own = sums[path]
-        own.instances += 1
-        own.host_ns += host_ns
-        own.own_gpu_ns += gpu_ns
-        own.steady_ns += in_steps_ns
-    if used is not None:
-        _add_use(sums, paths, used)
-    order = sorted(
-        sums, key=lambda path: [(-sums[path[:depth]].gpu_ns, path[depth - 1]) for depth in range(1, len(path) + 1)]
-    )
+        parent = parent_of[position]
+        key = (node_of[parent] if parent >= 0 else -1, names[position])
+        number = node_of[position] = of_child.setdefault(key, len(of_child))
+        if number == len(sums):
+            sums.append(_Sums())
+        sums[number].add(*(column[position] for column in columns))
+        if used is not None and used[position, 0]:
+            sums[number].add_use(used[position])
+    keys = list(of_child)
+    for number in reversed(range(len(keys))):  # what lies inside has the greater number
+        if keys[number][0] >= 0:
+            sums[keys[number][0]].enclose(sums[number])
     return tuple(
         RangeNode(
-            name=path[-1],
-            depth=len(path) - 1,
-            instances=sums[path].instances,
-            host_ns=sums[path].host_ns,
-            gpu_ns=sums[path].gpu_ns,
-            own_gpu_ns=sums[path].own_gpu_ns,
-            launches=sums[path].launches,
-            waits=sums[path].waits,
-            steady_share=sums[path].steady_ns / steady_ns if sums[path].steady_ns and steady_ns else None,
-            use_percent=_means(sums[path].used),
+            name=keys[number][1],
+            depth=depth,
+            instances=sums[number].instances,
+            host_ns=sums[number].host_ns,
+            gpu_ns=sums[number].gpu_ns,
+            own_gpu_ns=sums[number].own_gpu_ns,
+            launches=sums[number].launches,
+            waits=sums[number].waits,
+            steady_share=sums[number].steady_ns / steady_ns if sums[number].steady_ns and steady_ns else None,
+            use_percent=_means(sums[number].used),
         )
-        for path in order
+        for number, depth in _in_order(keys, sums)
     )
 
 
-def _add_use(sums: dict[tuple[str, ...], _Sums], paths: list[tuple[str, ...]], used: NDArray[np.float64]) -> None:
-    """Of every range with kernels of its own, to it and all around it."""
-    for place in np.flatnonzero(used[:, 0]).tolist():
-        for depth in range(1, len(paths[place]) + 1):
-            around = sums.get(paths[place][:depth])
-            if around is not None:
-                around.used = used[place] if around.used is None else around.used + used[place]
+def _in_order(keys: list[tuple[int, str]], sums: list[_Sums]) -> Iterator[tuple[int, int]]:
+    """Nodes and how deep they lie, parents before their children, the most GPU time first."""
+    inside: dict[int, list[int]] = {}
+    for number, (parent, _) in enumerate(keys):
+        inside.setdefault(parent, []).append(number)
+    waiting = [(-1, -1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if node >= 0:
+            yield node, depth
+        least_first = sorted(
+            inside.get(node, ()), key=lambda number: (-sums[number].gpu_ns, keys[number][1]), reverse=True
+        )
+        waiting += [(number, depth + 1) for number in least_first]
 
 
 def _means(used: NDArray[np.float64] | None) -> dict[GpuMetric, float]:
@@ -203,15 +230,3 @@ def _means(used: NDArray[np.float64] | None) -> dict[GpuMetric, float]:
         return {}
     means = dict(zip(OF_KERNELS, (used[1:] / used[0]).tolist(), strict=True))
     return {metric: mean for metric, mean in means.items() if not np.isnan(mean)}
-
-
-def _paths(ranges: Rows, above: list[int]) -> list[tuple[str, ...]]:
-    """For each range the names from its outermost ancestor down to itself, without ids that make each another."""
-    kinds, kind = ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))
-    names = [kinds[position] for position in kind.tolist()]
-    outermost_first = np.argsort(depths(np.array(above, np.intp)), kind="stable").tolist()
-    paths: list[tuple[str, ...]] = [()] * len(names)
-    for position in outermost_first:
-        parent = above[position]
-        paths[position] = (*(paths[parent] if parent >= 0 else ()), names[position])
-    return paths

@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+# A run of letters or spaces is looked at once, from its beginning: a name of any length takes time by its length.
 _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
 _BRACKET, _PARTING, _ROUND = re.compile(r"[<>()\[\]{}]"), re.compile(r"[<>()\[\]{},]"), re.compile(r"([()])")
 _TRUE, _FALSE = re.compile(r"\(bool\)1\b"), re.compile(r"\(bool\)0\b")
 _ANONYMOUS: Final = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous\)")
-_INSTANCE: Final = re.compile(r"\s*\(instance (\d+)\)")
+_INSTANCE: Final = re.compile(r"(?:(?<!\s)\s+)?\(instance (\d+)\)")
 _LAMBDA: Final = re.compile(r"[\[{]lambda#(\d+)[\]}]")
-_CONST: Final = re.compile(r"\s*\bconst\b\s*")
+_CONST: Final = re.compile(r"(?:(?<!\s)\s+)?\bconst\b\s*")
 _RETURN_TYPE: Final = re.compile(r"(?:^|(?<=[<,]))(?:void|bool) (?=\w)")
 _SUFFIX: Final = re.compile(r"(?<=\d)(?:ull|ul|ll|u|l)\b", re.IGNORECASE)
-_NAMESPACE: Final = re.compile(r"(?:\w+|\(anonymous\)|anonymous)::")
+_NAMESPACE: Final = re.compile(r"(?:(?<!\w)\w+|\(anonymous\)|anonymous)::")
 _TRUTH: Final = re.compile(r"\b(?:true|false)\b")
-_SPACES: Final = re.compile(r"\s*([<>,*&\[\]{}:])\s*")
+_SPACES: Final = re.compile(r"(?:(?<!\s)\s+)?([<>,*&\[\]{}:])\s*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ EXACT, FUNCTION, FAMILY, NONE = LEVELS = ("exact", "function", "family", "none")
 _TILE: Final = re.compile(
     r"(?<=[_x])\d+(?:x\d+)+(?=_|$)|(?<=tile)\d+(?:x\d+)*|(?<=stage)s?\d+|_(?:splitK|streamK|stages?_\d+)(?=_|$)"
 )
+_LONGEST: Final = 2000
+"""No function of a library has a longer name; the pattern of tiles takes time by the square of one."""
 _CARRIER: Final = re.compile("|".join(CARRIERS), re.IGNORECASE)
-_OP_ID: Final = re.compile(r",?\s*(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
+_OP_ID: Final = re.compile(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
 _RUNNING: Final = re.compile(r"(?<=_)\d+(?=_|$)")
 _NUMBER: Final = re.compile(r"\d+")
 _HASH: Final = re.compile(r"(?<=_)[0-9a-f]{8,}(?=_|$)")
@@ -35,6 +37,8 @@ def untiled(name: str) -> str:
     `triton_poi_fused_add_`: compilers number what they generate.
     """
     short = parse(name).short
+    if len(short) > _LONGEST:
+        return short
     if _GENERATED.match(short):
         return _RUNNING.sub("", _HASH.sub("", short))
     return _HASH.sub("", _TILE.sub("", short))

@@ -18,11 +18,11 @@ from gpuledger.catalog.call_kinds import CALL_KINDS, WAITS_FOR_THREAD, CallKind,
 from gpuledger.ledger.activity import Activities, activities
 from gpuledger.ledger.calls import cuda_calls, of_layers, shortened
 from gpuledger.ledger.causes import Cause
-from gpuledger.ledger.launches import launches, launching_call, places_of
+from gpuledger.ledger.launches import CallsByKey, launches, launching_call, places_of
 from gpuledger.ledger.ranges import thread
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, same
-from gpuledger.trace.keys import KeyPositions
+from gpuledger.trace.keys import KeyPositions, Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import (
@@ -51,6 +51,8 @@ _PINS: Final = re.compile(r"Host|Register|Managed", re.IGNORECASE)
 
 _BUSY_THREADS: Final = 4
 """Most programs call CUDA from no more threads than this; what those did is found out beforehand."""
+
+_NEVER_NS: Final = np.iinfo(np.int64).max
 
 _CALL_CAUSES: Final = tuple(Cause[kind.name] for kind in CALL_KINDS)
 """What time in a call of each kind is booked to."""
@@ -197,8 +199,7 @@ def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np
     """
     kinds = calls.strings.each(calls.codes("name"), lambda name: call_kind(shortened(name)).number, np.int8)
     copies = trace[Table.COPIES]
-    copy, call = launches(copies, calls, places)
-    blocking = call[calls["end_ns"][call] >= copies["end_ns"][copy]]
+    blocking = _returning_after(copies, calls, places)
     # a graph launch may hold a copy that ends before the launch returns: it still does not wait
     waiting = blocking[kinds[blocking] == CallKind.COPY_CALL.number]
     creating = _creates_context(trace, calls, kinds)
@@ -207,6 +208,16 @@ def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np
         kinds[waiting] = CallKind.SYNC.number
         kinds[creating] = CallKind.CONTEXT.number
     return kinds
+
+
+def _returning_after(copies: Rows, calls: Rows, places: KeyPositions | None) -> Positions:
+    """The calls that return at or after the end of a copy that they launched."""
+    if places is not None:
+        copy, call = launches(copies, calls, places)
+        return call[calls["end_ns"][call] >= copies["end_ns"][copy]]
+    by_key = CallsByKey.of(calls)
+    over_ns = sweep.fold("least", by_key.launched(copies), copies["end_ns"], np.full(len(by_key.first), _NEVER_NS))
+    return np.flatnonzero(calls["end_ns"] >= over_ns[by_key.number])
 
 
 def _creates_context(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> list[int]:
@@ -236,7 +247,7 @@ def _first_work(trace: Trace, pid: int) -> int:
         for rows in (trace[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
         if len(start := rows["start_ns"][rows["pid"] == pid])
     ]
-    return min(starts, default=np.iinfo(np.int64).max)
+    return min(starts, default=_NEVER_NS)
 
 
 def _numbered(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:

@@ -6,10 +6,12 @@ kernels of a graph share their launch's id, so each of them pairs with that one 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from gpuledger.trace.columns import by_row
-from gpuledger.trace.keys import KeyPositions, Positions, join
+from gpuledger.trace.keys import KeyPositions, Positions, group, join, last_match
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows
 
@@ -20,7 +22,10 @@ def places_of(calls: Rows) -> KeyPositions | None:
 
 
 def launches(work: Rows, calls: Rows, places: KeyPositions | None = None) -> tuple[Positions, Positions]:
-    """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`."""
+    """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`.
+
+    As many as both have rows, if ids repeat on one side only; if on both, as NVIDIA's tables need them, up to a bound.
+    """
     known = np.flatnonzero((work["correlation"] != NOT_RECORDED) & (work["pid"] != NOT_RECORDED))
     keys = work["pid"][known], work["correlation"][known]
     row, call = join(*keys, calls["pid"], calls["correlation"], places)
@@ -34,9 +39,33 @@ def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: KeyPositio
     if places is not None:
         straight = places.look_up(pid, correlation)
         return straight if is_known.all() else np.where(is_known, straight, -1)
-    launched_by = np.full(len(pid), -1, np.intp)
-    known = np.flatnonzero(is_known)
-    row, call = join(pid[known], correlation[known], calls["pid"], calls["correlation"])
-    latest_first = np.lexsort((-calls["start_ns"][call],))
-    launched_by[known[row[latest_first]]] = call[latest_first]  # the earliest, written last, stands
-    return launched_by
+    latest_first = np.argsort(-calls["start_ns"], kind="stable")
+    call = last_match(pid, correlation, calls["pid"][latest_first], calls["correlation"][latest_first])
+    return np.where(is_known & (call >= 0), np.append(latest_first, -1)[call], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class CallsByKey:
+    """Calls that carry the same process and id, together: what is said of one is said of all."""
+
+    calls: Rows
+    first: Positions
+    """One call of each key."""
+    number: Positions
+    """The key of each call."""
+
+    @classmethod
+    def of(cls, calls: Rows) -> CallsByKey:
+        return cls(calls, *group(calls["pid"], calls["correlation"]))
+
+    def launched(self, work: Rows) -> Positions:
+        """The key that launched each row of work; -1 for none."""
+        keys = self.calls["pid"][self.first], self.calls["correlation"][self.first]
+        key = last_match(work["pid"], work["correlation"], *keys)
+        return np.where((work["correlation"] != NOT_RECORDED) & (work["pid"] != NOT_RECORDED), key, -1)
+
+
+def recorded_by(calls: Rows, records: Rows) -> Positions:
+    """The row of `records`, of which each is of one call, that is of each of these; -1 for none."""
+    record = last_match(calls["pid"], calls["correlation"], records["pid"], records["correlation"])
+    return np.where((calls["correlation"] != NOT_RECORDED) & (calls["pid"] != NOT_RECORDED), record, -1)

@@ -38,7 +38,7 @@ from gpuledger.catalog.device_operations import (
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.launches import launches
+from gpuledger.ledger.launches import CallsByKey
 from gpuledger.ledger.lost_nodes import LostNodes, has_nodes, lost_nodes
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, equal
@@ -167,9 +167,11 @@ class _Suspects:
     def _without_record(self, suspects: Positions) -> Positions:
         """No row carries their id, not even one that took no time, or that is another call's of the same id."""
         keys = self.calls.only("pid", "correlation").at(suspects)
-        recorded = np.zeros(len(suspects), np.bool_)
+        by_key = CallsByKey.of(keys)
+        has_record = np.zeros(len(by_key.first) + 1, np.bool_)  # what no call launched is -1, which indexes the last
         for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS):
-            recorded[launches(self.trace[table], keys)[1]] = True
+            has_record[by_key.launched(self.trace[table])] = True
+        recorded = has_record[by_key.number]
         self.has_work[suspects[recorded]] = True
         numbered: NDArray[np.bool_] = (keys["correlation"] != NOT_RECORDED) & (keys["pid"] != NOT_RECORDED)
         return suspects[~recorded & numbered]

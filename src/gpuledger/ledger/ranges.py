@@ -14,12 +14,14 @@ import numpy as np
 from gpuledger.trace.columns import by_row
 from gpuledger.trace.keys import Positions, group, search
 from gpuledger.trace.model import Trace, thread_number
-from gpuledger.trace.spans import Ints, pairs_inside
+from gpuledger.trace.spans import Ints, pairs_inside, shortest_around
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-_MOST_PAIRS: Final = 20_000_000
+_MOST_PAIRS: Final = 4_000_000
 """So many pairs of ranges and calls are held at a time."""
+_PAIRS_PER_ROW: Final = 50
+"""Ranges that lie in one another deeper than this take longer by pairs than one after another."""
 
 
 _STYLES = {"push_pop": "PushPop", "start_end": "StartEnd"}
@@ -70,7 +72,10 @@ def innermost(ranges: Rows, calls: Rows) -> Positions:
     by_start, by_end = np.lexsort((start, owner)), np.lexsort((end, owner))
     begun = search(owner[by_start], start[by_start], caller, calls["start_ns"], side="right")
     ended = search(owner[by_end], end[by_end], caller, calls["start_ns"], side="left")
-    part = np.cumsum(np.maximum(begun - ended, 0)) // _MOST_PAIRS  # a nest may be of any depth
+    around = np.cumsum(np.maximum(begun - ended, 0))
+    if around.max(initial=0) > _MOST_PAIRS + _PAIRS_PER_ROW * (len(ranges) + len(calls)):
+        return shortest_around(start, end, owner, calls["start_ns"], calls["end_ns"], caller)
+    part = around // _MOST_PAIRS
     for chunk in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(part)) + 1):
         chunk_calls = calls.at(chunk)
         outer, inner = pairs_inside(start, end, owner, chunk_calls["start_ns"], chunk_calls["end_ns"], caller[chunk])

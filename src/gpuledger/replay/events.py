@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.launches import launches
+from gpuledger.ledger.launches import recorded_by
 from gpuledger.replay.outer_calls import OuterCalls
 from gpuledger.replay.stream_order import StreamOrder
 from gpuledger.trace.columns import distinct
@@ -128,6 +128,7 @@ def _told_streams(trace: Trace, host: Host, outer: OuterCalls, waiting: Position
     stream = np.full(len(waiting), -1, np.int64)
     syncs = trace[Table.SYNCS]
     if len(syncs):
-        record, call = launches(syncs, host.calls.only("pid", "correlation").at(outer.row[waiting]))
-        stream[call] = syncs["stream"][record]
+        calls = host.calls.only("pid", "correlation").at(outer.row[waiting])
+        record = recorded_by(calls, syncs)
+        stream[record >= 0] = syncs["stream"][record[record >= 0]]
     return stream

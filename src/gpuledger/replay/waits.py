@@ -17,7 +17,7 @@ import numpy as np
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.host import Host
-from gpuledger.ledger.launches import launches
+from gpuledger.ledger.launches import recorded_by
 from gpuledger.replay.outer_calls import OuterCalls
 from gpuledger.replay.stream_order import StreamOrder
 from gpuledger.trace.columns import distinct
@@ -123,10 +123,12 @@ class _Waiting:
         syncs = self.trace[Table.SYNCS]
         if not len(rows) or not len(syncs):
             return stream
-        record, call = launches(syncs, self.host.calls.only("pid", "correlation").at(rows))
-        numbers = syncs["stream"][record]
-        for number in distinct(numbers).tolist() if len(record) else ():
-            stream[call[numbers == number]] = process.numbered.get(number, -1)
+        record = recorded_by(self.host.calls.only("pid", "correlation").at(rows), syncs)
+        told = record >= 0
+        names = syncs["stream"][record[told]]
+        different = distinct(names)
+        numbers = np.array([process.numbered.get(name, -1) for name in different.tolist()], np.int64)
+        stream[told] = numbers[np.searchsorted(different, names)]
         return stream
 
 

@@ -123,5 +123,21 @@ def join(
     return left, order[position]
 
 
+def last_match(
+    left_major: NDArray[Any], left_minor: NDArray[Any], right_major: NDArray[Any], right_minor: NDArray[Any]
+) -> Positions:
+    """For each row of the left the last row of the right with its key; -1 for none. However often keys repeat."""
+    places = KeyPositions.of(right_major, right_minor)
+    if places is not None:
+        return places.look_up(left_major, left_minor)
+    if not len(right_minor):
+        return np.full(len(left_minor), -1, np.intp)
+    order = np.lexsort((right_minor, right_major))
+    after = search(right_major[order], right_minor[order], left_major, left_minor, side="right")
+    last = order[after - 1]  # where nothing lies before, the very last row: its key is another
+    is_match = (after > 0) & (right_major[last] == left_major) & (right_minor[last] == left_minor)
+    return np.where(is_match, last, -1)
+
+
 _SPARSE = 8
 """How many times as many places as rows a table may have."""

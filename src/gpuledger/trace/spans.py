@@ -143,9 +143,9 @@ def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positi
     inside = np.maximum(last - first, 0)
     if not inside.any():
         return start_ns, end_ns, np.arange(len(start_ns))
+    _, cut = expand(first, last)
     whose = np.repeat(np.arange(len(start_ns)), inside + 1)
     begin, end = start_ns[whose], end_ns[whose]
-    _, cut = expand(first, last)
     later = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
     begin[later] = end[later - 1] = cuts[cut]
     return begin, end, whose
@@ -163,6 +163,34 @@ def pairs_inside(
     inner = by_start[position]
     whole = inner_end[inner] <= outer_end[outer]
     return outer[whole], inner[whole]
+
+
+def shortest_around(
+    outer_start: Ints, outer_end: Ints, outer_group: Ints, inner_start: Ints, inner_end: Ints, inner_group: Ints
+) -> Positions:
+    """For each inner record the shortest outer one of its group that it lies wholly within; -1 for none.
+
+    Of equally short ones it is the last. One record after another, so it is for where `pairs_inside` would be too many.
+    """
+    count = len(outer_start)
+    start, end = np.concatenate((outer_start, inner_start)), np.concatenate((outer_end, inner_end))
+    group = np.concatenate((outer_group, inner_group))
+    order = np.lexsort((np.arange(len(start)), start, group))  # what begins at once with an outer one may lie in it
+    around = np.full(len(inner_start), -1, np.intp)
+    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        outer = members[members < count]
+        if not len(outer):
+            continue
+        latest_first = -np.sort(-outer_end[outer])
+        last = np.where(members < count, end[members], np.maximum(start, end)[members])
+        places = np.searchsorted(-latest_first, -last, side="right").tolist()  # of those that end no earlier
+        shortest = _Minima(len(outer))
+        for record, place, length in zip(members.tolist(), places, (end - start)[members].tolist(), strict=True):
+            if record < count:
+                shortest.enter(place, (length, -record, (0, 0)))
+            elif (found := shortest.up_to(place)) is not None:
+                around[record - count] = -found[1]
+    return around
 
 
 def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:

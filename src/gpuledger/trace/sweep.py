@@ -15,6 +15,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.errors import TooManyPairs
+
 try:
     from gpuledger.trace.native import _sweep as native
 except ImportError:  # installed where there was no compiler
@@ -26,6 +28,10 @@ Fold = Literal["sum", "least", "most"]
 
 _FEW: Final = 2000
 """Below so many rows, numpy is done before a call has been prepared."""
+
+_PAIRS_ALWAYS: Final = 4_000_000
+_PAIRS_PER_ROW: Final = 100
+"""How many pairs `expand` makes at most: memory grows with the rows of a profile, not with their square."""
 
 _FOLDS: Final = {"sum": np.add, "least": np.minimum, "most": np.maximum}
 
@@ -147,8 +153,18 @@ def search(keys: NDArray[Any], wanted: NDArray[Any], side: Literal["left", "righ
 
 
 def expand(first: NDArray[np.intp], last: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """All pairs (i, j) with first[i] <= j < last[i], in order of i, then j."""
+    """All pairs (i, j) with first[i] <= j < last[i], in order of i, then j.
+
+    Refuses, before it takes any room, what would be more than `_PAIRS_PER_ROW` for each row.
+    """
     count = np.maximum(last - first, 0)
+    pairs, rows = int(count.sum()), len(first) + int(last.max(initial=0))
+    if pairs > _PAIRS_ALWAYS + _PAIRS_PER_ROW * rows:
+        raise TooManyPairs(
+            f"{rows:,} rows of the profile pair up {pairs:,} times, which is more than memory should hold",
+            found="ids that tell rows apart are the same in many of them, or ranges lie in one another without end",
+            hint="export it again, or record a shorter stretch",
+        )
     outer = np.repeat(np.arange(len(count)), count)
     offset = np.arange(len(outer)) - np.repeat(np.cumsum(count) - count, count)
     return outer, first[outer] + offset

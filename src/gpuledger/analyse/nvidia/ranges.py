@@ -160,10 +160,12 @@ def _tree(ranges: Rows) -> tuple[Ints, Ints]:
     parent = parents(start, end, group_of)
     parent = np.where(parent >= 0, earliest[number[parent]], parent)
     level = depths(parent)
-    for family in np.flatnonzero(twins).tolist():
-        members = np.flatnonzero(number == family)
-        parent[members] = members[0]
-        parent[members[0]] = members[1]
+    of_twins = np.flatnonzero(twins[number])
+    by_family = of_twins[np.argsort(number[of_twins], kind="stable")]
+    is_first = np.diff(number[by_family], prepend=-1) != 0
+    eldest = by_family[is_first][np.cumsum(is_first) - 1]
+    parent[by_family] = eldest
+    parent[by_family[is_first]] = by_family[np.flatnonzero(is_first) + 1]
     children = np.bincount(parent[parent >= 0], minlength=len(ranges)).astype(np.int64)
     if twins.any():
         level[_below_twins(parent, twins[number])] = -1
@@ -172,12 +174,12 @@ def _tree(ranges: Rows) -> tuple[Ints, Ints]:
 
 def _below_twins(parent: Positions, is_twin: Flags) -> Flags:
     """The twins and everything that descends from them."""
-    lost = is_twin.copy()
-    while True:
-        more = lost | ((parent >= 0) & lost[parent])
-        if (more == lost).all():
-            return lost
-        lost = more
+    ancestor = np.append(parent, -1)  # -1 is its own ancestor, at the end
+    lost = np.append(is_twin, False)
+    for _ in range(len(parent).bit_length()):  # each round doubles how far up `ancestor` points
+        lost |= lost[ancestor]
+        ancestor = ancestor[ancestor]
+    return lost[:-1]
 
 
 def nvtx_kern_sum(trace: Trace) -> tuple[RangeKernelTimes, ...]:

@@ -46,6 +46,9 @@ _USED: Final = {
 }
 """What kernels use, shown where it was sampled."""
 
+_DEEPEST: Final = 100
+"""Levels that are indented: with more, what is printed would grow with the square of the ranges."""
+
 OUTSIDE: Final[Message] = say("(in no range)")
 
 
@@ -89,7 +92,7 @@ def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside:
 
 def _row(node: RangeNode) -> tuple[Cell, ...]:
     return (
-        Term("  " * node.depth + node.name, node.name, depth=node.depth),
+        Term("  " * min(node.depth, _DEEPEST) + node.name, node.name, depth=node.depth),
         node.instances,
         node.host_ns,
         None if node.steady_share is None else 100 * node.steady_share,

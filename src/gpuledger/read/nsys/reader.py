@@ -26,6 +26,7 @@ from gpuledger.read.plausible_times import LARGEST, refuse_endless, within_bound
 from gpuledger.read.request import WantedColumns, too_many_gpus
 from gpuledger.trace.columns import by_row, one_after_another, same, take
 from gpuledger.trace.health import Note, NotMeasured, Severity
+from gpuledger.trace.keys import last_match
 from gpuledger.trace.model import PID_BITS, Trace
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
@@ -264,8 +265,9 @@ class _ExportReading:
         found = np.where(number == 0, self.coder.own(""), NULL)
         creations = np.flatnonzero(event == schema.NVTX_DOMAIN)
         latest_first = creations[np.lexsort((creations, raw["start_ns"][creations]))][::-1]
-        for row in latest_first.tolist():  # so that the earliest, written last, stands
-            found[(process == process[row]) & (number == number[row]) & (number != 0)] = name[row]
+        earliest = last_match(process, number, process[latest_first], number[latest_first])
+        is_named = (earliest >= 0) & (number != 0)
+        found[is_named] = name[latest_first[earliest[is_named]]]
         return found
 
     def overheads(self, raw: Raw, *_: object) -> Raw:

@@ -194,6 +194,9 @@ class SqliteExport:
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
+        shape = self._shapes[table]
+        if shape.alias < 0 or shape.columns[shape.alias] != id_column:  # each look-up would go over the whole table
+            return self._texts_among(table, id_column, column, frozenset(ids))
         pending = sorted(ids)
         for start in range(0, len(pending), _LOOKUP_BATCH):
             batch = pending[start : start + _LOOKUP_BATCH]
@@ -202,6 +205,14 @@ class SqliteExport:
             sql = f"SELECT {key_column}, {_quoted(column)} FROM {_quoted(table)} WHERE {key_column} IN ({marks})"
             for key, text in self._rows(sql, batch):
                 found.setdefault(key, _as_bytes(text) or b"")
+        return found
+
+    def _texts_among(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        for rows in self._chunks(f"SELECT {_quoted(id_column)}, {_quoted(column)} FROM {_quoted(table)} NOT INDEXED"):
+            for key, text in rows:
+                if key in ids:
+                    found.setdefault(key, _as_bytes(text) or b"")
         return found
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:

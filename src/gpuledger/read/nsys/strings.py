@@ -15,6 +15,7 @@ import numpy as np
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.trace import sweep
 from gpuledger.trace.columns import by_row, distinct
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.spans import Ints
@@ -89,11 +90,10 @@ class TextCoder:
         """A column of nsys's enumeration values as ids of their labels; NULL where a value has none."""
 
         def one_by_one(some: Ints) -> Ints:
-            found = np.full(len(some), NULL, np.int64)
-            for value in distinct(some).tolist():
-                if value in names:
-                    found[some == value] = self.own(names[value])
-            return found
+            values = distinct(some)
+            ids = [self.own(names[value]) if value in names else NULL for value in values.tolist()]
+            labelled: Ints = np.array(ids, np.int64)[sweep.search(values, some)]
+            return labelled
 
         return by_row(one_by_one, values)
 

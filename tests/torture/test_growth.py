@@ -1,0 +1,61 @@
+"""Small files that could cost much: memory and time grow with what a file holds, not with its square."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger import build_report, open_trace
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.catalog.name_likeness import unnumbered, untiled
+from support.command import gpuledger
+from torture.bombs import BOMBS
+from torture.growth import cpu_s, exponent, grown, peak_bytes
+
+NAMED = {bomb.name: bomb for bomb in BOMBS}
+
+
+def reported(path: Path) -> object:
+    return build_report(open_trace(path), path.name)
+
+
+@pytest.mark.parametrize("name", ["one correlation id", "one correlation id, torch"])
+def test_memory_of_a_report_grows_with_the_rows(tmp_path: Path, name: str) -> None:
+    reported(NAMED[name].put(tmp_path, 10))  # what is loaded but once
+    assert grown(NAMED[name], tmp_path, 500, 4, lambda path: peak_bytes(lambda: reported(path))) < 1.5
+
+
+@pytest.mark.parametrize("unit", ["a", "_1", "128x", " ", "const ", "a::"])
+def test_a_name_takes_time_by_its_length(unit: str) -> None:
+    """20 kB of letters took seconds: each letter began a search for `::`."""
+
+    def used(letters: int) -> float:
+        name = f"k<{unit * (letters // len(unit))}x>"
+        return cpu_s(lambda: (parse(name).bare, untiled(name[2:-2]), unnumbered(name)))
+
+    used(100)
+    assert exponent((4_000, 32_000), (max(used(4_000), 1e-3), max(used(32_000), 1e-3))) < 1.7
+
+
+def test_ranges_in_ranges_take_time_by_their_number(tmp_path: Path) -> None:
+    """2,000 levels took 49 s: each level was added to all around it, and sorted by all of them."""
+    bomb = NAMED["nested ranges"]
+    gpuledger("ranges", bomb.put(tmp_path, 10), "--no-cache")
+    assert grown(bomb, tmp_path, 200, 8, lambda path: cpu_s(lambda: gpuledger("ranges", path, "--no-cache"))) < 1.7
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("one correlation id", "cuda_kern_exec_sum"), ("ranges around kernels", "nvtx_kern_sum")]
+)
+def test_pairs_beyond_measure_are_refused_in_a_sentence(tmp_path: Path, name: str, table: str) -> None:
+    ran = gpuledger("stats", NAMED[name].put(tmp_path, 2500), f"--report={table}", "--no-cache")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "5,000 rows of the profile pair up 6,250,000 times" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["NVTX domains", "labels", "names without an index"])
+def test_reading_takes_time_by_the_rows(tmp_path: Path, name: str) -> None:
+    """Each domain, each label and each five hundred names went over all rows."""
+    open_trace(NAMED[name].put(tmp_path, 10))
+    assert grown(NAMED[name], tmp_path, 2_000, 8, lambda path: cpu_s(lambda: open_trace(path))) < 1.6
