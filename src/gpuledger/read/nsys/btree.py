@@ -43,7 +43,7 @@ _PLAIN: Final = (1, 1)  # the versions in the header of a database without a wri
 _SET_ASIDE: Final = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
 """Comments to the end of a line, as nsys writes them, and whatever is quoted."""
 _NOT_PLAIN: Final = re.compile(r"""WITHOUT|\bDESC\b|/\*|['"`\[\0]""")
-"""What else a table's text may not hold, wherever it stands: `INTEGER PRIMARY KEY DESC` is no other name of the row's id,
+"""What else a table's text may not hold: `INTEGER PRIMARY KEY DESC` is no other name of the row's id,
 a comment may stand between any two words, and a quote that is left does not end."""
 
 T = TypeVar("T")
