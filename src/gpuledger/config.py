@@ -10,13 +10,19 @@ name before the built-in table.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import warnings
 from pathlib import Path
+from typing import Final
 
 from gpuledger.errors import GpuledgerError
 
 Families = tuple[tuple[str, str], ...]
+
+MOST_BYTES: Final = 16 << 20
+"""A larger file holds no settings."""
 
 
 def user_families(path: Path | None) -> Families:
@@ -27,7 +33,7 @@ def user_families(path: Path | None) -> Families:
     import tomllib  # only where there is a file
 
     try:
-        content = tomllib.loads(chosen.read_text(encoding="utf-8"))
+        content = tomllib.loads(_text(chosen))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise GpuledgerError(f"{chosen}: cannot be read as TOML", found=str(error)) from None
     except RecursionError:
@@ -37,6 +43,21 @@ def user_families(path: Path | None) -> Families:
         table = table.get(key) if isinstance(table, dict) else None
     table = content.get("families", {}) if table is None else table
     return tuple((family, pattern) for family, patterns in _checked(chosen, table) for pattern in patterns)
+
+
+def _text(path: Path) -> str:
+    """What a regular file holds: a device has no end, and a pipe would be waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise GpuledgerError(f"{path}: not a regular file", hint="save the families to a file first")
+        if status.st_size > MOST_BYTES:
+            raise GpuledgerError(
+                f"{path}: too large for a file of settings",
+                found=f"{status.st_size} bytes; at most {MOST_BYTES} are read",
+            )
+        return file.read(MOST_BYTES).decode()
 
 
 def _checked(path: Path, table: object) -> list[tuple[str, list[str]]]:

@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -23,11 +24,13 @@ from pathlib import Path
 import pytest
 
 from gpuledger import GpuledgerError, Table, open_trace
+from gpuledger.errors import UnreadableProfile
 from gpuledger.trace.health import Severity
 from hostile.databases import many_rows
 from hostile.files import JSON, export, trace
 from hostile.forked import server
 from support.command import PATIENCE_S, gpuledger
+from support.nsys_exports import call, kernel, minimal
 
 COMMAND = [sys.executable, "-m", "gpuledger"]
 NOT_CLEAN = ("COLUMNS", "GPULEDGER_DEBUG", "PYTHONUNBUFFERED")
@@ -298,6 +301,51 @@ def test_a_file_that_changes_while_it_is_read(
         return
     if len(found[Table.KERNELS]) < whole:
         assert any(note.severity is Severity.LOSS for note in found.health)
+
+
+def replaced(path: Path, _: int) -> None:
+    """Another whole profile in its place, of the same size."""
+    shutil.copy2(path, path.with_name("other"))
+    path.with_name("other").replace(path)
+
+
+def rewritten(path: Path, _: int) -> None:
+    """The same bytes again: whoever reads cannot know."""
+    path.write_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize("happens", [replaced, rewritten])
+@pytest.mark.parametrize("cache", ["0", "always"])
+def test_a_profile_of_two_states_is_refused(
+    happens: Callable[[Path, int], None], cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULEDGER_CACHE", cache)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = export(tmp_path / "a.sqlite")
+    time.sleep(0.02)  # a file system's clock has ticks
+    with pytest.raises(UnreadableProfile, match=r"a\.sqlite: was changed while it was read"):
+        open_trace(path, progress=lambda *_: happens(path, 0))
+    assert len(open_trace(path)[Table.KERNELS]) > 0
+
+
+def test_families_are_read_from_files_that_end(tmp_path: Path) -> None:
+    path, fifo, large = export(tmp_path / "a.sqlite"), tmp_path / "fifo", tmp_path / "large.toml"
+    os.mkfifo(fifo)
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+    endless = {fifo: "not a regular file", Path("/dev/zero"): "not a regular file", large: "too large"}
+    for families, said in endless.items():
+        ran = gpuledger("report", path, f"--families={families}")
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert f"error: {families}: {said}" in ran.stderr
+
+
+def test_work_that_takes_no_time_is_not_called_none(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1000, 1000)], RUNTIME=[call(500, 600)])
+    ran = gpuledger("report", path)
+    assert ran.exit_code == 1
+    assert "a.sqlite: all GPU work that was recorded takes 0 ns" in ran.stderr
+    assert "kernels, copies and graphs: 1;" in ran.stderr
 
 
 @pytest.mark.parametrize("rounds", range(3))

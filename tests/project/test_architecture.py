@@ -129,6 +129,7 @@ OPENERS = {
     "workloads/pairs.py": "the times that it writes, a line per window",
     "workloads/sampled.py": "the times that it writes, a line per program",
     "cli/main.py": "/dev/null, when a pipe closes",
+    "cli/verbs/view.py": "a timeline that is written already",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",
 }
 """Who opens files, and which."""

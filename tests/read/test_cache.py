@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from gpuledger import Table, open_trace
 from gpuledger.api import build_report
 from gpuledger.cli.main import cli
+from gpuledger.errors import UnreadableProfile
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.messages import joined, say, translated
@@ -474,7 +475,7 @@ def test_a_file_that_may_still_change_within_its_tick_is_not_kept(kept: Path, pr
     assert not stored(kept)
 
 
-def test_a_profile_that_changes_while_it_is_read_is_not_kept(
+def test_a_profile_that_changes_while_it_is_read_is_neither_believed_nor_kept(
     kept: Path, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = SqliteReader.read
@@ -485,7 +486,8 @@ def test_a_profile_that_changes_while_it_is_read_is_not_kept(
         return trace
 
     monkeypatch.setattr(SqliteReader, "read", then_written)
-    opened(profile)
+    with pytest.raises(UnreadableProfile, match="was changed while it was read"):
+        opened(profile)
     assert not stored(kept)
 
 

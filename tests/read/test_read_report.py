@@ -53,11 +53,15 @@ def install(tmp_path: Path, decode: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 
 def test_a_report_is_exported_once_and_kept_away_from_it(report: Path, install: Callable[[str], Path]) -> None:
     log = install('cp "$EXPORT" "$target"')
+    (report.parent / "cache" / "gpuledger").mkdir(mode=0o755, parents=True)
     beside = sorted(os.listdir(report.parent))
     assert len(open_trace(report)[Table.KERNELS]) == 2446
     assert len(open_trace(report)[Table.KERNELS]) == 2446
     assert log.read_text().count("export --type=sqlite") == 1
     assert sorted(set(os.listdir(report.parent)) - {"cache", "calls"}) == sorted(set(beside) - {"cache", "calls"})
+    top = report.parent / "cache" / "gpuledger"
+    folders = [path for path in (top, *top.rglob("*")) if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}  # it holds the environment that was recorded
 
 
 def test_a_newer_report_is_exported_again_and_the_old_export_goes(

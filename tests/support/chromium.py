@@ -73,7 +73,7 @@ def browser() -> Iterator[Any]:
 @contextmanager
 def shown(opened: Any, timeline: Path) -> Iterator[Shown]:
     """The timeline, loaded."""
-    with Viewer(timeline) as viewer:
+    with timeline.open("rb") as file, Viewer(file, timeline.name) as viewer:
         page = opened.new_page(viewport={"width": 1280, "height": 900})
         made = Shown(page)
         page.goto(viewer.address, timeout=120_000)

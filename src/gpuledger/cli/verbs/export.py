@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -11,7 +12,7 @@ from gpuledger.cli.completion import files
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
 from gpuledger.cli.progress import progress
-from gpuledger.cli.timeline import fix_option, timeline
+from gpuledger.cli.timeline import Timeline, fix_option, timeline
 from gpuledger.export.parquet_tables import parquet_names, write_tables
 from gpuledger.export.timeline_format import TimelineFormat, form_of, packed
 from gpuledger.ledger.steps import Wanted
@@ -103,12 +104,17 @@ def write_timeline(
 ) -> tuple[str, ...]:
     """Write it, whole or not at all; gives what is to be said beside it."""
     made = timeline(given, wanted, limits, workers=workers, quiet=quiet, fixes=fixes)
+    with replacing(target, force=force) as file:
+        write_sections(made, file, form)
+    return made.remarks
+
+
+def write_sections(made: Timeline, file: BinaryIO, form: TimelineFormat) -> None:
+    """Write a timeline into a file that is open."""
     base = made.first_ns if form.chrome else min(made.first_ns, 0)
     chunks = form.writer(base).write(made.sections)
-    with replacing(target, force=force) as file:
-        for chunk in packed(chunks) if form.packed else chunks:
-            file.write(chunk)
-    return made.remarks
+    for chunk in packed(chunks) if form.packed else chunks:
+        file.write(chunk)
 
 
 def _tables(profile: str, folder: Path, limits: Limits, *, force: bool, quiet: bool) -> None:

@@ -9,18 +9,21 @@ import sys
 import tempfile
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import ExitStack
 from html import escape
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 import click
 
 from gpuledger.cli.completion import files
 from gpuledger.cli.limits import limit_option
 from gpuledger.cli.output import step_options
-from gpuledger.cli.timeline import fix_option
-from gpuledger.cli.verbs.export import write_timeline
-from gpuledger.errors import UnreadableProfile
+from gpuledger.cli.timeline import fix_option, timeline
+from gpuledger.cli.verbs.export import write_sections
+from gpuledger.errors import OutputRefused, UnreadableProfile
 from gpuledger.export.perfetto_server import Viewer, ui_files
 from gpuledger.export.timeline_format import ENDINGS, TimelineFormat
 from gpuledger.ledger.steps import Wanted
@@ -50,9 +53,9 @@ def view(
 ) -> None:
     """Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.
 
-    Writes the timeline to a private temporary folder, serves it together with the UI on this machine alone, and opens
-    the browser, or prints the address where there is none. Nothing is asked of any network. Ctrl-C ends it and removes
-    the folder. Timelines that `export` wrote (.pftrace) open as they are.
+    Writes the timeline to a temporary file without a name, serves it together with the UI on this machine alone, and
+    opens the browser, or prints the address where there is none. Nothing is asked of any network. Ctrl-C ends it, and
+    the file is gone however it ends. Timelines that `export` wrote (.pftrace) open as they are.
 
     \b
     Examples:
@@ -65,13 +68,15 @@ def view(
     for number in _ASKS_TO_END:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as a script does for what it runs in the background
             signal.signal(number, _interrupt)
-    with tempfile.TemporaryDirectory(prefix="gpuledger-") as name:
-        folder = Path(name)
-        timeline = _timeline(given, folder, fixes, wanted, limits, quiet)
-        # an interruption is how a viewer ends
-        with contextlib.suppress(KeyboardInterrupt), Viewer(timeline, port) as viewer:
-            _show(viewer.address, folder, no_browser=no_browser, quiet=quiet)
-            threading.Event().wait()
+    with (
+        _timeline(given, fixes, wanted, limits, quiet) as (content, name),
+        contextlib.suppress(KeyboardInterrupt),  # an interruption is how a viewer ends
+        Viewer(content, name, port) as viewer,
+        ExitStack() as kept,
+    ):
+        opened = not no_browser and _has_a_screen() and _opened(viewer.address, kept)
+        _tell(viewer.address, opened=opened, quiet=quiet)
+        threading.Event().wait()
     if not quiet:
         click.echo("ended", err=True)
 
@@ -80,10 +85,11 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
 def _timeline(
-    given: tuple[str, ...], folder: Path, fixes: tuple[str, ...], wanted: Wanted, limits: Limits, quiet: bool
-) -> Path:
-    """The file to show."""
+    given: tuple[str, ...], fixes: tuple[str, ...], wanted: Wanted, limits: Limits, quiet: bool
+) -> Iterator[tuple[BinaryIO, str]]:
+    """The file to show, and what the viewer calls it. What is made for it has no place: it goes with us in any case."""
     ready = [Path(each) for each in given if each.lower().endswith(_READY)]
     if ready and len(given) > 1:
         raise click.UsageError("a timeline that is written already is shown alone.")
@@ -92,19 +98,30 @@ def _timeline(
     if ready:
         if not ready[0].is_file():
             raise UnreadableProfile(f"{ready[0]}: no such file")
-        return ready[0]
-    target = folder / "timeline.pftrace"
-    form = TimelineFormat(chrome=False, packed=False)
-    for line in write_timeline(given, target, form, wanted, limits, quiet=quiet, fixes=fixes):
-        click.echo(visible(line), err=True)
-    return target
+        with ready[0].open("rb") as file:
+            yield file, ready[0].name
+        return
+    made = timeline(given, wanted, limits, workers=None, quiet=quiet, fixes=fixes)
+    with tempfile.TemporaryFile() as unnamed:
+        try:
+            write_sections(made, unnamed, TimelineFormat(chrome=False, packed=False))
+            unnamed.flush()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OutputRefused(f"{tempfile.gettempdir()}: cannot be written: {reason}") from None
+        for line in made.remarks:
+            click.echo(visible(line), err=True)
+        yield unnamed, "timeline.pftrace"
 
 
-def _show(address: str, folder: Path, *, no_browser: bool, quiet: bool) -> None:
-    """Open the browser through a page in the private folder: its command line, which all users see, has no token."""
-    start = folder / "open.html"
+def _opened(address: str, kept: ExitStack) -> bool:
+    """Open the browser through a page in a private folder: its command line, which all users see, has no token."""
+    start = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-"))) / "open.html"
     start.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(address)}">')
-    opened = not no_browser and _has_a_screen() and webbrowser.open_new_tab(start.as_uri())
+    return webbrowser.open_new_tab(start.as_uri())
+
+
+def _tell(address: str, *, opened: bool, quiet: bool) -> None:
     if not quiet:
         where = "in your browser" if opened else "open this address in a browser"
         click.echo(f"{where}; Ctrl-C ends", err=True)

@@ -53,7 +53,8 @@ class TraceFolder:
 
     def write(self, name: str, size: int, pieces: Iterable[bytes | memoryview], given_up: Event) -> bool:
         """Write a file of `size` bytes, removing what has to go for it. False: it is too large, or was given up."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.path.parent, self.path):  # `parents` would make the first one for all to look into
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.path.stat().st_uid != os.geteuid():
             raise PermissionError(f"{self.path} belongs to another user")
         self.path.chmod(0o700)

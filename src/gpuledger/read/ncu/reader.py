@@ -16,7 +16,7 @@ from gpuledger.read.ncu.launch import NcuLaunches
 from gpuledger.read.ncu.rep_file import read_report
 from gpuledger.read.ncu.rows import UTF16
 from gpuledger.read.request import Progress
-from gpuledger.read.source import Source, foreign, look_at
+from gpuledger.read.source import Source, foreign, look_at, unchanged
 from gpuledger.trace.kernel_report import KernelReport
 
 
@@ -40,6 +40,11 @@ def open_kernels(
 
 
 def _read(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:
+    with unchanged(source):
+        return _launches(source, every_metric, limits, progress)
+
+
+def _launches(source: Source, every_metric: bool, limits: Limits, progress: Progress) -> NcuLaunches:
     if source.head.startswith(MAGIC):
         return read_report(source, every_metric, limits, progress)
     if refusal := foreign(source):
