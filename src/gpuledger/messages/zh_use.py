@@ -61,7 +61,7 @@ USE: Final[dict[str, str]] = {
         "计算时间的 {roof} 接近硬件上限（计算 {compute}，显存 {memory}）；{under_filled} 有 SM 空闲，"
         "{stalled} 停滞，{unknown} 未知。"
     ),
-    "{family} {share}": "{family} {share}",
+    "{family} {percent} %": "{family} {percent} %",
     "clock {megahertz} MHz": "时钟 {megahertz} MHz",
     "On average over the window, idle time included: {figures}.": "整个窗口的平均值（含空闲时间）：{figures}。",
     "On average over the steady steps, idle time included: {figures}.": "稳定步的平均值（含空闲时间）：{figures}。",

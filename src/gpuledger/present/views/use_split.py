@@ -107,7 +107,7 @@ def _families(split: ComputeSplit, name: UseClass) -> Message:
     by_family = sorted(((times[name], line.family) for line, times in split.steady.items()), reverse=True)
     whole = sum(time for time, _ in by_family)
     told = [
-        say("{family} {share}", family=family, share=share_text(time / whole))
+        say("{family} {percent} %", family=family, percent=round(100 * time / whole))
         for time, family in by_family[:_MOST_FAMILIES]
         if time
     ]
