@@ -20,7 +20,7 @@ from gpuledger.ledger.phases import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
 from gpuledger.present.made_at import made_line
-from gpuledger.present.safe_text import cut_in_the_middle, padded, visible, wrapped
+from gpuledger.present.safe_text import cut_in_the_middle, padded, wrapped
 from gpuledger.present.terminal import Terminal, bar, saving_style, tone_style
 from gpuledger.present.views.books import ledger_sheet
 from gpuledger.present.views.finding_head import finding_head
@@ -316,12 +316,12 @@ def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell, *, is_br
         share = found.saving_ns / whole
         saves = tell(say("{saving} ({share})", saving=saving_words(found), share=share_text(share)))
         lines += finding_head(at, found.code, saves if found.saving_ns else "", terminal, saving_style(share))
-        lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
+        lines.append(wrapped(f"     {tell(found.claim)}", width, 5))
         if is_brief:
             continue
         if then := then_words(found):
             lines.append(wrapped(f"     {tell(then)}", width, 7))
-        lines += [wrapped(f"     {visible(tell(each))}", width, 7) for each in found.sentences]
+        lines += [wrapped(f"     {tell(each)}", width, 7) for each in found.sentences]
     if rest := report.findings[3:]:
         codes = joined(say(", "), (found.code for found in rest))
         more = say("and {count} more: {codes}", count=count_text(len(rest)), codes=codes)
