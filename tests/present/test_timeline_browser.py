@@ -167,3 +167,24 @@ def test_nothing_runs_over_at_any_width(width: int, decode_page: str, browser: B
             ".every(box => box.left >= 0 && box.right <= innerWidth + 0.5)"
         )
         assert inside
+
+
+def test_the_flame_graph_zooms_and_searches_with_mouse_and_keys(decode_page: str, browser: Browser) -> None:
+    with opened(browser, decode_page) as page:
+        frame, said = page.locator(".fl-frame"), page.locator(".fl-said")
+        boxes = frame.locator("button")
+        assert page.locator("#range-chart").is_hidden()
+        every = boxes.count()
+        frame.get_by_role("treeitem", name="attention").first.click()
+        assert 1 < boxes.count() < every
+        assert said.text_content().startswith("attention")
+        page.keyboard.press("ArrowDown")
+        assert not said.text_content().startswith("attention")
+        page.keyboard.press("Escape")
+        page.locator(".fl-whole").click()
+        assert boxes.count() == every
+        page.locator("#flame-box").get_by_label("Search").fill("nvjet")
+        assert "found" in page.locator("#flame-box output").text_content()
+        assert 0 < frame.locator("button:not(.faint)").count() < every
+        page.locator(".fl-side").select_option("host")
+        assert said.text_content().startswith("all: ")

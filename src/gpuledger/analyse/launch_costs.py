@@ -9,14 +9,16 @@ import numpy as np
 
 from gpuledger.analyse.activity_bins import launch_delays
 from gpuledger.analyse.call_times import CallTimes, most_time_first
+from gpuledger.analyse.range_nest import Nest
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.name_likeness import counted_as
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.ranges import spans_of_time, thread
-from gpuledger.trace.keys import Positions, group
+from gpuledger.ledger.ranges import calls_in_ranges, innermost_of_nested, nested, spans_of_time
+from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, pairs_inside
-from gpuledger.trace.statistics import median, summarise
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.statistics import median
+from gpuledger.trace.tables import Rows
 
 TINY_NS: Final = 5_000
 """An activity shorter than this costs less than its launch."""
@@ -118,16 +120,32 @@ def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeL
     """Launch calls inside each range, the ranges around it included."""
     calls = device.host.calls.at(launches)
     ranges = spans_of_time(trace)
-    outer, inner = pairs_inside(
-        ranges["start_ns"], ranges["end_ns"], thread(ranges), calls["start_ns"], calls["end_ns"], thread(calls)
-    )
-    kinds, kind = trace.strings.kinds(ranges.codes("name")[outer], lambda text: counted_as(text or ""))
-    first, number = group(kind)
-    times = summarise(calls.duration_ns[inner], number)
-    instances = np.bincount(number[group(number, outer)[0]], minlength=len(first))
-    names = [kinds[position] for position in kind[first].tolist()]
+    count, time = _inside(ranges, calls)
+    names, number = trace.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or ""))
+    amounts = [np.bincount(number, column, minlength=len(names)) for column in (count > 0, count, time)]
     by_range = [
-        RangeLaunches(name, count, statistics.count, statistics.total)
-        for name, count, statistics in zip(names, instances.tolist(), times, strict=True)
+        RangeLaunches(name, int(instances), int(inside), int(total))
+        for name, instances, inside, total in zip(names, *(column.tolist() for column in amounts), strict=True)
+        if inside
     ]
     return tuple(sorted(by_range, key=lambda entry: (-entry.launches, entry.name))[:_MOST_RANGES])
+
+
+def _inside(ranges: Rows, calls: Rows) -> tuple[Ints, Ints]:
+    """For each range how many of the calls lie in it, and their time."""
+    above = nested(ranges) if (calls["end_ns"] > calls["start_ns"]).all() else None
+    amounts = np.stack((np.ones(len(calls), np.int64), calls.duration_ns))
+    if above is None:
+        outer, inner = calls_in_ranges(ranges, calls)
+        count, time = (_added(outer, column[inner], len(ranges)) for column in amounts)
+        return count, time
+    held = innermost_of_nested(ranges, above, calls)
+    inside, nest = np.flatnonzero(held >= 0), Nest(ranges, above)
+    count, time = (nest.summed_up(_added(held[inside], column[inside], len(ranges))) for column in amounts)
+    return count, time
+
+
+def _added(place: Positions, amount: Ints, places: int) -> Ints:
+    whole = np.zeros(places, np.int64)
+    np.add.at(whole, place, amount)
+    return whole

@@ -61,6 +61,19 @@ class ProgramRanges:
         return _named(ranges.where(~np.isin(ranges.codes("kind"), others) & ~ranges["open"]))
 
     @cached_property
+    def annotations(self) -> NamedNest:
+        """What the program named itself; without ranges that nobody ended."""
+        ranges = self._trace[Table.RANGES]
+        others = [ranges.strings.code(kind) for kind in ("mark", "python", "op")]
+        return _named(ranges.where(~np.isin(ranges.codes("kind"), others) & ~ranges["open"]))
+
+    @cached_property
+    def operators(self) -> NamedNest:
+        """Operators of the framework, as torch.profiler records them."""
+        ranges = self._trace[Table.RANGES]
+        return _named(ranges.where(ranges.codes("kind") == ranges.strings.code("op")))
+
+    @cached_property
     def functions(self) -> NamedNest:
         """Functions of Python, as torch.profiler records them."""
         ranges = self._trace[Table.RANGES]
@@ -69,10 +82,10 @@ class ProgramRanges:
 
 def _named(rows: Rows) -> NamedNest:
     owner = thread(rows)
-    return NamedNest(Nest(rows, parents(rows["start_ns"], rows["end_ns"], owner)), owner, *_folded(rows))
+    return NamedNest(Nest(rows, parents(rows["start_ns"], rows["end_ns"], owner)), owner, *folded_names(rows))
 
 
-def _folded(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:
+def folded_names(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:
     """The different names, and for each row the position of its own."""
     kinds = rows.codes("kind")
     first, pair = group(rows.codes("name"), kinds)

@@ -14,6 +14,13 @@ from gpuledger.trace.spans import depths
 from gpuledger.trace.tables import Rows
 
 
+def levels(parent: Positions) -> Iterator[Positions]:
+    """Positions of a forest level by level, the outermost first."""
+    level = depths(parent)
+    order = np.argsort(level, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
     """Ranges of one kind, and which encloses which: `parent` holds positions in `rows`, -1 for the outermost."""
@@ -26,9 +33,7 @@ class Nest:
 
     def levels(self) -> Iterator[Positions]:
         """Positions level by level, the outermost first."""
-        level = depths(self.parent)
-        order = np.argsort(level, kind="stable")
-        yield from np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
+        yield from levels(self.parent)
 
     def summed_up(self, own: NDArray[Any]) -> NDArray[Any]:
         """Each row's own amounts with those of all that it encloses."""

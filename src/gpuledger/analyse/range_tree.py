@@ -6,7 +6,7 @@ part of the profile is looked at, it is the work that begins there, and the inst
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
+from gpuledger.analyse.name_paths import NamePaths
+from gpuledger.analyse.program_ranges import folded_names
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.name_likeness import counted_as
 from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, depths, holds, parents
+from gpuledger.trace.spans import Ints, holds, parents
 from gpuledger.trace.tables import Rows
 
 if TYPE_CHECKING:
@@ -63,53 +64,22 @@ class RangeTree:
     outside_launches: int
 
 
-@dataclass(slots=True)
-class _Sums:
-    """What a node adds up to while ranges are gone through."""
+def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *, folded: bool = False) -> RangeTree:
+    """The ranges of one trace, with what one GPU did in them, and what its kernels use of it where that is known.
 
-    instances: int = 0
-    host_ns: int = 0
-    gpu_ns: int = 0
-    own_gpu_ns: int = 0
-    launches: int = 0
-    waits: int = 0
-    steady_ns: int = 0
-    used: NDArray[np.float64] | None = None
-
-    def add(self, host_ns: int, gpu_ns: int, launches: int, waits: int, steady_ns: int) -> None:
-        """One range of the node, without those inside."""
-        self.instances += 1
-        self.host_ns += host_ns
-        self.gpu_ns += gpu_ns
-        self.own_gpu_ns += gpu_ns
-        self.launches += launches
-        self.waits += waits
-        self.steady_ns += steady_ns
-
-    def add_use(self, used: NDArray[np.float64] | None) -> None:
-        """What kernels of the node, or of one inside, use; None: not known."""
-        if used is not None:
-            self.used = used if self.used is None else self.used + used
-
-    def enclose(self, inner: _Sums) -> None:
-        """A node inside, with all that it encloses."""
-        self.gpu_ns += inner.gpu_ns
-        self.launches += inner.launches
-        self.waits += inner.waits
-        self.add_use(inner.used)
-
-
-def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None) -> RangeTree:
-    """The ranges of one trace, with what one GPU did in them, and what its kernels use of it where that is known."""
+    Names leave out ids that would make each instance another range; `folded` ones leave out all that counts instances.
+    """
     ranges, activities, host = spans_of_time(trace), device.work, device.host
     every = activities.on(device.gpu)
     here = every[holds(device.ledger.busy.stretches, activities.start_ns[every])]
     length = (activities.end_ns - activities.start_ns)[here]
     call = activities.launch[here]
-    launcher = np.full(len(call), -1, np.intp)
-    launcher[call >= 0] = innermost(ranges, host.calls.at(call[call >= 0]))
-    launching = innermost(ranges, host.calls.at(_launches(host, call)))
-    waiting = innermost(ranges, host.calls.at(host.blocking))
+    launched_by = distinct(call[call >= 0])
+    asked = distinct(np.concatenate((launched_by, host.blocking)))
+    around = np.full(len(host.calls) + 1, -1, np.intp)  # the last is for what no call launched
+    around[asked] = innermost(ranges, host.calls.at(asked))
+    launcher, waiting = around[call], around[host.blocking]
+    launching = around[launched_by[host.are(CallKind.LAUNCH)[launched_by]]]
     own_gpu = np.zeros(len(ranges), np.int64)
     inside = launcher >= 0
     np.add.at(own_gpu, launcher[inside], length[inside])
@@ -119,7 +89,8 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None) ->
     shown = np.ones(len(ranges), np.bool_) if len(here) == len(every) else _with_parents(above, works)
     amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits, _steady_ns(trace, device, ranges))
     used = None if use is None else _used(device, use, here[inside], launcher[inside], len(ranges))
-    nodes = _nodes(ranges, above, amounts, device.steady_ns, used)
+    named = folded_names(ranges) if folded else _counted_names(ranges)
+    nodes = _nodes(NamePaths(above, named[1]), named[0], amounts, device.steady_ns, used)
     return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((launching < 0).sum()))
 
 
@@ -136,12 +107,6 @@ def _used(device: Device, use: UseOfKernels, here: Positions, launcher: Position
         figures = [known.figures.get(metric) for known in use.kernels]
         columns.append(np.array([np.nan if figure is None else figure.percent for figure in figures]))
     return np.stack([np.bincount(launcher, length * level[kernel], minlength=ranges) for level in columns], axis=1)
-
-
-def _launches(host: Host, call: Ints) -> Positions:
-    """Of the calls that work was started by, those that launch, each once."""
-    calls: Positions = distinct(call[call >= 0])
-    return calls[host.are(CallKind.LAUNCH)[calls]]
 
 
 def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -164,69 +129,50 @@ def _steady_ns(trace: Trace, device: Device, ranges: Rows) -> Ints:
 
 
 def _nodes(
-    ranges: Rows,
-    above: Positions,
+    paths: NamePaths,
+    texts: Sequence[str],
     amounts: tuple[NDArray[Any], ...],
     steady_ns: int,
     used: NDArray[np.float64] | None,
 ) -> tuple[RangeNode, ...]:
     """One node per path of names; of each range whether it is shown, and what is added up."""
-    kinds, kind = ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))
-    names = [kinds[position] for position in kind.tolist()]  # without ids that make each another
-    parent_of, shown, *columns = above.tolist(), *(column.tolist() for column in amounts)
-    of_child: dict[tuple[int, str], int] = {}
-    node_of = [-1] * len(names)
-    sums: list[_Sums] = []
-    for position in np.argsort(depths(above), kind="stable").tolist():  # the outermost first
-        if not shown[position]:
-            continue
-        parent = parent_of[position]
-        key = (node_of[parent] if parent >= 0 else -1, names[position])
-        number = node_of[position] = of_child.setdefault(key, len(of_child))
-        if number == len(sums):
-            sums.append(_Sums())
-        sums[number].add(*(column[position] for column in columns))
-        if used is not None and used[position, 0]:
-            sums[number].add_use(used[position])
-    keys = list(of_child)
-    for number in reversed(range(len(keys))):  # what lies inside has the greater number
-        if keys[number][0] >= 0:
-            sums[keys[number][0]].enclose(sums[number])
+    shown, host_ns, gpu_ns, launches, waits, in_steps_ns = amounts
+    instances = paths.sums(shown)
+    own_host, own_gpu, own_launches, own_waits, own_steps = (
+        paths.sums(column * shown) for column in (host_ns, gpu_ns, launches, waits, in_steps_ns)
+    )
+    inner = [paths.with_inner(own) for own in (own_gpu, own_launches, own_waits)]
+    names = [texts[name] for name in paths.name.tolist()]
+    order = paths.in_order(inner[0], names)
+    order = order[instances[order] > 0]
+    use = [{}] * len(order) if used is None else [_means(row) for row in paths.with_inner(paths.sums(used))[order]]
+    columns = (paths.depth, instances, own_host, own_gpu, own_steps, *inner)
     return tuple(
         RangeNode(
-            name=keys[number][1],
+            name=names[path],
             depth=depth,
-            instances=sums[number].instances,
-            host_ns=sums[number].host_ns,
-            gpu_ns=sums[number].gpu_ns,
-            own_gpu_ns=sums[number].own_gpu_ns,
-            launches=sums[number].launches,
-            waits=sums[number].waits,
-            steady_share=sums[number].steady_ns / steady_ns if sums[number].steady_ns and steady_ns else None,
-            use_percent=_means(sums[number].used),
+            instances=count,
+            host_ns=host,
+            gpu_ns=gpu,
+            own_gpu_ns=own,
+            launches=calls,
+            waits=waiting,
+            steady_share=steady / steady_ns if steady and steady_ns else None,
+            use_percent=percent,
         )
-        for number, depth in _in_order(keys, sums)
+        for path, percent, depth, count, host, own, steady, gpu, calls, waiting in zip(
+            order.tolist(), use, *(column[order].tolist() for column in columns), strict=True
+        )
     )
 
 
-def _in_order(keys: list[tuple[int, str]], sums: list[_Sums]) -> Iterator[tuple[int, int]]:
-    """Nodes and how deep they lie, parents before their children, the most GPU time first."""
-    inside: dict[int, list[int]] = {}
-    for number, (parent, _) in enumerate(keys):
-        inside.setdefault(parent, []).append(number)
-    waiting = [(-1, -1)]
-    while waiting:
-        node, depth = waiting.pop()
-        if node >= 0:
-            yield node, depth
-        least_first = sorted(
-            inside.get(node, ()), key=lambda number: (-sums[number].gpu_ns, keys[number][1]), reverse=True
-        )
-        waiting += [(number, depth + 1) for number in least_first]
-
-
-def _means(used: NDArray[np.float64] | None) -> dict[GpuMetric, float]:
-    if used is None:
+def _means(used: NDArray[np.float64]) -> dict[GpuMetric, float]:
+    if not used[0]:
         return {}
     means = dict(zip(OF_KERNELS, (used[1:] / used[0]).tolist(), strict=True))
     return {metric: mean for metric, mean in means.items() if not np.isnan(mean)}
+
+
+def _counted_names(ranges: Rows) -> tuple[list[str], Ints]:
+    """The different names, and for each range the position of its own."""
+    return ranges.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or "?"))

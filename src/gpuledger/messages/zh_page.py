@@ -70,6 +70,16 @@ PAGE: Final[dict[str, str]] = {
     "Longest step, number {step}: {time}": "最长的一步（第 {step} 步）：{time}",
     "Step {step}: {time}": "第 {step} 步：{time}",
     "{count} events of {time} or less are left out here.": "此处省略了 {count} 个不超过 {time} 的事件。",
+    # present/views/page/flame
+    "Flame graph": "火焰图",
+    "call stack": "调用栈",
+    "sampled stack": "采样到的调用栈",
+    "host time": "主机时间",
+    "GPU time": "GPU 时间",
+    "samples": "次采样",
+    "all": "全部",
+    "{name}: {amount}, {share} of all": "{name}：{amount}，占全部的 {share}",
+    "{count} found, {share} of all": "找到 {count} 个，占全部的 {share}",
     # present/views/page/what_to_do
     "without the profiler {low} to {high}": "不带分析器时 {low} 到 {high}",
 }

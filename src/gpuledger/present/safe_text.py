@@ -95,6 +95,8 @@ def display_width(text: str) -> int:
 
 
 def _letter_columns(letter: str) -> int:
+    if letter.isascii():  # as nearly all are
+        return 1
     if _is_wide(letter):
         return 2
     return 0 if unicodedata.category(letter) in _NO_WIDTH else 1

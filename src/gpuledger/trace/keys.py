@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,10 @@ def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
     return first, number
 
 
+_FEW_MAJORS: Final = 16
+"""Threads or processes: most profiles have no more."""
+
+
 def search(
     major: NDArray[Any],
     minor: NDArray[Any],
@@ -63,12 +67,31 @@ def search(
     if count and major[0] == major[-1]:  # one process, one thread: the usual case
         inside = sweep.search(minor, wanted_minor, side)
         return np.where(wanted_major == major[0], inside, np.where(wanted_major < major[0], 0, count))
+    edges = np.append(0, np.flatnonzero(major[1:] != major[:-1]) + 1) if count else np.empty(0, np.intp)
+    if count and len(edges) <= _FEW_MAJORS:
+        return _search_each(major[edges], [*edges.tolist(), count], minor, wanted_major, wanted_minor, side)
     rank = np.concatenate((np.ones(count, np.int8), np.full(len(wanted_major), 0 if side == "left" else 2, np.int8)))
     order = np.lexsort((rank, np.concatenate((minor, wanted_minor)), np.concatenate((major, wanted_major))))
     is_key = order < count
     below = np.cumsum(is_key)
     position = np.empty(len(wanted_major), np.intp)
     position[order[~is_key] - count] = below[~is_key]
+    return position
+
+
+def _search_each(
+    majors: NDArray[Any],
+    edges: list[int],
+    minor: NDArray[Any],
+    wanted_major: NDArray[Any],
+    wanted_minor: NDArray[Any],
+    side: Literal["left", "right"],
+) -> Positions:
+    """The same for a few major keys, one after the other: nothing is sorted."""
+    position: Positions = np.array(edges)[np.searchsorted(majors, wanted_major)]
+    for key, first, last in zip(majors.tolist(), edges, edges[1:], strict=False):
+        here = np.flatnonzero(wanted_major == key)
+        position[here] = first + sweep.search(minor[first:last], wanted_minor[here], side)
     return position
 
 

@@ -92,6 +92,10 @@ class EventFinder:
         self._tables: Final = [_TableTimes(start, end) for start, end in (*times, (work.start_ns, work.end_ns))]
         """In the order of `EventSource`."""
 
+    def count(self, span: Span) -> int:
+        """How many records overlap a stretch."""
+        return sum(len(table.overlapping(span)) for table in self._tables)
+
     def events(self, span: Span, room: int) -> Events:
         """What overlaps a stretch: all of it, or the longest records that there is room for."""
         found = [table.overlapping(span) for table in self._tables]

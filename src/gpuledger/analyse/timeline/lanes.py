@@ -15,9 +15,13 @@ def lanes(start_ns: Ints, end_ns: Ints) -> Ints:
     busy_until: list[int] = []
     chosen = []
     for start, end in zip(start_ns.tolist(), end_ns.tolist(), strict=True):
-        lane = next((lane for lane, until in enumerate(busy_until) if until <= start), len(busy_until))
-        if lane == len(busy_until):
+        lane = 0
+        for until in busy_until:
+            if until <= start:
+                busy_until[lane] = end
+                break
+            lane += 1
+        else:
             busy_until.append(end)
-        busy_until[lane] = end
         chosen.append(lane)
     return np.array(chosen, np.int64)

@@ -131,7 +131,7 @@ def _places(
         number = _step_of(device, place)
         if number is not None and device.steps is not None:
             core = Span(int(device.steps.start_ns[number]), int(device.steps.end_ns[number]))
-            if len(finder.events(core, _MANY + 1)) <= _MANY:
+            if finder.count(core) <= _MANY:
                 yield _WantedStretch(core, number)
                 continue
         around = max(_AROUND * (place.end_ns - place.start_ns), _LEAST_AROUND_NS)

@@ -1,4 +1,4 @@
-"""The program's own ranges: a tree of GPU time as an icicle, and as a table."""
+"""The program's own ranges and what else was named: trees of time to zoom into, and the ranges as a table."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from gpuledger.analyse.range_tree import RangeNode, RangeTree, range_tree
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import THINNEST, Node, icicle
+from gpuledger.present.views.page.flame import flame_part
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.ranges import OUTSIDE, sheet_of_nodes
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Text
 from gpuledger.present.writers.html.tables import table
+from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import count_text, share_text, time_text
 
@@ -23,25 +25,29 @@ MOST_ROWS: Final = 150
 def ranges_section(scene: Scene) -> Section:
     """The tree of the main GPU."""
     tell = scene.tell
-    title = tell(say("Ranges"))
+    title = tell(say("Flame graph"))
     missing = scene.report.trace.missing(Recorded.RANGES, Recorded.CALLS)
     if missing is not None or not len(scene.device.host.calls):  # work belongs to a range through its call
-        return Section("ranges", title, (scene.unknown(missing or say("no launch call is in the profile")),))
-    tree = range_tree(scene.report.trace, scene.device)
+        return _without_ranges(scene, title, missing or say("no launch call is in the profile"))
+    tree = range_tree(scene.report.trace, scene.device, folded=True)
     if not tree.nodes:
-        return Section("ranges", title, (scene.unknown(say("no range was recorded")),))
+        return _without_ranges(scene, title, say("no range was recorded"))
     said = say(
         "GPU time by the range that launched it, children under their parents, the most first. Work belongs to a range "
         "through its launch call."
     )
     parts: list[Part] = [Text(tell(said), "lead")]
+    still: Chart | None = None
     outermost = [(node.name, node.gpu_ns) for node in tree.nodes if node.depth == 0]
     outermost.append((OUTSIDE, tree.outside_gpu_ns))
     whole = sum(gpu_ns for _, gpu_ns in outermost)
     if whole:
         described = "; ".join(f"{name}: {time_text(gpu_ns)}" for name, gpu_ns in outermost)
         picture = icicle(tell(say("GPU time by range")), described, _nodes(scene, tree, whole))
-        parts.append(Chart(picture, name="range-chart"))
+        still = Chart(picture, name="range-chart")
+    drawn = flame_part(scene, still)
+    if drawn is not None:
+        parts.append(drawn)
     kept, with_outside = _worth_showing(tree)
     shown, count = len(kept) + with_outside, len(tree.nodes) + 1
     caption = say("Ranges of the whole window, GPU {gpu}", gpu=scene.device.gpu)
@@ -53,9 +59,14 @@ def ranges_section(scene: Scene) -> Section:
             count=count_text(count),
         )
     sheet = sheet_of_nodes(tree, kept, with_outside=with_outside)
-    drawn = table(sheet, tell, scene.room, caption=tell(caption), name="range-table")
-    parts.append(replace(drawn, sorts=False))  # a tree that is sorted is no tree
+    rows = table(sheet, tell, scene.room, caption=tell(caption), name="range-table")
+    parts.append(replace(rows, sorts=False))  # a tree that is sorted is no tree
     return Section("ranges", title, tuple(parts))
+
+
+def _without_ranges(scene: Scene, title: str, why: NotMeasured | str) -> Section:
+    """The trees that there are, of operators, functions or stacks; where there is none, why."""
+    return Section("ranges", title, (flame_part(scene, None) or scene.unknown(why),))
 
 
 def _nodes(scene: Scene, tree: RangeTree, whole: int) -> list[Node]:

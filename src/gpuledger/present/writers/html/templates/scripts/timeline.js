@@ -51,6 +51,11 @@ const startTimeline = () => {
     canvas.style.height = `${height}px`;
     view.ask();
   };
+  // The step, and as much of what led to it as leaves most of the room to it.
+  const whole = () => {
+    const [start, end] = stretch.core;
+    return [Math.max(stretch.span[0], start - (end - start) / 8), end];
+  };
   const open = (number) => {
     if (stretch && stretch.number === number) return;
     stretch = openStretch(model, number);
@@ -60,7 +65,7 @@ const startTimeline = () => {
     select.value = String(number);
     note.textContent = stretch.note;
     view.within(stretch.span);
-    view.jump(...stretch.span);
+    view.jump(...whole());
     scroller.scrollTop = 0;
     measure();
   };
@@ -123,7 +128,7 @@ const startTimeline = () => {
   // Buttons and the list of stretches.
   const acts = {
     previous: () => toHit(-1), next: () => toHit(1), in: () => view.zoom(0.5), out: () => view.zoom(2),
-    all: () => view.glide(...stretch.span),
+    all: () => view.glide(...whole()),
   };
   for (const button of root.querySelectorAll("button[data-act]")) button.addEventListener("click", acts[button.dataset.act]);
   model.stretches.forEach(({ label }, number) => select.append(make("option", { value: number, text: label })));

@@ -1,0 +1,73 @@
+"""Trees of time: children under their parents, no more than these have, and all work that was launched inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.analyse import flame_trees
+from gpuledger.analyse.flame_trees import FlameTree, TreeKind
+from gpuledger.analyse.name_paths import NamePaths
+from gpuledger.api import build_report
+from gpuledger.ledger.steps import Wanted
+from gpuledger.read import open_trace
+from support.html_pages import named_export
+
+
+def tree_of(path: Path) -> FlameTree:
+    trace = open_trace(path)
+    [device] = build_report(trace, "run", Wanted()).devices
+    [tree] = flame_trees.flame_trees(trace, device)
+    return tree
+
+
+def test_ranges_hold_their_kernels(tmp_path: Path) -> None:
+    tree = tree_of(named_export(tmp_path / "x.sqlite", ["gemm", "k<float>"], steps=3, ranges=["layer"]))
+    assert tree.kind is TreeKind.RANGES
+    rows = list(zip(tree.names, tree.parent.tolist(), tree.gpu_ns.tolist(), strict=True))
+    assert rows == [("step", -1, 6_000), ("layer", 0, 6_000), ("gemm", 1, 3_000), ("k", 1, 3_000)]
+    assert tree.host.tolist()[2:] == [0, 0]
+    assert tree.family == ("", "", "gemm", "other")
+
+
+def test_stacks_of_calls_hold_what_the_calls_launched(unpacked: Callable[[str], Path]) -> None:
+    trace = open_trace(unpacked("host_read_stacks.sqlite"))
+    [device] = build_report(trace, "run", Wanted()).devices
+    ranges, stacks, *_ = flame_trees.flame_trees(trace, device)
+    assert (ranges.kind, stacks.kind) == (TreeKind.RANGES, TreeKind.CALL_STACKS)
+    with_stack = device.host.calls["stack"][device.work.launch] >= 0
+    launched_ns = (device.work.end_ns - device.work.start_ns)[with_stack & (device.work.launch >= 0)]
+    assert stacks.gpu_ns[stacks.parent < 0].sum() == launched_ns.sum() > 0
+    inside = np.flatnonzero(stacks.parent >= 0)
+    assert (stacks.gpu_ns[inside] <= stacks.gpu_ns[stacks.parent[inside]]).all()
+
+
+@given(st.lists(st.tuples(st.integers(-1, 6), st.integers(0, 2), st.integers(0, 9)), max_size=8))
+def test_paths_hold_what_is_under_them_and_are_written_parents_first(drawn: list[tuple[int, int, int]]) -> None:
+    parent = np.array([min(above, row - 1) for row, (above, *_) in enumerate(drawn)], np.intp)
+    name, amount = (np.array([each[column] for each in drawn], np.int64) for column in (1, 2))
+    paths = NamePaths(parent, name)
+    whole = paths.with_inner(paths.sums(amount))
+    assert whole[paths.parent < 0].sum() == amount.sum()
+    order = paths.in_order(whole, [str(number) for number in paths.name.tolist()]).tolist()
+    assert sorted(order) == list(range(len(paths)))
+    for place, path in enumerate(order):
+        above = int(paths.parent[path])
+        assert above < 0 or (order.index(above) < place and whole[above] >= whole[path])
+        between = order[order.index(above) + 1 : place] if above >= 0 else order[:place]
+        siblings = [other for other in between if paths.parent[other] == above]
+        assert all(whole[other] >= whole[path] for other in siblings)
+
+
+def test_a_tree_of_any_size_is_cut_to_its_largest_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"kernel_{'abcdefgh'[number]}" for number in range(8)]
+    path = named_export(tmp_path / "x.sqlite", names, steps=2, ranges=["outer", "inner"])
+    monkeypatch.setattr(flame_trees, "MOST_NODES", 4)
+    tree = tree_of(path)
+    assert tree.names[:3] == ("step", "outer", "inner")
+    assert (tree.parent < np.arange(len(tree))).all()
