@@ -61,3 +61,15 @@ def test_the_clock_goes_on_while_a_stage_tells_nothing(
     line.clear()
     assert shown.count("a long call") >= 3
     assert (shown + capsys.readouterr().err).endswith("\r\x1b[K")
+
+
+def test_a_large_file_is_named_before_its_first_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_module, "_LARGE_BYTES", 10)
+    large, small = tmp_path / "large\x1b.sqlite", tmp_path / "small.sqlite"
+    large.write_bytes(bytes(10))
+    small.write_bytes(bytes(9))
+    for path in (large, small, tmp_path / "none", "-", None):
+        ProgressLine(is_shown=True).begin(path)
+    assert capsys.readouterr().err == "\r\x1b[Kreading large\\x1b.sqlite"

@@ -123,6 +123,7 @@ def output_options(
         if chosen == PAGE:
             _need_pages(formats)
         with progress(quiet=quiet) as line:
+            line.begin(options.get("profile"))
             verb(*arguments, output=Output(chosen, path, force, quiet, language, raw, line), **options)
 
     file = click.Path(path_type=Path, dir_okay=False)

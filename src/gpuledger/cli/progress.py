@@ -13,13 +13,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from gpuledger.cli.terminal import columns
+from gpuledger.present.safe_text import visible
 from gpuledger.units import count_text
 
 _FIRST_AFTER_S: Final = 0.2
 _EVERY_S: Final = 0.1
+_LARGE_BYTES: Final = 50 * 10**6
 
 
 class ProgressLine:
@@ -38,6 +41,11 @@ class ProgressLine:
         """Reading: what, and how many rows of it so far."""
         self._text = f"reading {table}" + (f": {count_text(rows)} rows" if rows else "")
         self._draw()
+
+    def begin(self, path: object) -> None:
+        """A large file is named at once: the first table of it takes a while."""
+        if self._is_shown and isinstance(path, Path) and path.is_file() and path.stat().st_size >= _LARGE_BYTES:
+            self._write(f"reading {path.name}")
 
     def stage(self, name: str) -> None:
         """What comes next takes a while, and tells nothing itself."""
@@ -68,9 +76,12 @@ class ProgressLine:
         now = time.monotonic()
         if not self._is_shown or now - self._began < _FIRST_AFTER_S or now - self._last < _EVERY_S / 2:
             return
-        self._last, self._is_drawn = now, True
-        line = f"{self._text}, {now - self._began:.1f} s"
-        sys.stderr.write(f"\r\x1b[K{line[: (columns(sys.stderr) or 80) - 1]}")
+        self._last = now
+        self._write(f"{self._text}, {now - self._began:.1f} s")
+
+    def _write(self, line: str) -> None:
+        self._is_drawn = True
+        sys.stderr.write(f"\r\x1b[K{visible(line)[: (columns(sys.stderr) or 80) - 1]}")
         sys.stderr.flush()
 
 

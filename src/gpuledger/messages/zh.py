@@ -7,6 +7,7 @@ from typing import Final
 from gpuledger.messages.zh_answers import ANSWERS
 from gpuledger.messages.zh_compare import COMPARE
 from gpuledger.messages.zh_critical import CRITICAL
+from gpuledger.messages.zh_first_fix import FIRST_FIX
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
 from gpuledger.messages.zh_page import PAGE
@@ -477,6 +478,7 @@ TEMPLATES: Final = {
     **CRITICAL,
     **TABLES,
     **ANSWERS,
+    **FIRST_FIX,
     **COMPARE,
     **RANKS,
     **PROGRAMS,

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
 from gpuledger.analyse.ranks.rank_traces import rank_places
 from gpuledger.findings.finding import Finding
+from gpuledger.findings.first_fix import FIRST_FIX
 from gpuledger.findings.headline import Headline, headline
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import Cause
@@ -105,8 +106,15 @@ def _findings_markdown(report: ProfiledRun, tell: Tell) -> str:
                 saving = say("{saving}; {then}", saving=saving, then=then)
             what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving))
         lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
-        lines += [f"   - {escaped(tell(evidence))}" for evidence in found.sentences]
+        fix = FIRST_FIX.get(found.code)
+        told = [*([fix_words(fix)] if fix else []), *(each for each in found.sentences if each != fix)]
+        lines += [f"   - {escaped(tell(evidence))}" for evidence in told]
     return "\n".join(lines)
+
+
+def fix_words(fix: Message) -> Message:
+    """What to do about a finding."""
+    return say("fix: {what}", what=fix)
 
 
 def _facts(report: ProfiledRun) -> tuple[str, ...]:
@@ -317,11 +325,14 @@ def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell, *, is_br
         saves = tell(say("{saving} ({share})", saving=saving_words(found), share=share_text(share)))
         lines += finding_head(at, found.code, saves if found.saving_ns else "", terminal, saving_style(share))
         lines.append(wrapped(f"     {tell(found.claim)}", width, 5))
+        fix = FIRST_FIX.get(found.code)
+        if fix is not None:
+            lines.append(terminal.painted(wrapped(f"     {tell(fix_words(fix))}", width, 10), "green"))
         if is_brief:
             continue
         if then := then_words(found):
             lines.append(wrapped(f"     {tell(then)}", width, 7))
-        lines += [wrapped(f"     {tell(each)}", width, 7) for each in found.sentences]
+        lines += [wrapped(f"     {tell(each)}", width, 7) for each in found.sentences if each != fix]
     if rest := report.findings[3:]:
         codes = joined(say(", "), (found.code for found in rest))
         more = say("and {count} more: {codes}", count=count_text(len(rest)), codes=codes)
