@@ -45,7 +45,7 @@ FIRST_FIX: Final[dict[str, str]] = {
     "keep shapes stable (pad to buckets), and run every shape once before the measured steps": (
         "保持形状稳定（填充到固定档位），并在测量之前把每种形状都跑一次"
     ),
-    "move reads, writes and sleeps off the launching thread": "把读、写和 sleep 移出启动线程",
+    "move reads, writes and sleeps off the launching thread": "把读、写和休眠移出启动线程",
     "do not read results back in the step: no `.item()`, `.cpu()` or `nonzero`; read one step later": (
         "步内不要读回结果：不用 `.item()`、`.cpu()` 或 `nonzero`；推迟一步再读"
     ),
