@@ -116,20 +116,20 @@ def test_without_samples_there_is_no_number(unpacked: Callable[[str], Path]) -> 
 def test_samples_agree_with_nsight_compute(llama: Path, tmp_path: Path) -> None:
     answer = tmp_path / "counted.csv"
     answer.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "metrics_llama.csv.xz").read_bytes()))
-    check_agreement(llama, answer, kernels=39)
+    check_agreement(llama, answer, kernels=37)  # of the two that print alike without namespaces neither
 
 
 def test_people_see_samples_beside_nsight_compute(llama: Path, tmp_path: Path) -> None:
     answer = tmp_path / "counted.csv"
     answer.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "metrics_llama.csv.xz").read_bytes()))
     text = gpuledger("kernels", llama, f"--ncu={answer}", COLUMNS="80").stdout
-    assert "Of 39 kernels that both have, by name, grid and block" in text
-    assert re.search(r"\nTensor +39 +0\.\d points +\d+\.\d %", text)
+    assert "Of 37 kernels that both have, by name, grid and block" in text
+    assert re.search(r"\nTensor +37 +0\.\d points +\d+\.\d %", text)
     assert re.search(r"\n +Tensor +86\.\d % +79 to 94 % +87\.\d % +yes", text)
     content = json.loads(gpuledger("kernels", llama, f"--ncu={answer}", "--format=json").stdout)
     Draft202012Validator(SCHEMA).validate(content)
     [against] = content["against_ncu"]
-    assert against["counters"]["tensor"]["kernels"] == 39
+    assert against["counters"]["tensor"]["kernels"] == 37
     assert all(
         row["held"] == (row["low"] - 0.01 <= row["ncu_percent"] <= row["high"] + 0.01) for row in against["kernels"]
     )

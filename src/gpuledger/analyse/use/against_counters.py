@@ -1,11 +1,14 @@
 """Use from samples held against Nsight Compute's counters of the same kernels: both in, what differs out.
 
-Kernels are the same by name (without namespaces, which some releases leave out), grid and block.
+Kernels are the same by name, grid and block. Nsight Compute prints the last namespace of a name only, and some releases
+none: those that only agree without namespaces are the same if they are alone in that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +25,9 @@ from gpuledger.trace.kernel_report import Dim3, KernelReport, Profiled
 SHORT_NS: Final = 5_000
 LONG_NS: Final = 10_000
 NEAR_POINTS: Final = 5.0
+
+_QUALIFIED: Final = re.compile(r"(?<![\w:])(?:\w+::)+(\w+::\w+)")
+_TRUTH: Final = re.compile(r"\b(?:true|false)\b")
 
 _Key = tuple[str, Dim3 | None, Dim3 | None]
 
@@ -67,14 +73,32 @@ class Agreement:
 
 def held_against(use: UseOfKernels, report: KernelReport) -> tuple[HeldAgainst, ...]:
     """Every counter of every kernel that both have."""
-    counted = _counted(report)
-    return tuple(
-        HeldAgainst(kernel, metric, figure, figures[metric])
-        for kernel in use.kernels
-        for figures in (counted.get((parse(kernel.full_name).bare, kernel.grid, kernel.block), {}),)
-        for metric, figure in kernel.figures.items()
-        if metric in figures
-    )
+    by_name, by_bare_name = (_counted(report, name_of) for name_of in (_in_short, _bare))
+    often = Counter(_key(kernel, _bare) for kernel in use.kernels)
+    held = []
+    for kernel in use.kernels:
+        figures, bare = by_name.get(_key(kernel, _in_short)), _key(kernel, _bare)
+        if figures is None and often[bare] == 1:
+            figures = by_bare_name.get(bare)
+        held += [
+            HeldAgainst(kernel, metric, figure, figures[metric])
+            for metric, figure in kernel.figures.items()
+            if figures is not None and metric in figures
+        ]
+    return tuple(held)
+
+
+def _in_short(name: str) -> str:
+    """With the last namespace of each name, and truth as a number, as Nsight Compute prints them."""
+    return _TRUTH.sub(lambda word: str(int(word[0] == "true")), _QUALIFIED.sub(r"\1", parse(name).canonical))
+
+
+def _bare(name: str) -> str:
+    return parse(name).bare
+
+
+def _key(kernel: KernelUse, name_of: Callable[[str], str]) -> _Key:
+    return name_of(kernel.full_name), kernel.grid, kernel.block
 
 
 def agreement(held: tuple[HeldAgainst, ...], metric: GpuMetric) -> Agreement | None:
@@ -96,11 +120,11 @@ def agreement(held: tuple[HeldAgainst, ...], metric: GpuMetric) -> Agreement | N
     )
 
 
-def _counted(report: KernelReport) -> dict[_Key, Mapping[GpuMetric, float]]:
+def _counted(report: KernelReport, name_of: Callable[[str], str]) -> dict[_Key, Mapping[GpuMetric, float]]:
     """Percent by kernel and counter, over its launches by their time."""
     by_kernel: dict[_Key, list[Profiled]] = {}
     for launch in report.launches:
-        by_kernel.setdefault((parse(launch.name).bare, launch.grid, launch.block), []).append(launch)
+        by_kernel.setdefault((name_of(launch.name), launch.grid, launch.block), []).append(launch)
     return {key: _means(launches) for key, launches in by_kernel.items()}
 
 
