@@ -10,6 +10,9 @@ FIRST_FIX: Final[dict[str, Message]] = {
     "ALLOC-CHURN": say("preallocate buffers and reuse them (`out=`, one arena sized at warm-up)"),
     "ATTENTION-UNFUSED": say("call `F.scaled_dot_product_attention`, or FlashAttention"),
     "CAST": say("keep weights and activations in one type; convert weights once, not in each step"),
+    "CLOCKS-LOW": say(
+        "see what holds it down: `nvidia-smi -q -d CLOCK,POWER,PERFORMANCE`; unlock with `nvidia-smi -rgc`"
+    ),
     "COMM-EXPOSED": say("overlap it with compute: async collectives, prefetch, two micro-batches"),
     "COMM-SKEW": say("fix the ranks that come late: `gpuledger fleet` names them"),
     "COPY-BOUND": say("copy fewer bytes, or from pinned memory on its own stream"),

@@ -62,4 +62,7 @@ FIRST_FIX: Final[dict[str, str]] = {
         "融合它们：`torch.compile`，或用 `F.rms_norm` 这样的单个算子"
     ),
     "prefetch pages before they are touched, or use plain device memory": "在访问之前预取页面，或改用普通显存",
+    "see what holds it down: `nvidia-smi -q -d CLOCK,POWER,PERFORMANCE`; unlock with `nvidia-smi -rgc`": (
+        "查看限制原因：`nvidia-smi -q -d CLOCK,POWER,PERFORMANCE`；用 `nvidia-smi -rgc` 解锁"
+    ),
 }
