@@ -25,6 +25,7 @@ from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.stacks import torch_frame
 from gpuledger.trace.tables import Table
 
 MOST_NODES: Final = 2_500
@@ -105,7 +106,8 @@ def _of_ranges(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device) 
     used = distinct(work.call[work.call >= 0])
     around[used] = innermost(ranges.rows, calls.at(used))
     host = paths.sums(ranges.rows.duration_ns)
-    names = [ranges.names[name] for name in paths.name.tolist()]
+    shown = [torch_frame(name) for name in ranges.names] if kind is TreeKind.FUNCTIONS else ranges.names
+    names = [shown[name] for name in paths.name.tolist()]
     return _with_kernels(_NamedPaths(kind, paths, names, host), paths.of_row[around[work.call]], work, trace)
 
 

@@ -33,6 +33,7 @@ from gpuledger.present.writers.html.tables import cut, middle
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import os_pid
 from gpuledger.trace.spans import Ints, Span
+from gpuledger.trace.stacks import torch_frame
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, instant_text, time_text
 
@@ -228,7 +229,8 @@ class _TimelineWriter:
     def _described(self, source: EventSource, text: str | None, kind: int) -> tuple[str, str, Message]:
         if source is EventSource.RANGE:
             code = self._scene.report.trace.strings.text(kind) or ""
-            return text or "?", _RANGE_TONES.get(code, "host-range"), _RANGE_WORDS.get(code, say("range"))
+            name = torch_frame(text or "?") if code == "python" else text or "?"
+            return name, _RANGE_TONES.get(code, "host-range"), _RANGE_WORDS.get(code, say("range"))
         if source is EventSource.CUDA_CALL:
             return shortened(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
         if source is EventSource.OTHER_CALL:

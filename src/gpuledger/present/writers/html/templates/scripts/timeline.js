@@ -202,13 +202,15 @@ const startTimeline = () => {
   scroller.addEventListener("scroll", () => view.ask());
 
   // Links from findings and tables.
-  const gapIn = (start, end) => {
+  // What a place is about: the item that fills it exactly, else a gap that fills most of it.
+  const itemIn = (start, end) => {
     let best = null;
-    let most = 0;
-    for (const lane of lanes.filter((each) => each.kind === "gap")) {
+    let most = (end - start) / 2;
+    for (const lane of lanes) {
       for (let at = firstEndingAfter(lane, start); at < lane.starts.length && lane.starts[at] < end; at += 1) {
+        if (lane.starts[at] === start && lane.ends[at] === end) return { lane, at };
         const shared = Math.min(lane.ends[at], end) - Math.max(lane.starts[at], start);
-        if (shared > most) [best, most] = [{ lane, at }, shared];
+        if (lane.kind === "gap" && shared > most) [best, most] = [{ lane, at }, shared];
       }
     }
     return best;
@@ -218,7 +220,7 @@ const startTimeline = () => {
       event.preventDefault();
       const [start, end] = [Number(link.dataset.start), Number(link.dataset.end)];
       open(Number(link.dataset.stretch));
-      choose(gapIn(start, end));
+      choose(itemIn(start, end));
       mark = [start, end];
       if (end > start) view.reveal(start, end, 0.6);
       else acts.all();

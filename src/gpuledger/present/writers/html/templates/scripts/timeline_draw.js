@@ -42,24 +42,39 @@ const makePainter = (canvas, model) => {
   };
   const isFaint = (lane, events, at, wanted) => wanted && (lane.kind !== "event" || !wanted.has(events.name[lane.ids[at]]));
 
+  // Boxes are kept by colour and painted together: changing the colour costs more than a box.
+  const boxes = new Map();
+  const texts = [];
   const box = (lane, events, at, left, width, top, wanted) => {
-    const fill = colour(toneOf(lane, events, at));
-    context.globalAlpha = isFaint(lane, events, at, wanted) ? 0.18 : 1;
-    context.fillStyle = fill;
-    context.fillRect(left, top, width, lane.height - 2);
-    if (lane.kind === "gap" && width >= 2) {
-      context.fillStyle = hatch;
-      context.fillRect(left, top, width, lane.height - 2);
-    }
+    const tone = toneOf(lane, events, at);
+    const key = `${tone} ${isFaint(lane, events, at, wanted) ? 0.18 : 1} ${lane.kind}`;
+    if (!boxes.has(key)) boxes.set(key, []);
+    boxes.get(key).push(left, top, width, lane.height - 2);
     drawn += 1;
-    return fill;
+    return tone;
+  };
+  const paintBoxes = () => {
+    for (const [key, places] of boxes) {
+      const [tone, strength, kind] = key.split(" ");
+      context.globalAlpha = Number(strength);
+      for (const fill of kind === "gap" ? [colour(tone), hatch] : [colour(tone)]) {
+        context.fillStyle = fill;
+        for (let at = 0; at < places.length; at += 4) {
+          context.fillRect(places[at], places[at + 1], places[at + 2], places[at + 3]);
+        }
+      }
+    }
+    context.globalAlpha = 1;
+    boxes.clear();
+    for (const text of texts) boxText(...text);
+    texts.length = 0;
   };
 
-  const boxText = (text, fill, left, width, top) => {
+  const boxText = (text, tone, left, width, top) => {
     const shownLeft = Math.max(left, 0) + 3;
     const room = Math.floor((left + width - shownLeft - 2) / LETTER);
     if (room < 3) return;
-    context.fillStyle = isDeep(fill) ? "#ffffff" : "#12161b";
+    context.fillStyle = isDeep(colour(tone)) ? "#ffffff" : "#12161b";
     context.fillText(text.length <= room ? text : `${text.slice(0, room - 1)}…`, shownLeft, top + 11.5);
   };
 
@@ -79,11 +94,10 @@ const makePainter = (canvas, model) => {
       const seen = Math.max(left, -4);
       const apart = width > 3 ? 0.6 : 0;
       const seenWidth = Math.min(left + width, view.width + 4) - seen - apart;
-      const fill = box(lane, stretch.events, at, seen, seenWidth, top, wanted);
-      if (seenWidth > 24) boxText(textOf(lane, stretch.events, at), fill, seen, seenWidth, top);
+      const tone = box(lane, stretch.events, at, seen, seenWidth, top, wanted);
+      if (seenWidth > 24) texts.push([textOf(lane, stretch.events, at), tone, seen, seenWidth, top]);
       at += 1;
     }
-    context.globalAlpha = 1;
   };
 
   const drawUse = (lane, view, top) => {
@@ -219,6 +233,7 @@ const makePainter = (canvas, model) => {
         if (lane.kind === "use") drawUse(lane, view, top);
         else drawLane(lane, stretch, view, top, wanted);
       }
+      paintBoxes();
       drawHeaders(stretch, view, scroll, height);
       if (mark) drawMark(mark, view, height - AXIS);
       if (hovered) outline(hovered, view, scroll, false);
