@@ -130,14 +130,19 @@ def row(program: str, rounds: list[Judged], shown: Judged) -> str:
 def summary(shown: list[tuple[Judged, float]]) -> str:
     """How many savings came true, of findings that are no bounds."""
     for_one = [(one, inside) for one, inside in shown if not one.is_bound and one.program not in SEVERAL]
-    errors = [abs(one.error) for one, _ in for_one]
     several = [abs(one.error) for one, _ in shown if one.program in SEVERAL]
+    inside = sum(inside > 0.5 for _, inside in for_one)
     return (
-        f"One fault, no bound: {len(errors)} programs, median error {100 * median(errors):.1f} %, "
-        f"{sum(error < 0.15 for error in errors)} under 15 %; plain inside its range in most rounds: "
-        f"{sum(inside > 0.5 for _, inside in for_one)}. Several at once, in order: {len(several)}, median error "
-        f"{100 * median(several):.1f} %, {sum(error < 0.15 for error in several)} under 15 %."
+        f"One fault, no bound: {_errors([abs(one.error) for one, _ in for_one])}; plain inside its range in most "
+        f"rounds: {inside}. Several at once, in order: {_errors(several)}."
     )
+
+
+def _errors(errors: list[float]) -> str:
+    if not errors:
+        return "none"
+    under = ", ".join(f"{sum(error < limit for error in errors)} under {100 * limit:.0f} %" for limit in (0.15, 0.25))
+    return f"{len(errors)} programs, median error {100 * median(errors):.1f} %, {under}"
 
 
 def main() -> None:

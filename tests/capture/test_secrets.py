@@ -122,7 +122,7 @@ HARMLESS: tuple[tuple[str, ...], ...] = (
     ("python", "train.py", "--auth-type", "basic"),
     ("python", "train.py", "--secretary=me"),
     ("python", "train.py", "--use-token=false"),
-    ("env", "PWD=/work/run", "python", "train.py"),
+    ("env", "PWD=/data/run", "python", "train.py"),
     ("env", "TOKENIZERS_PARALLELISM=false", "python", "train.py"),
     ("env", "NCCL_DEBUG=INFO", "CUDA_VISIBLE_DEVICES=0,1", "python", "train.py"),
     ("env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:128", "train"),

@@ -35,8 +35,6 @@ MARK = "\x1b]0;own\x07\x9b31m\u061c\u202e\u200b\U000e0041</script>"
 """A title for the window, a colour, text turned around, text that nobody sees, and the end of a script."""
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0041]")
 
-OURS_TO_OBEY = re.compile(r"\x1b\[[\d;]+m")
-
 Shown = dict[str, str]
 
 
@@ -50,8 +48,6 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
         for form in (*FORMATS, *((PAGE,) if document.page is not None else ())):
             texts[form] = write(document, form, width=80 if form == "text" else None)
         texts["text, no width"] = write(document, "text")
-        texts["text, in Chinese"] = write(document, "text", width=80, language="zh")
-        texts["text, in colours"] = OURS_TO_OBEY.sub("", write(document, "text", width=80, has_colours=True))
         own(replace(self, format="csv"), document)  # with what is said beside it, on stderr
 
     monkeypatch.setattr(Output, "show", show)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
 from support.trace_notation import of_tables, table
@@ -31,6 +32,7 @@ class Program:
         self.now_us = 0
         self._free_us: dict[int, int] = {}
         self._kernels: list[tuple[int, int, int, str, int]] = []
+        self._blocks: list[int] = []
         self._copies: list[tuple[int, int, int, str, int]] = []
         self._calls: list[tuple[int, int, str, int]] = []
         self._ranges: list[tuple[int, int, str, int]] = []
@@ -42,12 +44,13 @@ class Program:
         """The host runs its own code."""
         self.now_us += us
 
-    def kernel(self, name: str, us: int, *, stream: int = 7) -> None:
-        """A kernel is launched."""
+    def kernel(self, name: str, us: int, *, stream: int = 7, blocks: int = 0) -> None:
+        """A kernel is launched; 0 blocks: not recorded."""
         call = self._call("cudaLaunchKernel", LAUNCH_US)
         start, end = self._run(stream, us)
         if self._recording:
             self._kernels.append((start, end, stream, name, call))
+            self._blocks.append(blocks)
 
     def read(self, us: int = 2, *, stream: int = 7) -> None:
         """A small result is copied to the host, which waits for it."""
@@ -91,15 +94,21 @@ class Program:
         self._free_us[stream] = start + us
         return start, start + us
 
-    def trace(self) -> Trace:
-        """What was recorded."""
+    def trace(self, gpu: Gpu | None = None) -> Trace:
+        """What was recorded, on some GPU."""
         rows = (*self._kernels, *self._copies, *self._calls, *self._ranges)
         texts = dict.fromkeys(text for row in rows for text in row if isinstance(text, str))
         strings = Strings((*texts, "runtime", "push_pop"))
         return of_tables(
             strings,
             {
-                Table.KERNELS: _work(Table.KERNELS, strings, "name", self._kernels),
+                Table.KERNELS: _work(
+                    Table.KERNELS,
+                    strings,
+                    "name",
+                    self._kernels,
+                    grid=[(blocks, min(blocks, 1), min(blocks, 1)) for blocks in self._blocks],
+                ),
                 Table.COPIES: _work(Table.COPIES, strings, "kind", self._copies),
                 Table.CALLS: table(
                     Table.CALLS,
@@ -123,10 +132,11 @@ class Program:
                     kind=["push_pop"] * len(self._ranges),
                 ),
             },
+            gpu or Gpu("test GPU"),
         )
 
 
-def _work(which: Table, strings: Strings, named: str, rows: list[tuple[int, int, int, str, int]]) -> Rows:
+def _work(which: Table, strings: Strings, named: str, rows: list[tuple[int, int, int, str, int]], **more: Any) -> Rows:
     return table(
         which,
         strings,
@@ -137,4 +147,5 @@ def _work(which: Table, strings: Strings, named: str, rows: list[tuple[int, int,
         correlation=[correlation for *_, correlation in rows],
         graph_node=[-1] * len(rows),
         **{named: [name for *_, name, _ in rows]},
+        **more,
     )

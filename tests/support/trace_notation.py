@@ -50,10 +50,12 @@ def trace(*kernels: str) -> Trace:
     return of_tables(strings, {Table.KERNELS: rows})
 
 
-def of_tables(strings: Strings, tables: dict[Table, Rows], gpu_name: str = "test GPU") -> Trace:
+def of_tables(strings: Strings, tables: dict[Table, Rows], gpu: Gpu | str = "test GPU") -> Trace:
     """A trace of these tables; the others were not recorded."""
     absent = {each: NotMeasured(f"no {each.value}") for each in Table if each not in tables}
-    origin = Origin("test", "memory", gpus=(Gpu(gpu_name),), processes=(Process(0, "test"),))
+    origin = Origin(
+        "test", "memory", gpus=(Gpu(gpu) if isinstance(gpu, str) else gpu,), processes=(Process(0, "test"),)
+    )
     return Trace(origin, (), strings, tables, absent)
 
 

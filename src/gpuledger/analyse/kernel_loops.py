@@ -83,9 +83,9 @@ def looped_kernels(device: Device, work: Activities) -> LoopedKernels:
     return LoopedKernels(chosen, tuple(loop for loop in loops if by_element[loop.start : loop.end].all()))
 
 
-def kernel_loops(names: Codes, parts: Ints) -> tuple[KernelLoop, ...]:
+def kernel_loops(names: Codes, parts: Ints, fewest: int = FEWEST) -> tuple[KernelLoop, ...]:
     """The loops of a sequence, in order. None goes on from one part (a step of a stream) to the next."""
-    candidates = [loop for period in range(1, LONGEST + 1) for loop in _of_period(names, parts, period)]
+    candidates = [loop for period in range(1, LONGEST + 1) for loop in _of_period(names, parts, period, fewest)]
     is_free = np.ones(len(names), np.bool_)
     chosen = []
     for loop in sorted(candidates, key=lambda loop: (loop.start - loop.end, loop.period)):
@@ -95,12 +95,12 @@ def kernel_loops(names: Codes, parts: Ints) -> tuple[KernelLoop, ...]:
     return tuple(sorted(chosen, key=lambda loop: loop.start))
 
 
-def _of_period(names: Codes, parts: Ints, period: int) -> list[KernelLoop]:
-    if len(names) < FEWEST * period:
+def _of_period(names: Codes, parts: Ints, period: int, fewest: int) -> list[KernelLoop]:
+    if len(names) < fewest * period:
         return []
     repeats = (names[period:] == names[:-period]) & (parts[period:] == parts[:-period])
     start, end = _stretches(repeats)
-    long = end - start >= (FEWEST - 1) * period
+    long = end - start >= (fewest - 1) * period
     return [
         KernelLoop(first, last + period, period)
         for first, last in zip(start[long].tolist(), end[long].tolist(), strict=True)

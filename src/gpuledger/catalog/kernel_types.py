@@ -31,6 +31,10 @@ _COPIES: Final = re.compile(
     r"CatArrayBatchedCopy|direct_copy_kernel(?!.*WithCast)|copy_device_to_device", re.IGNORECASE
 )
 _CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
+_CHANNELS_FIRST: Final = re.compile(r"RowwiseMoments|GroupNormKernel")
+_MULTI_TENSOR: Final = re.compile(r"multi_?tensor_?apply", re.IGNORECASE)
+_ADAM: Final = re.compile(r"addcdiv")
+_UNNAMED: Final = re.compile(r"CatArrayBatchedCopy.*OpaqueType<(?:\(unsigned int\))?8u?>|direct_copy_kernel.*WithCast")
 _TENSOR_CORES: Final = re.compile(
     r"sm_?(?:7[05]|8\d|9\d|1\d\d)(?!\d)|ampere|hopper|blackwell|turing|volta", re.IGNORECASE
 )
@@ -55,6 +59,11 @@ def changes_layout(name: str) -> bool:
     return _LAYOUT.search(name) is not None
 
 
+def wants_channels_first(name: str) -> bool:
+    """Whether a kernel copies tensors whose channels come last before it does anything: PyTorch's group norm."""
+    return _CHANNELS_FIRST.search(name) is not None
+
+
 def changes_type(name: str) -> bool:
     """Whether a kernel only changes a tensor's type."""
     return _CASTS.search(name) is not None
@@ -65,6 +74,26 @@ def copies_tensor(name: str) -> bool:
     return _COPIES.search(name) is not None
 
 
+def only_moves(name: str) -> bool:
+    """Whether a kernel copies or casts, and does nothing else."""
+    return copies_tensor(name) or changes_type(name)
+
+
 def names_tensor_core_gpu(name: str) -> bool:
     """Whether a kernel was made for a GPU that has tensor cores."""
     return _TENSOR_CORES.search(name) is not None
+
+
+def is_multi_tensor(name: str) -> bool:
+    """Whether a kernel does something to the elements of many tensors at once."""
+    return _MULTI_TENSOR.search(name) is not None
+
+
+def ends_adam_update(name: str) -> bool:
+    """Whether a kernel divides by what Adam keeps of a gradient's squares: the last pass of an update."""
+    return _ADAM.search(name) is not None
+
+
+def moves_unnamed(name: str) -> bool:
+    """Whether a kernel moves elements of eight bytes, or casts, and does not say of which type they are."""
+    return _UNNAMED.search(name) is not None

@@ -1,24 +1,27 @@
 """Findings about a GPU that is busy with the wrong work: kernels that need not run, or that others do much faster.
 
-They are told by names and by what follows what (`analyse.busy_kernels`): less sure than what was measured.
+They are told by names, sizes and by what follows what (`analyse.busy`): less sure than what was measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.busy_kernels import Shortened
+from gpuledger.analyse.busy.steady import Shortened
+from gpuledger.catalog.frameworks import framework_of
 from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.findings.advice import advice_for
 from gpuledger.findings.evidence import LEAST_SHARE, MOST_EXAMPLES, Evidence
-from gpuledger.findings.finding import Finding, counted, finding, per_step
-from gpuledger.findings.fixes import SHORTENED
+from gpuledger.findings.finding import Finding, counted, finding, per_step, worth_telling
 from gpuledger.findings.rule import OneGpu, Rule
+from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
+from gpuledger.trace.columns import distinct
 from gpuledger.trace.spans import Span
 from gpuledger.units import share_text
 
@@ -31,22 +34,44 @@ LEAST_COPIED: Final = 0.1
 MOST_NAMES: Final = 3
 
 
-def _found(code: str, least: float, doing: Message, assumption: Message, subject: OneGpu) -> Sequence[Finding]:
+@dataclass(frozen=True, slots=True)
+class FixWords:
+    """What kernels do, and what is assumed of those that would run instead."""
+
+    doing: Message
+    assumption: Message
+
+
+def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneGpu) -> Sequence[Finding]:
     device, scene, work = subject.device, subject.scenario, subject.fixes.work
-    chosen = SHORTENED[code](subject.fixes.busy)
+    chosen = subject.fixes.faster(code)
     if not len(chosen):
         return ()
     took = (work.end_ns - work.start_ns)[chosen.operations]
-    time, lost = (scene.of_steady(int(amount)) for amount in (took.sum(), (took - chosen.duration_ns).sum()))
+    less = (took - chosen.duration_ns).sum() + _between_ns(subject, chosen)
+    time, lost = (scene.of_steady(int(amount)) for amount in (took.sum(), less))
     if lost < least * device.steady_ns:
         return ()
     edit = subject.edit(code)
     count = round(len(chosen) * device.step_count / scene.part.steps)
     kernels = counted(device, count, say("kernel"), say("kernels"))
-    claim = say("{doing}: {kernels}, {time}", doing=doing, kernels=kernels, time=per_step(device, time))
-    evidence = _evidence(subject, chosen, time / device.steady_ns)
-    told = finding(device, code, claim, evidence, subject.saved_ns(edit, lost), assumption, explains=lost, edit=edit)
-    return [replace(told, confidence=say("medium"))]  # by their names
+    said = words[chosen.kind]
+    claim = say("{doing}: {kernels}, {time}", doing=said.doing, kernels=kernels, time=per_step(device, time))
+    evidence = (*_evidence(subject, chosen, time / device.steady_ns), *_advice(subject, code, chosen))
+    saving = subject.saved_ns(edit, lost)
+    if not worth_telling(device, saving):
+        return ()
+    told = finding(device, code, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
+    return [told if chosen.was_sampled else replace(told, confidence=say("medium"))]  # by their names
+
+
+def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
+    """What the device takes to get to those kernels that would not run."""
+    device, gaps = subject.device, subject.device.ledger.gaps
+    own = np.concatenate([device.gaps_of(trigger) for trigger in (Cause.TURNAROUND, Cause.GRAPH)])
+    here, operations = subject.scenario.part.places(gaps.after[own])
+    gone = np.isin(operations, chosen.operations[chosen.duration_ns == 0])
+    return int(gaps.length_ns[own[here]][gone].sum())
 
 
 def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidence, ...]:
@@ -73,16 +98,37 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
     )
 
 
+def _advice(subject: OneGpu, code: str, chosen: Shortened) -> tuple[Evidence, ...]:
+    """What to change, in the words of the framework."""
+    strings = subject.trace.strings
+    framework = framework_of(strings.text(int(name)) or "" for name in distinct(subject.fixes.busy.names))
+    advice = advice_for(code, chosen.kind, framework)
+    return (
+        () if advice is None else (Evidence(say("in {framework}: {advice}", framework=framework.value, advice=advice)),)
+    )
+
+
 def _rule(code: str, doing: Message, assumption: Message, least: float = LEAST) -> Rule[OneGpu]:
-    return Rule(code, partial(_found, code, least, doing, assumption))
+    return Rule(code, partial(_found, code, least, {"": FixWords(doing, assumption)}), is_estimate=True)
 
 
-RULES: Final = (
-    _rule(
-        "PRECISION",
-        say("matrix kernels in single or double precision, which tensor cores do not run"),
+PRECISION: Final = {
+    "fp32": FixWords(
+        say("matrix kernels in single precision, which tensor cores do not run"),
         say("they run in bfloat16 on tensor cores, and the tensors around them take half the bytes"),
     ),
+    "tf32": FixWords(
+        say("matrix kernels in TF32, of which tensor cores do half as many as of 16 bits"),
+        say("they run in bfloat16, and the tensors around them take half the bytes"),
+    ),
+    "fp64": FixWords(
+        say("kernels in double precision, in a program that otherwise does without"),
+        say("they run in single precision, with half the bytes"),
+    ),
+}
+
+RULES: Final = (
+    Rule("PRECISION", partial(_found, "PRECISION", LEAST, PRECISION), is_estimate=True),
     _rule(
         "ATTENTION-UNFUSED",
         say("attention is not fused: all scores are written, masked, normalised and read again"),
@@ -91,7 +137,7 @@ RULES: Final = (
     _rule(
         "LAYOUT",
         say("tensors change their layout between kernels"),
-        say("one layout throughout: these kernels do not run"),
+        say("one layout throughout: these kernels do not run, and batch norms read what lies side by side"),
     ),
     _rule(
         "DEVICE-COPY",
@@ -101,7 +147,22 @@ RULES: Final = (
     ),
     _rule(
         "UNFUSED-CHAIN",
-        say("kernels by element follow each other, each reading what the last one wrote"),
-        say("one kernel reads and writes once, and takes what the longest of them takes"),
+        say("elementwise kernels follow each other, each reading what the last one wrote"),
+        say("one kernel reads and writes once"),
+    ),
+    _rule(
+        "OPTIMIZER-UNFUSED",
+        say("parameters are updated one by one, each in many passes over memory"),
+        say("a fused optimizer reads and writes parameter, gradient and moments once"),
+    ),
+    _rule(
+        "GEMM-LOOP",
+        say("the same small matrix product runs over and over"),
+        say("one batched or grouped product does them all"),
+    ),
+    _rule(
+        "UNDER-FILLED",
+        say("kernels with too few blocks leave most multiprocessors idle"),
+        say("their work is spread over all multiprocessors"),
     ),
 )

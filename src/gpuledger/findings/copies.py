@@ -50,6 +50,10 @@ MEMORIES: Final[Mapping[str, str]] = {
 """What the host's memory is called, by NVIDIA's label."""
 
 
+LEAST_EXPOSED: Final = 0.01
+"""Of the time: inputs have to come from somewhere."""
+
+
 def _pageable(subject: OneGpu) -> Sequence[Finding]:
     """Pageable memory is staged through a buffer, far below the link's rate, and blocks the host."""
     device = subject.device
@@ -78,7 +82,7 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
         return ()
     # copies of pageable memory cannot overlap at all: that is another finding's
     lost = _could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows))
-    if not worth_telling(device, lost):
+    if lost < LEAST_EXPOSED * device.steady_ns:
         return ()
     edit = subject.edit("COPY-EXPOSED")
     saving, assumption = subject.saved_ns(edit, lost), say("compute of the same step covers it, without slowing down")

@@ -12,9 +12,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.busy_kernels import BusyKernels, Shortened
+from gpuledger.analyse.busy.attention import between_products
+from gpuledger.analyse.busy.chains import fused
+from gpuledger.analyse.busy.copies import views
+from gpuledger.analyse.busy.filling import batched, spread
+from gpuledger.analyse.busy.layout import one_layout
+from gpuledger.analyse.busy.optimizer import fused_updates
+from gpuledger.analyse.busy.precision import narrower
+from gpuledger.analyse.busy.steady import Shortened, SteadyKernels
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
 from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
+from gpuledger.analyse.use.kernel_use import UseOfKernels
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger
@@ -62,12 +70,15 @@ USUAL_LAUNCH_NS: Final = 5_000
 class Fixes:
     """The edits of one device's findings."""
 
-    def __init__(self, trace: Trace, scene: Scenario, flows: tuple[CopyFlow, ...]) -> None:
-        self.trace, self.flows = trace, flows
+    def __init__(
+        self, trace: Trace, scene: Scenario, flows: tuple[CopyFlow, ...], use: UseOfKernels | None = None
+    ) -> None:
+        self.trace, self.flows, self._use = trace, flows, use
         self.device, self.part, self.graph = scene.device, scene.part, scene.graph
         self.work, self.host = scene.part.work, scene.part.host
         self.steady: NDArray[np.bool_] = self.device.begins_steady(self.graph.recorded.call_begin)
         """Which calls begin in the steady stretch."""
+        self._faster: dict[str, Shortened] = {}
 
     # what the host does
 
@@ -268,18 +279,34 @@ class Fixes:
         return self.not_launched(chosen[np.isin(self.work.name[chosen], codes)])
 
     def not_launched(self, chosen: Positions) -> Edit:
-        """These operations do not run, and calls that launch nothing else are not made: a graph's launch stays."""
+        """These operations do not run, and calls that launch nothing else are not made.
+
+        A graph's launch stays, and takes as much less as the graph has fewer nodes.
+        """
         gone = self._gone(self._only_launching(chosen))
-        return lambda graph: without_operations(gone(graph), chosen)
+        launched, fewer = (
+            np.bincount(call[call >= 0], minlength=len(self.graph.calls))
+            for call in (self.graph.operations.call, self.graph.operations.call[chosen])
+        )
+        smaller = np.flatnonzero((fewer > 0) & (fewer < launched))
+        share = 1 - fewer[smaller] / launched[smaller]
+        duration = np.rint(self.graph.calls.duration_ns[smaller] * share).astype(np.int64)
+        return lambda graph: with_call_durations(without_operations(gone(graph), chosen), smaller, duration)
 
     @cached_property
-    def busy(self) -> BusyKernels:
-        """Its steady kernels, and what they could do without."""
-        return BusyKernels(self.trace, self.device, self.work)
+    def busy(self) -> SteadyKernels:
+        """Its steady kernels."""
+        return SteadyKernels(self.trace, self.device, self.work, self._use)
+
+    def faster(self, code: str) -> Shortened:
+        """Which of them would be shorter or gone."""
+        if code not in self._faster:
+            self._faster[code] = SHORTENED[code](self.busy)
+        return self._faster[code]
 
     def shortened(self, code: str) -> Edit:
         """Kernels take as long as another way of doing their work would, or do not run and are not launched."""
-        chosen = SHORTENED[code](self.busy)
+        chosen = self.faster(code)
         stays = chosen.duration_ns > 0
         gone = self.not_launched(np.sort(chosen.operations[~stays]))
         return lambda graph: with_durations(gone(graph), chosen.operations[stays], chosen.duration_ns[stays])
@@ -359,12 +386,15 @@ class Fixes:
         return lambda graph: with_durations(graph, chosen, np.minimum(duration, least))
 
 
-SHORTENED: Final[Mapping[str, Callable[[BusyKernels], Shortened]]] = {
-    "PRECISION": BusyKernels.narrower,
-    "ATTENTION-UNFUSED": BusyKernels.between_products,
-    "LAYOUT": BusyKernels.layouts,
-    "DEVICE-COPY": BusyKernels.copies,
-    "UNFUSED-CHAIN": BusyKernels.chains,
+SHORTENED: Final[Mapping[str, Callable[[SteadyKernels], Shortened]]] = {
+    "PRECISION": narrower,
+    "ATTENTION-UNFUSED": between_products,
+    "LAYOUT": one_layout,
+    "DEVICE-COPY": views,
+    "UNFUSED-CHAIN": fused,
+    "OPTIMIZER-UNFUSED": fused_updates,
+    "GEMM-LOOP": batched,
+    "UNDER-FILLED": spread,
 }
 """Codes about kernels that run, and which of them would be shorter or gone."""
 

@@ -35,6 +35,9 @@ TINY_NS: Final = 5_000
 MUCH_TURNAROUND: Final = 0.05
 """Below this share of the time, what the device takes from kernel to kernel is its usual due."""
 
+LEAST_CAST: Final = 0.01
+"""Of the time: a few casts are part of most programs."""
+
 MOST_KERNELS: Final = 3
 """So many slow kernels are told, each as a finding of its own."""
 
@@ -52,7 +55,7 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     # where the host cannot keep up, launches that go away save their share of what is lost between launches
     late = int(device.ledger.gaps.length_ns[device.gaps_of(QueueTrigger.BEHIND)].sum())
     time = int(cast_rows.duration_ns.sum()) + late * len(cast_rows) // len(kernels)
-    if not worth_telling(device, time):
+    if time < LEAST_CAST * device.steady_ns:
         return ()
     count = counted(device, len(cast_rows), say("kernel"), say("kernels"))
     claim = say("{kernels} only to change a tensor's type: {time}", kernels=count, time=per_step(device, time))

@@ -65,14 +65,15 @@ class PlainHost:
         """Of a change that saves so much under the profiler, of so much lost."""
         at_pace = min(max(self._at_pace_ns - self._edited_ns(edit), 0), lost_ns)
         if self.steady_ns is None:
-            return PlainSaving(None, *_range(at_pace, saving_ns))
+            return PlainSaving(None, *_range(at_pace, saving_ns, self.scene.device.steady_ns))
         in_proportion = round(saving_ns * self.steady_ns / self.scene.device.steady_ns)
-        return PlainSaving((at_pace + in_proportion) // 2, *_range(at_pace, in_proportion))
+        return PlainSaving((at_pace + in_proportion) // 2, *_range(at_pace, in_proportion, self.steady_ns))
 
     def _edited_ns(self, edit: Edit) -> int:
         return self.scene.steady_ns(edit, lambda graph: host_scaled(graph, self.scale))
 
 
-def _range(one_ns: int, other_ns: int) -> tuple[int, int]:
+def _range(one_ns: int, other_ns: int, steady_ns: int) -> tuple[int, int]:
+    """What lies between them, and a little beyond; never all that there is."""
     low, high = sorted((one_ns, other_ns))
-    return round(low * (1 - EITHER_WAY)), round(high * (1 + EITHER_WAY))
+    return round(low * (1 - EITHER_WAY)), min(round(high * (1 + EITHER_WAY)), max(high, steady_ns))

@@ -30,11 +30,11 @@ _SHAPES: Final = {"grid", "block"}
 
 
 def columns_for(*, profiled: bool) -> dict[Table, frozenset[str]]:
-    """What a report reads of a trace; the shapes of launches only to find those that Nsight Compute `profiled`."""
+    """What a report reads of a trace; the blocks of launches only to find those that Nsight Compute `profiled`."""
     return {
         table: frozenset(column.name for column in table.schema.columns)
         - _NEVER_READ.get(table, set())
-        - (set() if profiled else _SHAPES)
+        - (set() if profiled else {"block"})
         for table in EVENTS
     }
 

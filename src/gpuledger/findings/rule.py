@@ -33,8 +33,9 @@ Subject = TypeVar("Subject")
 class LazyScenario:
     """A device's scenario, made when it is first asked for, once, by whichever of several threads comes first."""
 
-    def __init__(self, trace: Trace, device: Device) -> None:
+    def __init__(self, trace: Trace, device: Device, use: SampledUse | None = None) -> None:
         self._trace, self._device, self._lock = trace, device, Lock()
+        self._use = None if use is None else use[0]
         self._made: tuple[Scenario, Fixes] | None = None
 
     def both(self) -> tuple[Scenario, Fixes]:
@@ -42,7 +43,7 @@ class LazyScenario:
         with self._lock:
             if self._made is None:
                 scene = scenario(self._trace, self._device, sampled=True)
-                self._made = scene, Fixes(self._trace, scene, copy_flows(self._trace, self._device))
+                self._made = scene, Fixes(self._trace, scene, copy_flows(self._trace, self._device), self._use)
             return self._made
 
 
@@ -100,5 +101,7 @@ class Rule(Generic[Subject]):
     """The gaps it is about: a timeline marks it at the longest of them."""
     exposed: LineKind | None = None
     """The exposed work it is about, likewise."""
+    is_estimate: bool = False
+    """Whether its saving rests on what kernels would take that did not run."""
     is_symptom: bool = False
     """Whether it says when or to what time is lost, not why: a cause that explains it comes first."""

@@ -59,6 +59,9 @@ REFUSALS: Final = ("CAPTURE-EMPTY",)
 RULE_OF: Final[Mapping[str, Rule[Any]]] = {rule.code: rule for rule in reversed(RULES)}
 """By code: of a code that one profile and a whole job can have, the profile's."""
 
+ESTIMATED: Final = 0.25
+"""Savings by what other kernels would take are off by as much."""
+
 ALIKE: Final = 0.1
 """Savings that differ by less than this share are taken for equal."""
 
@@ -82,8 +85,8 @@ def findings(
     subjects: dict[int, OneGpu] = {}
     ranges = ProgramRanges(trace)
     for device in devices:
-        measured = (profiled or {}).get(device.gpu), (use or {}).get(device.gpu)
-        subject = OneGpu(trace, device, ranges, LazyScenario(trace, device), *measured)
+        counted, sampled = (profiled or {}).get(device.gpu), (use or {}).get(device.gpu)
+        subject = OneGpu(trace, device, ranges, LazyScenario(trace, device, sampled), counted, sampled)
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
             lambda subject=subject: _told(subject, idle.RULES),  # type: ignore[misc]
@@ -104,7 +107,8 @@ def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
 
 
 def _ranked(found: list[Finding]) -> list[Finding]:
-    """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first.
+    """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first, and
+    what goes before what would be faster by an estimate.
 
     What is left of another's time comes after that, and a bound after what can be had of it. A symptom comes after the
     causes that explain half of it, and before what explains less.
@@ -113,7 +117,10 @@ def _ranked(found: list[Finding]) -> list[Finding]:
     ranked = [finding for finding in found if not RULE_OF[finding.code].is_symptom]
     for position, (first, second) in enumerate(pairwise(list(ranked))):
         alike = second.saving_ns > (1 - ALIKE) * first.saving_ns
-        if alike and first.explains_ns < min(second.explains_ns, first.saving_ns / 2):
+        is_near = second.saving_ns > (1 - ESTIMATED) * first.saving_ns
+        is_surer = RULE_OF[first.code].is_estimate and not RULE_OF[second.code].is_estimate
+        explains_more = first.explains_ns < min(second.explains_ns, first.saving_ns / 2)
+        if (alike and explains_more) or (is_near and is_surer):
             ranked[position], ranked[position + 1] = ranked[position + 1], ranked[position]
     for later in [finding for finding in ranked if finding.follows]:
         _put_behind(ranked, later, [finding for finding in ranked if finding.code == later.follows])

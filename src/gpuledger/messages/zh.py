@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gpuledger.messages.zh_answers import ANSWERS
+from gpuledger.messages.zh_busy import BUSY
 from gpuledger.messages.zh_compare import COMPARE
 from gpuledger.messages.zh_critical import CRITICAL
 from gpuledger.messages.zh_first_fix import FIRST_FIX
@@ -252,29 +253,6 @@ _REPORT: Final[dict[str, str]] = {
         "{share} 的 kernel 运行不到 5 us，比启动一次还短，由此产生的间隙：{time}"
     ),
     "fuse them, batch them, or capture the step in a CUDA graph": "可以融合、合批，或把整个步捕获成 CUDA graph",
-    "{doing}: {kernels}, {time}": "{doing}：{kernels}，{time}",
-    "matrix kernels in single or double precision, which tensor cores do not run": (
-        "矩阵 kernel 用单精度或双精度，没有用 Tensor Core"
-    ),
-    "they run in bfloat16 on tensor cores, and the tensors around them take half the bytes": (
-        "它们用 bfloat16 在 Tensor Core 上运行，周围的张量只占一半字节"
-    ),
-    "attention is not fused: all scores are written, masked, normalised and read again": (
-        "attention 没有融合：全部分数写出、加 mask、归一化，再读回"
-    ),
-    "a fused kernel does it between the two products, without writing the scores": (
-        "融合的 kernel 在两次矩阵乘之间完成，不写出分数"
-    ),
-    "tensors change their layout between kernels": "张量在 kernel 之间改变布局",
-    "one layout throughout: these kernels do not run": "始终用一种布局：这些 kernel 不再运行",
-    "tensors are copied within the GPU": "张量在 GPU 内部被复制",
-    "written in place, or used as views: these kernels do not run": "就地写入，或用视图：这些 kernel 不再运行",
-    "kernels by element follow each other, each reading what the last one wrote": (
-        "逐元素 kernel 一个接一个，每个都读回上一个写出的内容"
-    ),
-    "one kernel reads and writes once, and takes what the longest of them takes": (
-        "一个 kernel 只读写一次，耗时等于其中最长的一个"
-    ),
     "{share} of the time in {names}": "时间的 {share} 位于 {names}",
     "the gaps close, as in a CUDA graph": "间隙消除，如同 CUDA graph",
     "small kernels run in a loop, tensor by tensor: {launches} take the host {time}": (
@@ -482,5 +460,6 @@ TEMPLATES: Final = {
     **COMPARE,
     **RANKS,
     **PROGRAMS,
+    **BUSY,
     **USE,
 }

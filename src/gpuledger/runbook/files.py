@@ -37,8 +37,6 @@ def shipped_text(name: str) -> bytes:
 
 def runbook_text(path: Path) -> bytes:
     """The text of a runbook of the user's."""
-    if path.exists() and not path.is_file():
-        raise GpuledgerError(f"{path}: not a regular file", hint="save the runbook to a file first")
     try:
         with path.open("rb") as file:
             return file.read(_LARGEST)

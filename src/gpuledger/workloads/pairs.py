@@ -38,6 +38,7 @@ GROUPS = {
     "together": "gpuledger.workloads.paired.together",
     "structures": "gpuledger.workloads.paired.structures",
     "busy": "gpuledger.workloads.paired.busy.programs",
+    "unseen": "gpuledger.workloads.paired.busy.unseen",
     "jax": "gpuledger.workloads.paired.jax_steps",
 }
 WARMUP = 3  # steps

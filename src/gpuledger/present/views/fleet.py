@@ -79,7 +79,7 @@ def fleet_document(merged: Merged, late: Sheet | None) -> Document:
     closing = tuple(_closing(merged))
     return Document(
         blocks=lambda: (
-            Opening(merged.name, merged.headline),
+            Opening(merged.name, visible(merged.headline)),
             Conclusion(verdict(merged)),
             Drawn(
                 lambda terminal, tell: "\n".join(_finding_lines(merged.findings, terminal, tell)),
@@ -232,8 +232,8 @@ def _finding_lines(findings: Sequence[Finding], terminal: Terminal, tell: Tell) 
     lines = [terminal.painted(tell(say("What to do")), "bold")] if findings else []
     for number, found in enumerate(findings, 1):
         lines += finding_head(number, found.code, tell(_saving(found)), terminal)
-        lines.append(wrapped(f"     {tell(found.claim)}", width, 5))
-        lines += [wrapped(f"     {tell(sentence)}", width, 7) for sentence in found.sentences]
+        lines.append(wrapped(f"     {visible(tell(found.claim))}", width, 5))
+        lines += [wrapped(f"     {visible(tell(sentence))}", width, 7) for sentence in found.sentences]
     return lines
 
 
@@ -255,13 +255,13 @@ def _saving(found: Finding) -> str:
 def _closing(merged: Merged) -> list[str]:
     """What failed, what is not known, and the next command."""
     lines: list[str] = [
-        say("Failed: {profile}: {sentence}.", profile=name, sentence=sentence)
+        say("Failed: {profile}: {sentence}.", profile=visible(name), sentence=visible(sentence))
         for name, sentence in merged.failed[:_MOST_NOTES]
     ]
     if len(merged.failed) > _MOST_NOTES:
         more = count_text(len(merged.failed) - _MOST_NOTES)
         lines.append(say("Failed: {count} more; --format=json names them all.", count=more))
-    lines += [say("Note: {sentence}.", sentence=note.sentence) for note in merged.notes[:_MOST_NOTES]]
+    lines += [say("Note: {sentence}.", sentence=visible(note.sentence)) for note in merged.notes[:_MOST_NOTES]]
     if len(merged.notes) > _MOST_NOTES:
         more = count_text(len(merged.notes) - _MOST_NOTES)
         lines.append(say("Note: {count} more; --format=json has them all.", count=more))

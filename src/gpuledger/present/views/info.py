@@ -19,6 +19,7 @@ from gpuledger.present.document import (
     SheetBlock,
     SheetTitle,
 )
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.present.writers.json import health_json
@@ -130,7 +131,7 @@ def origin_line(trace: Trace, found: Contents) -> str:
         else say("{tool}, version not recorded", tool=origin.tool)
     ]
     in_use = [use for use in found.gpus if use.is_used] or found.gpus
-    names = Counter(use.gpu.name for use in in_use)
+    names = Counter(visible(use.gpu.name) for use in in_use)
     parts += [name if count == 1 else joined(" x ", (str(count), name)) for name, count in sorted(names.items())]
     count = count_text(len(found.processes))
     parts.append(say("{count} process", count=count) if count == "1" else say("{count} processes", count=count))
@@ -148,9 +149,9 @@ def _facts(trace: Trace, found: Contents) -> list[str]:
     origin = trace.origin
     lines = [_sentence(origin)]
     if origin.decoding is not None:
-        lines.append(decoding_sentence(origin.decoding))
+        lines.append(visible(decoding_sentence(origin.decoding)))
     if origin.asked_for is not None:
-        lines.append(say("asked to trace {what}", what=", ".join(origin.asked_for)))
+        lines.append(say("asked to trace {what}", what=visible(", ".join(origin.asked_for))))
     if not isinstance(found.launched, NotMeasured):
         lines.append(
             say("{share} of the GPU work has its launch call in the profile", share=share_text(found.launched))
@@ -185,17 +186,17 @@ def _decoding_json(how: Decoding) -> dict[str, Any]:
 
 def _sentence(origin: Origin) -> str:
     schema = (
-        say("export schema {version}", version=origin.schema_version)
+        say("export schema {version}", version=visible(origin.schema_version))
         if origin.schema_version
         else say("export without a schema version")
     )
-    parts = [say("{schema} ({container})", schema=schema, container=origin.container)]
+    parts = [say("{schema} ({container})", schema=schema, container=visible(origin.container))]
     if origin.started_utc:
-        parts.append(say("captured {time} UTC", time=origin.started_utc))
+        parts.append(say("captured {time} UTC", time=visible(origin.started_utc)))
     if origin.driver_version:
-        parts.append(say("driver {version}", version=origin.driver_version))
+        parts.append(say("driver {version}", version=visible(origin.driver_version)))
     if origin.cuda_version:
-        parts.append(say("CUDA {version}", version=origin.cuda_version))
+        parts.append(say("CUDA {version}", version=visible(origin.cuda_version)))
     return joined(say(", "), parts)
 
 

@@ -19,6 +19,7 @@ from gpuledger.present.document import (
     SheetTitle,
     ShellCommands,
 )
+from gpuledger.present.safe_text import visible
 from gpuledger.present.views.ncu_plan_tables import covered_sheet, every_kernel_sheet
 from gpuledger.present.writers.json import health_json
 from gpuledger.trace.health import Note, Severity
@@ -54,7 +55,7 @@ def plan_document(proposal: Proposal) -> Document:
     kernels = [SheetBlock(covered_sheet(plan), SheetTitle.NAMED, tells_hidden=True)] if plan.covered else []
     return Document(
         blocks=lambda: (
-            Opening(proposal.name, proposal.headline),
+            Opening(proposal.name, visible(proposal.headline)),
             Conclusion(verdict(proposal)),
             *kernels,
             ShellCommands(proposal.commands),
@@ -117,9 +118,9 @@ def _not_worth_it(plan: NcuPlan) -> str:
     share, step = share_text(plan.replayable_share), time_text(plan.steady_ns // plan.steps)
     each = time_text(total // plan.steps)
     if len(plan.replayable) == 1:
-        what = f"the one kernel, {cut_label(label(largest.name))}, is {share} of the step ({each} of {step})"
+        what = f"the one kernel, {visible(cut_label(label(largest.name)))}, is {share} of the step ({each} of {step})"
     else:
-        name, most = cut_label(label(largest.name)), share_text(largest.ns / plan.steady_ns)
+        name, most = visible(cut_label(label(largest.name))), share_text(largest.ns / plan.steady_ns)
         many = count_text(len(plan.replayable))
         what = f"all {many} kernels are {share} of the step ({each} of {step}), the largest {most}: {name}"
     return f"Profiling kernels is not worth it here: {what}. The report says where the rest goes."

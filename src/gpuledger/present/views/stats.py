@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.writers.json import health_json, sheet_json
 from gpuledger.trace.health import Note, NotMeasured, Severity
@@ -38,7 +39,7 @@ def _remarks(named: Sequence[NamedSheet], notes: Iterable[Note]) -> list[str]:
     lines = []
     for name, sheet in named:
         if isinstance(sheet, NotMeasured):
-            lines.append(f"note: {name}: no data: {sheet.reason}")
+            lines.append(f"note: {name}: no data: {visible(sheet.reason)}")
         elif not sheet.rows:
             lines.append(f"note: {name}: no data: nothing of the kind was recorded")
     from_nsys = 0
@@ -46,7 +47,7 @@ def _remarks(named: Sequence[NamedSheet], notes: Iterable[Note]) -> list[str]:
         if note.code.startswith("nsys-"):
             from_nsys += note.count
         elif note.severity is not Severity.INFO:
-            lines.append(f"note: {note.sentence}")
+            lines.append(f"note: {visible(note.sentence)}")
     if from_nsys:
         lines.append(f"note: nsys itself warned {from_nsys} times while capturing; `gpuledger info` lists them")
     return lines

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.units import count_text, precise_time_text
 
@@ -25,7 +26,7 @@ def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatche
     marked = tuple(say("note: {note}", note=note) for note in notes)
     return Document(
         blocks=lambda: (
-            Opening(name, _headline(timing)),
+            Opening(name, visible(_headline(timing))),
             Conclusion(_verdict(timing)),
             Only(Medium.TEXT, (SheetBlock(sheet), *((Remarks(marked, 6),) if notes else ()))),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *((Remarks(notes),) if notes else ()))),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuledger.messages import joined, say
 from gpuledger.present.document import Conclusion, Document, Medium, Only, Opening, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.timing import (
     caches_text,
@@ -32,7 +33,7 @@ def timing_pair_document(names: tuple[str, str], pair: TimedPair, gpu: GpuReadin
     closing = (Remarks(notes, 6),) if notes else ()
     return Document(
         blocks=lambda: (
-            Opening(f"{names[0]}, {names[1]}", _headline(pair)),
+            Opening(f"{names[0]}, {names[1]}", visible(_headline(pair))),
             Conclusion(_verdict(names, pair)),
             Only(Medium.TEXT, (SheetBlock(sheet), *closing)),
             Only(Medium.MARKDOWN, (SheetBlock(sheet, SheetTitle.NAMED), *closing)),

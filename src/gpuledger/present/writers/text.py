@@ -62,14 +62,14 @@ class TextWriter:
             case Conclusion(text):
                 return self._title(self._tell(text), 0)
             case Heading(text):
-                return self._title(self._tell(text), 0)
+                return self._title(visible(self._tell(text)), 0)
             case Paragraph(text):
-                return wrapped(self._tell(text), self._width)
+                return wrapped(visible(self._tell(text)), self._width)
             case Points(title, items):
-                points = [wrapped(f"  - {self._tell(item)}", self._width, 4) for item in items]
-                return "\n".join([self._title(self._tell(title)), *points])
+                points = [wrapped(f"  - {visible(self._tell(item))}", self._width, 4) for item in items]
+                return "\n".join([self._title(visible(self._tell(title))), *points])
             case Remarks(items, margin):
-                return self._lines((self._tell(item) for item in items), margin)
+                return self._lines((visible(self._tell(item)) for item in items), margin)
             case Definitions(title, entries):
                 return self._definitions(title, entries)
             case SheetBlock():
@@ -119,7 +119,7 @@ class TextWriter:
         """A term and a sentence a line, the sentences aligned and wrapped."""
         if not entries:
             return ""
-        told = [(self._tell(term), self._tell(sentence)) for term, sentence in entries]
+        told = [(self._tell(term), visible(self._tell(sentence))) for term, sentence in entries]
         indent = max(display_width(term) for term, _ in told) + 4
         lines = [f"  {padded(term, indent - 4)}  {sentence}" for term, sentence in told]
         return "\n".join([self._title(self._tell(title)), *(wrapped(line, self._width, indent) for line in lines)])

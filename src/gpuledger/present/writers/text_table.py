@@ -66,7 +66,7 @@ def sheet_lines(sheet: Sheet, terminal: Terminal, longest_name: int | None = Non
 def _text_column(sheet: Sheet, index: int, column: Column, *, exact: bool) -> _TextColumn:
     values = [row[index] for row in sheet.all_rows]
     cells = [visible(shown_text(value, column, exact=exact)) for value in values]
-    return _TextColumn(column, visible(column.title(exact=exact)), cells, [_cell_style(value) for value in values])
+    return _TextColumn(column, column.title(exact=exact), cells, [_cell_style(value) for value in values])
 
 
 def _cell_style(value: Cell) -> tuple[Style, ...]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.workloads.paired.busy.layers import LayerWeights, decoder_weights, random_inputs, replayed
-from gpuledger.workloads.paired.program import PairedProgram, Step, pair
+from gpuledger.workloads.paired.program import PairedProgram, Step, either, pair
 from gpuledger.workloads.paired.sizes import BATCHES, BF16, sized
 
 Remember = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -100,11 +100,11 @@ PROGRAMS: tuple[PairedProgram, ...] = (
         "the kernels that concatenate go; small ones that write a token's keys and values come",
         kv_cat,
     ),
-    pair(
+    PairedProgram(
         "decode_small_batch",
         "reads all weights for each request's token",
-        "KERNEL-LOOP",
+        (),  # requests that follow each other cannot be told from layers
         "the products of all requests become one, which reads the weights once",
-        decode_small_batch,
+        either(decode_small_batch, "bad", "fixed"),
     ),
 )

@@ -168,7 +168,7 @@ PROGRAMS: tuple[PairedProgram, ...] = (
     pair(
         "expert_loop_gemms",
         "many small products one after the other",
-        "KERNEL-LOOP",
+        "GEMM-LOOP",
         "the products of all experts become one, which reads all weights at the rate of the memory",
         expert_loop_gemms,
     ),
