@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from enum import Enum
+from enum import Enum, auto
 from typing import Final
 
 
 class Framework(Enum):
-    """What people change where something is to run otherwise; the value is how they call it."""
+    """What people change where something is to run otherwise."""
 
-    TENSORRT = "TensorRT"
-    JAX = "JAX"
-    TORCH = "PyTorch"
-    CUDA = "CUDA"
+    TENSORRT = auto()
+    JAX = auto()
+    TORCH = auto()
+    CUDA = auto()
 
 
 _NAMES: Final = {

@@ -59,6 +59,7 @@ ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
 """By code, or code and kind; by framework."""
 
 
-def advice_for(code: str, kind: str, framework: Framework) -> Message | None:
-    """What to change; None where the framework has no words of its own for it."""
-    return ADVICE.get(f"{code} {kind}", ADVICE.get(code, {})).get(framework)
+def advice_for(code: str, kind: str, framework: Framework) -> Message:
+    """What to change; as CUDA has it, where the framework has no words of its own for it."""
+    advice = ADVICE.get(f"{code} {kind}", ADVICE[code])
+    return advice.get(framework, advice[Framework.CUDA])

@@ -57,12 +57,13 @@ def _found(code: str, least: float, words: Mapping[str, FixWords], subject: OneG
     kernels = counted(device, count, say("kernel"), say("kernels"))
     said = words[chosen.kind]
     claim = say("{doing}: {kernels}, {time}", doing=said.doing, kernels=kernels, time=per_step(device, time))
-    evidence = (*_evidence(subject, chosen, time / device.steady_ns), *_advice(subject, code, chosen))
+    evidence = _evidence(subject, chosen, time / device.steady_ns)
     saving = subject.saved_ns(edit, lost)
     if not worth_telling(device, saving):
         return ()
     told = finding(device, code, claim, evidence, saving, said.assumption, explains=lost, edit=edit)
-    return [told if chosen.was_sampled else replace(told, confidence=say("medium"))]  # by their names
+    confidence = told.confidence if chosen.was_sampled else say("medium")  # by their names
+    return [replace(told, fix=_fix(subject, code, chosen), confidence=confidence)]
 
 
 def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
@@ -98,14 +99,11 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
     )
 
 
-def _advice(subject: OneGpu, code: str, chosen: Shortened) -> tuple[Evidence, ...]:
+def _fix(subject: OneGpu, code: str, chosen: Shortened) -> Message:
     """What to change, in the words of the framework."""
     strings = subject.trace.strings
     framework = framework_of(strings.text(int(name)) or "" for name in distinct(subject.fixes.busy.names))
-    advice = advice_for(code, chosen.kind, framework)
-    return (
-        () if advice is None else (Evidence(say("in {framework}: {advice}", framework=framework.value, advice=advice)),)
-    )
+    return advice_for(code, chosen.kind, framework)
 
 
 def _rule(code: str, doing: Message, assumption: Message, least: float = LEAST) -> Rule[OneGpu]:

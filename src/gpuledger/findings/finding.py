@@ -58,6 +58,8 @@ class Finding:
     then_ns: int | None = None
     """What it saves once all those before it are mended; None where that cannot be told."""
     plain: PlainSaving | None = None
+    fix: Message | None = None
+    """What to change, where that depends on more than the code."""
     is_bound: bool = False
     """Whether the saving is the most that can be had, and less is usual."""
     follows: str = ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpuledger.findings.finding import Finding
 from gpuledger.messages import Message, say
 
 FIRST_FIX: Final[dict[str, Message]] = {
     "ALLOC-CHURN": say("preallocate buffers and reuse them (`out=`, one arena sized at warm-up)"),
-    "ATTENTION-UNFUSED": say("call `F.scaled_dot_product_attention`, or FlashAttention"),
     "CAST": say("keep weights and activations in one type; convert weights once, not in each step"),
     "CLOCKS-LOW": say(
         "see what holds it down: `nvidia-smi -q -d CLOCK,POWER,PERFORMANCE`; unlock with `nvidia-smi -rgc`"
@@ -18,7 +18,6 @@ FIRST_FIX: Final[dict[str, Message]] = {
     "COPY-BOUND": say("copy fewer bytes, or from pinned memory on its own stream"),
     "COPY-EXPOSED": say("keep data on the device, or copy one step ahead on a side stream from pinned memory"),
     "COPY-PAGEABLE": say("copy from and to pinned memory (`pin_memory=True`), and reuse the buffers"),
-    "DEVICE-COPY": say("write in place: a static KV cache, `copy_` into preallocated outputs"),
     "DEVICE-WAIT": say("record the event right after the producer, and launch that work earlier"),
     "GPU-SHARED": say("give the process the GPU for itself, or run both under MPS"),
     "HOST-ALLOC": say("allocate once at start-up; no `cudaMalloc`, `empty_cache()` or pinning in the loop"),
@@ -30,10 +29,12 @@ FIRST_FIX: Final[dict[str, Message]] = {
     "HOST-THREAD": say("shorten what the other thread does, or start it a step earlier"),
     "KERNEL-LOOP": say("use the fused or foreach form: one kernel for all tensors"),
     "LAUNCH-BOUND": say("replay the step as a CUDA graph, or compile it (`torch.compile(mode='reduce-overhead')`)"),
-    "LAYOUT": say("keep tensors in the layout that the kernels want: `memory_format=torch.channels_last`"),
-    "PRECISION": say("run matrix products in bfloat16, or allow TF32"),
     "TINY-KERNELS": say("fuse them, batch them, or capture the step in a CUDA graph"),
-    "UNFUSED-CHAIN": say("fuse them: `torch.compile`, or one operator such as `F.rms_norm`"),
     "UNIFIED-MEMORY": say("prefetch pages before they are touched, or use plain device memory"),
 }
 """By code. Findings about a capture, or that only say when time is lost, have none: their claim is what to do."""
+
+
+def first_fix(found: Finding) -> Message | None:
+    """Of one finding: its own where it has one, in the words of the framework."""
+    return found.fix or FIRST_FIX.get(found.code)

@@ -46,7 +46,6 @@ BUSY: Final[dict[str, str]] = {
     "kernels with too few blocks leave most multiprocessors idle": "kernel 的 block 太少，大部分 SM 空闲",
     "their work is spread over all multiprocessors": "把它们的工作分给所有 SM",
     # findings/advice
-    "in {framework}: {advice}": "在 {framework} 中：{advice}",
     "model.to(torch.bfloat16), or torch.set_float32_matmul_precision('high') for TF32": (
         "model.to(torch.bfloat16)，或用 torch.set_float32_matmul_precision('high') 启用 TF32"
     ),

@@ -9,9 +9,6 @@ FIRST_FIX: Final[dict[str, str]] = {
     "preallocate buffers and reuse them (`out=`, one arena sized at warm-up)": (
         "预先分配缓冲区并复用（`out=`，预热时定好大小的一块内存）"
     ),
-    "call `F.scaled_dot_product_attention`, or FlashAttention": (
-        "调用 `F.scaled_dot_product_attention` 或 FlashAttention"
-    ),
     "keep weights and activations in one type; convert weights once, not in each step": (
         "权重与激活用同一类型；权重只转换一次，不要每步都转"
     ),
@@ -25,9 +22,6 @@ FIRST_FIX: Final[dict[str, str]] = {
     ),
     "copy from and to pinned memory (`pin_memory=True`), and reuse the buffers": (
         "用锁页内存拷贝（`pin_memory=True`），并复用缓冲区"
-    ),
-    "write in place: a static KV cache, `copy_` into preallocated outputs": (
-        "就地写入：静态 KV cache，用 `copy_` 写入预先分配的输出"
     ),
     "record the event right after the producer, and launch that work earlier": (
         "在生产者之后立即记录事件，并更早启动该工作"
@@ -53,13 +47,6 @@ FIRST_FIX: Final[dict[str, str]] = {
     "use the fused or foreach form: one kernel for all tensors": "用 fused 或 foreach 形式：所有张量一个 kernel",
     "replay the step as a CUDA graph, or compile it (`torch.compile(mode='reduce-overhead')`)": (
         "把一步作为 CUDA graph 重放，或编译它（`torch.compile(mode='reduce-overhead')`）"
-    ),
-    "keep tensors in the layout that the kernels want: `memory_format=torch.channels_last`": (
-        "让张量保持 kernel 需要的布局：`memory_format=torch.channels_last`"
-    ),
-    "run matrix products in bfloat16, or allow TF32": "矩阵乘用 bfloat16，或允许 TF32",
-    "fuse them: `torch.compile`, or one operator such as `F.rms_norm`": (
-        "融合它们：`torch.compile`，或用 `F.rms_norm` 这样的单个算子"
     ),
     "prefetch pages before they are touched, or use plain device memory": "在访问之前预取页面，或改用普通显存",
     "see what holds it down: `nvidia-smi -q -d CLOCK,POWER,PERFORMANCE`; unlock with `nvidia-smi -rgc`": (

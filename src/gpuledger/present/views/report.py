@@ -11,7 +11,7 @@ from urllib.parse import quote
 from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
 from gpuledger.analyse.ranks.rank_traces import rank_places
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.first_fix import FIRST_FIX
+from gpuledger.findings.first_fix import first_fix
 from gpuledger.findings.headline import Headline, headline
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import Cause
@@ -106,7 +106,7 @@ def _findings_markdown(report: ProfiledRun, tell: Tell) -> str:
                 saving = say("{saving}; {then}", saving=saving, then=then)
             what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving))
         lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
-        fix = FIRST_FIX.get(found.code)
+        fix = first_fix(found)
         told = [*([fix_words(fix)] if fix else []), *(each for each in found.sentences if each != fix)]
         lines += [f"   - {escaped(tell(evidence))}" for evidence in told]
     return "\n".join(lines)
@@ -325,7 +325,7 @@ def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell, *, is_br
         saves = tell(say("{saving} ({share})", saving=saving_words(found), share=share_text(share)))
         lines += finding_head(at, found.code, saves if found.saving_ns else "", terminal, saving_style(share))
         lines.append(wrapped(f"     {tell(found.claim)}", width, 5))
-        fix = FIRST_FIX.get(found.code)
+        fix = first_fix(found)
         if fix is not None:
             lines.append(terminal.painted(wrapped(f"     {tell(fix_words(fix))}", width, 10), "green"))
         if is_brief:
