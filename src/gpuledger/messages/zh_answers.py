@@ -106,6 +106,15 @@ ANSWERS: Final[dict[str, str]] = {
     "GPU {gpu}: kernels take {time} ({share} of the time): {count}; the most in {kernel}, {part} of that.": (
         "GPU {gpu}：kernel 用时 {time}（占时间的 {share}）：{count}；最多的是 {kernel}，占其中的 {part}。"
     ),
+    # info
+    "No GPU work was recorded: there is nothing to report on (`gpuledger explain CAPTURE-EMPTY`).": (
+        "没有记录到 GPU 工作：没有可报告的内容（`gpuledger explain CAPTURE-EMPTY`）。"
+    ),
+    "Incomplete: {sentence}.": "不完整：{sentence}。",
+    "Good for a report: nothing was lost, and all that it uses was recorded.": (
+        "可用于报告：没有丢失，所需内容都已记录。"
+    ),
+    "Good for a report: nothing was lost. Not recorded: {names}.": "可用于报告：没有丢失。未记录：{names}。",
     # counts
     "{told} in {steps} steps": "{steps} 步共 {told}",
     "{count} {what} a step": "每步 {count} {what}",

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
-from gpuledger.messages import joined, say
+from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import (
     Block,
+    Conclusion,
     Definitions,
     Document,
     Medium,
@@ -23,7 +24,7 @@ from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.present.writers.json import health_json
-from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.health import NotMeasured, Severity
 from gpuledger.trace.model import Decoding, Origin, Trace, os_pid
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
@@ -44,7 +45,9 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
     private: list[Block] = [_untitled(_source_sheet(trace)), _private(trace)] if verbose else []
     return Document(
         blocks=lambda: (
-            Opening(name, origin_line(trace, found), tuple(_facts(trace, found))),
+            Opening(name, origin_line(trace, found)),
+            Conclusion(_verdict(trace, found)),
+            Remarks(tuple(_facts(trace, found))),
             Only(Medium.TEXT, tuple(in_text)),
             Only(Medium.MARKDOWN, tuple(in_markdown)),
             Definitions(say("Not in this profile"), tuple((missing.what, missing.means) for missing in found.missing)),
@@ -56,6 +59,19 @@ def info_document(path: str, trace: Trace, found: Contents, *, verbose: bool) ->
         data=lambda: _data(name, trace, found, verbose=verbose),
         sheets=lambda: (_rows_sheet(trace, found),),
     )
+
+
+def _verdict(trace: Trace, found: Contents) -> Message:
+    """Whether the profile is good for a report, and what it lacks."""
+    if not any(process.gpu_work for process in found.processes):
+        return say("No GPU work was recorded: there is nothing to report on (`gpuledger explain CAPTURE-EMPTY`).")
+    losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]
+    if losses:
+        return say("Incomplete: {sentence}.", sentence=losses[0])
+    if not found.missing:
+        return say("Good for a report: nothing was lost, and all that it uses was recorded.")
+    names = joined(say(", "), [missing.what for missing in found.missing])
+    return say("Good for a report: nothing was lost. Not recorded: {names}.", names=names)
 
 
 def _untitled(sheet: Sheet) -> SheetBlock:

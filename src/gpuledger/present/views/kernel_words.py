@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gpuledger.messages import say
+from gpuledger.present.sheet import Term
 
 BOUNDS: Final = {
     "memory": say("memory"),
@@ -45,6 +46,14 @@ SEVERITY_WORDS: Final = {
     "none": say("none"),
     "unknown": say("not known"),
 }
+
+
+_SEVERITY_BADGES: Final = {"high": "bad", "medium": "warn"}
+
+
+def severity_cell(level: str) -> Term:
+    """How much a kernel has to gain, in a table."""
+    return Term(SEVERITY_WORDS[level], SEVERITY_WORDS[level], badge=_SEVERITY_BADGES.get(level, ""))
 
 
 def shape_text(shape: tuple[int, int, int] | None) -> str:

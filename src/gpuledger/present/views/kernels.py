@@ -16,7 +16,7 @@ from gpuledger.present.made_at import made_line
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.views.kernel_counts import counts_points
 from gpuledger.present.views.kernel_figures import figures_sheet
-from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS, shape_text
+from gpuledger.present.views.kernel_words import BOUNDS, LIMITERS, SEVERITY_WORDS, severity_cell, shape_text
 from gpuledger.present.views.kernels_json import kernels_data
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Gpu
@@ -128,7 +128,7 @@ def kernel_sheet(made: Sequence[JudgedKernel], total: int) -> Sheet:
                 share_text(share),
                 bound_text(found),
                 figure_share(found.verdict.roof_share),
-                SEVERITY_WORDS[severity(each.saving_ns, total)],
+                severity_cell(severity(each.saving_ns, total)),
                 rate_text(found.figures.dram_bytes_per_s),
                 figure_share(found.figures.share("occupancy_share")),
                 shape_text(each.grid),

@@ -19,7 +19,7 @@ from gpuledger.messages import joined as put_together
 from gpuledger.present.document import Block, Heading, Paragraph, Points, SheetBlock
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.views.kernel_counts import counts_points
-from gpuledger.present.views.kernel_words import SEVERITY_WORDS
+from gpuledger.present.views.kernel_words import SEVERITY_WORDS, severity_cell
 from gpuledger.present.views.kernels import bound_text, figure_lines, figure_share, kernel_sheet
 from gpuledger.units import count_text, share_text, time_text
 
@@ -205,7 +205,7 @@ def _bottlenecks(found: MatchedTimeline, device: Device) -> Iterator[Block]:
     rows: list[tuple[Cell, ...]] = [
         (
             str(at),
-            SEVERITY_WORDS[each.severity],
+            severity_cell(each.severity),
             label(each.entry.name),
             "-" if each.launch is None else bound_text(each.launch),
             time_text(each.saving_ns // device.step_count),
