@@ -97,6 +97,7 @@ def same(clean: Make = a_trace, *codes: str) -> Same:
 EXPORT = same(an_export)
 TRACE = same(a_trace)
 NO_GPU_WORK = "no GPU work was recorded"
+NO_TIME = "all GPU work that was recorded takes 0 ns"
 NOT_OURS = "not a profile that gpuledger can read"
 
 _FILE: dict[str, tuple[Make, Must]] = {
@@ -713,9 +714,9 @@ _MEANING: dict[str, tuple[Make, Must]] = {
     "one kernel": (kernels((10, 20)), read()),
     "one kernel without a call": (nsys(KERNEL=[kernel(10, 20)]), read()),
     "end before start": (kernels((10, 20), (40, 30)), read("times-backward")),
-    "end before start, all": (kernels((20, 10)), read("times-backward", report=NO_GPU_WORK)),
+    "end before start, all": (kernels((20, 10)), read("times-backward", report=NO_TIME)),
     "zero length": (kernels((10, 20), (30, 30)), read()),
-    "zero length, all": (kernels((10, 10), (10, 10)), read(report=NO_GPU_WORK)),
+    "zero length, all": (kernels((10, 10), (10, 10)), read(report=NO_TIME)),
     "all at the same time": (kernels(*[(10, 20)] * 50), read()),
     "overlapping on one stream": (kernels((10, 30), (20, 40), (25, 26)), read()),
     "out of order": (kernels((50, 60), (10, 20), (30, 40)), read()),
@@ -771,8 +772,8 @@ _MEANING: dict[str, tuple[Make, Must]] = {
     "10^6 names": (meanings.distinct_names(1_000_000), read()),
     "10^4 names": (meanings.distinct_names(10_000), read()),
     "torch: one kernel": (torch((30, 5)), read()),
-    "torch: zero length, all": (torch((30, 0), (40, 0)), read(report=NO_GPU_WORK)),
-    "torch: end before start": (torch((30, -5)), read("times-backward", report=NO_GPU_WORK)),
+    "torch: zero length, all": (torch((30, 0), (40, 0)), read(report=NO_TIME)),
+    "torch: end before start": (torch((30, -5)), read("times-backward", report=NO_TIME)),
     "torch: the clock jumps": (torch((30, 5), (4e15, 5)), read()),
     "torch: from end to end of 62 bits": (torch((-4.6e15, 5), (4.6e15, 5)), read()),
     "torch: no device": (torch((30, 5), device=-1), read()),

@@ -197,7 +197,7 @@ def analysed(trace: Trace, name: str, wanted: Wanted) -> tuple[Device, ...]:
         if recorded:
             raise NothingRecorded(
                 f"{name}: all GPU work that was recorded takes 0 ns",
-                found=f"kernels, copies and graphs: {count_text(recorded)}; each ends when it begins",
+                found=f"kernels, copies and graphs: {count_text(recorded)}; none ends after it begins",
                 hint="were times rounded when the file was written? `gpuledger stats` lists what there is",
             )
         origin = trace.origin
