@@ -267,7 +267,10 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
     ),
     "table without pages": (changed(*databases.points_to(0)), refused("a.sqlite")),
     "table beyond the end": (changed(*databases.points_to(9_999_999)), refused("a damaged SQLite database")),
-    "two tables, one root": (changed(*databases.points_to(2)), read("rows-dropped", report=NO_GPU_WORK)),
+    "two tables, one root": (
+        changed(*databases.points_to(2)),
+        read("rows-dropped", "work-not-recorded", report=NO_GPU_WORK),
+    ),
     "schema that is no SQL": (
         changed(*databases.declared_as("'CREATE TABLE hello'")),
         refused("a damaged SQLite database"),
@@ -297,7 +300,7 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
     "no names": (databases.only(KERNELS), refused("not an Nsight Systems export")),
     "no kernels": (databases.only("StringIds", "NVTX_EVENTS"), read(report=NO_GPU_WORK)),
     "names only": (databases.only("StringIds"), read(report=NO_GPU_WORK)),
-    "kernels of 0 rows": (changed(f"DELETE FROM {KERNELS}"), read(report=NO_GPU_WORK)),
+    "kernels of 0 rows": (changed(f"DELETE FROM {KERNELS}"), read("work-not-recorded", report=NO_GPU_WORK)),
     "table _V2": (changed(f"ALTER TABLE {KERNELS} RENAME TO {KERNELS}_V2"), EXPORT),
     "table _V3 beside an empty one": (
         changed(f"ALTER TABLE {KERNELS} RENAME TO {KERNELS}_V3", f"CREATE TABLE {KERNELS} (x)"),
@@ -305,7 +308,7 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
     ),
     "renamed column": (
         changed(f"ALTER TABLE {KERNELS} RENAME COLUMN start TO began"),
-        read("table-unusable", report=NO_GPU_WORK),
+        read("table-unusable", "work-not-recorded", report=NO_GPU_WORK),
     ),
     "renamed column that can be missed": (changed(f"ALTER TABLE {KERNELS} RENAME COLUMN gridX TO x"), EXPORT),
     "missing column": (changed("ALTER TABLE NVTX_EVENTS DROP COLUMN eventType"), read("table-unusable")),
@@ -321,36 +324,42 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
     "version of escapes": (changed(*databases.version("\x1b[31m")), EXPORT),
     "view in place of a table": (
         changed(f"ALTER TABLE {KERNELS} RENAME TO t", f"CREATE VIEW {KERNELS} AS SELECT * FROM t"),
-        read(report=NO_GPU_WORK),
+        read("table-unusable", "work-not-recorded", report=NO_GPU_WORK),
     ),
     "endless view": (
         changed(f"DROP TABLE {KERNELS}", f"CREATE VIEW {KERNELS} AS {databases.ENDLESS}"),
-        read(report=NO_GPU_WORK),
+        read("table-unusable", "work-not-recorded", report=NO_GPU_WORK),
     ),
     "view in place of the names": (
         changed("ALTER TABLE StringIds RENAME TO t", "CREATE VIEW StringIds AS SELECT * FROM t"),
         refused("not an Nsight Systems export"),
     ),
     "trigger": (changed(f"CREATE TRIGGER t AFTER INSERT ON {KERNELS} BEGIN DELETE FROM StringIds; END"), EXPORT),
-    "virtual table": (changed(*databases.VIRTUAL), read(report=NO_GPU_WORK)),
+    "virtual table": (changed(*databases.VIRTUAL), read("work-not-recorded", report=NO_GPU_WORK)),
     "column that is computed for ever": (
         changed(f"ALTER TABLE {KERNELS} ADD COLUMN x AS (printf('%.*c', 1000000000, 'x'))"),
         EXPORT,
     ),
-    "column of time that is computed": (databases.computed_start(), read("table-unusable", report=NO_GPU_WORK)),
+    "column of time that is computed": (
+        databases.computed_start(),
+        read("table-unusable", "work-not-recorded", report=NO_GPU_WORK),
+    ),
     "default that calls a function": (
         changed(
             f"ALTER TABLE {KERNELS} RENAME TO k2",
             f"CREATE TABLE {KERNELS} (start DEFAULT (load_extension('canary')), end)",
         ),
-        read("table-unusable", report=NO_GPU_WORK),
+        read("table-unusable", "work-not-recorded", report=NO_GPU_WORK),
     ),
     "index that is wrong": (
         changed(f"CREATE INDEX i ON {KERNELS} (start)", *databases.index_points_to(2)),
         EXPORT,  # no index is ever asked
     ),
-    "times as text": (databases.stored_as(start="TEXT", end="TEXT"), read("rows-dropped", report=NO_GPU_WORK)),
-    "times as REAL": (databases.stored_as(start="REAL"), read("rows-dropped", report=NO_GPU_WORK)),
+    "times as text": (
+        databases.stored_as(start="TEXT", end="TEXT"),
+        read("rows-dropped", "work-not-recorded", report=NO_GPU_WORK),
+    ),
+    "times as REAL": (databases.stored_as(start="REAL"), read("rows-dropped", "work-not-recorded", report=NO_GPU_WORK)),
     "times as blobs": (changed(f"UPDATE {KERNELS} SET start = x'00ff' WHERE correlationId = 2"), read("rows-dropped")),
     "a NULL time": (
         databases.rewritten(
@@ -444,7 +453,7 @@ _JSON: dict[str, tuple[Make, Must]] = {
     "a trailing comma": (swapped(b"}}]}", b"}},]}"), TRACE),
     "commas only": (text(b'{"traceEvents": [' + b"," * 999_999 + b"]}"), refused("the trace holds no events")),
     "missing end": (text(JSON[:-2]), same(a_trace, "trace-cut-off")),
-    "missing end of an event": (text(JSON[:-40]), read("trace-cut-off", report=NO_GPU_WORK)),
+    "missing end of an event": (text(JSON[:-40]), read("trace-cut-off", "work-not-recorded", report=NO_GPU_WORK)),
     "one event a line": (jsons.newline_separated, refused("not a torch.profiler trace")),
     "a byte order mark": (text(b"\xef\xbb\xbf" + JSON), TRACE),
     "UTF-16": (text(JSON.decode().encode("utf-16")), refused(NOT_OURS)),
@@ -514,7 +523,7 @@ _JSON: dict[str, tuple[Make, Must]] = {
     "dur absent": (jsons.kernel(dur=None), read("events-untimed")),
     "dur as text": (jsons.kernel(dur="3"), read()),
     "metadata only": (jsons.metadata_only(), read(report=NO_GPU_WORK)),
-    "no GPU": (jsons.without_gpu(), read(report=NO_GPU_WORK)),
+    "no GPU": (jsons.without_gpu(), read("work-not-recorded", report=NO_GPU_WORK)),
     "args null": (swapped(b'{"correlation": 5}', b"null"), read("events-odd")),
     "args a list": (swapped(b'{"correlation": 5}', b"[5]"), read("events-odd")),
     "args a text": (swapped(b'{"correlation": 5}', b'"x"'), read("events-odd")),
@@ -727,7 +736,7 @@ _MEANING: dict[str, tuple[Make, Must]] = {
     "times at 2^62": (kernels((2 - 2**62, 9 - 2**62), (10, 20), (2**62 - 9, 2**62 - 2)), read()),
     "kernels that sum to more than 2^63": (kernels(*[(1 - 2**61, 2**61)] * 9), refused("more than 146 years together")),
     "torch: kernels that sum to more than 2^63": (torch(*[(30, 4e15)] * 9), refused("more than 146 years together")),
-    "a kernel of 2^64 ns": (kernels((-FAR, FAR)), read("rows-dropped", report=NO_GPU_WORK)),
+    "a kernel of 2^64 ns": (kernels((-FAR, FAR)), read("rows-dropped", "work-not-recorded", report=NO_GPU_WORK)),
     "the clock jumps": (kernels((10, 20), (10**18, 10**18 + 5)), read()),
     "the clock jumps back": (kernels((10**18, 10**18 + 5), (10, 20)), read()),
     "two clocks": (
@@ -736,8 +745,8 @@ _MEANING: dict[str, tuple[Make, Must]] = {
     ),
     "two hosts, one device id": (meanings.two_hosts, read()),
     "two instances of a GPU": (meanings.mig, read()),
-    "no such device": (kernels((10, 20), deviceId=-1), read()),
-    "device of 2^40": (kernels((10, 20), deviceId=2**40), read("values-unusable")),
+    "no such device": (kernels((10, 20), deviceId=-1), read("gpu-not-recorded")),
+    "device of 2^40": (kernels((10, 20), deviceId=2**40), read("gpu-not-recorded", "values-unusable")),
     "streams of 2^60": (kernels((10, 20), (15, 25), streamId=2**60), read()),
     "1,000 streams": (nsys(KERNEL=[kernel(n, n + 50, streamId=n) for n in range(1000)]), read()),
     "launched before the capture": (
@@ -748,7 +757,7 @@ _MEANING: dict[str, tuple[Make, Must]] = {
     "call that never ends": (nsys(KERNEL=[kernel(10, 20)], RUNTIME=[call(1, FAR)]), read("rows-dropped")),
     "cut inside a kernel": (meanings.cut_inside_a_kernel, read("rows-dropped")),
     "graph nodes without a launch": (meanings.graph_nodes, read()),
-    "no kernels, but copies": (meanings.only_copies, read()),
+    "no kernels, but copies": (meanings.only_copies, read("work-not-recorded")),
     "no steps": (kernels(*[(n * n, n * n + 3) for n in range(1, 40)]), read()),
     "ranges that cross": (
         nsys(KERNEL=[kernel(10, 20)], RUNTIME=[call(1, 5)], NVTX=[push(0, 10, "a"), push(5, 15, "b"), push(8, 9, "c")]),

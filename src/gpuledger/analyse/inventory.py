@@ -88,23 +88,28 @@ def _no_os_calls(trace: Trace) -> str:
     return say("{tool} records no OS calls", tool=trace.origin.tool)
 
 
-def contents(trace: Trace) -> Contents:
-    """Take stock of a trace that was read whole."""
-    missing = [
+def missing(trace: Trace) -> tuple[Missing, ...]:
+    """What a trace that was read whole does not hold, and what that leaves open."""
+    tables = [
         Missing(table.value, trace.absent[table].reason, means)
         for table, means in MEANING.items()
         if table in trace.absent
     ]
-    uses = [_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)]
     calls = trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
-        missing.append(Missing("OS calls", _no_os_calls(trace), OS_CALLS_MISSING))
+        tables.append(Missing("OS calls", _no_os_calls(trace), OS_CALLS_MISSING))
+    return tuple(tables)
+
+
+def contents(trace: Trace) -> Contents:
+    """Take stock of a trace that was read whole."""
+    uses = [_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)]
     return Contents(
         span=trace.span,
         gpus=tuple(use for use in uses if use.is_used or use.gpu.name != NOT_DESCRIBED),
         processes=tuple(_process_use(trace, process) for process in trace.origin.processes),
         rows=tuple((table.value, len(rows)) for table, rows in trace.tables.items()),
-        missing=tuple(missing),
+        missing=missing(trace),
         launched=_launched(trace),
     )
 

@@ -309,6 +309,13 @@ _REPORT: Final[dict[str, str]] = {
     "{count} values in {table} are no usable numbers and count as not recorded": (
         "{table} 中有 {count} 个值不是可用的数字，按未记录处理"
     ),
+    "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle": (
+        "{count} 个调用向 GPU 提交了 {table}，而分析文件中没有任何记录：它们的时间看起来像空闲"
+    ),
+    "{table} is a view, not a table": "{table} 是视图，不是表",
+    "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed": (
+        "{count} 行 GPU 工作没有说明在哪个 GPU 上运行；假定为 {gpu}"
+    ),
     "{count} rows of {table} have no usable {columns} and were left out": (
         "{table} 中有 {count} 行没有可用的 {columns}，已略去"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gpuledger.analyse.inventory import missing
 from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -39,6 +40,9 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         "health": [
             {"severity": n.severity.value, "code": n.code, "count": n.count, "sentence": n.sentence}
             for n in (*report.trace.health, *report.kernel_health)
+        ],
+        "not_measured": [
+            {"what": lack.what, "reason": lack.reason, "means": lack.means} for lack in missing(report.trace)
         ],
         "zero_ns": report.zero_ns,
         "window_ns": report.devices[0].ledger.window_ns,

@@ -32,6 +32,7 @@ class ArrowExport:
     """The tables of a folder, each in a file of its own."""
 
     decoding = None
+    views: Mapping[str, frozenset[str]] = {}
 
     def __init__(self, folder: Path, suffix: str, limits: Limits, progress: Progress) -> None:
         self.container = _CONTAINERS[suffix]

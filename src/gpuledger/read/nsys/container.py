@@ -80,6 +80,10 @@ class NsysExport(Protocol):
     def tables(self) -> Mapping[str, frozenset[str]]:
         """The tables and the columns of each."""
 
+    @property
+    def views(self) -> Mapping[str, frozenset[str]]:
+        """What looks like a table and is a query; nothing is read of it, its columns are not known."""
+
     def count(self, table: str) -> int:
         """How many rows `table` has."""
 

@@ -10,6 +10,7 @@ What none of these tells is an unknown GPU, and the trace's health says what was
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from gpuledger.trace.keys import group
 from gpuledger.trace.model import Gpu, os_pid
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED
+from gpuledger.units import count_text
 
 UNKNOWN = say("unknown GPU")
 """What a GPU is called that the profile does not describe."""
@@ -44,6 +46,7 @@ class NsysDevices:
         rows = sorted(_listed(export), key=lambda row: row["id"])
         self._gpus: list[Gpu] = [_gpu(row) for row in rows]
         is_one = len(used) == 1
+        self._only_ordinal = int(used[0]) if is_one else None
         self._by_ordinal = dict.fromkeys(used.tolist(), 0) if is_one and len(rows) == 1 else _ordinals(rows)
         self._by_process = _by_process(export, rows)
         self._by_number = {row["id"]: gpu for gpu, row in reversed(list(enumerate(rows)))}
@@ -52,6 +55,9 @@ class NsysDevices:
             self._only_of.setdefault(process, set()).add(gpu)
         self._guessed: set[tuple[int, int]] = set()
         self._by_place: set[int] = set()
+        self._assumed: Counter[int] = Counter()
+        """Rows that do not say where they ran, by the GPU that is assumed."""
+        self._unknown: int | None = None
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -63,6 +69,36 @@ class NsysDevices:
         pairs = zip(pid[first].tolist(), device[first].tolist(), strict=True)
         gpus = [self._one(os_pid(process), ordinal) for process, ordinal in pairs]
         return np.array(gpus, np.int32)[number]
+
+    def resolve_work(self, pid: Ints, device: Ints) -> NDArray[np.int32]:
+        """The same for what ran on some GPU, also where its row does not say on which."""
+        gpus = self.resolve(pid, device)
+        lacking = np.flatnonzero(gpus == NOT_RECORDED)
+        if not len(lacking):
+            return gpus
+        first, number = group(pid[lacking])
+        likely = np.array([self._likely(os_pid(process)) for process in pid[lacking[first]].tolist()], np.int32)
+        gpus = gpus.copy()
+        gpus[lacking] = likely[number]
+        return gpus
+
+    def count_assumed(self, device: Ints, gpu: NDArray[np.int32]) -> None:
+        """Take note of rows that do not say where they ran, and of the GPUs that `resolve_work` gave them."""
+        assumed = gpu[device == NOT_RECORDED]
+        for number, count in enumerate(np.bincount(assumed).tolist()):
+            self._assumed[number] += count
+
+    def _likely(self, os_pid: int) -> int:
+        """The GPU of all other work, the only one of a process, or of the export; else one that nothing is known of."""
+        if self._only_ordinal is not None:
+            return self._one(os_pid, self._only_ordinal)
+        own = {gpu for (process, _), gpu in self._by_process.items() if process == os_pid}
+        if len(own) == 1:
+            return own.pop()
+        if len(self._gpus) != 1 and self._unknown is None:
+            self._gpus.append(Gpu(UNKNOWN))
+            self._unknown = len(self._gpus) - 1
+        return 0 if self._unknown is None else self._unknown
 
     def numbered(self, hardware: Ints) -> NDArray[np.int32]:
         """The physical GPU that TARGET_INFO_GPU lists by each of these numbers; the only one, where there is one."""
@@ -95,6 +131,13 @@ class NsysDevices:
 
     def notes(self) -> tuple[Note, ...]:
         notes = []
+        for gpu, count in sorted((+self._assumed).items()):
+            sentence = say(
+                "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
+                count=count_text(count),
+                gpu=f"GPU {gpu}",
+            )
+            notes.append(Note(Severity.LOSS, "gpu-not-recorded", sentence, count))
         if len(processes := {os_pid for os_pid, _ in self._guessed}) > 1:
             sentence = say(
                 "the export does not say which GPU each of {count} processes used; "

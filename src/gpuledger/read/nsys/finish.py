@@ -20,6 +20,9 @@ Raw = dict[str, Ints]
 """One table on its way in: int64 columns, text as ids, processes and threads in nsys's global numbering."""
 
 
+_ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
+
+
 class TableFinisher:
     """Raw columns in, a finished table out: text coded, processes and devices resolved, types narrowed."""
 
@@ -40,7 +43,11 @@ class TableFinisher:
         if "hardware" in raw:
             columns["gpu"] = by_row(self.devices.numbered, by_row(_number, raw["hardware"]))
         elif "gpu" in wanted:
-            columns["gpu"] = by_row(self.devices.resolve, columns["pid"], by_row(_number, raw["device"]))
+            device = by_row(_number, raw["device"])
+            resolve = self.devices.resolve_work if table in _ON_GPU else self.devices.resolve
+            columns["gpu"] = by_row(resolve, columns["pid"], device)
+            if table in _ON_GPU:
+                self.devices.count_assumed(device, columns["gpu"])
         for column in table.schema.columns:
             if column.name in wanted and column.name not in columns:
                 columns[column.name] = self._column(column.name, column.kind, raw)
@@ -85,10 +92,10 @@ def hosts(raw: Mapping[Table, Raw]) -> Ints:
 
 def ordinals(raw: Mapping[Table, Raw]) -> Ints:
     """CUDA's numbers of the devices that anything ran on."""
-    tables = [raw[table] for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS) if table in raw]
+    tables = [raw[table] for table in _ON_GPU if table in raw]
     seen = [distinct(columns["device"]) for columns in tables if len(columns.get("device", ()))]
     numbers = distinct(np.concatenate([np.empty(0, np.int64), *seen]))
-    known: Ints = numbers[numbers != NULL]
+    known: Ints = numbers[(numbers != NULL) & (numbers != NOT_RECORDED)]
     return known
 
 

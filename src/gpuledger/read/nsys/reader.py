@@ -24,6 +24,7 @@ from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
 from gpuledger.read.plausible_times import LARGEST, refuse_endless, within_bounds
 from gpuledger.read.request import WantedColumns, too_many_gpus
+from gpuledger.read.unrecorded_work import unrecorded_work
 from gpuledger.trace.columns import by_row, one_after_another, same, take
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.keys import last_match
@@ -58,6 +59,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
     notes = (*reading.notes, *coding.notes, *finish.devices.notes(), *_doubts(tables), *diagnostics(export))
+    notes += unrecorded_work(tables, frozenset(wanted))
     origin = describe(export, tables, finish.devices.gpus)
     return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
 
@@ -97,6 +99,7 @@ class _ExportReading:
         """The usable rows of one of nsys's tables, which of its rows those are, and its actual name."""
         name = schema.actual_name(feed.name, self.export.tables)
         if name is None:
+            self._tell_if_view(feed)
             return None
         have = self.export.tables[name]
         if lacking := [column for column in feed.required.values() if column not in have]:
@@ -143,6 +146,14 @@ class _ExportReading:
             if theirs in schema.STRING_COLUMNS:
                 columns[ours] = self.coder.use(columns[ours])
         return dict.fromkeys(optional, same(NULL, rows)) | columns, keep, name
+
+    def _tell_if_view(self, feed: schema.NsysTable) -> None:
+        """nsys writes tables alone; a view could be a query without end, and is not read."""
+        view = schema.actual_name(feed.name, self.export.views)
+        if view is not None and feed.name not in self._unusable:
+            reason = say("{table} is a view, not a table", table=view)
+            self._unusable[feed.name] = reason
+            self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
 
     def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
         self.notes.append(Note(severity, code, sentence, count))

@@ -105,6 +105,12 @@ class SqliteExport:
         }
 
     @property
+    def views(self) -> Mapping[str, frozenset[str]]:
+        return {
+            _text(name): frozenset() for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'view'")
+        }
+
+    @property
     def decoding(self) -> Decoding:
         """What reads the tables, as far as they were read."""
         if self._own is None:

@@ -28,6 +28,7 @@ from gpuledger.read.torch.merge import by_table
 from gpuledger.read.torch.origin import TorchDevices, describe
 from gpuledger.read.torch.parallel import gather_in_parts
 from gpuledger.read.torch.stacks import call_stacks
+from gpuledger.read.unrecorded_work import unrecorded_work
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import depths, parents
@@ -114,7 +115,14 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         if table not in tables
     }
     origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
-    return Trace(origin, (*whole.notes, *_doubts(whole, tables)), strings, tables, absent, stacks)
+    return Trace(
+        origin,
+        (*whole.notes, *_doubts(whole, tables), *unrecorded_work(tables, frozenset(wanted))),
+        strings,
+        tables,
+        absent,
+        stacks,
+    )
 
 
 def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int:

@@ -1,0 +1,67 @@
+"""Work that calls put on the GPU and of which a profile holds nothing at all: tables in, notes out.
+
+A profile without a table of kernels, or with an empty one, whose calls launch kernels did not record them: their time
+looks idle. Launches that are written into a graph run nothing, so where graphs are captured or traced nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from gpuledger.catalog.device_operations import CAPTURE_BEGINS, DeviceOperation, operation_number
+from gpuledger.messages import say
+from gpuledger.trace.health import Note, Severity
+from gpuledger.trace.tables import Rows, Table
+from gpuledger.units import count_text
+
+_CAPTURES: Final = -2
+"""Stands for a call that begins to write a graph."""
+
+_KINDS: Final = ("kernels", "copies", "memsets")
+"""What is looked for; a call holds its number, or a negative one."""
+
+
+def unrecorded_work(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[Note, ...]:
+    """What is said of the tables that were read; `asked` are those that would have been, had they been there."""
+    calls = tables.get(Table.CALLS)
+    if calls is None or "name" not in calls or len(tables.get(Table.GRAPHS, ())):
+        return ()
+    operation = calls.strings.each(calls.codes("name"), _operation, np.int8)
+    if (operation == _CAPTURES).any():
+        return ()
+    succeeded = calls["result"] <= 0 if "result" in calls else np.ones(len(calls), np.bool_)
+    notes = []
+    for number, is_there in enumerate(_recorded(tables, asked)):
+        if not is_there and (count := int(np.count_nonzero(succeeded & (operation == number)))):
+            sentence = say(
+                "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle",
+                count=count_text(count),
+                table=_KINDS[number],
+            )
+            notes.append(Note(Severity.LOSS, "work-not-recorded", sentence, count))
+    return tuple(notes)
+
+
+def _recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bool, bool, bool]:
+    """Whether there are records of each of the kinds, or nobody asked for them."""
+    kernels = Table.KERNELS not in asked or len(tables.get(Table.KERNELS, ())) > 0
+    if Table.COPIES not in asked:
+        return kernels, True, True
+    copies = tables.get(Table.COPIES)
+    if copies is None or "kind" not in copies:
+        return kernels, bool(copies), bool(copies)
+    is_memset = copies.codes("kind") == copies.strings.code("Memset")
+    return kernels, not is_memset.all(), bool(is_memset.any())
+
+
+def _operation(function: str) -> int:
+    """What a function puts on the GPU; its name may end in a version: `cudaLaunchKernel_v7000`."""
+    if CAPTURE_BEGINS.search(function):
+        return _CAPTURES
+    number = operation_number(function.partition("_v")[0])
+    if number == DeviceOperation.COPY.number:
+        return _KINDS.index("memsets" if "Memset" in function else "copies")
+    return _KINDS.index("kernels") if number == DeviceOperation.KERNEL.number else -1
