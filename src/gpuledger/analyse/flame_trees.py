@@ -31,6 +31,9 @@ from gpuledger.trace.tables import Table
 MOST_NODES: Final = 2_500
 """Of one tree; those with the least are left out."""
 
+_LARGEST_GRID: Final = 10_000_000
+"""Pairs of a path and a name that are counted in a place each."""
+
 
 class TreeKind(Enum):
     """What a tree's names are."""
@@ -104,7 +107,7 @@ def _of_ranges(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device) 
     calls, work = device.host.calls, _LaunchedWork.of(device)
     around = np.full(len(calls) + 1, -1, np.intp)  # the last is for what no call launched
     used = distinct(work.call[work.call >= 0])
-    around[used] = innermost(ranges.rows, calls.at(used))
+    around[used] = innermost(ranges.rows, calls.only("pid", "tid").at(used))
     host = paths.sums(ranges.rows.duration_ns)
     shown = [torch_frame(name) for name in ranges.names] if kind is TreeKind.FUNCTIONS else ranges.names
     names = [shown[name] for name in paths.name.tolist()]
@@ -162,22 +165,36 @@ def _with_kernels(named: _NamedPaths, path: Positions, work: _LaunchedWork, trac
     gpu_ns = paths.with_inner(own)
     if not len(inside):
         return _pruned(FlameTree(kind, paths.parent, tuple(names), ("",) * len(names), host, gpu_ns))
-    first, number = group(path[inside], work.name[inside])
-    kernel_ns = np.zeros(len(first), np.int64)
-    np.add.at(kernel_ns, number, work.length_ns[inside])
-    kept = np.argsort(-kernel_ns, kind="stable")[:MOST_NODES]
-    leaf = inside[first[kept]]
-    kernels = [label(text) if text else "CUDA graph" for text in trace.strings.decode(work.name[leaf])]
+    leaf_path, leaf_name, leaf_ns = _by_path_and_name(path[inside], work.name[inside], work.length_ns[inside])
+    kept = np.argsort(-leaf_ns, kind="stable")[:MOST_NODES]
+    family_of = np.full(int(work.name.max(initial=-1)) + 2, -1, np.int64)  # the last is for graphs, which have no name
+    family_of[work.name] = work.family
+    names_kept = leaf_name[kept]
+    kernels = [label(text) if text else "CUDA graph" for text in trace.strings.decode(names_kept.astype(np.int32))]
+    kernel_families = [work.families[at] if at >= 0 else "copy" for at in family_of[names_kept].tolist()]
     return _pruned(
         FlameTree(
             kind,
-            np.concatenate((paths.parent, path[leaf])),
+            np.concatenate((paths.parent, leaf_path[kept])),
             (*names, *kernels),
-            (*("" for _ in names), *(work.families[at] if at >= 0 else "copy" for at in work.family[leaf].tolist())),
-            np.concatenate((host, np.zeros(len(leaf), np.int64))),
-            np.concatenate((gpu_ns, kernel_ns[kept])),
+            (*("" for _ in names), *kernel_families),
+            np.concatenate((host, np.zeros(len(kept), np.int64))),
+            np.concatenate((gpu_ns, leaf_ns[kept])),
         )
     )
+
+
+def _by_path_and_name(path: Ints, name: NDArray[Any], length_ns: Ints) -> tuple[Ints, Ints, Ints]:
+    """Each pair of path and name that occurs, and the time of its work."""
+    names = int(name.max()) + 2  # -1 is no name
+    if (int(path.max()) + 1) * names > _LARGEST_GRID:
+        first, number = group(path, name)
+        time = np.zeros(len(first), np.int64)
+        np.add.at(time, number, length_ns)
+        return path[first], name[first].astype(np.int64), time
+    time = np.bincount(path * names + name + 1, length_ns).astype(np.int64)  # without sorting millions of rows
+    pairs = np.flatnonzero(time)
+    return pairs // names, pairs % names - 1, time[pairs]
 
 
 def _pruned(tree: FlameTree) -> FlameTree:

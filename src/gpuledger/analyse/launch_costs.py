@@ -13,7 +13,7 @@ from gpuledger.analyse.range_nest import Nest
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.name_likeness import counted_as
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.ranges import calls_in_ranges, innermost_of_nested, nested, spans_of_time
+from gpuledger.ledger.ranges import Nesting, calls_in_ranges, spans_of_time
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -80,15 +80,15 @@ class LaunchCosts:
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
     """What launching costs on one GPU."""
     host = device.host
-    waits = device.steady_calls & host.are(CallKind.SYNC)
+    waits, launches = device.steady_calls & host.are(CallKind.SYNC), device.steady_launches
     return LaunchCosts(
         gpu=device.gpu,
         steps=device.step_count,
         steady_ns=device.steady_ns,
-        launch_calls=most_time_first(host.calls.at(device.steady_launches)),
+        launch_calls=most_time_first(host.calls.only("name").at(launches)),
         waiting_calls=most_time_first(host.calls.at(np.flatnonzero(waits))),
         queue=_queue(device),
-        by_range=_by_range(trace, device, device.steady_launches),
+        by_range=_by_range(trace, device, launches),
     )
 
 
@@ -118,7 +118,7 @@ def _delays(delay: Ints) -> QueueDelays:
 
 def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeLaunches, ...]:
     """Launch calls inside each range, the ranges around it included."""
-    calls = device.host.calls.at(launches)
+    calls = device.host.calls.only("pid", "tid").at(launches)
     ranges = spans_of_time(trace)
     count, time = _inside(ranges, calls)
     names, number = trace.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or ""))
@@ -133,14 +133,14 @@ def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeL
 
 def _inside(ranges: Rows, calls: Rows) -> tuple[Ints, Ints]:
     """For each range how many of the calls lie in it, and their time."""
-    above = nested(ranges) if (calls["end_ns"] > calls["start_ns"]).all() else None
+    nesting = Nesting.of(ranges) if (calls["end_ns"] > calls["start_ns"]).all() else None
     amounts = np.stack((np.ones(len(calls), np.int64), calls.duration_ns))
-    if above is None:
+    if nesting is None:
         outer, inner = calls_in_ranges(ranges, calls)
         count, time = (_added(outer, column[inner], len(ranges)) for column in amounts)
         return count, time
-    held = innermost_of_nested(ranges, above, calls)
-    inside, nest = np.flatnonzero(held >= 0), Nest(ranges, above)
+    held = nesting.innermost(calls)
+    inside, nest = np.flatnonzero(held >= 0), Nest(ranges, nesting.above)
     count, time = (nest.summed_up(_added(held[inside], column[inside], len(ranges))) for column in amounts)
     return count, time
 

@@ -77,7 +77,7 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     launched_by = distinct(call[call >= 0])
     asked = distinct(np.concatenate((launched_by, host.blocking)))
     around = np.full(len(host.calls) + 1, -1, np.intp)  # the last is for what no call launched
-    around[asked] = innermost(ranges, host.calls.at(asked))
+    around[asked] = innermost(ranges, host.calls.only("pid", "tid").at(asked))
     launcher, waiting = around[call], around[host.blocking]
     launching = around[launched_by[host.are(CallKind.LAUNCH)[launched_by]]]
     own_gpu = np.zeros(len(ranges), np.int64)

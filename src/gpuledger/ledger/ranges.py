@@ -14,7 +14,7 @@ import numpy as np
 from gpuledger.trace.columns import by_row
 from gpuledger.trace.keys import Positions, group, search
 from gpuledger.trace.model import Trace, thread_number
-from gpuledger.trace.spans import Ints, pairs_inside, parents, shortest_around
+from gpuledger.trace.spans import Ints, in_nesting_order, pairs_inside, parents, shortest_around
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
@@ -22,6 +22,8 @@ _MOST_PAIRS: Final = 4_000_000
 """So many pairs of ranges and calls are held at a time."""
 _PAIRS_PER_ROW: Final = 50
 """Ranges that lie in one another deeper than this take longer by pairs than one after another."""
+_MOST_CALLS: Final = 500_000
+"""So many calls are looked for at a time: what is kept of each meanwhile adds up."""
 _MOST_CLIMBED: Final = 64
 """Likewise, where a call is looked for from the range that began last before it outwards."""
 
@@ -69,51 +71,58 @@ def thread(rows: Rows) -> Ints:
 
 def innermost(ranges: Rows, calls: Rows) -> Positions:
     """For each call the shortest range on its thread that it lies in, bounds included; -1 for none."""
-    above = nested(ranges)
-    if above is None:
+    nesting = Nesting.of(ranges)
+    if nesting is None:
         return _innermost_of_any(ranges, calls)
-    held = innermost_of_nested(ranges, above, calls)
+    parts = np.array_split(np.arange(len(calls)), len(calls) // _MOST_CALLS + 1)
+    held = np.concatenate([nesting.innermost(calls.at(part)) for part in parts])
     # a call of no length may touch two ranges, neither of which holds the other
     brief = np.flatnonzero(calls["end_ns"] <= calls["start_ns"])
     held[brief] = _innermost_of_any(ranges, calls.at(brief))
     return held
 
 
-def nested(ranges: Rows) -> Positions | None:
-    """For each range the one that directly holds it, -1 for none; None where some of a thread overlap without nesting,
-    or have no length.
-    """
-    owner = thread(ranges)
-    above = parents(ranges["start_ns"], ranges["end_ns"], owner)
-    order = np.lexsort((-ranges["end_ns"], ranges["start_ns"], owner))
-    start, end = ranges["start_ns"][order], ranges["end_ns"][order]
-    siblings = np.argsort(above[order], kind="stable")
-    family, whose = above[order][siblings], owner[order][siblings]
-    alike = (family[1:] == family[:-1]) & (whose[1:] == whose[:-1])
-    if (end <= start).any() or (alike & (end[siblings][:-1] > start[siblings][1:])).any():
-        return None
-    return above
+@dataclass(frozen=True, slots=True, eq=False)
+class Nesting:
+    """Ranges of which no two of a thread overlap without nesting, and all have a length."""
 
+    ranges: Rows
+    above: Positions
+    """For each range the one that directly holds it; -1 for none."""
+    order: Positions
+    """By thread, start, then the longer first."""
 
-def innermost_of_nested(ranges: Rows, above: Positions, calls: Rows) -> Positions:
-    """The same for ranges that nest: the one that began last before each call, or the first around it that holds the
-    call. Calls have a length.
-    """
-    owner, caller, ends = thread(ranges), thread(calls), calls["end_ns"]
-    order = np.lexsort((-ranges["end_ns"], ranges["start_ns"], owner))
-    last = search(owner[order], ranges["start_ns"][order], caller, calls["start_ns"], side="right") - 1
-    held = np.append(order, -1)[last]
-    held[(last >= 0) & (np.append(owner, -1)[held] != caller)] = -1
-    late = np.flatnonzero(held >= 0)
-    for _ in range(_MOST_CLIMBED):
+    @classmethod
+    def of(cls, ranges: Rows) -> Nesting | None:
+        """None where ranges are not like that."""
+        owner = thread(ranges)
+        above = parents(ranges["start_ns"], ranges["end_ns"], owner)
+        order = in_nesting_order(ranges["start_ns"], ranges["end_ns"], owner)
+        start, end = ranges["start_ns"][order], ranges["end_ns"][order]
+        siblings = np.argsort(above[order], kind="stable")
+        family, whose = above[order][siblings], owner[order][siblings]
+        alike = (family[1:] == family[:-1]) & (whose[1:] == whose[:-1])
+        if (end <= start).any() or (alike & (end[siblings][:-1] > start[siblings][1:])).any():
+            return None
+        return cls(ranges, above, order)
+
+    def innermost(self, calls: Rows) -> Positions:
+        """The range that began last before each call, which has a length, or the first around it that holds it."""
+        ranges, above, order = self.ranges, self.above, self.order
+        owner, caller, ends = thread(ranges), thread(calls), calls["end_ns"]
+        last = search(owner[order], ranges["start_ns"][order], caller, calls["start_ns"], side="right") - 1
+        held = np.append(order, -1)[last]
+        held[(last >= 0) & (np.append(owner, -1)[held] != caller)] = -1
+        late = np.flatnonzero(held >= 0)
+        for _ in range(_MOST_CLIMBED):
+            late = late[ranges["end_ns"][held[late]] < ends[late]]
+            held[late] = above[held[late]]
+            late = late[held[late] >= 0]
         late = late[ranges["end_ns"][held[late]] < ends[late]]
-        held[late] = above[held[late]]
-        late = late[held[late] >= 0]
-    late = late[ranges["end_ns"][held[late]] < ends[late]]
-    if len(late):
-        bounds = ranges["start_ns"], ranges["end_ns"], owner
-        held[late] = shortest_around(*bounds, calls["start_ns"][late], ends[late], caller[late])
-    return held
+        if len(late):
+            bounds = ranges["start_ns"], ranges["end_ns"], owner
+            held[late] = shortest_around(*bounds, calls["start_ns"][late], ends[late], caller[late])
+        return held
 
 
 def _innermost_of_any(ranges: Rows, calls: Rows) -> Positions:

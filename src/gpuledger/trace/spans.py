@@ -199,7 +199,7 @@ def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
     Of several equally short ones it is the first record. Records with the same bounds nest in their order, the first
     outermost, and the innermost of them holds what they enclose. So the result is a forest.
     """
-    order = _by_group(start_ns, end_ns, group)
+    order = in_nesting_order(start_ns, end_ns, group)
     ordered = group[order]
     by_order = (start_ns[order], end_ns[order], ordered)
     swept = sweep.parents(*by_order)
@@ -213,7 +213,7 @@ def parents(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
     return parent
 
 
-def _by_group(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
+def in_nesting_order(start_ns: Ints, end_ns: Ints, group: Ints) -> Positions:
     """The order of records by group, start, then the longer first, then as they come."""
     ascends = start_ns[1:] > start_ns[:-1]
     groups = sweep.distinct(group)
