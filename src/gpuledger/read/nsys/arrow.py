@@ -41,16 +41,32 @@ class ArrowExport:
         self._limits = limits
         self._progress = progress
         names = sorted(path.stem for path in folder.iterdir() if path.suffix == suffix)
-        self.tables: Final[Mapping[str, frozenset[str]]] = {name: frozenset(self._columns(name)) for name in names}
+        self.tables: Final[Mapping[str, frozenset[str]]] = {name: self._different_columns(name) for name in names}
+
+    def _different_columns(self, table: str) -> frozenset[str]:
+        names = self._columns(table)
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise UnreadableProfile(
+                f"{self._folder.name}: a damaged export",
+                found=f"{table} has two columns {twice[0]}",
+                hint="copy or export it again",
+            )
+        return frozenset(names)
 
     def count(self, table: str) -> int:
-        rows: int = self._read(table, ()).num_rows
-        return rows
+        """From a Parquet file's own index, or batch by batch: no column is held for it."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        path = self._folder / (table + self._suffix)
+        if self._suffix == ".parquet":
+            rows: int = pyarrow.parquet.read_metadata(path).num_rows
+            return rows
+        with pa.OSFile(str(path)) as file:
+            return sum(batch.num_rows for batch in pa.ipc.open_stream(file))
 
     def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         read = self._read(table, columns)
-        if read.num_rows > self._limits.rows_per_table:
-            raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
         values = {name: _integers(read.column(name)) for name in columns}
         self._progress(table, read.num_rows)
         bad = {name: len(read.column(name)) - read.column(name).null_count for name in columns if values[name] is None}
@@ -92,10 +108,11 @@ class ArrowExport:
             return list(pa.ipc.open_stream(file).schema.names)
 
     def _read(self, table: str, columns: Sequence[str]) -> pyarrow.Table:
-        import pyarrow as pa
         import pyarrow.parquet
 
         path = self._folder / (table + self._suffix)
+        if self.count(table) > self._limits.rows_per_table:  # before anything is held: a run of one value is short
+            raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
         if self._suffix == ".parquet":
             read = pyarrow.parquet.read_table(path, columns=list(dict.fromkeys(columns)), partitioning=None)
             rows = pyarrow.parquet.read_metadata(path).num_rows
@@ -106,6 +123,11 @@ class ArrowExport:
                     hint="copy or export it again",
                 )
             return read
+        return self._read_stream(path, columns)
+
+    def _read_stream(self, path: Path, columns: Sequence[str]) -> pyarrow.Table:
+        import pyarrow as pa
+
         with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
             whole = pa.ipc.open_stream(file).read_all()
             chosen = whole.select(list(dict.fromkeys(columns))) if columns else whole

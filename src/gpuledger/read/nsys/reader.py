@@ -22,7 +22,7 @@ from gpuledger.read.nsys.metrics import metric_columns
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
-from gpuledger.read.plausible_times import LARGEST, refuse_endless, within_bounds
+from gpuledger.read.plausible_times import LARGEST, LARGEST_BYTES, refuse_endless, within_bounds
 from gpuledger.read.request import WantedColumns, too_many_gpus
 from gpuledger.read.unrecorded_work import unrecorded_work
 from gpuledger.trace.columns import by_row, one_after_another, same, take
@@ -113,15 +113,7 @@ class _ExportReading:
         columns = {ours: read.columns[theirs] for ours, theirs in wanted.items()}
         known = {ours: read.summary(theirs) for ours, theirs in wanted.items()}
         unusable = sum(count for column, count in read.bad.items() if column not in feed.required.values())
-        for ours in _TIMES & columns.keys():
-            if known[ours].most >= LARGEST or known[ours].least <= -LARGEST:
-                columns[ours] = within_bounds(columns[ours])
-                known[ours] = ColumnRange.of(columns[ours])
-        for ours in _NARROW & columns.keys():
-            if known[ours].most >= 2**31 or known[ours].least < -(2**31):
-                too_large = (columns[ours] != NULL) & (columns[ours] != columns[ours].astype(np.int32))
-                columns[ours] = np.where(too_large, NULL, columns[ours])
-                unusable += int(too_large.sum())
+        unusable += _made_plausible(columns, known)
         if unusable:
             sentence = say(
                 "{count} values in {table} are no usable numbers and count as not recorded",
@@ -323,6 +315,26 @@ _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw]] = {
     (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _ExportReading.python_samples,
     (Table.METRICS, schema.METRIC.name): _ExportReading.metrics,
 }
+
+
+def _made_plausible(columns: Raw, known: dict[str, ColumnRange]) -> int:
+    """Set to NULL, in place, what cannot be: times of centuries, numbers beyond 32 bits, bytes that no memory holds.
+
+    How many values that were, times aside: rows without a time are dropped, and counted as such.
+    """
+    for ours in _TIMES & columns.keys():
+        if known[ours].most >= LARGEST or known[ours].least <= -LARGEST:
+            columns[ours] = within_bounds(columns[ours])
+            known[ours] = ColumnRange.of(columns[ours])
+    unusable = 0
+    bounds = dict.fromkeys(_NARROW, (-(2**31), 2**31)) | {"bytes": (0, LARGEST_BYTES)}
+    for ours, (least, most) in bounds.items():
+        if ours in columns and (known[ours].most >= most or known[ours].least < least):
+            values = columns[ours]
+            odd = (values != NULL) & ((values < least) | (values >= most))
+            columns[ours] = np.where(odd, NULL, values)
+            unusable += int(odd.sum())
+    return unusable
 
 
 def _nested(raw: Raw, push_pop: int) -> Raw:
