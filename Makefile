@@ -3,6 +3,7 @@
 # make docs    writes the generated pages again
 # make bench    us against other programs, on 1 M and 5 M kernels: takes long
 # make bench-quick    are we slower than before? fails if so
+# make torture    profiles broken in every way we know, for an hour; `make torture QUICK=--quick`: a minute
 # make test-workloads    tests of the programs to profile; installs torch, which is large
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +15,7 @@ WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runb
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite test-workloads docs bench bench-quick clean
+.PHONY: demo test lint types suite torture test-workloads docs bench bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -39,6 +40,9 @@ suite: $(VENV)/installed-dev
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check safetensors torch==2.13.0
 	$(BIN)/pytest $(WORKLOAD_TESTS)
+
+torture: $(VENV)/installed-dev
+	PYTHONPATH=tests $(BIN)/python -m torture $(QUICK)
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py
