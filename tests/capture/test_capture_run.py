@@ -75,6 +75,24 @@ def test_a_gpu_that_may_not_be_sampled_is_recorded_without_and_it_is_said_why(fa
     assert not any("gpu-metrics" in word for word in fake.calls()[1])
 
 
+@pytest.mark.parametrize(
+    ("options", "is_sampled"),
+    [
+        (["--preset=steady"], True),
+        (["--duration=5"], True),
+        (["--duration=600"], False),
+        (["--preset=launch"], False),
+        (["--preset=steady", "--no-gpu-metrics"], False),
+    ],
+)
+def test_a_short_recording_is_sampled_unless_that_is_not_wanted(
+    fake: Tools, options: list[str], is_sampled: bool
+) -> None:
+    ran = fake.run("nsys", *options, "--dry-run", "-o", "run", *python("pass"))
+    assert ran.exit_code == 0
+    assert ("--gpu-metrics-devices=all" in ran.stdout) is is_sampled
+
+
 def test_the_exit_code_is_the_programs(fake: Tools) -> None:
     ran = fake.run("nsys", "--no-report", "-o", "run", *python("raise SystemExit(7)"))
     assert ran.exit_code == 7

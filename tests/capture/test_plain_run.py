@@ -133,7 +133,7 @@ def test_an_interrupted_plain_run_ends_the_capture(fake: Tools, marked: MarkedPr
     done = finished(process)
     assert (done.exit_code, done.stdout) == (130, "")
     assert "interrupted before nsys had recorded anything" in done.stderr
-    assert fake.calls() == []
+    assert fake.calls() == [["profile", "--gpu-metrics-devices=help"]]  # only asked what it can sample
     manifest = fake.manifest()
     SCHEMA.validate(manifest)
     assert (manifest["state"], manifest["plain"]["reason"]) == ("interrupted", "interrupted")

@@ -147,7 +147,10 @@ def gpu_metrics(patient: ExaminedMachine) -> DoctorOutcome:
     reason = why_not_sampled(ran.output)
     if reason is None:
         gpus = ", ".join(sampled_gpus(ran.output))
-        return ok(f"nsys can sample {gpus}", "`gpuledger capture nsys --gpu-metrics` tells what each kernel uses")
+        return ok(
+            f"nsys can sample {gpus}",
+            "`gpuledger capture nsys` tells what each kernel uses, where it records a short stretch",
+        )
     means = "what kernels use of the GPU stays unknown without ncu; timelines need no samples"
     if "ERR_NVGPUCTRPERM" in reason:
         return warning(

@@ -18,6 +18,9 @@ from gpuledger.errors import GpuledgerError
 LEAST_FREE_BYTES: Final = 2_000_000_000
 """A warning below this: a minute of a busy server takes about as much."""
 
+SHORT_S: Final = 60
+"""What takes longer is sampled only where that is asked for: a minute is some 20 million values."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
@@ -30,7 +33,13 @@ class Wishes:
     settings: tuple[str, ...] = ()
     rank_variable: str | None = None
     session: str | None = None
-    gpu_metrics: bool = False
+    gpu_metrics: bool | None = False
+    """None: where it can be had, and is not too much."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether what is recorded ends soon: between two calls of the program, or after some seconds."""
+        return "steady" in self.presets or (self.duration is not None and self.duration <= SHORT_S)
 
 
 def completed(wishes: Wishes, command: Sequence[str]) -> Wishes:
@@ -68,7 +77,7 @@ def flags_for(wishes: Wishes) -> tuple[Flag, ...]:
             Flag("duration", f"{wishes.duration:g}", "seconds of recording"),
             Flag("kill", "sigterm", "when they are over, the program is ended"),
         )
-    if wishes.gpu_metrics:
+    if wishes.gpu_metrics is not False:
         flags += GPU_METRICS
     return changed(flags, wishes.settings)
 

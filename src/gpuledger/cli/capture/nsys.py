@@ -71,10 +71,11 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
 )
 @click.option("--set", "settings", multiple=True, metavar="FLAG=VALUE", help="Any other flag of `nsys profile`.")
 @click.option(
-    "--gpu-metrics",
-    is_flag=True,
-    help="Also sample the GPU's counters every 50 us: what each kernel uses of SMs, tensor cores and DRAM "
-    "(`gpuledger kernels`). Costs a GPU-bound program 1 %, a launch-bound one up to 40 %.",
+    "--gpu-metrics/--no-gpu-metrics",
+    default=None,
+    help="Sample the GPU's counters every 50 us: what each kernel uses of SMs, tensor cores and DRAM. Default: where "
+    "the machine allows it and what is recorded is short (steady, or --duration up to a minute). A minute is some 20 "
+    "million values; a GPU-bound program is slowed by 1 %.",
 )
 @VIA_OPTION
 @PLAIN_OPTION
@@ -87,7 +88,7 @@ def nsys(
     delay: float | None,
     duration: float | None,
     settings: tuple[str, ...],
-    gpu_metrics: bool,
+    gpu_metrics: bool | None,
     via: str | None,
     no_plain: bool,
     session: str | None,
@@ -117,7 +118,7 @@ def nsys(
       gpuledger capture nsys --via='kubectl exec POD --' -- python bench.py
       gpuledger capture nsys --via='ssh HOST' --env=NCCL_DEBUG=INFO -- ./bench
       gpuledger capture nsys --preset=steady,graph --dry-run -- python bench.py
-      gpuledger capture nsys --gpu-metrics -- python bench.py --cuda-profiler
+      gpuledger capture nsys --no-gpu-metrics -- python bench.py --cuda-profiler
     """
     name = session_name(session) if session is not None else None
     wishes = completed(Wishes(presets, trace, delay, duration, settings, rank_variable, name, gpu_metrics), command)
@@ -133,8 +134,11 @@ def _profiled(
     """Record a program from here to its end, or print how that would be done."""
     place = place_for(manner.name, command, "nsys", force=manner.force)
     found = None if there else find_nsys()
-    if wishes.gpu_metrics and found is not None and (reason := _not_sampled(found)):
-        warn((f"the GPU is not sampled: {reason}; `gpuledger doctor` says what would allow it",))
+    if wishes.gpu_metrics is None and (found is None or not wishes.is_short):
+        wishes = replace(wishes, gpu_metrics=False)
+    if wishes.gpu_metrics is not False and found is not None and (reason := _not_sampled(found)):
+        if wishes.gpu_metrics:
+            warn((f"the GPU is not sampled: {reason}; `gpuledger doctor` says what would allow it",))
         wishes = replace(wishes, gpu_metrics=False)
     output = f"{there.folder}/report" if there else str(place.base)
     word = "nsys" if there else word_for("nsys", found)
