@@ -6,6 +6,7 @@ times the bandwidth of that level.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -88,6 +89,8 @@ def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
         intensity = done.total_per_s / rate
         slanted, flat = intensity * over.memory[level].per_s, over.compute[done.main].per_s
         roof = min(slanted, flat)
+        if not 0 < roof < math.inf:  # a peak of 0, or one that no device has: there is no such roof
+            continue
         standing.append(
             RooflinePoint(level, done.main, intensity, done.total_per_s, roof, done.total_per_s / roof, slanted < flat)
         )

@@ -7,7 +7,6 @@ whichever most of the numbers ask for that can be read one way only. Those are `
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +20,10 @@ _GROUPING: Final = re.compile("(?<=\\d)[ \u00a0\u202f'\u2019](?=\\d{3})")
 _NOTHING: Final = frozenset(
     ("", "n/a", "(!) n/a", "(!)", "-", "no data", "nan", "-nan", "+nan", "nan(ind)", "-nan(ind)", "none", "null")
 ) | {f"{sign}{word}" for sign in ("", "-", "+") for word in ("inf", "infinity")}
+
+
+_LARGEST: Final = 1e30
+"""No counter of a GPU comes near: what is larger was not measured, and products of two stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class NumberStyle:
             value = float(bare.replace(",", ""))
         else:
             return text.strip()
-        return value if math.isfinite(value) else None
+        return value if abs(value) < _LARGEST else None
 
 
 def style_of(texts: Iterable[str]) -> NumberStyle:
