@@ -88,6 +88,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_per_fused_native_layer_norm_2",
     ),
     "attention": (
+        "sage_fwd",
+        "void qk_int_sv_f16_kernel<128, 64, 32, 64, 128, 3>(signed char*, signed char*, __half*)",
         "void deep_gemm::sm90_fp8_paged_mqa_logits<1u, 64u, 128u>(unsigned int)",
         "_bwd_preprocess_do_o_dot",
         "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)128, (int)64, cutlass::bfloat16_t>, (bool)0>(T1)",
@@ -115,6 +117,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_tem_fused_flex_attention_0",
     ),
     "convolution": (
+        "Im2d2Col_v2",
+        "void fft1d_r2c_32<float, float, float2, false, false>(float2*, float const*, int)",
         "volta_scudnn_128x64_relu_xregs_large_nn_v1",
         "cudnn_infer_volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
         "turing_fp16_s1688cudnn_fp16_128x128_ldg8_relu_f2f_exp_small_nhwc_tn_v1",
@@ -247,11 +251,13 @@ NAMES: dict[str, tuple[str, ...]] = {
         "input_reduce_fusion_3",
     ),
     "memset": (
+        "void cudnn::ops::setTensor5d_kernel<float, float, float>(cudnnTensorStruct, float*, float)",
         "[CUDA memset]",
         "Memset (Device)",
         "__amd_rocclr_fillBufferAligned.kd",
     ),
     "copy": (
+        "void dali::kernels::detail::SliceGPUKernel<unsigned char, unsigned char, 3>(void)",
         "void deep_gemm::transpose_fp32<512u, 64u, 56u>(float const*, float*, unsigned int)",
         NATIVE
         + "vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<float>, std::array<char *, 1>>(int, T2, T3)",
@@ -274,6 +280,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "loop_transpose_fusion_2",
     ),
     "elementwise": (
+        "SubTensorOpWithScalar1d",
+        "cupy_multiply__float32_float32_float32",
         "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<int>>(int)",
         NATIVE
         + "elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<"

@@ -70,6 +70,8 @@ FAMILIES: Final[Table] = (
             r"(?<!cache_)flash(?!_?infer)",
             # xFormers, cuDNN, CK, TensorRT-LLM (fmhaSm100a, mmha, xqa's kernel_mha), vLLM, DeepSeek's sparse indexer
             r"mha|sdpa|attention|attn|xqa|mqa_logits|(?<![a-z])pa_(?:fwd|decode|prefill)",
+            # SageAttention: sage_fwd, qk_int_sv_f16_attn_kernel
+            r"(?<![a-z])sage_|qk_int",
             # FlashInfer
             r"(?:batch|single)_?(?:decode|prefill)|(?:decode|prefill)_?with|merge_?states?|batchmla|pod_?with",
             # MLA; concat_and_cache_mla and set_mla_kv_buffer write a cache
@@ -87,7 +89,9 @@ FAMILIES: Final[Table] = (
             r"conv(?!er)|winograd|wgrad|dgrad|fprop|im2col|col2im|vol2col|col2vol|fft2d|flip_filter|implicit_?gemm",
             r"(?:^|_)(?:[a-z]\d*)?cudnn_(?!generated|ops)|cask_cudnn|cudnn(?:_cnn)?::cnn::",
             # MIOpen
-            r"miopensp3|igemm_(?:fwd|bwd|wrw)|gridwise_generic",
+            r"miopensp3|igemm_(?:fwd|bwd|wrw)|gridwise_generic|im2d2col|col2im2d",
+            # cuDNN's convolutions by Fourier transform
+            r"(?<![a-z])fft1d_[rc]2[rc]",
         ),
     ),
     (
@@ -162,13 +166,15 @@ FAMILIES: Final[Table] = (
         "memset",
         (
             # CUDA's and HIP's own
-            r"memset|rocclr_fillbuffer|zero_?(?:buffer|out)",
+            r"memset|rocclr_fillbuffer|zero_?(?:buffer|out)|settensor\dd",
         ),
     ),
     (
         "copy",
         (
             # PyTorch, cuDNN's layouts, HIP's own, llama.cpp
+            # DALI: cuts and scales images, and brings them into another layout
+            r"(?<![a-z])dali::",
             r"copy|cpy|transpos|permut|concat|cat_?arr|(?<![a-z])cat(?![a-z])|nchwto|nhwcto|im2row|swap_blocks",
             r"fill|(?<![a-z])pad(?![a-z])|padding|(?<![a-z])(?:zeros|ones|flip|roll|repeat)(?![a-z])",
             # changes of type, quantising among them: vLLM, TensorRT-LLM, TransformerEngine; not gpu_kernel_impl_nocast
@@ -186,6 +192,8 @@ FAMILIES: Final[Table] = (
             r"multi_?tensor|adam|sgd|lamb(?!da)|adagrad|rmsprop|lion_",
             r"dropout|bias|residual|triu|tril|arange|where|clamp|bin_bcast|scale_?(?:packed|f32|kernel)|compute_position|update_scale",
             r"(?<![a-z])(?:add|sub|mul|div|neg|pow|exp|log|sqrt|rsqrt|abs|sin|cos|axpy|scal)(?![a-z])",
+            # MIOpen; CuPy, which names its kernels by what they compute, and where nothing above knew it
+            r"subtensorop|(?<![a-z])cupy_",
         ),
     ),
 )
