@@ -446,8 +446,8 @@ _REPORT: Final[dict[str, str]] = {
     "{claim}. {saving}.": "{claim}。{saving}。",
     "**{code}**: {what}": "**{code}**：{what}",
     "and {count} more: {codes}": "另有 {count} 条：{codes}",
-    "{share} of compute is in kernels of no known family; name them with --families.": (
-        "{share} 的计算时间属于未归类（other）的 kernel；可用 --families 为其指定类别。"
+    "{share} of compute is in kernels of no known family, above all {names}; --families gives them one.": (
+        "计算中有 {share} 属于未知类别的 kernel，主要是 {names}；用 --families 给它们归类。"
     ),
     "Not measured: {what}.": "未测量：{what}。",
     "Note: {sentence}.": "注意：{sentence}。",

@@ -10,13 +10,14 @@ from urllib.parse import quote
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING, contents
 from gpuledger.analyse.ranks.rank_traces import rank_places
+from gpuledger.analyse.unclassified import about_unclassified
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.first_fix import first_fix
 from gpuledger.findings.headline import Headline, headline
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import EXPOSED, OTHER_FAMILIES, UNCLASSIFIED, small_families
+from gpuledger.ledger.lines import EXPOSED, OTHER_FAMILIES, small_families
 from gpuledger.ledger.phases import PHASES
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Group, Opening, Remarks, Tell
@@ -352,12 +353,8 @@ def closing(report: ProfiledRun) -> list[Message]:
                 count=count_text(len(ranks)),
             )
         )
-    unclassified = report.main_device.line_ns.get(UNCLASSIFIED, 0)
-    if unclassified:
-        share = share_text(unclassified / report.main_device.compute_ns)
-        lines.append(
-            say("{share} of compute is in kernels of no known family; name them with --families.", share=share)
-        )
+    if (unknown := about_unclassified(report.trace, report.main_device)) is not None:
+        lines.append(unknown)
     calls = report.trace[Table.CALLS]
     if calls.strings.code("os") not in calls.codes("layer"):
         lines.append(say("Not measured: {what}.", what=OS_CALLS_MISSING))

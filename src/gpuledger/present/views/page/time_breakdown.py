@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from gpuledger.analyse.unclassified import about_unclassified
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import UNCLASSIFIED, Line, LineKind
+from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.messages import say
 from gpuledger.present.charts.amounts import Bar, Part, stacked
 from gpuledger.present.charts.svg import Picture
@@ -115,9 +116,5 @@ def _row(device: Device, name: Value, steady: int, window: int) -> tuple[Value, 
 
 
 def _remarks(scene: Scene) -> list[PagePart]:
-    unclassified = scene.device.line_ns.get(UNCLASSIFIED, 0)
-    if not unclassified:
-        return []
-    share = share_text(unclassified / scene.device.compute_ns)
-    said = say("{share} of compute is in kernels of no known family; name them with --families.", share=share)
-    return [Text(scene.tell(said), "note")]
+    said = about_unclassified(scene.report.trace, scene.device)
+    return [] if said is None else [Text(scene.tell(said), "note")]
