@@ -39,5 +39,5 @@ def about_unclassified(trace: Trace, device: Device) -> Message | None:
     return say(
         "{share} of compute is in kernels of no known family, above all {names}; --families gives them one.",
         share=share_text(time / device.compute_ns),
-        names=joined(say(", "), unclassified_names(trace, device)),
+        names=joined(say(", "), (f"`{name}`" for name in unclassified_names(trace, device))),
     )

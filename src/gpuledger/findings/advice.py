@@ -10,49 +10,51 @@ from gpuledger.messages import Message, say
 
 ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
     "PRECISION": {
-        Framework.TORCH: say("model.to(torch.bfloat16), or torch.set_float32_matmul_precision('high') for TF32"),
-        Framework.JAX: say("parameters and inputs in jnp.bfloat16, or jax_default_matmul_precision='tensorfloat32'"),
-        Framework.TENSORRT: say("build the engine with --bf16 or --fp16"),
-        Framework.CUDA: say("cublasGemmEx with 16-bit inputs, or CUBLAS_COMPUTE_32F_FAST_TF32"),
+        Framework.TORCH: say("`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32"),
+        Framework.JAX: say(
+            "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`"
+        ),
+        Framework.TENSORRT: say("build the engine with `--bf16` or `--fp16`"),
+        Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
     },
     "PRECISION fp64": {
-        Framework.TORCH: say("numpy makes float64: astype(np.float32) before torch.from_numpy, and no .double()"),
-        Framework.JAX: say("leave jax_enable_x64 off, and cast numpy arrays to float32"),
-        Framework.CUDA: say("float instead of double, and constants as 1.0f"),
+        Framework.TORCH: say("numpy makes float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`"),
+        Framework.JAX: say("leave `jax_enable_x64` off, and cast numpy arrays to float32"),
+        Framework.CUDA: say("float instead of double, and constants as `1.0f`"),
     },
     "ATTENTION-UNFUSED": {
-        Framework.TORCH: say("F.scaled_dot_product_attention, or attn_implementation='sdpa' in transformers"),
-        Framework.JAX: say("jax.nn.dot_product_attention(implementation='cudnn')"),
+        Framework.TORCH: say("`F.scaled_dot_product_attention`, or `attn_implementation='sdpa'` in transformers"),
+        Framework.JAX: say("`jax.nn.dot_product_attention(implementation='cudnn')`"),
         Framework.CUDA: say("a FlashAttention kernel, or cuDNN's fused attention"),
     },
     "LAYOUT": {
-        Framework.TORCH: say("model and inputs .to(memory_format=torch.channels_last)"),
-        Framework.JAX: say("NHWC in dimension_numbers of lax.conv_general_dilated"),
-        Framework.TENSORRT: say("give inputs and outputs the format that the engine's layers use (--inputIOFormats)"),
-        Framework.CUDA: say("CUDNN_TENSOR_NHWC for tensors and filters throughout"),
+        Framework.TORCH: say("model and inputs `.to(memory_format=torch.channels_last)`"),
+        Framework.JAX: say("NHWC in `dimension_numbers` of `lax.conv_general_dilated`"),
+        Framework.TENSORRT: say("give inputs and outputs the format that the engine's layers use (`--inputIOFormats`)"),
+        Framework.CUDA: say("`CUDNN_TENSOR_NHWC` for tensors and filters throughout"),
     },
     "DEVICE-COPY": {
-        Framework.TORCH: say("views instead of .contiguous() and torch.cat; write into memory that has room"),
-        Framework.JAX: say("jax.lax.dynamic_update_slice with donated buffers (donate_argnums)"),
+        Framework.TORCH: say("views instead of `.contiguous()` and `torch.cat`; write into memory that has room"),
+        Framework.JAX: say("`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)"),
         Framework.CUDA: say("write results to where they are read"),
     },
     "UNFUSED-CHAIN": {
-        Framework.TORCH: say("torch.compile, or one operator for it: F.rms_norm, F.layer_norm, F.gelu"),
-        Framework.JAX: say("call it inside one jax.jit, which fuses it"),
+        Framework.TORCH: say("`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`"),
+        Framework.JAX: say("call it inside one `jax.jit`, which fuses it"),
         Framework.CUDA: say("one kernel that keeps what lies between in registers"),
     },
     "OPTIMIZER-UNFUSED": {
-        Framework.TORCH: say("torch.optim.AdamW(..., fused=True)"),
+        Framework.TORCH: say("`torch.optim.AdamW(..., fused=True)`"),
         Framework.CUDA: say("one kernel for all passes over a parameter"),
     },
     "GEMM-LOOP": {
-        Framework.TORCH: say("torch.bmm, or torch._grouped_mm where sizes differ"),
-        Framework.JAX: say("jax.vmap over the loop, or jax.lax.ragged_dot where sizes differ"),
-        Framework.CUDA: say("cublasGemmStridedBatchedEx, or CUTLASS's grouped GEMM"),
+        Framework.TORCH: say("`torch.bmm`, or `torch._grouped_mm` where sizes differ"),
+        Framework.JAX: say("`jax.vmap` over the loop, or `jax.lax.ragged_dot` where sizes differ"),
+        Framework.CUDA: say("`cublasGemmStridedBatchedEx`, or CUTLASS's grouped GEMM"),
     },
     "UNDER-FILLED": {
         Framework.TORCH: say("one call for all rows or requests, instead of a loop over them"),
-        Framework.JAX: say("jax.vmap instead of a loop"),
+        Framework.JAX: say("`jax.vmap` instead of a loop"),
         Framework.CUDA: say("more blocks: split rows, or let one launch do several of them"),
     },
 }

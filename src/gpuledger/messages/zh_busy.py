@@ -46,52 +46,62 @@ BUSY: Final[dict[str, str]] = {
     "kernels with too few blocks leave most multiprocessors idle": "kernel 的 block 太少，大部分 SM 空闲",
     "their work is spread over all multiprocessors": "把它们的工作分给所有 SM",
     # findings/advice
-    "model.to(torch.bfloat16), or torch.set_float32_matmul_precision('high') for TF32": (
-        "model.to(torch.bfloat16)，或用 torch.set_float32_matmul_precision('high') 启用 TF32"
+    "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32": (
+        "`model.to(torch.bfloat16)`，或用 `torch.set_float32_matmul_precision('high')` 启用 TF32"
     ),
-    "parameters and inputs in jnp.bfloat16, or jax_default_matmul_precision='tensorfloat32'": (
-        "参数和输入用 jnp.bfloat16，或设 jax_default_matmul_precision='tensorfloat32'"
+    "parameters and inputs in `jnp.bfloat16`, or `jax_default_matmul_precision='tensorfloat32'`": (
+        "参数和输入用 `jnp.bfloat16`，或设 `jax_default_matmul_precision='tensorfloat32'`"
     ),
-    "build the engine with --bf16 or --fp16": "构建 engine 时加 --bf16 或 --fp16",
-    "cublasGemmEx with 16-bit inputs, or CUBLAS_COMPUTE_32F_FAST_TF32": (
-        "cublasGemmEx 用 16 位输入，或用 CUBLAS_COMPUTE_32F_FAST_TF32"
+    "build the engine with `--bf16` or `--fp16`": "构建 engine 时加 `--bf16` 或 `--fp16`",
+    "`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`": (
+        "`cublasGemmEx` 用 16 位输入，或用 `CUBLAS_COMPUTE_32F_FAST_TF32`"
     ),
-    "numpy makes float64: astype(np.float32) before torch.from_numpy, and no .double()": (
-        "numpy 默认是 float64：torch.from_numpy 之前用 astype(np.float32)，不要用 .double()"
+    "numpy makes float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`": (
+        "numpy 默认是 float64：`torch.from_numpy` 之前用 `astype(np.float32)`，不要用 `.double()`"
     ),
-    "leave jax_enable_x64 off, and cast numpy arrays to float32": "不要打开 jax_enable_x64，把 numpy 数组转成 float32",
-    "float instead of double, and constants as 1.0f": "用 float 代替 double，常量写成 1.0f",
-    "F.scaled_dot_product_attention, or attn_implementation='sdpa' in transformers": (
-        "F.scaled_dot_product_attention，或在 transformers 中设 attn_implementation='sdpa'"
+    "leave `jax_enable_x64` off, and cast numpy arrays to float32": (
+        "不要打开 `jax_enable_x64`，把 numpy 数组转成 float32"
     ),
-    "jax.nn.dot_product_attention(implementation='cudnn')": "用 jax.nn.dot_product_attention(implementation='cudnn')",
+    "float instead of double, and constants as `1.0f`": "用 float 代替 double，常量写成 `1.0f`",
+    "`F.scaled_dot_product_attention`, or `attn_implementation='sdpa'` in transformers": (
+        "`F.scaled_dot_product_attention`，或在 transformers 中设 `attn_implementation='sdpa'`"
+    ),
+    "`jax.nn.dot_product_attention(implementation='cudnn')`": (
+        "用 `jax.nn.dot_product_attention(implementation='cudnn')`"
+    ),
     "a FlashAttention kernel, or cuDNN's fused attention": "FlashAttention kernel，或 cuDNN 的融合 attention",
-    "model and inputs .to(memory_format=torch.channels_last)": "模型和输入都用 .to(memory_format=torch.channels_last)",
-    "NHWC in dimension_numbers of lax.conv_general_dilated": "lax.conv_general_dilated 的 dimension_numbers 用 NHWC",
-    "give inputs and outputs the format that the engine's layers use (--inputIOFormats)": (
-        "让输入输出使用 engine 各层所用的格式（--inputIOFormats）"
+    "model and inputs `.to(memory_format=torch.channels_last)`": (
+        "模型和输入都用 `.to(memory_format=torch.channels_last)`"
     ),
-    "CUDNN_TENSOR_NHWC for tensors and filters throughout": "张量和卷积核始终用 CUDNN_TENSOR_NHWC",
-    "views instead of .contiguous() and torch.cat; write into memory that has room": (
-        "用视图代替 .contiguous() 和 torch.cat；写入预留好的显存"
+    "NHWC in `dimension_numbers` of `lax.conv_general_dilated`": (
+        "`lax.conv_general_dilated` 的 `dimension_numbers` 用 NHWC"
     ),
-    "jax.lax.dynamic_update_slice with donated buffers (donate_argnums)": (
-        "用 jax.lax.dynamic_update_slice，并捐赠缓冲区（donate_argnums）"
+    "give inputs and outputs the format that the engine's layers use (`--inputIOFormats`)": (
+        "让输入输出使用 engine 各层所用的格式（`--inputIOFormats`）"
+    ),
+    "`CUDNN_TENSOR_NHWC` for tensors and filters throughout": "张量和卷积核始终用 `CUDNN_TENSOR_NHWC`",
+    "views instead of `.contiguous()` and `torch.cat`; write into memory that has room": (
+        "用视图代替 `.contiguous()` 和 `torch.cat`；写入预留好的显存"
+    ),
+    "`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)": (
+        "用 `jax.lax.dynamic_update_slice`，并捐赠缓冲区（`donate_argnums`）"
     ),
     "write results to where they are read": "把结果直接写到读取的地方",
-    "torch.compile, or one operator for it: F.rms_norm, F.layer_norm, F.gelu": (
-        "torch.compile，或换成一个算子：F.rms_norm、F.layer_norm、F.gelu"
+    "`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`": (
+        "`torch.compile`，或换成一个算子：`F.rms_norm`、`F.layer_norm`、`F.gelu`"
     ),
-    "call it inside one jax.jit, which fuses it": "放进同一个 jax.jit，由它融合",
+    "call it inside one `jax.jit`, which fuses it": "放进同一个 `jax.jit`，由它融合",
     "one kernel that keeps what lies between in registers": "用一个 kernel，中间结果留在寄存器里",
-    "torch.optim.AdamW(..., fused=True)": "用 torch.optim.AdamW(..., fused=True)",
+    "`torch.optim.AdamW(..., fused=True)`": "用 `torch.optim.AdamW(..., fused=True)`",
     "one kernel for all passes over a parameter": "对一个参数的多次遍历合成一个 kernel",
-    "torch.bmm, or torch._grouped_mm where sizes differ": "torch.bmm；大小不同时用 torch._grouped_mm",
-    "jax.vmap over the loop, or jax.lax.ragged_dot where sizes differ": (
-        "对循环用 jax.vmap；大小不同时用 jax.lax.ragged_dot"
+    "`torch.bmm`, or `torch._grouped_mm` where sizes differ": "`torch.bmm`；大小不同时用 `torch._grouped_mm`",
+    "`jax.vmap` over the loop, or `jax.lax.ragged_dot` where sizes differ": (
+        "对循环用 `jax.vmap`；大小不同时用 `jax.lax.ragged_dot`"
     ),
-    "cublasGemmStridedBatchedEx, or CUTLASS's grouped GEMM": "cublasGemmStridedBatchedEx，或 CUTLASS 的 grouped GEMM",
+    "`cublasGemmStridedBatchedEx`, or CUTLASS's grouped GEMM": (
+        "`cublasGemmStridedBatchedEx`，或 CUTLASS 的 grouped GEMM"
+    ),
     "one call for all rows or requests, instead of a loop over them": "对所有行或请求只调用一次，不要循环",
-    "jax.vmap instead of a loop": "用 jax.vmap 代替循环",
+    "`jax.vmap` instead of a loop": "用 `jax.vmap` 代替循环",
     "more blocks: split rows, or let one launch do several of them": "增加 block：拆分行，或一次 launch 处理多个",
 }

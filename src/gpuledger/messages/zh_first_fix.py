@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 FIRST_FIX: Final[dict[str, str]] = {
+    "fix": "解决",
     "fix: {what}": "解决：{what}",
     "preallocate buffers and reuse them (`out=`, one arena sized at warm-up)": (
         "预先分配缓冲区并复用（`out=`，预热时定好大小的一块内存）"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpuledger.analyse.inventory import missing
 from gpuledger.findings.evidence import Evidence
 from gpuledger.findings.finding import Finding
+from gpuledger.findings.first_fix import first_fix
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.levels import Level
@@ -153,6 +154,7 @@ def finding_dict(found: Finding, zero_ns: int | None) -> dict[str, Any]:
         "saving": _saving(found),
         "saving_is_bound": found.is_bound,
         "then_saves_ns_per_step": None if found.then_ns is None else found.then_ns // found.steps,
+        "fix": first_fix(found),
         "assumption": found.assumption,
         "confidence": found.confidence,
         "device": None if found.gpu < 0 else found.gpu,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpuledger.findings.finding import Finding, PlainSaving
+from gpuledger.findings.first_fix import first_fix
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.timeline import ShownTimeline
@@ -114,6 +115,8 @@ def _card(
 ) -> Card:
     tell, letters = reader.tell, reader.room.letters
     facts: list[tuple[str, str]] = []
+    if (fix := first_fix(found)) is not None:
+        facts.append((tell(say("fix")), tell(fix)))
     if then := then_words(found):
         facts.append((tell(say("in order")), tell(then)))
     if found.saving_ns and found.plain is not None and found.saving_ns_per_step is not None:
