@@ -259,7 +259,7 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
     ),
     "names shared, and none of them wanted": (
         databases.shared_pages("StringIds", "value, id"),
-        refused("a damaged SQLite database", "lead in circles"),
+        refused("a damaged SQLite database", "hold more rows than the file has room for"),
     ),
     "10^10 rows of a table that nobody reads": (
         databases.shared_pages("CUPTI_ACTIVITY_KIND_SOMETHING", "start, end"),

@@ -82,7 +82,7 @@ def test_a_table_may_lack_every_optional_column_and_have_strange_ones(tmp_path: 
         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ('x', 9, 5, 1)",
     )
     kernels = open_trace(path)[Table.KERNELS]
-    assert columns_of(kernels, "start_ns", "end_ns", "name", "short_name", "pid", "gpu") == [(5, 9, "k", None, -1, -1)]
+    assert columns_of(kernels, "start_ns", "end_ns", "name", "short_name", "pid", "gpu") == [(5, 9, "k", None, -1, 0)]
 
 
 def test_a_table_without_a_required_column_is_left_out_and_named(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_other_values_that_are_no_numbers_count_as_not_recorded(tmp_path: Path) 
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=rows))
     assert columns_of(trace[Table.KERNELS], "start_ns", "device") == [(5, -1), (7, 0), (8, 0)]
     assert trace[Table.KERNELS]["grid"][:, 0].tolist() == [1, -1, -1]
-    assert codes(trace) == {"values-unusable": 3}
+    assert codes(trace) == {"values-unusable": 3, "gpu-not-recorded": 1}
 
 
 def test_how_many_rows_there_are_does_not_depend_on_the_columns_read(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_null_where_one_is_required_drops_the_row(tmp_path: Path) -> None:
     )
     trace = open_trace(path)
     assert len(trace[Table.KERNELS]) == 1
-    assert codes(trace) == {"rows-dropped": 2}
+    assert codes(trace) == {"rows-dropped": 2, "gpu-not-recorded": 1}
 
 
 def test_times_that_run_backward_are_kept_and_doubted(tmp_path: Path) -> None:
