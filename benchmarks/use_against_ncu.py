@@ -41,12 +41,14 @@ def by_program(report: KernelReport, programs: list[str]) -> dict[str, KernelRep
     return {name: KernelReport(tuple(launches)) for name, launches in zip(programs, parts, strict=True)}
 
 
-def counted(folder: Path) -> dict[str, KernelReport]:
-    """What Nsight Compute counted, by program."""
+def counted(folder: Path, *, flushed: bool = False) -> dict[str, KernelReport]:
+    """What Nsight Compute counted, by program; `flushed`: with caches emptied before each launch."""
     found: dict[str, KernelReport] = {}
     with tarfile.open(folder / "use.tar.gz") as logs:
         for packed in sorted(folder.glob("*.csv.xz")):
             name = packed.name.removesuffix(".csv.xz")
+            if name.endswith("_flushed") != flushed:
+                continue
             lines = logs.extractfile(f"use/{name}.jsonl")
             assert lines is not None
             rows = [json.loads(line) for line in lines.read().decode().splitlines()]
@@ -66,7 +68,7 @@ def exports(folder: Path) -> dict[str, bytes]:
         return {
             Path(member.name).name.removesuffix(".sqlite.xz"): lzma.decompress(content.read())
             for member in archive.getmembers()
-            if (content := archive.extractfile(member)) is not None
+            if member.name.startswith("exports/") and (content := archive.extractfile(member)) is not None
         }
 
 
@@ -110,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("given", nargs="+", type=Path, metavar="FOLDER | PROFILE NCU")
     parser.add_argument("--misses", action="store_true")
+    parser.add_argument("--flushed", action="store_true", help="counted by ncu with empty caches")
     parser.add_argument("--round", default="", metavar=".2", help="another round of the programs")
     options = parser.parse_args()
     if len(options.given) == 2:
@@ -117,7 +120,7 @@ def main() -> None:
         held = {profile.stem: compared(profile, open_kernels([answer]))}
     else:
         [folder] = options.given
-        reports, held = counted(folder), {}
+        reports, held = counted(folder, flushed=options.flushed), {}
         windows = exports(folder)
         with tempfile.TemporaryDirectory() as place:
             for name, report in reports.items():

@@ -14,7 +14,7 @@ from gpuledger.workloads import sampled  # noqa: E402
 
 def test_each_program_has_a_window_or_says_why_not(tmp_path: Path) -> None:
     output = tmp_path / "times.jsonl"
-    names = ["eager_attention", "graph_decode", "elementwise", "irregular", "triton"]
+    names = ["eager_attention", "graph_decode", "elementwise", "irregular", "numerical", "small_products", "triton"]
     sampled.main([*names, "--device=cpu", "--seconds=0.001", f"--output={output}"])
     rows = {row["program"]: row for row in map(json.loads, output.read_text().splitlines())}
     assert rows.keys() == set(names)

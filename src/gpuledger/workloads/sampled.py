@@ -28,7 +28,15 @@ from gpuledger.workloads.sampling.programs import PROGRAMS
 
 WARMUP = 4  # steps
 FEWEST, MOST = 6, 400  # steps in a window
-COUNTED = {"training": 1, "training_loop": 1, "experts_loop": 1, "graph_decode": 2, "jax": 6, "triton": 40}
+COUNTED = {
+    "training": 1,
+    "training_loop": 1,
+    "experts_loop": 1,
+    "graph_decode": 2,
+    "decode_batch": 2,
+    "jax": 6,
+    "triton": 40,
+}
 COUNTED_BY_DEFAULT = 3
 """Steps that Nsight Compute sees of a program."""
 

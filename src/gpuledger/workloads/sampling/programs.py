@@ -7,6 +7,7 @@ From matrix products at the roof of the tensor cores to hundreds of kernels of t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ import torch.nn.functional as F  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor  # type: ignore[import-not-found, unused-ignore]
 
 from gpuledger.workloads.common.cuda_graph import captured
+from gpuledger.workloads.paired.busy.decoders import decode_small_batch
+from gpuledger.workloads.paired.busy.unseen import bert_eager, unet_channels_last, vit_float32
 from gpuledger.workloads.paired.jax_steps import jax_block
 from gpuledger.workloads.paired.language import adamw_loop, causal_mask, hf_moe, ids_of, logits_of, model_of
 from gpuledger.workloads.paired.program import Build, Step
@@ -147,6 +150,46 @@ def irregular(device: str) -> Step:
     return step
 
 
+def small_products(device: str) -> Step:
+    """The products of a decoder for few tokens and for many: bound by the weights' bytes, then by arithmetic."""
+    torch.manual_seed(0)
+    width, tokens = (4096, (1, 8, 16, 64, 256)) if device == "cuda" else (64, (1, 2))
+    weights = [
+        torch.randn(outer, inner, device=device, dtype=BF16)
+        for inner, outer in ((width, width), (width, 7 * width), (3 * width + width // 2, width))
+    ]
+    pairs = [
+        (torch.randn(count, weight.shape[1], device=device, dtype=BF16), weight)
+        for count in tokens
+        for weight in weights
+    ]
+    return lambda _: [F.linear(given, weight) for given, weight in pairs]
+
+
+def numerical(device: str) -> Step:
+    """Numerical code in float64: sparse products, a stencil, a factorisation, a triangular solve, a histogram."""
+    torch.manual_seed(0)
+    side, rows = sized(device, 4096, 16), sized(device, 200_000, 64)
+    per_row = 24
+    places = torch.randint(0, rows, (rows * per_row,), device=device)
+    starts = torch.arange(0, rows * per_row + 1, per_row, device=device)
+    values = torch.randn(rows * per_row, device=device, dtype=torch.float64)
+    matrix = torch.sparse_csr_tensor(starts, places, values, (rows, rows))
+    vectors = torch.randn(rows, 8, device=device, dtype=torch.float64)
+    field = torch.randn(side, side, device=device, dtype=torch.float64)
+    square = torch.randn(side // 4, side // 4, device=device, dtype=torch.float64)
+    positive = square @ square.T + side * torch.eye(side // 4, device=device, dtype=torch.float64)
+
+    def step(_: int) -> Tensor:
+        around = sum(field.roll(shift, axis) for shift in (-1, 1) for axis in (0, 1))
+        lower = torch.linalg.cholesky_ex(positive).L
+        solved = torch.linalg.solve_triangular(lower, square, upper=False)
+        counts = torch.histc(field.float(), 1024)
+        return (matrix @ vectors).norm() + (around - 4 * field).norm() + solved.norm() + counts.max()
+
+    return step
+
+
 def jax_training(device: str) -> Step:
     """A training step in JAX, which runs ahead."""
     return jax_block(device, fixed=True)
@@ -164,6 +207,12 @@ PROGRAMS: Final[Mapping[str, Build]] = {
     "elementwise": elementwise,
     "irregular": irregular,
     "triton": triton_step,
+    "bert": partial(bert_eager, fixed=True),
+    "unet": partial(unet_channels_last, fixed=True),
+    "vit": partial(vit_float32, fixed=True),
+    "decode_batch": partial(decode_small_batch, fixed=True),
+    "numerical": numerical,
+    "small_products": small_products,
     "jax": jax_training,
 }
 """By name, in the order in which they run; JAX last, as it takes the memory that it wants."""
