@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.errors import TooManyPairs
-from gpuledger.trace.keys import group, join, last_match
+from gpuledger.trace.keys import RowsByKey, group, join, last_match
 
 rows = st.lists(st.tuples(st.integers(-2, 3), st.integers(-2, 3)), max_size=15)
 
@@ -31,6 +31,17 @@ def test_rows_share_a_group_when_their_keys_are_equal(given_rows: list[tuple[int
     first, number = group(*split(given_rows))
     assert [given_rows[first[each]] for each in number.tolist()] == given_rows
     assert len(first) == len(set(given_rows))
+
+
+@pytest.mark.parametrize("most", [3, 60])  # a few keys, and so many that rows are sorted
+@given(data=st.data())
+def test_rows_by_key_are_those_that_hold_it(data: st.DataObject, most: int) -> None:
+    keys = np.array(data.draw(st.lists(st.integers(-most, most), max_size=3 * most)), np.int64)
+    found = RowsByKey.of(keys)
+    expected = [(key, np.flatnonzero(keys == key).tolist()) for key in sorted(set(keys.tolist()))]
+    assert [(key, positions.tolist()) for key, positions in found] == expected
+    assert all(found.rows(key).tolist() == positions for key, positions in expected)
+    assert not len(found.rows(most + 1))
 
 
 @given(rows, rows)

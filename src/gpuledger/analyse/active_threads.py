@@ -17,7 +17,7 @@ from gpuledger.catalog.call_kinds import WAITS_FOR_THREAD, CallKind, call_kind
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.ranges import thread
 from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span, Spans, difference, either, intersection, total, union
 from gpuledger.trace.tables import Rows, Table
@@ -40,9 +40,8 @@ def busiest_thread(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
 def named_thread(ranges: NamedNest, outside: ThreadTime) -> ThreadTime | None:
     """The other thread of the process with ranges open for most of the time; None where none has that."""
     rows, best = _others(ranges.rows.where(ranges.rows["pid"] == outside.pid), outside), None
-    owner = thread(rows)
-    for other in distinct(owner).tolist():
-        mine = rows.where(owner == other)
+    for other, positions in RowsByKey.of(thread(rows)):
+        mine = rows.at(positions)
         held = replace(outside, thread=other, tid=int(mine["tid"][0]), spans=intersection(outside.spans, _union(mine)))
         if held.ns >= MOSTLY * outside.ns and (best is None or held.ns > best.ns):
             best = held
@@ -54,7 +53,7 @@ def _most_sampled(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     number = np.searchsorted(waiting.spans.start_ns, samples["start_ns"], side="right") - 1
     samples = samples.where((number >= 0) & (samples["start_ns"] < waiting.spans.end_ns[np.maximum(number, 0)]))
     owner = thread(samples)
-    counts = {other: int(np.count_nonzero(owner == other)) for other in distinct(owner).tolist()}
+    counts = {other: len(positions) for other, positions in RowsByKey.of(owner)}
     busiest = max(counts, key=lambda other: (counts[other], -other), default=None)
     if busiest is None or counts[busiest] < FEWEST_SAMPLES:
         return None
@@ -66,11 +65,11 @@ def _most_covered(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     ranges, calls = (_others(trace[table], waiting) for table in (Table.RANGES, Table.CALLS))
     ranges = ranges.where(~ranges["open"])
     waits = trace.strings.each(calls.codes("name"), _waits, np.bool_) | (calls["pid"] != waiting.pid)
-    owners = thread(ranges), thread(calls)
+    by_range, by_call = RowsByKey.of(thread(ranges)), RowsByKey.of(thread(calls))
     best: ThreadTime | None = None
-    for other in distinct(np.concatenate(owners)).tolist():
-        named, called = ranges.where(owners[0] == other), owners[1] == other
-        working, idle = calls.where(called & ~waits), calls.where(called & waits)
+    for other in distinct(np.concatenate((by_range.keys, by_call.keys))).tolist():
+        named, called = ranges.at(by_range.rows(other)), by_call.rows(other)
+        working, idle = calls.at(called[~waits[called]]), calls.at(called[waits[called]])
         busy = intersection(waiting.spans, difference(either(_union(named), _union(working)), _union(idle)))
         if total(busy) >= LEAST_BUSY * waiting.ns and (best is None or total(busy) > best.ns):
             of_it = named if len(named) else working

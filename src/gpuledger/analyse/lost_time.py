@@ -16,7 +16,7 @@ import numpy as np
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints, Span, Spans, covered, total, union
 
 _NOT_THE_HOSTS: Final = (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH)
@@ -78,8 +78,7 @@ def lost_time(device: Device, chosen: Positions, trigger: Trigger) -> LostTime:
     numbers = host.thread_of_call[gaps.call[chosen]]
     by_thread, waiting = [], []
     by_gap = np.zeros(len(chosen), np.int64)
-    for number in distinct(numbers).tolist():
-        mine = numbers == number
+    for number, mine in RowsByKey.of(numbers):
         call = int(gaps.call[chosen[mine][0]])
         who = int(host.threads[number]), int(host.calls["pid"][call]), int(host.calls["tid"][call])
         spans = _late(device, chosen[mine], number, trigger)

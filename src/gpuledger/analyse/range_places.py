@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuledger.analyse.lost_time import ThreadTime, longest, whole_ns
 from gpuledger.analyse.program_ranges import NamedNest
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, RowsByKey, group
 from gpuledger.trace.spans import Ints, Span, Spans, covered, difference, intersection, total, union
 from gpuledger.trace.tables import Rows
 
@@ -53,8 +53,9 @@ def range_places(ranges: NamedNest, lost: Sequence[ThreadTime]) -> tuple[RangePl
     if not np.isin(ranges.thread, [part.thread for part in lost]).any():
         return ()
     overlap = np.zeros(len(ranges), np.int64)
+    by_thread = RowsByKey.of(ranges.thread)
     for part in lost:
-        mine = np.flatnonzero(ranges.thread == part.thread)
+        mine = by_thread.rows(part.thread)
         overlap[mine] = covered(part.spans, ranges.rows["start_ns"][mine], ranges.rows["end_ns"][mine])
     paths = _Paths(ranges, overlap, whole_ns(lost))
     path = paths.heaviest()
@@ -144,19 +145,25 @@ class _Paths:
 
     def place(self, path: int, lost: Sequence[ThreadTime]) -> RangePlace | None:
         """A path as a place, looked at on the thread with most of it."""
-        part, held = max(((part, self._inside(path, part)) for part in lost), key=lambda pair: total(pair[1]))
+        of_path = self._rows(path)
+        by_thread = RowsByKey.of(self._ranges.thread[of_path])
+
+        def inside(part: ThreadTime) -> Spans:
+            """The lost time of one thread that the path holds."""
+            mine = of_path[by_thread.rows(part.thread)]
+            ranges = union(self._ranges.rows["start_ns"][mine], self._ranges.rows["end_ns"][mine])
+            return (difference if path == _OUTSIDE else intersection)(part.spans, ranges)
+
+        part, held = max(((part, inside(part)) for part in lost), key=lambda pair: total(pair[1]))
         if not len(held):
             return None
         return RangePlace(
             self.names(path), self.held(path), self._between(path, part, held), longest(held), part.thread
         )
 
-    def _inside(self, path: int, part: ThreadTime) -> Spans:
-        """The lost time of one thread that a path holds."""
-        if path == _OUTSIDE:
-            return outside_ranges(self._ranges, part).spans
-        rows = self._ranges.rows.where((self._of_row[:-1] == path) & (self._ranges.thread == part.thread))
-        return intersection(part.spans, union(rows["start_ns"], rows["end_ns"]))
+    def _rows(self, path: int) -> Positions:
+        """The ranges of a path; outside of every range, all of them."""
+        return np.arange(len(self._ranges)) if path == _OUTSIDE else np.flatnonzero(self._of_row[:-1] == path)
 
     def _between(self, path: int, part: ThreadTime, held: Spans) -> _Sides:
         """The ranges directly inside a path, on one thread, next to most of the time that lies in none of them."""

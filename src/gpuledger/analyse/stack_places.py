@@ -22,7 +22,7 @@ from gpuledger.analyse.range_places import range_places
 from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import say
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered, intersection, parents, union
 from gpuledger.trace.stacks import torch_frame
@@ -128,18 +128,20 @@ def _bare(frame: str) -> str:
 
 def taken_in(samples: Rows, lost: Sequence[ThreadTime]) -> NDArray[np.bool_]:
     """Which samples were taken in the lost time, on the thread that lost it."""
-    inside, owner, start = np.zeros(len(samples), np.bool_), thread(samples), samples["start_ns"]
+    inside, by_thread = np.zeros(len(samples), np.bool_), RowsByKey.of(thread(samples))
     for part in lost:
+        mine = by_thread.rows(part.thread)
+        start = samples["start_ns"][mine]
         before = np.searchsorted(part.spans.start_ns, start, side="right") - 1
-        inside |= (owner == part.thread) & (before >= 0) & (start < part.spans.end_ns[np.maximum(before, 0)])
+        inside[mine] |= (before >= 0) & (start < part.spans.end_ns[np.maximum(before, 0)])
     return inside
 
 
 def _overlap(calls: Rows, lost: Sequence[ThreadTime]) -> Ints:
     """How much of the lost time of its own thread each call holds."""
-    overlap, owner = np.zeros(len(calls), np.int64), thread(calls)
+    overlap, by_thread = np.zeros(len(calls), np.int64), RowsByKey.of(thread(calls))
     for part in lost:
-        mine = np.flatnonzero(owner == part.thread)
+        mine = by_thread.rows(part.thread)
         overlap[mine] = covered(part.spans, calls["start_ns"][mine], calls["end_ns"][mine])
     return overlap
 

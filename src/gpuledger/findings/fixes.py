@@ -42,7 +42,7 @@ from gpuledger.replay.edits import (
 )
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Scenario
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
@@ -83,12 +83,16 @@ class Fixes:
     # what the host does
 
     @cached_property
+    def _of_threads(self) -> RowsByKey:
+        """The calls of each thread."""
+        return RowsByKey.of(self.graph.calls.thread)
+
+    @cached_property
     def code_by_cause(self) -> Mapping[Cause, Ints]:
         """The host's own code before each call, by cause."""
         recorded, calls, host = self.graph.recorded, self.graph.calls, self.host
         causes: dict[Cause, Ints] = {}
-        for number in range(self.graph.threads):
-            mine = np.flatnonzero(calls.thread == number)
+        for number, mine in self._of_threads:
             begin = recorded.call_begin[mine]
             ended = np.append(begin[:1], recorded.call_end[mine][:-1])
             for cause, amount in host.thread(number).split(ended, begin).items():
@@ -126,8 +130,7 @@ class Fixes:
     def _last(self) -> Ints:
         """For each call the one before it in its thread; -1 for none."""
         last = np.full(len(self.graph.calls), -1, np.int64)
-        for number in range(self.graph.threads):
-            mine = np.flatnonzero(self.graph.calls.thread == number)
+        for _, mine in self._of_threads:
             last[mine[1:]] = mine[:-1]
         return last
 
@@ -231,8 +234,7 @@ class Fixes:
         """A number for each launch of a thread with what the thread called since the one before it."""
         number = np.zeros(len(self.graph.calls), np.int64)
         done = 0
-        for thread in range(self.graph.threads):
-            mine = np.flatnonzero(self.graph.calls.thread == thread)
+        for _, mine in self._of_threads:
             launches = self.kinds[mine] == CallKind.LAUNCH.number
             number[mine] = done + np.cumsum(launches) - launches
             done += int(np.count_nonzero(launches)) + 1

@@ -33,6 +33,8 @@ class Profile:
     """Absolute, so that a worker in another folder finds it."""
     name: str
     """How the report calls it: the path below the folder that holds all of them."""
+    place: int = 0
+    """Where it lies among the profiles of its archive, which is read fastest in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,17 @@ def job_profiles(given: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> tuple
             members = profiles_in(path, limits) if path.exists() else [str(path)]
             if not members:
                 raise NothingRecorded(f"{path.name}: an archive without a profile in it")
-            profiles += [Profile(address, os.path.relpath(address, below)) for address in members]
+            profiles += [
+                Profile(address, os.path.relpath(address, below), place) for place, address in enumerate(members)
+            ]
         except GpuledgerError as error:
             broken.append(failure(os.path.relpath(path, below), error))
     return sorted(profiles, key=lambda profile: natural(profile.name)), broken
+
+
+def as_stored(profile: Profile) -> tuple[object, ...]:
+    """A key that sorts profiles by name, and those of an archive by where they lie in it."""
+    return natural(profile.name.partition(SEPARATOR)[0]), profile.place
 
 
 def memory_bytes(profile: Profile) -> int:

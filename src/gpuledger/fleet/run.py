@@ -17,7 +17,7 @@ from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.analyse.ranks.rank_traces import RankTrace, rank_places, rank_traces
 from gpuledger.errors import NothingRecorded, ToolFailed
 from gpuledger.fleet import cluster
-from gpuledger.fleet.profiles import Failed, Profile, failure, job_profiles, memory_bytes, natural
+from gpuledger.fleet.profiles import Failed, Profile, as_stored, failure, job_profiles, memory_bytes, natural
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import open_trace
@@ -101,7 +101,20 @@ def done_by(
     count: int | None = None,
     tell: Tell = say_nothing,
 ) -> list[ProfileOutcome]:
-    """What `task` gives for each profile, in their order."""
+    """What `task` gives for each profile, in their order. Those of an archive are read as it stores them: in one go."""
+    order = sorted(range(len(profiles)), key=lambda number: as_stored(profiles[number]))
+    outcomes = _in_this_order(task, [profiles[number] for number in order], scheduler, count, tell)
+    by_number = dict(zip(order, outcomes, strict=True))
+    return [by_number[number] for number in range(len(profiles))]
+
+
+def _in_this_order(
+    task: Callable[[Profile], ProfileOutcome],
+    profiles: Sequence[Profile],
+    scheduler: str | None,
+    count: int | None,
+    tell: Tell,
+) -> list[ProfileOutcome]:
     total = len(profiles)
     if scheduler is not None:
         tell(0, total)

@@ -29,8 +29,8 @@ from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
 from gpuledger.ledger.time_by_cause import ByCause
 from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, equal, is_same, take
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.columns import distinct, is_same, take
+from gpuledger.trace.keys import Positions, RowsByKey, group
 from gpuledger.trace.spans import Ints, cut_at
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Rows
@@ -249,13 +249,14 @@ class _Booking:
         calls = self.host.calls
         longer = np.flatnonzero(self._ends_in_pages & (self.whole < 0))
         owner = self._of_next(self.work.pid)[longer]
-        for process in distinct(owner).tolist():
-            made = np.flatnonzero(equal(calls["pid"], process))
+        by_process = RowsByKey.of(calls["pid"])
+        for process, of_owner in RowsByKey.of(owner):
+            made = by_process.rows(process)
             if len(made):
                 threads = self.host.thread_of_call[made]
                 made = made[threads == np.bincount(threads).argmax()]
                 made = made[np.argsort(calls["start_ns"][made], kind="stable")]
-                gap = longer[owner == process]
+                gap = longer[of_owner]
                 following = sweep.search(calls["start_ns"][made], self.end[gap])
                 self.whole[gap[following == len(made)]] = _AT[Cause.HOST_CODE]
                 self.call[gap] = made[np.minimum(following, len(made) - 1)]
@@ -279,10 +280,11 @@ class _Booking:
         calls = self.host.calls
         pid, correlation = self._of_next(self.work.pid), self._of_next(self.work.correlation)
         limit = np.full(len(pid), -1)
-        for process in distinct(calls["pid"]).tolist():
-            ids = take(calls["correlation"], equal(calls["pid"], process))
+        wanted = RowsByKey.of(pid)
+        for process, made in RowsByKey.of(calls["pid"]):
+            ids = take(calls["correlation"], made)
             if ids.max(initial=-1) >= 0:
-                limit[pid == process] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
+                limit[wanted.rows(process)] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
         return (correlation >= 0) & (correlation < limit)
 
     def _of_next(self, column: Ints) -> Ints:
@@ -338,8 +340,7 @@ class _Booking:
         ):
             books.add(cause, late[mask], amount[mask])
         threads = self.host.thread_of_call[call]
-        for number in distinct(threads).tolist():
-            of_thread = threads == number
+        for number, of_thread in RowsByKey.of(threads):
             before = np.clip(launch_start[of_thread], start[of_thread], end[of_thread])
             rows = late[of_thread]
             pages = self._ends_in_pages[gap[of_thread]]
@@ -398,12 +399,12 @@ class _Booking:
         """
         calls, blocking = self.host.calls, self.host.blocking
         drainer = np.full(len(self.start), -1, np.intp)
-        by_thread = self.host.thread_of_call[blocking]
+        by_thread = RowsByKey.of(self.host.thread_of_call[blocking])
         late = np.flatnonzero(self.whole < 0)
         threads = self.host.thread_of_call[self.call[late]]
-        for number in distinct(threads).tolist():
-            rows = late[threads == number]
-            waits = blocking[by_thread == number]
+        for number, of_thread in RowsByKey.of(threads):
+            rows = late[of_thread]
+            waits = blocking[by_thread.rows(number)]
             waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]
             last = sweep.search(calls["end_ns"][waits], calls["start_ns"][self.call[rows]], "right") - 1
             rows, last = rows[last >= 0], last[last >= 0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -21,8 +22,8 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.launches import CallsByKey, launches, launching_call, places_of
 from gpuledger.ledger.ranges import thread
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import distinct, same
-from gpuledger.trace.keys import KeyPositions, Positions
+from gpuledger.trace.columns import distinct, same, take
+from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey
 from gpuledger.trace.model import Trace
 from gpuledger.trace.parallel import side_by_side
 from gpuledger.trace.spans import (
@@ -112,6 +113,19 @@ class HostThread:
         return amounts
 
 
+@dataclass(frozen=True, slots=True)
+class _SpansOfThreads:
+    """Events of all threads, and where those of each lie."""
+
+    rows: Rows
+    by_thread: RowsByKey
+
+    def union(self, identity: int) -> Spans:
+        """The instants that some event of one thread covers."""
+        mine = self.by_thread.rows(identity)
+        return union(self.rows["start_ns"][mine], self.rows["end_ns"][mine])
+
+
 class Host:
     """The host side of a trace: its CUDA calls, what each thread did, and which calls block."""
 
@@ -139,8 +153,8 @@ class Host:
     def launch_times(self, number: int) -> Ints:
         """When each launch call of a thread returned, sorted."""
         if number not in self._launch_times:
-            times = self.calls["end_ns"][(self.thread_of_call == number) & self.are(CallKind.LAUNCH)]
-            times.sort(kind="stable")
+            own = self._rows_of_thread.rows(number)
+            times = np.sort(self.calls["end_ns"][own[self.kinds[own] == CallKind.LAUNCH.number]], kind="stable")
             self._launch_times[number] = times
         return self._launch_times[number]
 
@@ -151,7 +165,7 @@ class Host:
         return self._threads[number]
 
     def _timeline(self, number: int) -> HostThread:
-        calls = own_calls(self.calls["start_ns"], self.calls["end_ns"], self.kinds, self.thread_of_call, number)
+        calls = self._own_calls(number)
         outside = dict(self._outside_calls(number))
         if any(map(len, outside.values())):
             taken = union(*calls[:2])
@@ -159,16 +173,33 @@ class Host:
                 outside[cause], taken = difference(spans, taken), either(taken, spans)
         return HostThread(calls, outside)
 
+    def _own_calls(self, number: int) -> tuple[Ints, Ints, NDArray[np.int8]]:
+        columns = self.calls["start_ns"], self.calls["end_ns"], self.kinds, self.thread_of_call
+        if len(self.threads) > _BUSY_THREADS:  # one pass over all calls for each of them would be too many
+            rows = self._rows_of_thread.rows(number)
+            columns = tuple(take(column, rows) for column in columns)
+        return own_calls(*columns, number)
+
+    @cached_property
+    def _rows_of_thread(self) -> RowsByKey:
+        return RowsByKey.of(self.thread_of_call)
+
     def _outside_calls(self, number: int) -> list[tuple[Cause, Spans]]:
         """What counts only outside CUDA calls, first the most important."""
-        overheads = _of_thread(self._trace[Table.OVERHEADS], int(self.threads[number]))
-        system = _of_thread(of_layers(self._trace, "os"), int(self.threads[number]))
-        waiting = np.array([bool(WAITS_FOR_THREAD.search(name or "")) for name in system.texts("name")], np.bool_)
-        return [
-            (Cause.PROFILER, union(overheads["start_ns"], overheads["end_ns"])),
-            (Cause.WAIT_THREAD, union(system["start_ns"][waiting], system["end_ns"][waiting])),
-            (Cause.OS, union(system["start_ns"][~waiting], system["end_ns"][~waiting])),
-        ]
+        identity = int(self.threads[number])
+        return [(cause, recorded.union(identity)) for cause, recorded in self._outside]
+
+    @cached_property
+    def _outside(self) -> tuple[tuple[Cause, _SpansOfThreads], ...]:
+        """The same of all threads."""
+        system = of_layers(self._trace, "os")
+        waits = system.strings.each(system.codes("name"), lambda name: bool(WAITS_FOR_THREAD.search(name)), np.bool_)
+        chosen = (
+            (Cause.PROFILER, self._trace[Table.OVERHEADS]),
+            (Cause.WAIT_THREAD, system.where(waits)),
+            (Cause.OS, system.where(~waits)),
+        )
+        return tuple((cause, _SpansOfThreads(rows, RowsByKey.of(thread(rows)))) for cause, rows in chosen)
 
 
 def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> tuple[Host, Activities]:
@@ -261,7 +292,3 @@ def _numbered(threads: Ints) -> tuple[Ints, NDArray[np.int32]]:
     for thread_id in different[1:].tolist():
         number += threads >= thread_id
     return different, number
-
-
-def _of_thread(rows: Rows, number: int) -> Rows:
-    return rows.where(thread(rows) == number)

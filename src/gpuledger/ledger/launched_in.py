@@ -19,7 +19,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, equal, take
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Rows, Table
 
@@ -118,8 +118,9 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
     if len(processes) == 1 and equal(calls["pid"], processes[0]).all():
         return sweep.enclosing((ranges["start_ns"], ranges["end_ns"]), calls["start_ns"], calls["end_ns"])
     outermost = np.full(len(calls), -1)
-    for process in processes:
-        rows, own = np.flatnonzero(ranges["pid"] == process), equal(calls["pid"], process)
+    by_process = RowsByKey.of(calls["pid"])
+    for process, rows in RowsByKey.of(ranges["pid"]):
+        own = by_process.rows(process)
         start, end = take(calls["start_ns"], own), take(calls["end_ns"], own)
         first = sweep.enclosing((ranges["start_ns"][rows], ranges["end_ns"][rows]), start, end)
         outermost[own] = np.append(rows, -1)[first]
@@ -128,7 +129,4 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
 
 def main_process(work: Activities) -> int:
     """The process that launched the most on this GPU."""
-    processes: list[int] = distinct(work.pid).tolist()
-    if len(processes) == 1:
-        return processes[0]
-    return max(processes, key=lambda process: np.count_nonzero(work.pid == process))
+    return max(RowsByKey.of(work.pid), key=lambda process: len(process[1]))[0]

@@ -42,7 +42,7 @@ from gpuledger.ledger.launches import CallsByKey
 from gpuledger.ledger.lost_nodes import LostNodes, has_nodes, lost_nodes
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, equal
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, RowsByKey, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, covered, furthest, union
 from gpuledger.trace.strings import Codes
@@ -189,14 +189,15 @@ class _Suspects:
         edge = calls.strings.each(calls.codes("name"), _capture_edge, np.int8)
         edges = np.flatnonzero(edge)
         inside = np.zeros(len(suspects), np.bool_)
-        for process in distinct(calls["pid"][edges]).tolist() if len(edges) else ():
-            own = edges[calls["pid"][edges] == process]
+        asked = RowsByKey.of(calls["pid"][suspects])
+        for process, of_process in RowsByKey.of(calls["pid"][edges]):
+            own = edges[of_process]
             own = own[np.argsort(calls["start_ns"][own], kind="stable")]
             depth = np.cumsum(edge[own], dtype=np.int64)
             open_before = max(0, -int(depth.min()))  # begun before the recording
-            position = np.searchsorted(calls["start_ns"][own], calls["start_ns"][suspects], side="right")
-            depth_at = np.append(0, depth)[position] + open_before
-            inside |= (depth_at > 0) & (calls["pid"][suspects] == process)
+            mine = asked.rows(process)
+            position = np.searchsorted(calls["start_ns"][own], calls["start_ns"][suspects[mine]], side="right")
+            inside[mine] = np.append(0, depth)[position] + open_before > 0
         return suspects[~inside]
 
     def _outermost(self, suspects: Positions) -> Positions:
@@ -208,8 +209,10 @@ class _Suspects:
         is_suspect = np.zeros(len(calls), np.bool_)
         is_suspect[suspects] = True
         kept = []
+        nearby = np.flatnonzero(near)
+        by_thread = RowsByKey.of(self.host.thread_of_call[nearby])
         for thread in distinct(self.host.thread_of_call[suspects]).tolist():
-            rows = np.flatnonzero(near & equal(self.host.thread_of_call, thread))
+            rows = nearby[by_thread.rows(thread)]
             rows = rows[np.lexsort((-end[rows], start[rows]))]
             opens = np.append(True, end[rows][1:] > furthest(end[rows])[:-1])
             number = np.cumsum(opens) - 1
@@ -259,15 +262,15 @@ class _Recording:
         """Those of these calls whose work, had it run, would lie in the recording."""
         calls = self.host.calls
         kept = np.zeros(len(launched), np.bool_)
-        for process in distinct(calls["pid"][launched]).tolist() if len(launched) else ():
-            of_process = calls["pid"][launched] == process
+        by_process = RowsByKey.of(self.work.pid)
+        for process, of_process in RowsByKey.of(calls["pid"][launched]):
             chosen = launched[of_process]
-            kept[of_process] = self._holds(process, calls["start_ns"][chosen], calls["end_ns"][chosen])
+            kept[of_process] = self._holds(by_process.rows(process), calls["start_ns"][chosen], calls["end_ns"][chosen])
         return launched[kept]
 
-    def _holds(self, process: int, called: Ints, returned: Ints) -> NDArray[np.bool_]:
+    def _holds(self, own: Positions, called: Ints, returned: Ints) -> NDArray[np.bool_]:
+        """The same for calls of one process, whose activities are `own`."""
         work = self.work
-        own = np.flatnonzero(equal(work.pid, process))
         if not len(own):
             return np.zeros(len(called), np.bool_)
         start, end = work.start_ns[own], work.end_ns[own]

@@ -98,7 +98,7 @@ def _refused(path: str | Path, source: Source, limits: Limits) -> GpuledgerError
 
 
 def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:
-    """What `open_trace` can open at `path`: the file itself, or the traces in an archive."""
+    """What `open_trace` can open at `path`: the file itself, or the traces in an archive, as they are stored."""
     from gpuledger.read.archive import traces_in
     from gpuledger.read.stream import is_archive
 

@@ -94,18 +94,18 @@ def unchanged(source: Source) -> Iterator[None]:
 
     What a reader then says of a damaged file is not what is wrong with it.
     """
-    before = _state(source)
+    before = state(source)
     try:
         yield
     except UnreadableProfile:
-        if _state(source) != before:
+        if state(source) != before:
             raise _changed(source) from None
         raise
-    if _state(source) != before:
+    if state(source) != before:
         raise _changed(source)
 
 
-def _state(source: Source) -> list[tuple[int, ...]]:
+def state(source: Source) -> list[tuple[int, ...]]:
     """What tells that a file, or one of a folder's, was written to or replaced."""
     paths = [source.path] if source.head else [source.path, *(source.path / name for name in source.files)]
     states = list[tuple[int, ...]]()

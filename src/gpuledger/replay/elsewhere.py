@@ -22,7 +22,7 @@ from gpuledger.replay.outer_calls import OuterCalls
 from gpuledger.replay.stream_order import StreamOrder
 from gpuledger.trace import keys
 from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
 
 UNEXPLAINED_NS: Final = 3_000
@@ -153,9 +153,9 @@ class _Elsewhere:
 
     def by_stream(self, late: Positions) -> None:
         """The last operation of the process that had ended, if it is of another stream."""
-        for pid in distinct(self.work.pid[late]).tolist() if len(late) else ():
-            mine = late[self.work.pid[late] == pid]
-            self._by_last(mine, np.flatnonzero(self.work.pid == pid), BY_EVENT)
+        by_process = RowsByKey.of(self.work.pid)
+        for pid, mine in RowsByKey.of(self.work.pid[late]):
+            self._by_last(late[mine], by_process.rows(pid), BY_EVENT)
 
     def unlaunched(self) -> None:
         """What no call launched and nothing precedes in its stream follows the last that had ended on its GPU."""

@@ -18,9 +18,9 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launches import recorded_by
 from gpuledger.replay.outer_calls import OuterCalls
-from gpuledger.replay.stream_order import StreamOrder
+from gpuledger.replay.stream_order import StreamOrder, streams_by_process
 from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import Table
@@ -99,24 +99,23 @@ class _Events:
         last = np.where(place >= 0, self.launched[np.maximum(place, 0)], -1)
         last = np.where(self.outer.thread[self.launch[last]] == self.outer.thread[record], last, -1)
         stays = (last >= 0) & (operation >= 0) & (self.streams.stream[last] == self.streams.stream[operation])
-        for number, rows in enumerate(self.streams.by_stream):
-            others = [
-                candidate
-                for candidate in self.streams.by_stream
-                if candidate is not rows and self.work.pid[candidate[0]] == self.work.pid[rows[0]]
-            ]
-            mine = np.flatnonzero(stays & (self.streams.stream[operation] == number)) if len(others) == 1 else ()
-            if len(mine):
-                place = np.searchsorted(furthest(self.launch[others[0]]), record[mine]) - 1
-                last[mine] = np.where(place >= 0, others[0][np.maximum(place, 0)], -1)
+        staying = np.flatnonzero(stays)
+        by_stream = RowsByKey.of(self.streams.stream[operation[staying]])
+        for _, numbers in streams_by_process(self.work, self.streams):
+            pairs = zip(numbers.tolist(), numbers[::-1].tolist(), strict=True) if len(numbers) == 2 else ()
+            for number, other in pairs:
+                mine, candidates = staying[by_stream.rows(number)], self.streams.by_stream[other]
+                place = np.searchsorted(furthest(self.launch[candidates]), record[mine]) - 1
+                last[mine] = np.where(place >= 0, candidates[np.maximum(place, 0)], -1)
         return last
 
 
 def _last_before(thread: NDArray[np.int32], calls: Positions, places: Positions) -> Positions:
     """Of these calls the last one before each place on the same thread; -1 for none."""
     last = np.full(len(places), -1, np.intp)
-    for number in distinct(thread[places]).tolist() if len(places) else ():
-        own, mine = calls[thread[calls] == number], np.flatnonzero(thread[places] == number)
+    by_thread = RowsByKey.of(thread[calls])
+    for number, mine in RowsByKey.of(thread[places]):
+        own = calls[by_thread.rows(number)]
         place = np.searchsorted(own, places[mine]) - 1
         if len(own):
             last[mine] = np.where(place >= 0, own[np.maximum(place, 0)], -1)

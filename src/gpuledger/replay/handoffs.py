@@ -14,8 +14,7 @@ import numpy as np
 
 from gpuledger.ledger.host import Host
 from gpuledger.replay.outer_calls import OuterCalls
-from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints
 
 LEAST_NS: Final = 20_000
@@ -46,13 +45,11 @@ def _processes(host: Host, outer: OuterCalls) -> list[Positions]:
     if len(host.threads) < 2:
         return []
     process = host.threads >> 32
-    chosen = []
-    for pid in distinct(process).tolist():
-        threads = np.flatnonzero(process == pid)
-        if len(threads) > 1:
-            everything = len(threads) == len(process)
-            chosen.append(np.arange(len(outer)) if everything else np.flatnonzero(np.isin(outer.thread, threads)))
-    return [rows for rows in chosen if len(rows)]
+    several = [pid for pid, threads in RowsByKey.of(process) if len(threads) > 1]
+    if len(several) == 1 and np.all(process == process[0]):
+        return [np.arange(len(outer))] if len(outer) else []
+    by_process = RowsByKey.of(process[outer.thread])
+    return [rows for pid in several if len(rows := by_process.rows(pid))]
 
 
 def _of_process(outer: OuterCalls, rows: Positions, code_ns: Ints) -> tuple[Positions, Positions, Ints]:

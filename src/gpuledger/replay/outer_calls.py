@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.host import Host
 from gpuledger.replay.native_passes import is_compiled, native
-from gpuledger.trace.columns import is_same, take
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.columns import take
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.spans import Ints, furthest
 
 
@@ -65,8 +65,7 @@ def _plain(host: Host) -> OuterCalls:
     calls, start, end = host.calls, host.calls["start_ns"], host.calls["end_ns"]
     node_of_call = np.empty(len(calls), np.intp)
     parts, count = [], 0
-    for number in range(len(host.threads)):
-        rows = _rows(host, number)
+    for number, rows in RowsByKey.of(host.thread_of_call):
         rows = _in_order(rows, start, end)
         reach = furthest(end[rows])
         opens = np.append(True, end[rows][1:] > reach[:-1])[: len(rows)]
@@ -89,12 +88,6 @@ def _plain(host: Host) -> OuterCalls:
     place = np.empty(count + 1, np.intp)
     place[order], place[-1] = np.arange(count), -1
     return OuterCalls(row[order], place[node_of_call], thread[order], begin[order], finish[order], place[before[order]])
-
-
-def _rows(host: Host, number: int) -> Positions:
-    if is_same(host.thread_of_call):
-        return np.arange(len(host.calls))
-    return np.flatnonzero(host.thread_of_call == number)
 
 
 def _in_order(rows: Positions, start: Ints, end: Ints) -> Positions:

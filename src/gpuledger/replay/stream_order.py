@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpuledger.ledger.activity import Activities
 from gpuledger.replay.native_passes import is_compiled, native
 from gpuledger.trace.columns import is_same
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, RowsByKey, group
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.sweep import last_to_end
 
@@ -33,6 +33,11 @@ class StreamOrder:
     """When its stream has come past it."""
     oldest: Positions
     """The operation that must be over for it to have room in its stream's queue; -1: there is room."""
+
+
+def streams_by_process(work: Activities, streams: StreamOrder) -> RowsByKey:
+    """The numbers of the streams that each process has."""
+    return RowsByKey.of(np.array([work.pid[rows[0]] for rows in streams.by_stream], np.int64))
 
 
 def stream_order(work: Activities) -> StreamOrder:
@@ -68,6 +73,6 @@ def _numbered(work: Activities) -> NDArray[np.int32]:
     if not numbers:
         return np.zeros(len(work), np.int32)
     together = numbers[0]
-    for number in numbers[1:]:
-        together = together * (int(number.max()) + 1) + number
-    return (together if len(numbers) == 1 else group(together)[1]).astype(np.int32)
+    for number in numbers[1:]:  # numbered anew each time: the product of all may be beyond 64 bits
+        together = group(together * (int(number.max()) + 1) + number)[1]
+    return together.astype(np.int32)

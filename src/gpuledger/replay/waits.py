@@ -19,11 +19,12 @@ from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launches import recorded_by
 from gpuledger.replay.outer_calls import OuterCalls
-from gpuledger.replay.stream_order import StreamOrder
+from gpuledger.replay.stream_order import StreamOrder, streams_by_process
 from gpuledger.trace.columns import distinct
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, RowsByKey
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest
+from gpuledger.trace.sweep import refuse_too_many
 from gpuledger.trace.tables import Table
 
 CLOCKS_NS: Final = 3_000
@@ -87,21 +88,22 @@ class _Waiting:
             for pattern in (_DEVICE, _STREAM, _EVENT)
         }
         pairs: list[_Pairs] = []
-        for pid in distinct(self.host.calls["pid"][self.blocking]).tolist() if len(names) else ():
-            of_process = self.host.calls["pid"][self.blocking] == pid
-            process = _ProcessOperations(self, pid)
-            device = self.node[chosen[_DEVICE] & of_process]
+        streams = streams_by_process(self.work, self.streams)
+        for pid, of_process in RowsByKey.of(self.host.calls["pid"][self.blocking]):
+            process = _ProcessOperations(self, streams.rows(pid).tolist())
+            device = self.node[of_process[chosen[_DEVICE][of_process]]]
+            refuse_too_many(len(device) * len(process.streams), len(self.outer) + len(self.work))
             pairs += [self._checked(device, process.last_before(number, device)) for number in process.streams]
-            in_stream = chosen[_STREAM] & of_process
+            in_stream = of_process[chosen[_STREAM][of_process]]
             calls = self.node[in_stream]
             stream = self._recorded_stream(self.blocking[in_stream], process)
             unknown = stream < 0
             stream[unknown] = process.likely_stream(calls[unknown])
-            for number in distinct(stream).tolist() if len(stream) else ():
-                mine = calls[stream == number]
+            for number, of_stream in RowsByKey.of(stream):
+                mine = calls[of_stream]
                 if number >= 0:
                     pairs.append(self._checked(mine, process.last_before(number, mine)))
-            events = self.node[chosen[_EVENT] & of_process]
+            events = self.node[of_process[chosen[_EVENT][of_process]]]
             last = process.last_ended(events)
             really = last >= 0
             really[really] = self.work.end_ns[last[really]] >= self.outer.begin_ns[events[really]]
@@ -135,12 +137,10 @@ class _Waiting:
 class _ProcessOperations:
     """The operations of one process, by stream and by end."""
 
-    def __init__(self, finder: _Waiting, pid: int) -> None:
+    def __init__(self, finder: _Waiting, own: list[int]) -> None:
         self.finder = finder
+        self.streams = own
         work, streams = finder.work, finder.streams
-        self.streams = [
-            number for number, rows in enumerate(streams.by_stream) if len(rows) and work.pid[rows[0]] == pid
-        ]
         self.numbered: dict[int, int] = {}
         for number in self.streams:  # of the same number in several contexts the busiest is meant
             name = int(work.stream[streams.by_stream[number][0]])

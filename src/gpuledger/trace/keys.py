@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -48,6 +49,44 @@ def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
         number = sweep.search(values, key.astype(np.int64))
     first = sweep.fold("least", number, np.arange(len(key)), np.full(len(values), len(key)))
     return first, number
+
+
+@dataclass(frozen=True, slots=True)
+class RowsByKey:
+    """Where the rows of each key lie, by one sort: a profile may have as many threads or processes as rows.
+
+    A loop that looked for the rows of each key among all of them would take time by their product.
+    """
+
+    keys: NDArray[Any]
+    """Different, in order."""
+    _order: Positions
+    _edges: Positions
+
+    @classmethod
+    def of(cls, key: NDArray[Any]) -> RowsByKey:
+        keys = distinct(key) if len(key) else key[:0]
+        if len(keys) <= 1:
+            order = np.arange(len(key))
+            return cls(keys, order, np.array([0, len(key)]))
+        if len(keys) > _FEW_MAJORS:
+            order = np.argsort(key, kind="stable")
+            return cls(keys, order, np.append(np.searchsorted(key[order], keys), len(key)))
+        own = [np.flatnonzero(key == each) for each in keys.tolist()]
+        return cls(keys, np.concatenate(own), np.cumsum([0, *map(len, own)]))
+
+    def __iter__(self) -> Iterator[tuple[int, Positions]]:
+        """Each key with the positions of its rows, in their order."""
+        edges = self._edges.tolist()
+        for key, first, last in zip(self.keys.tolist(), edges, edges[1:], strict=False):
+            yield key, self._order[first:last]
+
+    def rows(self, key: int) -> Positions:
+        """The positions of one key's rows; none for a key that is not there."""
+        place = int(np.searchsorted(self.keys, key))
+        if place == len(self.keys) or self.keys[place] != key:
+            return self._order[:0]
+        return self._order[self._edges[place] : self._edges[place + 1]]
 
 
 _FEW_MAJORS: Final = 16

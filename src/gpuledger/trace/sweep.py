@@ -158,16 +158,20 @@ def expand(first: NDArray[np.intp], last: NDArray[np.intp]) -> tuple[NDArray[np.
     Refuses, before it takes any room, what would be more than `_PAIRS_PER_ROW` for each row.
     """
     count = np.maximum(last - first, 0)
-    pairs, rows = int(count.sum()), len(first) + int(last.max(initial=0))
+    refuse_too_many(int(count.sum()), len(first) + int(last.max(initial=0)))
+    outer = np.repeat(np.arange(len(count)), count)
+    offset = np.arange(len(outer)) - np.repeat(np.cumsum(count) - count, count)
+    return outer, first[outer] + offset
+
+
+def refuse_too_many(pairs: int, rows: int) -> None:
+    """Refuse so many pairs of so many rows, before they take any room."""
     if pairs > _PAIRS_ALWAYS + _PAIRS_PER_ROW * rows:
         raise TooManyPairs(
             f"{rows:,} rows of the profile pair up {pairs:,} times, which is more than memory should hold",
             found="ids that tell rows apart are the same in many of them, or ranges lie in one another without end",
             hint="export it again, or record a shorter stretch",
         )
-    outer = np.repeat(np.arange(len(count)), count)
-    offset = np.arange(len(outer)) - np.repeat(np.cumsum(count) - count, count)
-    return outer, first[outer] + offset
 
 
 def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> Ints:
