@@ -29,9 +29,16 @@ def _preloaded(name: str, source: str) -> Extension:
 
 setup(
     ext_modules=[
-        _part("trace", "_btree", "btree.c", "btree_module.c", headers=("btree.h",)),
-        _part("trace", "_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h",)),
-        _part("replay", "_replay", "replay.c", "prepare.c", "replay_module.c", headers=("replay.h", "prepare.h")),
+        _part("trace", "_btree", "btree.c", "btree_module.c", headers=("btree.h", "watched.h")),
+        _part("trace", "_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h", "watched.h")),
+        _part(
+            "replay",
+            "_replay",
+            "replay.c",
+            "prepare.c",
+            "replay_module.c",
+            headers=("replay.h", "prepare.h", "../../trace/native/watched.h"),
+        ),
         _preloaded("_plain_window", "plain_window.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from gpuledger import Limits, Table, UnreadableProfile, open_trace
 from gpuledger.cli.main import VERBS
+from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.plausible_times import LARGEST
+from gpuledger.read.stats_text.tables import open_summaries
 from gpuledger.read.torch.exact_ns import nanoseconds
 from hostile.containers import bomb
 from hostile.databases import many_rows
@@ -20,8 +22,9 @@ from hostile.files import trace
 from hostile.forked import server
 from hostile.jsons import op_args
 from hostile.reports import raw, row
-from support.command import ROOT, gpuledger
+from support.command import CAPTURES, ROOT, gpuledger
 from support.nsys_exports import kernel, minimal
+from torture.growth import cpu_s
 
 PAGE = ROOT / "docs" / "concepts" / "security.md"
 
@@ -107,6 +110,22 @@ def test_other_ways_of_reading_know_the_limits_too(call: tuple[str, ...], tmp_pa
     given = folder / "a.json" if "a.parquet" in call else folder
     ran = gpuledger(*call[:1], "--limit=read-seconds=0", given, *call[1:], cwd=tmp_path)
     assert "reading took more than 0 s" in ran.stderr
+
+
+def test_tables_as_text_are_read_in_time_too(tmp_path: Path) -> None:
+    limits = Limits(read_seconds=0)
+    with pytest.raises(UnreadableProfile, match="reading took more than 0 s"):
+        open_kernels([raw(row("1,000", "2.5"))(tmp_path)], limits=limits)
+    with pytest.raises(UnreadableProfile, match="reading took more than 0 s"):
+        open_summaries(CAPTURES / "decode.nsys-stats", limits=limits)
+    with pytest.raises(UnreadableProfile, match="reading took more than 0 s"):
+        open_trace(many_rows(3)(tmp_path), limits=limits)  # too few for SQLite to ask
+
+
+def test_a_cell_of_many_lines_takes_time_by_its_length(tmp_path: Path) -> None:
+    """Each line looked at the whole cell again: 2 MB took minutes."""
+    path = raw(row("x\n" * 200_000, "2.5"))(tmp_path)
+    assert cpu_s(lambda: open_kernels([path])) < 4
 
 
 def test_both_sides_know_the_limits(tmp_path: Path) -> None:

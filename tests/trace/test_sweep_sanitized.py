@@ -57,8 +57,8 @@ def test_a_fault_is_seen(tmp_path: Path) -> None:
     """A pass that writes one span beyond its room."""
     source = (ROOT / "src/gpuledger/trace/native/sweep.c").read_text()
     faulty = source.replace(
-        "    for (size_t at = 0; at < in.count; at++) {\n        int64_t own",
-        "    for (size_t at = 0; at <= in.count; at++) {\n        int64_t own",
+        "    for (size_t at = 0; at < in.count && !ends(at); at++) {\n        int64_t own",
+        "    for (size_t at = 0; at <= in.count && !ends(at); at++) {\n        int64_t own",
         1,
     )
     assert faulty != source

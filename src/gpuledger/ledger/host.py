@@ -174,11 +174,12 @@ class Host:
         return HostThread(calls, outside)
 
     def _own_calls(self, number: int) -> tuple[Ints, Ints, NDArray[np.int8]]:
-        columns = self.calls["start_ns"], self.calls["end_ns"], self.kinds, self.thread_of_call
-        if len(self.threads) > _BUSY_THREADS:  # one pass over all calls for each of them would be too many
-            rows = self._rows_of_thread.rows(number)
-            columns = tuple(take(column, rows) for column in columns)
-        return own_calls(*columns, number)
+        calls, kinds, owner = self.calls, self.kinds, self.thread_of_call
+        if len(self.threads) <= _BUSY_THREADS:
+            return own_calls(calls["start_ns"], calls["end_ns"], kinds, owner, number)
+        rows = self._rows_of_thread.rows(number)  # a pass over all calls for each thread would be too many
+        start, end = calls["start_ns"][rows], calls["end_ns"][rows]
+        return own_calls(start, end, take(kinds, rows), take(owner, rows), number)
 
     @cached_property
     def _rows_of_thread(self) -> RowsByKey:

@@ -14,7 +14,7 @@ from gpuledger.read.cache import may_be_cached
 from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import SEPARATOR, Source, look_at, unchanged, unrecognised
+from gpuledger.read.source import SEPARATOR, Source, in_time, look_at, unchanged, unrecognised
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -104,7 +104,8 @@ def profiles_in(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[str]:
 
     source = look_at(Path(path))
     if source.head and is_archive(source, limits):
-        return [f"{path}{SEPARATOR}{member}" for member in traces_in(source, limits)]
+        with in_time(source.name, limits):
+            return [f"{path}{SEPARATOR}{member}" for member in traces_in(source, limits)]
     return [str(path)]
 
 

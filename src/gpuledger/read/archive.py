@@ -14,9 +14,10 @@ from typing import Final
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import SEPARATOR, Source, state
+from gpuledger.read.source import SEPARATOR, Source, in_time, state
 from gpuledger.read.stream import ByteStream, is_archive, members, unpacked
 from gpuledger.read.torch.reader import looks_like_json, read_torch
+from gpuledger.trace.deadline import check
 from gpuledger.trace.model import Trace
 
 
@@ -24,6 +25,7 @@ def traces_in(source: Source, limits: Limits) -> list[str]:
     """The names of the members that look like traces, in the order they are stored."""
     names = []
     for name, read in members(source, limits):
+        check()
         head, stream = unpacked(read(), name, limits)
         if not head and stream.cut:
             raise UnreadableProfile(
@@ -36,7 +38,7 @@ def traces_in(source: Source, limits: Limits) -> list[str]:
 
 def read_member(source: Source, member: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
     """Read one trace of an archive."""
-    with _at_member(source, member, limits) as packed:
+    with in_time(f"{source.name}{SEPARATOR}{member}", limits), _at_member(source, member, limits) as packed:
         _, stream = unpacked(packed, member, limits)
         return read_torch(stream, f"{source.name}{SEPARATOR}{member}", "archive", wanted, limits, progress)
 
@@ -71,7 +73,11 @@ def _at_member(source: Source, member: str, limits: Limits) -> Iterator[ByteStre
 
 
 def _sought(walk: _Members, member: str) -> Callable[[], ByteStream] | None:
-    return next((read for name, read in walk if name == member), None)
+    for name, read in walk:
+        check()
+        if name == member:
+            return read
+    return None
 
 
 class ArchiveReader:
@@ -83,7 +89,8 @@ class ArchiveReader:
         return bool(source.head) and is_archive(source)
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
-        names = sorted(traces_in(source, limits))
+        with in_time(source.name, limits):
+            names = sorted(traces_in(source, limits))
         if not names:
             raise UnreadableProfile(f"{source.name}: an archive without a torch.profiler trace in it")
         if len(names) > 1:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.limits import Limits
+from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
 
 HEAD_BYTES = 512
@@ -163,6 +166,13 @@ def _nearest(path: Path) -> str:
         return ""
     close = difflib.get_close_matches(path.name, beside, n=1)
     return f"did you mean {path.parent / close[0]}?" if close else ""
+
+
+@contextlib.contextmanager
+def in_time(name: str, limits: Limits) -> Iterator[None]:
+    """What is read meanwhile is refused once it has taken longer than is allowed."""
+    with until(time.monotonic() + limits.read_seconds, lambda: too_slow(name, limits.read_seconds)):
+        yield
 
 
 def too_slow(name: str, seconds: float) -> UnreadableProfile:

@@ -16,7 +16,7 @@ from gpuledger.read.ncu.launch import NcuLaunches
 from gpuledger.read.ncu.rep_file import read_report
 from gpuledger.read.ncu.rows import UTF16
 from gpuledger.read.request import Progress
-from gpuledger.read.source import Source, foreign, look_at, unchanged
+from gpuledger.read.source import Source, foreign, in_time, look_at, unchanged
 from gpuledger.trace.kernel_report import KernelReport
 
 
@@ -51,4 +51,5 @@ def _launches(source: Source, every_metric: bool, limits: Limits, progress: Prog
         raise refusal
     if not source.head or (b"\0" in source.head and not source.head.startswith(UTF16)):
         raise not_of_ncu(source)
-    return read_csv(source, every_metric, limits, progress)
+    with in_time(source.name, limits):
+        return read_csv(source, every_metric, limits, progress)

@@ -16,6 +16,7 @@ from typing import Final, TextIO
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.source import Source, opened
+from gpuledger.trace.deadline import check
 from gpuledger.units import bytes_text
 
 _IN_EVERY_HEADER: Final = "Kernel Name"
@@ -32,6 +33,19 @@ class CsvRow:
     cells: list[str]
     is_last: bool
     """The file ends within this row's line, so that more of it may be missing."""
+
+
+class _Pending:
+    """The lines of a row so far. A cell may have many, so none is looked at twice."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.letters, self.is_quoting = 0, False
+
+    def add(self, line: str) -> None:
+        self.lines.append(line)
+        self.letters += len(line)
+        self.is_quoting ^= bool(line.count('"') % 2)
 
 
 class CsvRows:
@@ -62,30 +76,31 @@ class CsvRows:
 
     def _rows(self, text: TextIO) -> Iterator[CsvRow]:
         quoted: bool | None = None  # whether cells stand in quotes, as those of ncu do; None before the header
-        pending = ""
+        pending = _Pending()
         for line in self._lines(text):
-            if pending and _LAUNCH[bool(quoted)].match(line):
+            if pending.lines and _LAUNCH[bool(quoted)].match(line):
                 self.torn += 1
-                pending = ""
-            if not pending:
+                pending = _Pending()
+            if not pending.lines:
                 if self._is_of_ncu(line):
                     continue
                 if _IN_EVERY_HEADER in line:
                     quoted = line.startswith('"')
                 elif quoted is None or (quoted and not line.startswith('"')):
                     continue
-            pending += line
-            if len(pending) > self._limits.event_bytes:
+            pending.add(line)
+            if pending.letters > self._limits.event_bytes:
                 raise self._too_long()
-            if pending.count('"') % 2 == 0:
-                yield CsvRow(next(csv.reader([pending])), not pending.endswith("\n"))
-                pending = ""
-        self.cut = bool(pending)
+            if not pending.is_quoting:
+                yield CsvRow(next(csv.reader(["".join(pending.lines)])), not line.endswith("\n"))
+                pending = _Pending()
+        self.cut = bool(pending.lines)
 
     def _lines(self, text: TextIO) -> Iterator[str]:
         """Lines that hold something."""
         most = self._limits.event_bytes
         while line := text.readline(most + 1):
+            check()
             if len(line) > most:
                 raise self._too_long()
             if not line.isspace():

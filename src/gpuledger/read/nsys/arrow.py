@@ -17,7 +17,8 @@ from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
-from gpuledger.read.source import Source
+from gpuledger.read.source import Source, in_time
+from gpuledger.trace.deadline import check
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text
@@ -63,7 +64,13 @@ class ArrowExport:
             rows: int = pyarrow.parquet.read_metadata(path).num_rows
             return rows
         with pa.OSFile(str(path)) as file:
-            return sum(batch.num_rows for batch in pa.ipc.open_stream(file))
+            return sum(self._counted(batch) for batch in pa.ipc.open_stream(file))
+
+    @staticmethod
+    def _counted(batch: pyarrow.RecordBatch) -> int:
+        check()
+        rows: int = batch.num_rows
+        return rows
 
     def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
         read = self._read(table, columns)
@@ -110,6 +117,7 @@ class ArrowExport:
     def _read(self, table: str, columns: Sequence[str]) -> pyarrow.Table:
         import pyarrow.parquet
 
+        check()
         path = self._folder / (table + self._suffix)
         if self.count(table) > self._limits.rows_per_table:  # before anything is held: a run of one value is short
             raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
@@ -184,5 +192,5 @@ class ArrowReader:
         suffix = _suffix(source)
         if suffix is None:
             raise ValueError(f"{source.path} is no export")
-        with _arrow_errors(source):
+        with in_time(source.name, limits), _arrow_errors(source):
             return read_export(ArrowExport(source.path, suffix, limits, progress), source.name, wanted, limits)

@@ -12,6 +12,7 @@ from gpuledger.read.nsys.container import NULL
 from gpuledger.read.nsys.devices import NsysDevices
 from gpuledger.read.nsys.strings import TextCoding
 from gpuledger.trace.columns import by_row, distinct, is_same, same
+from gpuledger.trace.deadline import check
 from gpuledger.trace.model import PID_BITS
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Rows, Table
@@ -49,6 +50,7 @@ class TableFinisher:
             if table in _ON_GPU:
                 self.devices.count_assumed(device, columns["gpu"])
         for column in table.schema.columns:
+            check()
             if column.name in wanted and column.name not in columns:
                 columns[column.name] = self._column(column.name, column.kind, raw)
         chosen = {name: values for name, values in columns.items() if name in wanted}

@@ -26,6 +26,7 @@ from gpuledger.read.plausible_times import LARGEST, LARGEST_BYTES, refuse_endles
 from gpuledger.read.request import WantedColumns, too_many_gpus
 from gpuledger.read.unrecorded_work import unrecorded_work
 from gpuledger.trace.columns import by_row, one_after_another, same, take
+from gpuledger.trace.deadline import check
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.keys import last_match
 from gpuledger.trace.model import PID_BITS, Trace
@@ -97,6 +98,7 @@ class _ExportReading:
 
     def _take(self, feed: schema.NsysTable, needed: frozenset[str]) -> tuple[Raw, NDArray[np.bool_], str] | None:
         """The usable rows of one of nsys's tables, which of its rows those are, and its actual name."""
+        check()
         name = schema.actual_name(feed.name, self.export.tables)
         if name is None:
             self._tell_if_view(feed)

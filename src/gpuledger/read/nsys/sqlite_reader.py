@@ -6,7 +6,7 @@ from gpuledger.limits import Limits
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.nsys.sqlite import MAGIC, open_sqlite
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import Source
+from gpuledger.read.source import Source, in_time
 from gpuledger.trace.model import Trace
 
 
@@ -19,5 +19,5 @@ class SqliteReader:
         return source.head.startswith(MAGIC)
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
-        with open_sqlite(source, limits, progress) as export:
+        with in_time(source.name, limits), open_sqlite(source, limits, progress) as export:
             return read_export(export, source.name, wanted, limits)

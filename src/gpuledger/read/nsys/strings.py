@@ -17,6 +17,7 @@ from gpuledger.messages import say
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import by_row, distinct
+from gpuledger.trace.deadline import check
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT, Codes, Strings
@@ -105,6 +106,7 @@ class TextCoder:
         decoder = _Decoder(limits.text_bytes)
         by_id: dict[int, str] = {}
         for each in used[(used != NULL) & (used < _FIRST_OWN)].tolist():
+            check()
             by_id[each] = decoder.text(stored[each]) if each in stored else f"[string {each} is not in the export]"
         for own, each in self._own.items():
             by_id[each] = own if isinstance(own, str) else decoder.text(own)

@@ -18,7 +18,7 @@ from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read.ncu.rows import UTF16
 from gpuledger.read.registry import reader_of
-from gpuledger.read.source import SEPARATOR, Source, foreign, look_at, opened
+from gpuledger.read.source import SEPARATOR, Source, foreign, in_time, look_at, opened
 from gpuledger.read.stats_text.grid import LONGEST_HEADER, TextTable, Values, grid_under
 from gpuledger.read.stats_text.headings import (
     KNOWN,
@@ -30,6 +30,7 @@ from gpuledger.read.stats_text.headings import (
     report_of,
     report_titled,
 )
+from gpuledger.trace.deadline import check
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.printed_tables import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
 from gpuledger.units import bytes_text, count_text
@@ -249,8 +250,10 @@ def _tables_in(source: Source, limits: Limits, hint: str | None = None) -> _Docu
         document.tables.append(_TitledTable(document.hint, TextTable([])))
     if not is_wide and b"\0" in source.head:
         return document
-    with opened(source) as file, io.TextIOWrapper(file, "utf-16" if is_wide else "utf-8-sig", "replace") as text:
+    encoding = "utf-16" if is_wide else "utf-8-sig"
+    with in_time(source.name, limits), opened(source) as file, io.TextIOWrapper(file, encoding, "replace") as text:
         while line := text.readline(limits.event_bytes + 1):
+            check()
             if len(line) > limits.event_bytes:
                 most = bytes_text(limits.event_bytes)
                 raise UnreadableProfile(f"{source.name}: a line is longer than {most}, which none of `nsys stats` is")

@@ -20,7 +20,7 @@ from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.plausible_times import refuse_endless
 from gpuledger.read.request import Progress, WantedColumns, too_many_gpus
-from gpuledger.read.source import Source, opened, unrecognised
+from gpuledger.read.source import Source, in_time, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
 from gpuledger.read.torch.columns import Columns, TextCodes, as_kept
 from gpuledger.read.torch.gather import GatheredEvents, gather
@@ -29,6 +29,7 @@ from gpuledger.read.torch.origin import TorchDevices, describe
 from gpuledger.read.torch.parallel import gather_in_parts
 from gpuledger.read.torch.stacks import call_stacks
 from gpuledger.read.unrecorded_work import unrecorded_work
+from gpuledger.trace.deadline import check
 from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import depths, parents
@@ -55,7 +56,7 @@ class TorchReader:
         return source.head.startswith(GZIP) or looks_like_json(source.head)
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
-        with opened(source) as file:
+        with in_time(source.name, limits), opened(source) as file:
             head, stream = unpacked(PlainFile(file), source.name, limits)
             is_packed = source.head.startswith(GZIP)
             if not looks_like_json(head):
@@ -94,6 +95,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     """Raw columns as tables: what Kineto does not say is worked out, text is coded."""
     if not whole.events:
         raise NothingRecorded(f"{name}: the trace holds no events", hint="the profiler was stopped before it started")
+    check()
     raw, texts = by_table(whole)
     codes = TextCodes.of(texts)
     devices = TorchDevices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw], limits.gpus)
@@ -101,6 +103,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         raise too_many_gpus(name, len(devices.gpus), limits.gpus)
     pid = _main_process(raw, whole.process_names)
     for table, columns in raw.items():
+        check()
         _complete(table, columns, devices, pid)
         if table is Table.RANGES:
             _nest(columns)

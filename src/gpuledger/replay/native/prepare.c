@@ -15,7 +15,7 @@ int64_t prepare_outer(
     if (!states) return -2;
     for (size_t number = 0; number < threads; number++) states[number] = (struct thread_state){INT64_MIN, INT64_MAX, 0, -1};
     int64_t found = 0;
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !replay_ends(at); at++) {
         struct thread_state *own = &states[thread[at]];
         if (start[at] < own->last_start || (start[at] == own->last_start && end[at] > own->last_end)) {
             found = -1;
@@ -52,7 +52,7 @@ int prepare_streams(
     int64_t *next = malloc((count + 1) * sizeof *next); /* in the same stream */
     int enough = states && next;
     for (size_t number = 0; enough && number < streams; number++) states[number] = (struct stream_state){0, -1, -1, -1, 0};
-    for (size_t at = 0; enough && at < count; at++) {
+    for (size_t at = 0; enough && at < count && !replay_ends(at); at++) {
         struct stream_state *own = &states[stream[at]];
         before[at] = own->operation;
         if (own->operation < 0 || end[at] >= own->end) own->end = end[at], own->operation = (int64_t)at;
@@ -70,7 +70,7 @@ int prepare_streams(
 void prepare_lags(
     const int64_t *launch, const int64_t *before, const int64_t *start, const int64_t *end, size_t count,
     const int64_t *call_begin, const int64_t *call_end, const int8_t *holds, struct prepare_lags out) {
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !replay_ends(at); at++) {
         int64_t call = launch[at], previous = before[at];
         int same = previous >= 0 && call >= 0 && launch[previous] == call;
         int inside = call >= 0 && start[at] < call_end[call] && (holds[call] || same);
@@ -86,7 +86,7 @@ void prepare_bound(
     const int64_t *launch, const int64_t *before, const int64_t *start, size_t count, const int8_t *apart,
     const int64_t *since_call, const int64_t *since_stream, const int64_t *launch_ns, const int64_t *turnaround_ns,
     int64_t never, struct prepare_bound out) {
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !replay_ends(at); at++) {
         int launched = launch[at] >= 0, follows = before[at] >= 0 && !apart[at];
         int64_t by_call = launched ? launch_ns[at] - since_call[at] : never;
         int64_t by_stream = follows ? turnaround_ns[at] - since_stream[at] : never;
@@ -105,7 +105,7 @@ size_t prepare_queue(
     const int64_t *launch, const int64_t *oldest, const int64_t *operation_end, size_t count, const int8_t *launches,
     const int64_t *begin, const int64_t *end, int64_t slow_ns, int64_t *queue, int64_t *full_call, int64_t *full_oldest) {
     size_t full = 0;
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !replay_ends(at); at++) {
         int64_t call = launch[at];
         if (call < 0 || oldest[at] < 0 || !launches[call]) continue;
         int64_t room = operation_end[oldest[at]];
@@ -122,7 +122,7 @@ void prepare_order(
     const int64_t *end, const int64_t *end_code, size_t ends, const int64_t *begin, size_t begins, const int64_t *start,
     size_t starts, int64_t *order) {
     size_t ended = 0, begun = 0, started = 0;
-    while (ended < ends || begun < begins || started < starts) {
+    while ((ended < ends || begun < begins || started < starts) && !replay_ends(ended + begun + started)) {
         int64_t first_begin = begun < begins ? begin[begun] : INT64_MAX;
         int64_t first_start = started < starts ? start[started] : INT64_MAX;
         if (ended < ends && end[ended] <= first_begin && end[ended] <= first_start) {

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+int (*replay_is_over)(void);
+
 struct tail {
     int64_t end, operation; /* the latest end so far, and whose it is */
     int64_t aside;          /* the same of what was moved to a stream of its own */
@@ -42,7 +44,7 @@ int replay_forward(
         for (size_t op = 0; groups && op < ops.count; op++)
             if (ops.group[op] >= 0 && !(ops.flags[op] & GONE)) missing[ops.group[op]]++;
     }
-    for (size_t event = 0; enough && event < events; event++) {
+    for (size_t event = 0; enough && event < events && !replay_ends(event); event++) {
         int64_t at = order[event] >> 2;
         switch ((enum event)(order[event] & 3)) {
         case CALL_BEGINS: {
@@ -174,12 +176,12 @@ int replay_slack(
     limits.reach = limits.met + groups, limits.last = limits.reach + ops.count, limits.before = limits.last + groups;
     for (int64_t *limit = memory; limit < limits.last; limit++) *limit = NO_LIMIT;
     for (size_t group = 0; group < groups; group++) limits.last[group] = -1;
-    for (size_t event = 0; groups && event < events; event++) {
+    for (size_t event = 0; groups && event < events && !replay_ends(event); event++) {
         int64_t at = order[event] >> 2;
         if ((order[event] & 3) != OPERATION || ops.group[at] < 0 || ops.flags[at] & GONE) continue;
         limits.before[at] = limits.last[ops.group[at]], limits.last[ops.group[at]] = at;
     }
-    for (size_t event = events; event-- > 0;) { /* all that depends on an event comes after it in order */
+    for (size_t event = events; event-- > 0 && !replay_ends(event);) { /* all that depends on an event comes after it in order */
         int64_t at = order[event] >> 2;
         if ((order[event] & 3) == OPERATION) {
             operation_limit(at, &ops, &limits, latest);
@@ -228,7 +230,8 @@ void replay_path(
     struct replay_calls calls, struct replay_operations ops, struct replay_times times, int64_t event, int64_t stop,
     struct replay_path *path) {
     size_t most = 2 * calls.count + ops.count;
-    while (is_event(event, calls.count, ops.count) && path->now > stop && path->count < most) {
+    while (is_event(event, calls.count, ops.count) && path->now > stop && path->count < most &&
+           !replay_ends(path->count)) {
         int64_t at = event >> 2, from, next;
         switch ((enum event)(event & 3)) {
         case OPERATION:

@@ -10,6 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Asked by a pass every so many rows, if it is set: whether to end before it is done, with nothing that could be used. */
+extern int (*replay_is_over)(void);
+
+#define ROWS_BETWEEN_LOOKS ((size_t)1 << 22) /* some hundredths of a second */
+
+static inline int replay_ends(size_t row) {
+    return row % ROWS_BETWEEN_LOOKS == ROWS_BETWEEN_LOOKS - 1 && replay_is_over && replay_is_over();
+}
+
 enum event { CALL_ENDS, CALL_BEGINS, OPERATION };
 
 enum operation_flags { FROM_BEGIN = 1, ASIDE = 2, GONE = 4 };

@@ -8,6 +8,7 @@
 
 #include "prepare.h"
 #include "replay.h"
+#include "../../trace/native/watched.h"
 
 #define MOST_COLUMNS 40
 
@@ -314,19 +315,32 @@ static PyObject *order(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+WATCHED_METHOD(outer)
+WATCHED_METHOD(streams)
+WATCHED_METHOD(lags)
+WATCHED_METHOD(bound)
+WATCHED_METHOD(queue)
+WATCHED_METHOD(order)
+WATCHED_METHOD(forward)
+WATCHED_METHOD(slack)
+WATCHED_METHOD(path)
+
 static PyMethodDef METHODS[] = {
-    {"outer", outer, METH_VARARGS, "The outermost calls of each thread; -1 where calls are not in order."},
-    {"streams", streams, METH_VARARGS, "What comes before each operation in its stream."},
-    {"lags", lags, METH_VARARGS, "How long after its call and its stream each operation began."},
-    {"bound", bound, METH_VARARGS, "Whether its call or its stream let each operation begin, and their lags."},
-    {"queue", queue, METH_VARARGS, "Which launches met a full queue, and what the others wait for if they come sooner."},
-    {"order", order, METH_VARARGS, "Sorted times as one sequence of events."},
-    {"forward", forward, METH_VARARGS, "When every call and operation would begin and end."},
-    {"slack", slack, METH_VARARGS, "The latest that each may begin and end."},
-    {"path", path, METH_VARARGS, "What held an event up, back to an instant."},
+    {"outer", outer_watched, METH_VARARGS, "The outermost calls of each thread; -1 where calls are not in order."},
+    {"streams", streams_watched, METH_VARARGS, "What comes before each operation in its stream."},
+    {"lags", lags_watched, METH_VARARGS, "How long after its call and its stream each operation began."},
+    {"bound", bound_watched, METH_VARARGS, "Whether its call or its stream let each operation begin, and their lags."},
+    {"queue", queue_watched, METH_VARARGS, "Which launches met a full queue, and what the others wait for if they come sooner."},
+    {"order", order_watched, METH_VARARGS, "Sorted times as one sequence of events."},
+    {"forward", forward_watched, METH_VARARGS, "When every call and operation would begin and end."},
+    {"slack", slack_watched, METH_VARARGS, "The latest that each may begin and end."},
+    {"path", path_watched, METH_VARARGS, "What held an event up, back to an instant."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_replay", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__replay(void) { return PyModule_Create(&MODULE); }
+PyMODINIT_FUNC PyInit__replay(void) {
+    replay_is_over = is_over;
+    return PyModule_Create(&MODULE);
+}

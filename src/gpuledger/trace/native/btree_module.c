@@ -8,10 +8,20 @@
 #include <unistd.h>
 
 #include "btree.h"
+#include "watched.h"
+
+#define READS_BETWEEN_LOOKS 4096 /* some hundredths of a second */
+
+struct open_file {
+    int descriptor;
+    unsigned reads;
+};
 
 static int read_descriptor(void *file, uint64_t offset, void *into, size_t size) {
-    int descriptor = *(int *)file;
+    struct open_file *open = file;
+    int descriptor = open->descriptor;
     char *at = into;
+    if (++open->reads % READS_BETWEEN_LOOKS == 0 && is_over()) return 1;
     while (size) {
         ssize_t got = pread(descriptor, at, size, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
@@ -23,24 +33,25 @@ static int read_descriptor(void *file, uint64_t offset, void *into, size_t size)
     return 0;
 }
 
-static int described(struct btree_file *file, int *descriptor, unsigned page_bytes, unsigned usable_bytes, unsigned pages) {
+static int described(struct btree_file *file, struct open_file *open, unsigned page_bytes, unsigned usable_bytes, unsigned pages) {
     int is_power = page_bytes >= 512 && page_bytes <= 65536 && !(page_bytes & (page_bytes - 1));
     if (!is_power || usable_bytes < 480 || usable_bytes > page_bytes) {
         PyErr_SetString(PyExc_ValueError, "no such page size");
         return 0;
     }
-    *file = (struct btree_file){read_descriptor, descriptor, page_bytes, usable_bytes, pages};
+    *file = (struct btree_file){read_descriptor, open, page_bytes, usable_bytes, pages};
     return 1;
 }
 
 static PyObject *find_leaves(PyObject *self, PyObject *arguments) {
-    int descriptor, is_counted;
+    int is_counted;
+    struct open_file open = {0};
     unsigned page_bytes, usable_bytes, pages, root;
     struct btree_file file;
     (void)self;
-    if (!PyArg_ParseTuple(arguments, "iIIIIp", &descriptor, &page_bytes, &usable_bytes, &pages, &root, &is_counted))
+    if (!PyArg_ParseTuple(arguments, "iIIIIp", &open.descriptor, &page_bytes, &usable_bytes, &pages, &root, &is_counted))
         return NULL;
-    if (!described(&file, &descriptor, page_bytes, usable_bytes, pages)) return NULL;
+    if (!described(&file, &open, page_bytes, usable_bytes, pages)) return NULL;
     struct btree_leaves leaves = {0};
     enum btree_status status;
     Py_BEGIN_ALLOW_THREADS
@@ -106,16 +117,17 @@ done:
 }
 
 static PyObject *decode(PyObject *self, PyObject *arguments) {
-    int descriptor, alias;
+    int alias;
+    struct open_file open = {0};
     unsigned page_bytes, usable_bytes, pages;
     PyObject *leaf_pages, *leaf_rows, *columns, *out, *found = NULL;
     struct btree_file file;
     Py_buffer pages_held, rows_held, columns_held;
     (void)self;
-    if (!PyArg_ParseTuple(arguments, "iIIIOOOiO", &descriptor, &page_bytes, &usable_bytes, &pages, &leaf_pages,
+    if (!PyArg_ParseTuple(arguments, "iIIIOOOiO", &open.descriptor, &page_bytes, &usable_bytes, &pages, &leaf_pages,
                           &leaf_rows, &columns, &alias, &out))
         return NULL;
-    if (!described(&file, &descriptor, page_bytes, usable_bytes, pages)) return NULL;
+    if (!described(&file, &open, page_bytes, usable_bytes, pages)) return NULL;
     if (!held(leaf_pages, &pages_held, sizeof(uint32_t), 0)) return NULL;
     if (!held(leaf_rows, &rows_held, sizeof(uint32_t), 0)) goto release_pages;
     if (!held(columns, &columns_held, sizeof(int32_t), 0)) goto release_rows;
@@ -133,16 +145,17 @@ release_pages:
 }
 
 static PyObject *decode_texts(PyObject *self, PyObject *arguments) {
-    int descriptor, column;
+    int column;
+    struct open_file open = {0};
     unsigned page_bytes, usable_bytes, pages;
     PyObject *leaf_pages, *leaf_rows, *lengths, *found = NULL;
     struct btree_file file;
     Py_buffer pages_held, rows_held, lengths_held;
     (void)self;
-    if (!PyArg_ParseTuple(arguments, "iIIIOOiO", &descriptor, &page_bytes, &usable_bytes, &pages, &leaf_pages,
+    if (!PyArg_ParseTuple(arguments, "iIIIOOiO", &open.descriptor, &page_bytes, &usable_bytes, &pages, &leaf_pages,
                           &leaf_rows, &column, &lengths))
         return NULL;
-    if (!described(&file, &descriptor, page_bytes, usable_bytes, pages)) return NULL;
+    if (!described(&file, &open, page_bytes, usable_bytes, pages)) return NULL;
     if (!held(leaf_pages, &pages_held, sizeof(uint32_t), 0)) return NULL;
     if (!held(leaf_rows, &rows_held, sizeof(uint32_t), 0)) goto release_pages;
     if (!held(lengths, &lengths_held, sizeof(int64_t), 1)) goto release_rows;
@@ -169,14 +182,18 @@ release_pages:
     return found;
 }
 
+WATCHED_METHOD(find_leaves)
+WATCHED_METHOD(decode)
+WATCHED_METHOD(decode_texts)
+
 static PyMethodDef methods[] = {
-    {"find_leaves", find_leaves, METH_VARARGS,
+    {"find_leaves", find_leaves_watched, METH_VARARGS,
      "find_leaves(descriptor, page_bytes, usable_bytes, pages, root, counted) -> (status, page numbers, rows of each)"},
-    {"decode", decode, METH_VARARGS,
+    {"decode", decode_watched, METH_VARARGS,
      "decode(descriptor, page_bytes, usable_bytes, pages, leaf_pages, leaf_rows, columns, alias, out)"
      " -> (status, values of each column that are no integers, its least and greatest value and how many are NULL,"
      " records that end early)"},
-    {"decode_texts", decode_texts, METH_VARARGS,
+    {"decode_texts", decode_texts_watched, METH_VARARGS,
      "decode_texts(descriptor, page_bytes, usable_bytes, pages, leaf_pages, leaf_rows, column, lengths)"
      " -> (status, the texts' bytes one after another, records that end early)"},
     {NULL, NULL, 0, NULL},

@@ -4,6 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+int (*sweep_is_over)(void);
+
+#define ROWS_BETWEEN_LOOKS ((size_t)1 << 22) /* some hundredths of a second */
+
+static inline int ends(size_t row) {
+    return row % ROWS_BETWEEN_LOOKS == ROWS_BETWEEN_LOOKS - 1 && sweep_is_over && sweep_is_over();
+}
+
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -11,7 +19,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t union_where(
     struct sweep_spans in, const int8_t *label, int8_t wanted, int64_t *start, int64_t *end) {
     int64_t count = 0, before = INT64_MIN;
-    for (size_t at = 0; at < in.count; at++) {
+    for (size_t at = 0; at < in.count && !ends(at); at++) {
         int64_t from = in.start[at], to = in.end[at];
         if (to <= from || (label && label[at] != wanted)) continue;
         if (from < before) return -1;
@@ -34,7 +42,7 @@ int64_t sweep_union_of(struct sweep_spans in, const int8_t *label, int8_t wanted
 
 size_t sweep_either(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end) {
     size_t count = 0, i = 0, j = 0;
-    while (i < a.count || j < b.count) {
+    while ((i < a.count || j < b.count) && !ends(i + j)) {
         int from_a = j == b.count || (i < a.count && a.start[i] <= b.start[j]);
         int64_t from = from_a ? a.start[i] : b.start[j], to = from_a ? a.end[i] : b.end[j];
         i += (size_t)from_a;
@@ -51,7 +59,7 @@ size_t sweep_either(struct sweep_spans a, struct sweep_spans b, int64_t *start, 
 
 size_t sweep_intersection(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end) {
     size_t count = 0, i = 0, j = 0;
-    while (i < a.count && j < b.count) {
+    while (i < a.count && j < b.count && !ends(i + j)) {
         int64_t from = larger(a.start[i], b.start[j]), to = smaller(a.end[i], b.end[j]);
         start[count] = from;
         end[count] = to;
@@ -65,7 +73,7 @@ size_t sweep_intersection(struct sweep_spans a, struct sweep_spans b, int64_t *s
 
 size_t sweep_difference(struct sweep_spans a, struct sweep_spans b, int64_t *start, int64_t *end) {
     size_t count = 0, j = 0;
-    for (size_t i = 0; i < a.count; i++) {
+    for (size_t i = 0; i < a.count && !ends(i); i++) {
         int64_t from = a.start[i], to = a.end[i];
         while (j < b.count && b.end[j] <= from) j++;
         for (; j < b.count && b.start[j] < to; j++) {
@@ -118,7 +126,7 @@ static size_t below(const int64_t *keys, size_t count, int64_t wanted, int right
 
 void sweep_search(const int64_t *keys, size_t count, const int64_t *wanted, size_t asked, int right, int64_t *out) {
     size_t near = 0;
-    for (size_t at = 0; at < asked; at++) {
+    for (size_t at = 0; at < asked && !ends(at); at++) {
         near = below(keys, count, wanted[at], right, near);
         out[at] = (int64_t)near;
     }
@@ -127,7 +135,7 @@ void sweep_search(const int64_t *keys, size_t count, const int64_t *wanted, size
 int sweep_covered(struct sweep_spans set, struct sweep_spans windows, int64_t *out) {
     int64_t done = INT64_MIN;
     size_t near = 0;
-    for (size_t at = 0; at < windows.count; at++) {
+    for (size_t at = 0; at < windows.count && !ends(at); at++) {
         int64_t from = windows.start[at], to = windows.end[at], amount = 0;
         if (from < to) {
             if (from < done) return 0;
@@ -145,7 +153,7 @@ int sweep_covered(struct sweep_spans set, struct sweep_spans windows, int64_t *o
 
 void sweep_shares(struct sweep_spans in, int64_t *start, int64_t *end) {
     int64_t reach = in.count ? in.start[0] : 0;
-    for (size_t at = 0; at < in.count; at++) {
+    for (size_t at = 0; at < in.count && !ends(at); at++) {
         int64_t own = larger(in.start[at], reach);
         start[at] = own;
         end[at] = larger(own, in.end[at]);
@@ -155,14 +163,14 @@ void sweep_shares(struct sweep_spans in, int64_t *start, int64_t *end) {
 
 void sweep_last_to_end(const int64_t *end, size_t count, int64_t *out) {
     size_t last = 0;
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !ends(at); at++) {
         if (end[at] >= end[last]) last = at;
         out[at] = (int64_t)last;
     }
 }
 
 void sweep_look_up(const int64_t *keys, size_t count, int64_t least, const int32_t *table, size_t places, int64_t *out) {
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !ends(at); at++) {
         uint64_t place = (uint64_t)keys[at] - (uint64_t)least;
         out[at] = (place < places ? (int64_t)table[place] : 0) - 1;
     }
@@ -181,7 +189,7 @@ int sweep_states(
     struct sweep_spans in, const int8_t *state, int64_t from, int64_t to, const struct sweep_room rooms[3], size_t found[3],
     int64_t hidden[2]) {
     int64_t now = from, reach[3] = {from, from, from}, before = INT64_MIN;
-    for (size_t at = 0; at <= in.count; at++) {
+    for (size_t at = 0; at <= in.count && !ends(at); at++) {
         int64_t next = to;
         if (at < in.count) {
             if (in.start[at] < before || state[at] < 0 || state[at] > 2) return 0;
@@ -211,7 +219,7 @@ int64_t sweep_calls(
     struct sweep_spans in, const int8_t *kind, const int32_t *thread, int32_t wanted, int64_t *start, int64_t *end,
     int8_t *kinds) {
     int64_t count = 0, reach = INT64_MIN, before = INT64_MIN, longest = INT64_MAX;
-    for (size_t at = 0; at < in.count; at++) {
+    for (size_t at = 0; at < in.count && !ends(at); at++) {
         if (thread[at] != wanted) continue;
         int64_t from = in.start[at], to = in.end[at];
         if (from < before || (from == before && to > longest)) return -1;
@@ -235,7 +243,7 @@ int sweep_split(
     struct sweep_spans calls, const int8_t *kind, int64_t short_ns, struct sweep_spans windows, int64_t *out, size_t labels) {
     size_t near = 0;
     int64_t done = INT64_MIN;
-    for (size_t at = 0; at < windows.count; at++) {
+    for (size_t at = 0; at < windows.count && !ends(at); at++) {
         int64_t from = windows.start[at], to = windows.end[at], *row = out + at * labels;
         if (from >= to) continue;
         if (from < done) return 0;
@@ -258,7 +266,7 @@ int sweep_split(
 
 void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, int64_t *out) {
     size_t near = 0;
-    for (size_t at = 0; at < in.count; at++) {
+    for (size_t at = 0; at < in.count && !ends(at); at++) {
         /* of those that end late enough the first has begun no later than any other: it encloses, or none does */
         near = below(reach, outer, in.end[at], 0, near);
         out[at] = near < outer && outer_start[near] <= in.start[at] ? (int64_t)near : -1;
@@ -270,7 +278,7 @@ int sweep_tiles(
     if (edge_count < 2) return 1;
     int64_t reach = edges[0], last = edges[edge_count - 1];
     size_t tile = 0;
-    for (size_t at = 0; at < in.count; at++) {
+    for (size_t at = 0; at < in.count && !ends(at); at++) {
         if (group[at] < 0) continue;
         if ((size_t)group[at] >= groups) return 0;
         int64_t from = larger(in.start[at], reach), to = smaller(in.end[at], last);
@@ -288,7 +296,7 @@ int sweep_tiles(
 void sweep_parents(struct sweep_spans in, const int64_t *group, int64_t *stack, int64_t *out) {
     size_t first = 0, depth = 0;
     int is_nested = 1;
-    for (size_t at = 0; at <= in.count; at++) {
+    for (size_t at = 0; at <= in.count && !ends(at); at++) {
         if (at == in.count || (at && group[at] != group[at - 1])) {
             for (size_t each = first; each < at && !is_nested; each++) out[each] = SWEEP_NOT_NESTED;
             first = at;
@@ -351,7 +359,7 @@ int64_t sweep_number_texts(
     size_t places = 1024, at = 0;
     int64_t found = 0;
     texts = calloc(places, sizeof *texts);
-    for (size_t row = 0; row < count && texts; row++) {
+    for (size_t row = 0; row < count && texts && !ends(row); row++) {
         numbers[row] = -1;
         if (lengths[row] < 0) continue;
         if ((uint64_t)lengths[row] > size - at) {
@@ -391,7 +399,7 @@ int64_t sweep_number_texts(
 
 int sweep_fold(
     enum sweep_fold how, const int64_t *group, const int64_t *values, size_t count, int64_t *out, size_t groups) {
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !ends(at); at++) {
         if (group[at] < 0) continue;
         if ((uint64_t)group[at] >= groups) return 0;
         int64_t *into = out + group[at], value = values[at];
@@ -415,7 +423,7 @@ int64_t sweep_distinct(const int64_t *values, size_t count, const uint64_t key[2
     uint16_t place_of[DISTINCT_PLACES] = {0}; /* one more than the place in `out` of a value that hashes to here */
     size_t found = 0;
     if (most > DISTINCT_PLACES / 2) most = DISTINCT_PLACES / 2;
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !ends(at); at++) {
         int64_t value = values[at];
         if (at && value == values[at - 1]) continue;
         size_t place = distinct_place(value, key);
@@ -430,7 +438,7 @@ int64_t sweep_distinct(const int64_t *values, size_t count, const uint64_t key[2
 
 int sweep_place(const int64_t *keys, size_t count, int64_t least, int32_t *table, size_t places) {
     if (count >= INT32_MAX) return 0;
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count && !ends(at); at++) {
         uint64_t place = (uint64_t)keys[at] - (uint64_t)least;
         if (place >= places || table[place]) return 0;
         table[place] = (int32_t)at + 1;
@@ -440,7 +448,7 @@ int sweep_place(const int64_t *keys, size_t count, int64_t least, int32_t *table
 
 int sweep_mark(const void *values, size_t bytes, size_t count, int64_t least, uint8_t *flags, size_t places) {
 #define MARK(type)                                                                      \
-    for (size_t at = 0; at < count; at++) {                                             \
+    for (size_t at = 0; at < count && !ends(at); at++) {                                \
         uint64_t place = (uint64_t)((const type *)values)[at] - (uint64_t)least;        \
         if (place >= places) return 0;                                                  \
         flags[place] = 1;                                                               \
@@ -456,7 +464,7 @@ int sweep_mark(const void *values, size_t bytes, size_t count, int64_t least, ui
 
 int sweep_take(const void *values, size_t bytes, size_t rows, const int32_t *at, size_t count, void *out) {
 #define TAKE(type)                                                                      \
-    for (size_t each = 0; each < count; each++) {                                       \
+    for (size_t each = 0; each < count && !ends(each); each++) {                        \
         if ((uint32_t)at[each] >= rows) return 0;                                       \
         ((type *)out)[each] = ((const type *)values)[at[each]];                         \
     }                                                                                   \
@@ -497,7 +505,7 @@ static void put(struct records into, size_t to, int64_t start, int64_t end, int3
 static size_t into_runs(const struct sweep_part *parts, struct records records, size_t *first) {
     size_t runs = 1;
     first[0] = 0;
-    for (size_t at = 1; at < records.count; at++) {
+    for (size_t at = 1; at < records.count && !ends(at); at++) {
         int64_t start = records.start[at], end = records.end[at];
         int32_t row = records.order[at];
         if (records.start[at - 1] < start) continue; /* nearly all of them */
@@ -555,7 +563,7 @@ int sweep_in_order(const struct sweep_part *parts, size_t count, int64_t *start,
         aside = (struct records){malloc(longest * sizeof *start), malloc(longest * sizeof *end), malloc(longest * sizeof *order), 0};
     }
     int is_there = first && (!longest || (aside.start && aside.end && aside.order));
-    while (is_there && runs > 1) runs = merge_pairs(parts, records, first, runs, aside);
+    while (is_there && runs > 1 && !ends(ROWS_BETWEEN_LOOKS - 1)) runs = merge_pairs(parts, records, first, runs, aside);
     free(aside.start);
     free(aside.end);
     free(aside.order);

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Asked by a pass every so many rows, if it is set: whether to end before it is done, with nothing that could be used. */
+extern int (*sweep_is_over)(void);
+
 struct sweep_spans {
     const int64_t *start, *end;
     size_t count;

@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include "sweep.h"
+#include "watched.h"
 
 #include <string.h>
 
@@ -471,40 +472,64 @@ static PyObject *in_order(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+WATCHED_METHOD(mark)
+WATCHED_METHOD(take)
+WATCHED_METHOD(in_order)
+WATCHED_METHOD(parents)
+WATCHED_METHOD(number_texts)
+WATCHED_METHOD(states)
+WATCHED_METHOD(calls)
+WATCHED_METHOD(split)
+WATCHED_METHOD(distinct)
+WATCHED_METHOD(enclosing)
+WATCHED_METHOD(tiles)
+WATCHED_METHOD(union_of)
+WATCHED_METHOD(look_up)
+WATCHED_METHOD(last_to_end)
+WATCHED_METHOD(union_)
+WATCHED_METHOD(either)
+WATCHED_METHOD(intersection)
+WATCHED_METHOD(difference)
+WATCHED_METHOD(covered)
+WATCHED_METHOD(shares)
+WATCHED_METHOD(search)
+WATCHED_METHOD(fold)
+WATCHED_METHOD(place)
+
 static PyMethodDef methods[] = {
-    {"mark", mark, METH_VARARGS, "mark(flags, values of 1, 2, 4 or 8 bytes, least)"},
-    {"take", take, METH_VARARGS, "take(values of 1, 2, 4 or 8 bytes, positions of 4 bytes, into)"},
-    {"in_order", in_order, METH_VARARGS,
+    {"mark", mark_watched, METH_VARARGS, "mark(flags, values of 1, 2, 4 or 8 bytes, least)"},
+    {"take", take_watched, METH_VARARGS, "take(values of 1, 2, 4 or 8 bytes, positions of 4 bytes, into)"},
+    {"in_order", in_order_watched, METH_VARARGS,
      "in_order(start, end and tie of up to three parts, into_start, into_end, into_order)"},
-    {"parents", parents, METH_VARARGS, "parents(start, end, group, stack, into): -2 where a group does not nest"},
-    {"number_texts", number_texts, METH_VARARGS,
+    {"parents", parents_watched, METH_VARARGS, "parents(start, end, group, stack, into): -2 where a group does not nest"},
+    {"number_texts", number_texts_watched, METH_VARARGS,
      "number_texts(bytes, lengths, numbers, first) -> how many different texts; -1: longer than the bytes, or no memory"},
-    {"states", states, METH_VARARGS,
+    {"states", states_watched, METH_VARARGS,
      "states(start, end, state, three times into_start and into_end, from, to) -> how many spans of 1, 2 and none, how"
      " long 1 was beside 0, and 2 beside them; None: not sorted"},
-    {"calls", calls, METH_VARARGS,
+    {"calls", calls_watched, METH_VARARGS,
      "calls(start, end, kind, into_start, into_end, thread, into_kind, wanted) -> how many spans; -1: not sorted"},
-    {"split", split, METH_VARARGS,
+    {"split", split_watched, METH_VARARGS,
      "split(start, end, kind, from, to, into, short_ns, labels) -> whether windows were disjoint and in order"},
-    {"distinct", distinct, METH_VARARGS, "distinct(values, into) -> how many, in no order; -1: more than there is room"},
-    {"enclosing", enclosing, METH_VARARGS, "enclosing(outer_start, reach, start, end, into)"},
-    {"tiles", tiles, METH_VARARGS, "tiles(start, end, group, edges, into, groups)"},
-    {"union_of", union_of, METH_VARARGS,
+    {"distinct", distinct_watched, METH_VARARGS, "distinct(values, into) -> how many, in no order; -1: more than there is room"},
+    {"enclosing", enclosing_watched, METH_VARARGS, "enclosing(outer_start, reach, start, end, into)"},
+    {"tiles", tiles_watched, METH_VARARGS, "tiles(start, end, group, edges, into, groups)"},
+    {"union_of", union_of_watched, METH_VARARGS,
      "union_of(start, end, label, into_start, into_end, wanted) -> how many spans; -1: not sorted"},
-    {"look_up", look_up, METH_VARARGS, "look_up(keys, table, into, least)"},
-    {"last_to_end", last_to_end, METH_VARARGS, "last_to_end(end, into)"},
-    {"union", union_, METH_VARARGS, "union(start, end, into_start, into_end) -> how many spans; -1: not sorted"},
-    {"either", either, METH_VARARGS, "either(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
-    {"intersection", intersection, METH_VARARGS,
+    {"look_up", look_up_watched, METH_VARARGS, "look_up(keys, table, into, least)"},
+    {"last_to_end", last_to_end_watched, METH_VARARGS, "last_to_end(end, into)"},
+    {"union", union__watched, METH_VARARGS, "union(start, end, into_start, into_end) -> how many spans; -1: not sorted"},
+    {"either", either_watched, METH_VARARGS, "either(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
+    {"intersection", intersection_watched, METH_VARARGS,
      "intersection(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
-    {"difference", difference, METH_VARARGS,
+    {"difference", difference_watched, METH_VARARGS,
      "difference(a_start, a_end, b_start, b_end, into_start, into_end) -> how many spans"},
-    {"covered", covered, METH_VARARGS,
+    {"covered", covered_watched, METH_VARARGS,
      "covered(set_start, set_end, from, to, into) -> whether windows were disjoint and in order"},
-    {"shares", shares, METH_VARARGS, "shares(start, end, into_start, into_end)"},
-    {"search", search, METH_VARARGS, "search(keys, wanted, into, right)"},
-    {"fold", fold, METH_VARARGS, "fold(group, values, into, how): 0 sum, 1 least, 2 greatest"},
-    {"place", place, METH_VARARGS, "place(keys, table, least) -> whether each key has a place of its own"},
+    {"shares", shares_watched, METH_VARARGS, "shares(start, end, into_start, into_end)"},
+    {"search", search_watched, METH_VARARGS, "search(keys, wanted, into, right)"},
+    {"fold", fold_watched, METH_VARARGS, "fold(group, values, into, how): 0 sum, 1 least, 2 greatest"},
+    {"place", place_watched, METH_VARARGS, "place(keys, table, least) -> whether each key has a place of its own"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -524,4 +549,7 @@ static int draw_key(void) {
     return is_drawn;
 }
 
-PyMODINIT_FUNC PyInit__sweep(void) { return draw_key() ? PyModule_Create(&module) : NULL; }
+PyMODINIT_FUNC PyInit__sweep(void) {
+    sweep_is_over = is_over;
+    return draw_key() ? PyModule_Create(&module) : NULL;
+}
