@@ -630,6 +630,7 @@ def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, RunSide]) -> Non
         ({"kernels": [{"name": 1}]}, "Expected `str`, got `int`"),
         ({"schema": "gpuledger.baseline/9"}, "a document gpuledger.baseline/9"),
         ({"length_ns": None}, "Expected `array`, got `null`"),
+        ({"length_ns": [10**400] * 4}, "a number in it is beyond what 64 bits hold"),
     ],
 )
 def test_a_damaged_baseline_is_refused_in_one_sentence(change: dict[str, Any], reason: str, tmp_path: Path) -> None:

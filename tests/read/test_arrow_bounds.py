@@ -10,7 +10,9 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
+from gpuledger.read import no_progress
 from gpuledger.read.nsys.arrow import ArrowExport
+from torture.growth import peak_bytes
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -33,7 +35,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path: Path, monkeypatch: pyte
     same = pa.array([7]).take(pa.array([0] * 5_000))
     path = folder_of(tmp_path / "a", pa.table({"start": same, "end": same, "demangledName": same}), ".parquet")
     asked: list[str] = []
-    monkeypatch.setattr(parquet, "read_table", lambda file, **_: asked.append(file.stem))
+    monkeypatch.setattr(ArrowExport, "_of_parquet", lambda file, _: asked.append(file.stem))
     with pytest.raises(UnreadableProfile, match=f"table {KERNELS} has more than 1,000 rows"):
         open_trace(path, limits=Limits(rows_per_table=1000))
     assert asked == []
@@ -42,9 +44,20 @@ def test_rows_are_counted_before_they_are_read(tmp_path: Path, monkeypatch: pyte
 def test_rows_of_a_stream_are_counted_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = pa.array([7]).take(pa.array([0] * 50_000))
     path = folder_of(tmp_path / "a", pa.table({"start": same, "end": same, "demangledName": same}), ".arrow")
-    monkeypatch.setattr(ArrowExport, "_read_stream", lambda *_: pytest.fail("read whole"))
+    monkeypatch.setattr(ArrowExport, "_of_stream", lambda *_: pytest.fail("read whole"))
     with pytest.raises(UnreadableProfile, match=f"table {KERNELS} has more than 1,000 rows"):
         open_trace(path, limits=Limits(rows_per_table=1000))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_equal_values_take_no_more_room_here_than_in_the_file(tmp_path: Path, suffix: str) -> None:
+    """1.9 MB took 5.9 GB: eight bytes for each value of each column, several times."""
+    equal = pa.array([7]).take(pa.array([0] * 1_000_000))
+    names = ("start", "end", "demangledName", "deviceId", "globalPid", "streamId")
+    path = folder_of(tmp_path / "a", pa.table(dict.fromkeys(names, equal)), suffix)
+    export = ArrowExport(path, suffix, Limits(), no_progress)
+    export.integers("StringIds", ("id",))
+    assert peak_bytes(lambda: export.integers(KERNELS, names)) < 12 * 1_000_000
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])

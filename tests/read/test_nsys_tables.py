@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -461,3 +462,14 @@ def test_one_file_gets_one_refusal_from_every_verb(name: str, tmp_path: Path, de
     path = written(tmp_path, "" if name == "empty.csv" else "any text\n", name)
     sentences = {gpuledger(verb, path, decode).stderr.splitlines()[0] for verb in ("diff", "align")}
     assert len(sentences) == 1
+
+
+def test_totals_beyond_64_bits_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    """Each fits, but not their sum: that was an internal error."""
+    for name in ("cuda_gpu_kern_sum", "cuda_api_sum"):
+        text = (CAPTURES / "decode.nsys-stats" / f"{name}.csv").read_text()
+        (tmp_path / f"{name}.csv").write_text(re.sub(r"(?<=,)\d{5,}(?=,)", str(2**63 - 1), text))
+    ran = gpuledger("diff", tmp_path, CAPTURES / "decode.nsys-stats")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "Total Time of cuda_" in ran.stderr
+    assert "which cannot be" in ran.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuledger.read.ncu.reader import open_kernels
 from support.command import ROOT, gpuledger
 
 
@@ -23,3 +24,5 @@ def test_a_peak_that_cannot_be_is_left_out(tmp_path: Path, value: str) -> None:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
     ran = gpuledger("kernels", path, "--format=json")
     assert (ran.exit_code, ran.stderr) == (0, "")
+    told = [note for note in open_kernels([path]).health if note.code == "values-implausible"]
+    assert bool(told) is (value == "1e308")

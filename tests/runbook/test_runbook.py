@@ -252,6 +252,7 @@ HOSTILE = [
     (b"a: 1\n--- \nb: 2\n", "toy.yaml:2: a second document"),
     (b"a: 1\nb: \x07\n", "toy.yaml:2: the character"),
     (b"a: 1\nb: \xff\n", "toy.yaml:2: not UTF-8"),
+    (b'a: 1\nb: "\\ud800"\n', "toy.yaml:2: half of a character"),
     (b"runbook: !!python/object/apply:os.system [id]\n", "toy.yaml:1: the tag"),
     (b"runbook: !mine 1\n", "toy.yaml:1: the tag !mine"),
     (b"a: &a {b: 1}\nc:\n  <<: *a\n", "toy.yaml:3: merge keys"),

@@ -165,6 +165,9 @@ KERNELS: Final[dict[str, str]] = {
         "{file}：{count} 个值重复出现且不一致；以第一个为准"
     ),
     "{file}: {count} values are no numbers and were left out": "{file}：{count} 个值不是数字，已略去",
+    "{file}: {count} values are larger than any counter can be and were left out": (
+        "{file}：{count} 个值超出任何计数器的可能范围，已略去"
+    ),
     "{file}: it cannot be told whether 1.234 is a little over one or over a thousand; taken for one": (
         "{file}：无法判断 1.234 是一点几还是一千多；按一点几处理"
     ),

@@ -7,6 +7,7 @@ values, with every alias written out, have limits, so that no small file becomes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
@@ -18,6 +19,9 @@ MOST_VALUES: Final = 10_000
 DEEPEST: Final = 12
 
 _LOADER: Final = yaml.BaseLoader  # takes every plain word as it stands
+_HALF: Final = re.compile("[\ud800-\udfff]")
+"""Half of a character, which no file, program or terminal takes: YAML's escapes can write it."""
+
 _TAG: Final = "tag:yaml.org,2002:"
 
 K = TypeVar("K")
@@ -133,6 +137,8 @@ class _Tree:
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}str":
             if "\0" in node.value:
                 raise RunbookFault(line, "a NUL may not stand in a runbook")
+            if not node.value.isascii() and _HALF.search(node.value):
+                raise RunbookFault(line, "half of a character (\\ud800 to \\udfff) may not stand in a runbook")
             return Blank(line) if node.style is None and node.value in ("", "~") else Word(node.value, line)
         if node.tag == f"{_TAG}seq":
             return Items([self.node(item, depth + 1) for item in node.value], line)

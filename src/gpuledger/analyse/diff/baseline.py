@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,9 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.ledger.lines import Line
 
 SCHEMA: Final = "gpuledger.baseline/1"
+
+_MOST: Final = 2**56
+"""Two years in nanoseconds: the sum of some steps of that still has room in 64 bits."""
 
 
 def is_baseline(head: bytes) -> bool:
@@ -44,6 +48,8 @@ def _line(kind: type[Line], name: str) -> Line:
 
 def _checked(side: RunSide, name: str) -> RunSide:
     """Refuse what no side can be: later arithmetic relies on it."""
+    if any(abs(number) >= _MOST for number in _numbers(msgspec.to_builtins(side, str_keys=True, enc_hook=str))):
+        raise _unusable(name, "a number in it is beyond what 64 bits hold")
     steps = side.steps
     by_step = [*side.kernel_steps.values(), *side.range_steps.values()]
     if side.launches is not None:
@@ -62,6 +68,19 @@ def _checked(side: RunSide, name: str) -> RunSide:
         if holds:
             raise _unusable(name, reason)
     return side
+
+
+def _numbers(content: object) -> Iterator[int | float]:
+    """All numbers of a document."""
+    pending = [content]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            pending += part.values()
+        elif isinstance(part, list | tuple):
+            pending += part
+        elif isinstance(part, int | float):
+            yield part
 
 
 def _unusable(name: str, why: str) -> UnreadableProfile:

@@ -22,6 +22,7 @@ from gpuledger.read.ncu.labels import OVER_ELAPSED, TELLS_ELAPSED, metric_of
 from gpuledger.read.ncu.launch import (
     LaunchIdentity,
     NcuLaunches,
+    implausible_notes,
     is_wanted,
     plain,
     profiled,
@@ -29,7 +30,7 @@ from gpuledger.read.ncu.launch import (
     unit_notes,
     unit_refused,
 )
-from gpuledger.read.ncu.numbers import NumberStyle, style_of
+from gpuledger.read.ncu.numbers import LARGEST, NumberStyle, style_of
 from gpuledger.read.ncu.rows import CsvRow, CsvRows
 from gpuledger.read.ncu.units import UnknownUnit, scale, scaled
 from gpuledger.read.request import Progress
@@ -148,6 +149,7 @@ class _Launches:
     unknown_labels: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
     unreadable: int = 0
+    implausible: int = 0
     damaged: int = 0
     cut: bool = False
 
@@ -178,6 +180,9 @@ class _Launches:
             self.unknown_units[unit] += 1
             return
         base = scaled(value, exponent)
+        if not abs(base) < LARGEST:
+            self.implausible += 1
+            return
         if launch.metrics.setdefault(metric, base) != base:
             self.repeated += 1
 
@@ -225,6 +230,7 @@ class _Launches:
                 count=count_text(self.unreadable),
             )
             yield Note(Severity.WARNING, "values-unreadable", sentence, self.unreadable)
+        yield from implausible_notes(self.file, self.implausible)
         if self.numbers.doubtful:
             sentence = say(
                 "{file}: it cannot be told whether 1.234 is a little over one or over a thousand; taken for one",
@@ -297,7 +303,7 @@ class _Long:
                     rule=rule,
                     title="",
                     message=message[: launches.text_bytes],
-                    speedup_share=speedup / 100 if isinstance(speedup, float) else None,
+                    speedup_share=speedup / 100 if isinstance(speedup, float) and abs(speedup) < LARGEST else None,
                     scope=_cell(cells, self._columns, "Estimated Speedup Type"),
                 )
             )

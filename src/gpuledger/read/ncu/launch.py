@@ -97,6 +97,18 @@ def unit_refused(file: str, metric: str, unit: str) -> GpuledgerError:
     )
 
 
+def implausible_notes(file: str, count: int) -> list[Note]:
+    """What is said of values that no counter can have."""
+    if not count:
+        return []
+    sentence = say(
+        "{file}: {count} values are larger than any counter can be and were left out",
+        file=file,
+        count=count_text(count),
+    )
+    return [Note(Severity.WARNING, "values-implausible", sentence, count)]
+
+
 def unit_notes(file: str, unknown: Mapping[str, int]) -> list[Note]:
     """Says which units are not known, for numbers that nothing depends on."""
     return [

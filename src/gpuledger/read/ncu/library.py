@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from gpuledger.read.ncu.launch import is_wanted, plain
+from gpuledger.read.ncu.numbers import LARGEST
 from gpuledger.read.ncu.units import UnknownUnit, scale, scaled
 from gpuledger.trace.kernel_report import Advice
 
@@ -44,6 +45,8 @@ class ChildReply(msgspec.Struct, array_like=True, frozen=True):
     ranges: int
     unknown_units: dict[int, int]
     """By metric, how many values were left out for their unit."""
+    implausible: int = 0
+    """How many values were left out as larger than any counter can be."""
 
 
 def main(report: str, target: str, every_metric: bool, text_bytes: int, memory_bytes: int) -> None:
@@ -73,6 +76,7 @@ class ReportWalk:
         self._numbers: dict[str, int] = {}
         self._units: dict[int, str] = {}
         self._unknown: dict[int, int] = {}
+        self._implausible = 0
 
     def of(self, context: Any) -> ChildReply:
         ranges = [context.range_by_idx(at) for at in range(context.num_ranges())]
@@ -87,6 +91,7 @@ class ReportWalk:
             len(actions),
             len(ranges),
             self._unknown,
+            self._implausible,
         )
 
     def _measured(self, at: int, action: Any) -> MeasuredLaunch | None:
@@ -117,7 +122,11 @@ class ReportWalk:
             self._units[number] = self._clean(unit)
             self._unknown[number] = self._unknown.get(number, 0) + 1
         else:
-            metrics[number] = scaled(value, exponent)
+            base = scaled(value, exponent)
+            if abs(base) < LARGEST:
+                metrics[number] = base
+            else:
+                self._implausible += 1
 
     def _number(self, name: str) -> int:
         return self._numbers.setdefault(self._clean(name), len(self._numbers))

@@ -22,7 +22,7 @@ _NOTHING: Final = frozenset(
 ) | {f"{sign}{word}" for sign in ("", "-", "+") for word in ("inf", "infinity")}
 
 
-_LARGEST: Final = 1e30
+LARGEST: Final = 1e30
 """No counter of a GPU comes near: what is larger was not measured, and products of two stay finite."""
 
 
@@ -46,7 +46,7 @@ class NumberStyle:
             value = float(bare.replace(",", ""))
         else:
             return text.strip()
-        return value if abs(value) < _LARGEST else None
+        return value
 
 
 def style_of(texts: Iterable[str]) -> NumberStyle:

@@ -22,7 +22,14 @@ from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, To
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.ncu.blocks import ReportContainer, copy_whole, walk
-from gpuledger.read.ncu.launch import LaunchIdentity, NcuLaunches, profiled, unit_notes, unit_refused
+from gpuledger.read.ncu.launch import (
+    LaunchIdentity,
+    NcuLaunches,
+    implausible_notes,
+    profiled,
+    unit_notes,
+    unit_refused,
+)
 from gpuledger.read.ncu.library import PACKAGE, ChildReply
 from gpuledger.read.request import Progress
 from gpuledger.read.source import Source, look_at, opened
@@ -60,7 +67,11 @@ def read_report(source: Source, every_metric: bool, limits: Limits, progress: Pr
     unknown: Counter[str] = Counter()
     for number, count in handed.unknown_units.items():
         unknown[handed.units[number]] += count
-    return NcuLaunches(launches, (*notes, *unit_notes(source.name, unknown)), container.tool_version)
+    return NcuLaunches(
+        launches,
+        (*notes, *implausible_notes(source.name, handed.implausible), *unit_notes(source.name, unknown)),
+        container.tool_version,
+    )
 
 
 _CHILD: Final = f"import {PACKAGE}, runpy; runpy.run_module('gpuledger.read.ncu.library', run_name='__main__')"

@@ -6,7 +6,8 @@ Needs pyarrow, an optional package, and says so where it is missing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
 from gpuledger.read.source import Source, in_time
+from gpuledger.trace.columns import one_after_another, same
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -26,6 +28,7 @@ from gpuledger.units import count_text
 if TYPE_CHECKING:
     import pyarrow
 
+_ROWS_AT_ONCE: Final = 1 << 18
 _CONTAINERS: Final = {".parquet": "parquetdir", ".arrow": "arrowdir"}
 
 
@@ -55,7 +58,7 @@ class ArrowExport:
         return frozenset(names)
 
     def count(self, table: str) -> int:
-        """From a Parquet file's own index, or batch by batch: no column is held for it."""
+        """From a Parquet file's own index, or the head of each batch: no column is held for it."""
         import pyarrow as pa
         import pyarrow.parquet
 
@@ -64,36 +67,29 @@ class ArrowExport:
             rows: int = pyarrow.parquet.read_metadata(path).num_rows
             return rows
         with pa.OSFile(str(path)) as file:
-            return sum(self._counted(batch) for batch in pa.ipc.open_stream(file))
-
-    @staticmethod
-    def _counted(batch: pyarrow.RecordBatch) -> int:
-        check()
-        rows: int = batch.num_rows
-        return rows
+            return sum(_rows_of_batches(pa.ipc.MessageReader.open_stream(file)))
 
     def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
-        read = self._read(table, columns)
-        values = {name: _integers(read.column(name)) for name in columns}
-        self._progress(table, read.num_rows)
-        bad = {name: len(read.column(name)) - read.column(name).null_count for name in columns if values[name] is None}
-        nothing = np.full(read.num_rows, NULL, np.int64)
-        return IntegerColumns({name: nothing if found is None else found for name, found in values.items()}, bad)
+        """Some rows at a time: equal ones take a few bits of a file, and so they do here."""
+        parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in columns}
+        bad: dict[str, int] = {}
+        done = 0
+        for batch in self._batches(table, columns):
+            done += batch.num_rows
+            for name in parts:
+                column = batch.column(name)
+                values = _integers(column)
+                if values is None:
+                    bad[name] = bad.get(name, 0) + len(column) - column.null_count
+                parts[name].append(same(NULL, len(column)) if values is None else _as_one(values))
+            self._progress(table, done)
+        return IntegerColumns({name: one_after_another(chunks) for name, chunks in parts.items()}, bad)
 
     def texts(self, table: str, column: str) -> TextColumn:
         return TextColumn.of(self._texts(table, column))
 
     def _texts(self, table: str, column: str) -> list[bytes | None]:
-        import pyarrow as pa
-
-        values = self._read(table, (column,)).column(column)
-        if not (pa.types.is_large_string(values.type) or pa.types.is_string(values.type)):
-            values.validate(full=True)
-            return [None if value is None else str(value).encode() for value in values.to_pylist()]
-        stored = values.cast(pa.large_binary())
-        stored.validate(full=True)  # as bytes: nsys's names need not be UTF-8
-        as_bytes: list[bytes | None] = stored.to_pylist()
-        return as_bytes
+        return [text for batch in self._batches(table, (column,)) for text in _stored_texts(batch.column(column))]
 
     def texts_by_id(self, table: str, id_column: str, column: str, ids: Collection[int]) -> dict[int, bytes]:
         wanted = set(ids)
@@ -114,36 +110,92 @@ class ArrowExport:
         with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
             return list(pa.ipc.open_stream(file).schema.names)
 
-    def _read(self, table: str, columns: Sequence[str]) -> pyarrow.Table:
+    def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
+        """These columns, some rows at a time."""
+        path, rows = self._folder / (table + self._suffix), self.count(table)
+        if rows > self._limits.rows_per_table:  # before anything is held: a run of one value is short
+            raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
+        wanted = list(dict.fromkeys(columns))
+        done = 0
+        for batch in (self._of_parquet if self._suffix == ".parquet" else self._of_stream)(path, wanted):
+            check()
+            done += batch.num_rows
+            yield batch
+        if done != rows:  # a column that is read alone may be as long as it likes
+            raise UnreadableProfile(
+                f"{self._folder.name}: a damaged export",
+                found=f"{table} has {count_text(rows)} rows and {count_text(done)} values of {columns[0]}",
+                hint="copy or export it again",
+            )
+
+    @staticmethod
+    def _of_parquet(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow.parquet
 
-        check()
-        path = self._folder / (table + self._suffix)
-        if self.count(table) > self._limits.rows_per_table:  # before anything is held: a run of one value is short
-            raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
-        if self._suffix == ".parquet":
-            read = pyarrow.parquet.read_table(path, columns=list(dict.fromkeys(columns)), partitioning=None)
-            rows = pyarrow.parquet.read_metadata(path).num_rows
-            if columns and read.num_rows != rows:  # a column that is read alone may be as long as it likes
-                raise UnreadableProfile(
-                    f"{self._folder.name}: a damaged export",
-                    found=f"{table} has {count_text(rows)} rows and {count_text(read.num_rows)} values of {columns[0]}",
-                    hint="copy or export it again",
-                )
-            return read
-        return self._read_stream(path, columns)
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield from file.iter_batches(_ROWS_AT_ONCE, columns=columns)
 
-    def _read_stream(self, path: Path, columns: Sequence[str]) -> pyarrow.Table:
+    @staticmethod
+    def _of_stream(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
         with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
-            whole = pa.ipc.open_stream(file).read_all()
-            chosen = whole.select(list(dict.fromkeys(columns))) if columns else whole
-            chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end
-            return chosen
+            for batch in pa.ipc.open_stream(file):
+                chosen = batch.select(columns)
+                chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end
+                yield chosen
 
 
-def _integers(column: pyarrow.ChunkedArray) -> Ints | None:
+def _rows_of_batches(messages: Iterable[pyarrow.Message]) -> Iterator[int]:
+    """How many rows each batch of a stream says it has; as it may be packed, its columns could be larger than memory.
+
+    The head of a message is a flatbuffer: a table begins with how far before it its list of fields lies, which says
+    where in the table each is. Of a message, 1 is the kind of its header and 2 the header; of a batch, 0 is its length.
+    """
+    for message in messages:
+        check()
+        head = message.metadata.to_pybytes()
+        try:
+            (root,) = struct.unpack_from("<I", head)
+            kind_at, header_at = _field_at(head, root, 1), _field_at(head, root, 2)
+            if not kind_at or head[kind_at] != _BATCH:
+                continue
+            length_at = _field_at(head, header_at + struct.unpack_from("<I", head, header_at)[0], 0)
+            yield struct.unpack_from("<q", head, length_at)[0] if length_at else 0
+        except (struct.error, IndexError) as error:
+            raise OSError(f"a message without a head: {error}") from None
+
+
+_BATCH: Final = 3
+"""MessageHeader.RecordBatch of Arrow's format."""
+
+
+def _field_at(head: bytes, table: int, number: int) -> int:
+    """Where a field of a flatbuffer's table lies; 0 where it has its default."""
+    fields = table - struct.unpack_from("<i", head, table)[0]
+    size, at = struct.unpack_from("<H", head, fields)[0], 4 + 2 * number
+    place = struct.unpack_from("<H", head, fields + at)[0] if at < size else 0
+    return table + place if place else 0
+
+
+def _stored_texts(values: pyarrow.Array) -> list[bytes | None]:
+    import pyarrow as pa
+
+    if not (pa.types.is_large_string(values.type) or pa.types.is_string(values.type)):
+        values.validate(full=True)
+        return [None if value is None else str(value).encode() for value in values.to_pylist()]
+    stored = values.cast(pa.large_binary())
+    stored.validate(full=True)  # as bytes: nsys's names need not be UTF-8
+    as_bytes: list[bytes | None] = stored.to_pylist()
+    return as_bytes
+
+
+def _as_one(values: Ints) -> Ints:
+    """The values, as one where all are the same."""
+    return same(int(values[0]), len(values)) if len(values) and (values == values[0]).all() else values
+
+
+def _integers(column: pyarrow.Array) -> Ints | None:
     """A column as int64, `NULL` for no value; None if it does not hold integers at all."""
     import pyarrow as pa
 

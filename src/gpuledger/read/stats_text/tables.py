@@ -44,6 +44,9 @@ _PROCESSING: Final = re.compile(r"\W*Processing \[(?P<profile>[^\]]*)\] with \[(
 _TITLE_HOLDS: Final = 6
 """So many lines may stand between a title and the table that it is of, blank ones not counted."""
 _NO_TITLE: Final = "a table without a title"
+_NO_AMOUNTS: Final = ("", "name", "pid", "tid", "device")
+_MOST: Final = 2**56
+"""Two years in nanoseconds: some tables of that together still have room in 64 bits."""
 _TEXT_ENDINGS: Final = (".csv", ".tsv", ".txt", ".md", ".log")
 _PROFILE_ENDINGS: Final = (".sqlite", ".nsys-rep", ".json", ".json.gz")
 
@@ -123,6 +126,8 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
     if any(grid.damaged for grid in grids) and not any(grid.rows for grid in grids):
         raise UnreadableProfile(f"{source.name}: not one row of its tables can be read", hint="copy or print it again")
     name = source.name
+    for table in (table for run in runs for table in run.tables.values()):
+        _refuse_endless(name, table)
     tables = [
         _summaries(run, f"{name}{SEPARATOR}{position}" if len(runs) > 1 or number is not None else name)
         for position, run in enumerate(runs, 1)
@@ -133,6 +138,20 @@ def runs_in(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Printe
         count = "one run" if len(tables) == 1 else f"{len(tables)} runs"
         raise UnreadableProfile(f"{name}: holds {count}, so there is no {number}", found=_listed(tables))
     return [tables[number - 1]]
+
+
+def _refuse_endless(name: str, table: _TitledTable) -> None:
+    """Refuse what sums to more than 64 bits hold, and some times as much: every total would be wrong."""
+    for heading in table.grid.headings:
+        if heading.key in _NO_AMOUNTS:
+            continue
+        amounts = (row.get(heading.key) for row in table.grid.rows)
+        whole = sum(abs(amount) for amount in amounts if isinstance(amount, int | float))
+        if whole >= _MOST:
+            raise UnreadableProfile(
+                f"{name}: {heading.words} of {table.report or _NO_TITLE} sum to {whole:.3g}, which cannot be",
+                hint="copy or print it again",
+            )
 
 
 def _only_run(path: str | Path, limits: Limits) -> PrintedTables:
