@@ -12,6 +12,9 @@ from typing import Final
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
 """Families whose kernels tensor cores can run."""
 
+NO_MATRIX: Final = frozenset({"elementwise", "copy", "reduction", "norm", "softmax", "sort", "gather-scatter"})
+"""Families whose kernels multiply no matrices. An activation may: products are named by what is fused into them."""
+
 BY_ELEMENT: Final = frozenset({"elementwise", "activation", "copy", "reduction"})
 """Families whose kernels do something to each element of a tensor, or add it up: one can run for many tensors."""
 

@@ -33,6 +33,12 @@ _FEWEST_LAUNCHES: Final = 8
 _EDGE: Final = 0.3
 _PARTS: Final = (0.4, 0.8, 1.4, 2.0, 3.0, 5.0)
 """In periods: from what length on a kernel has two columns, three, and so on."""
+_OFTEN: Final = 400
+_PARTS_IF_OFTEN: Final = (0.04, 0.08, 0.12, 0.16, 0.2, 0.3)
+"""In periods: from what length on a kernel with so many launches has one column more, two, and so on. Its launches lie
+differently in the periods each time, so that many of them show what one period cannot: that a kernel of ten
+microseconds reads little at first, and that what is read then is its neighbour's."""
+_MOST_PARTS: Final = 1 + len(_PARTS) + len(_PARTS_IF_OFTEN)
 _PHASES_DIFFER: Final = 20.0
 """Points by which the phases of a kernel usually differ from their mean."""
 _COPY_KINDS: Final = 7
@@ -62,7 +68,9 @@ class FitColumns:
         length, rank = groups.mean_ns / period_ns, np.empty(len(groups), np.int64)
         rank[order] = np.arange(len(groups))
         may_split = (rank < _MOST_SPLIT) & (groups.launches >= _FEWEST_LAUNCHES)
-        parts = np.where(may_split, 1 + np.searchsorted(_PARTS, length, side="right"), 1)
+        more = np.searchsorted(_PARTS, length, side="right")
+        more += np.where(groups.launches >= _OFTEN, np.searchsorted(_PARTS_IF_OFTEN, length, side="right"), 0)
+        parts = np.where(may_split, 1 + more, 1)
         shared = rank >= _MOST_GROUPS
         first = np.zeros(len(groups), np.int64)
         own = order[:_MOST_GROUPS]
@@ -137,8 +145,11 @@ class FitColumns:
         weights[others, self.first[others]] = 1.0
         return weights
 
-    def prior(self, ceiling: Floats, expected: float) -> Prior:
-        """A level is between nothing and its ceiling; phases of a kernel are near their mean; nothing uses none."""
+    def prior(self, ceiling: Floats, expected: float, differ: Floats) -> Prior:
+        """A level is between nothing and its ceiling; phases of a kernel are near their mean; nothing uses none.
+
+        `differ`: points by which the level of each group differs from what is expected, usually.
+        """
         mean, top = np.zeros(self.total), np.full(self.total, 100.0)
         precision = np.zeros((self.total, self.total))
         np.fill_diagonal(precision[: self.total - 1, : self.total - 1], _OTHERS_DIFFER**-2)
@@ -146,8 +157,8 @@ class FitColumns:
         groups, columns, share = self._places()
         mean[columns], top[columns] = expected * ceiling[groups], ceiling[groups]
         precision[columns, columns] = 0.0
-        spread = np.maximum(ceiling, _LEAST_CEILING) / 2
-        for shift in range(-len(_PARTS), len(_PARTS) + 1):
+        spread = np.minimum(np.maximum(ceiling, _LEAST_CEILING) / 2, differ)
+        for shift in range(1 - _MOST_PARTS, _MOST_PARTS):
             other = np.arange(len(groups)) + shift
             inside = (other >= 0) & (other < len(groups))
             inside[inside] &= groups[other[inside]] == groups[inside]

@@ -139,7 +139,7 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     ceilings = {metric: groups.ceiling(metric, trace.origin.gpu(gpu)) for metric in metrics}
     fits = {}
     for metric in metrics:
-        prior = columns.prior(ceilings[metric], _EXPECTED.get(metric, 0.0))
+        prior = columns.prior(ceilings[metric], _EXPECTED.get(metric, 0.0), groups.usual_spread(metric))
         fits[metric] = fitted(mixtures, samples.values[metric][shares.used], prior)
     figures = {
         metric: _figures(metric, columns, ceilings[metric], fit, samples.period_ns) for metric, fit in fits.items()

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import L1_FILL_BYTES_PER_CYCLE, WARPS_PER_SM, GpuMetric
+from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
+from gpuledger.catalog.kernel_types import NO_MATRIX
 from gpuledger.trace.columns import equal
 from gpuledger.trace.kernel_report import Dim3
 from gpuledger.trace.keys import Positions, group
@@ -79,6 +81,15 @@ class LaunchGroups:
         return np.where(blocks * threads > 0, np.clip(bound, 0, 100), 100.0)
 
 
+    def usual_spread(self, metric: GpuMetric) -> Floats:
+        """Points by which a counter of each group may well differ from nothing: tensor cores have little to do in
+        kernels that multiply no matrices."""
+        without = metric is GpuMetric.TENSOR
+        return np.array([_NO_MATRIX if without and family(name) in NO_MATRIX else 100.0 for name in self.full_names])
+
+
+_NO_MATRIX: Final = 3.0
+"""Percent of tensor cores' cycles: arithmetic in 16 bits outside matrices takes up to six (H200)."""
 _CLOSE_NS: Final = 3_000
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
