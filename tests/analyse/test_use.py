@@ -108,6 +108,25 @@ def test_a_launch_that_begins_slowly_has_the_mean_of_its_phases() -> None:
     assert found.low <= counted(90, 120_000) <= found.high
 
 
+def test_short_kernels_that_begin_slowly_keep_what_is_theirs() -> None:
+    """A CUDA graph has the same neighbours each time: what a kernel uses in its last microseconds is not the next one's."""
+    launches = in_turn(["joint", "norm", "out", "long"], [9_000, 2_500, 6_000, 21_000], 900, gap_ns=100)
+    quiet = {"joint": 4_000, "out": 3_000}
+    halves = [
+        part
+        for ran in launches
+        for begins in [ran.start_ns + quiet.get(ran.name, 0)]
+        for part in (Ran(ran.start_ns, begins, "quiet"), Ran(begins, ran.end_ns, ran.name))
+        if part.end_ns > part.start_ns
+    ]
+    rows = sampled(halves, {SM_ACTIVE: {"joint": 90, "norm": 0, "out": 60, "long": 70}})["metrics"]
+    told = zip(rows["start_ns"].tolist(), rows.texts("name"), rows["value"].tolist(), strict=True)
+    found = figures(with_samples(launches, list(told)))  # type: ignore[arg-type]
+    assert found["joint"].percent == pytest.approx(counted(50, 9_000), abs=3)
+    assert found["out"].percent == pytest.approx(counted(30, 6_000), abs=4)
+    assert found["long"].percent == pytest.approx(counted(70, 21_000), abs=2)
+
+
 @pytest.mark.parametrize("lag_ns", [0, 20_000, 50_000, 80_000, 120_000])
 def test_the_lag_of_a_file_is_found(lag_ns: int) -> None:
     launches = in_turn(["gemm", "copy", "tail"], [131_000, 23_000, 44_000], 150)

@@ -282,6 +282,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "elementwise": (
         "SubTensorOpWithScalar1d",
         "cupy_multiply__float32_float32_float32",
+        "CudaCodeGen::kernel1(CudaCodeGen::Tensor<float, 2>)",
+        "nvfuser_pointwise_f0_c1_r0_g0",
         "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<int>>(int)",
         NATIVE
         + "elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<"

@@ -95,3 +95,28 @@ def test_any_text_comes_apart_without_harm(name: str) -> None:
 def test_a_huge_name_is_no_burden() -> None:
     assert parse("void f<" + "g<" * 3000 + "int" + ">" * 3000 + ">(int)").short == "f"
     assert parse("f<" + "(" * 30_000 + ")" * 30_000 + ">").short == "f"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nvkernel_main_F1L369_4", "main:369 (OpenMP)"),
+        ("nvkernel_mod_advance__F1L12_2_", "mod_advance_:12 (OpenMP)"),
+        ("__omp_offloading_fd02_71f35_main_l46", "main:46 (OpenMP)"),
+        ("__omp_offloading_fd00_19e4120__Z4copyPdS__l12", "copy:12 (OpenMP)"),
+        ("__omp_offloading_fd02_3__ZN3sim4stepEPd_l7", "sim::step:7 (OpenMP)"),
+        ("__omp_offloading_fd02_3__ZN3sim99stepEPd_l7", "_ZN3sim99stepEPd:7 (OpenMP)"),
+        ("jacobi_45_gpu", "jacobi:45 (OpenACC)"),
+        ("jacobi_45_gpu__red", "jacobi:45 (OpenACC sum)"),
+        ("to_gpu", "to_gpu"),
+        ("CudaCodeGen::kernel3(CudaCodeGen::Tensor<float, 2>)", "CudaCodeGen::kernel3"),
+        ("kernel3(int*)", "kernel3"),
+    ],
+)
+def test_kernels_that_a_compiler_made_have_the_name_of_their_source(name: str, said: str) -> None:
+    assert label(name) == said
+
+
+def test_a_hostile_source_name_costs_little_and_is_its_own_label() -> None:
+    for name in ("nvkernel_" + "a_F1L" * 50_000, "__omp_offloading_1_1_" + "_l1" * 600 + "!", "_1_gp" * 400):
+        assert label(name) == name

@@ -17,6 +17,7 @@ from gpuledger import build_report
 from gpuledger.analyse.use.against_counters import agreement, held_against
 from gpuledger.analyse.use.kernel_use import use_of_kernels
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.present.views.page.pictures import report_pictures
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.health import NotMeasured
@@ -75,7 +76,9 @@ def test_a_report_says_how_compute_uses_the_gpu(llama: Path) -> None:
 
 
 def test_a_page_draws_kernels_from_samples_under_their_roofs(llama: Path) -> None:
-    page = build_report(open_trace(llama, only=tuple(Table))).to_html()
+    report = build_report(open_trace(llama, only=tuple(Table)))
+    assert "-sampled-roofline.png" in [named.ending for named in report_pictures(report, "en")]
+    page = report.to_html()
     assert "Kernels in depth (samples)" in page
     assert "sampled-roofline-chart" in page
     assert "How compute time uses the GPU" in page

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from gpuledger.catalog.source_kernels import source_label
+
 # A run of letters or spaces is looked at once, from its beginning: a name of any length takes time by its length.
 _PAIRS: Final = {")": "(", ">": "<", "]": "[", "}": "{"}
 _BRACKET, _PARTING, _ROUND = re.compile(r"[<>()\[\]{}]"), re.compile(r"[<>()\[\]{},]"), re.compile(r"([()])")
@@ -161,6 +163,7 @@ def _without_parentheses(text: str) -> str:
     return "".join(kept)
 
 
+_NUMBERED: Final = re.compile(r"kernel_?\d{1,6}")
 _WORD: Final = re.compile(r"[A-Za-z_]\w{3,}")
 _SAYS_NOTHING: Final = re.compile(
     r"at|native|c10|std|cuda|detail|templates|anonymous|lambda|operator|array|char|float|double|unsigned|long|short|bool|void"
@@ -175,8 +178,13 @@ def label(name: str) -> str:
     """A short name for people: the bare name, and of the template arguments the last word that says what it does.
 
     `void at::native::elementwise_kernel<(int)128, ... silu_kernel ...>(int, T3)` -> `elementwise_kernel…silu_kernel`.
+    What a compiler made of a loop has the name of its source; a mere `kernel7` keeps its namespaces.
     """
     parts = parse(name)
+    if (source := source_label(parts.short)) is not None:
+        return source
+    if _NUMBERED.fullmatch(parts.short):
+        return parts.qualified
     words = [
         word for argument in parts.template for word in _WORD.findall(argument) if not _SAYS_NOTHING.fullmatch(word)
     ]

@@ -80,7 +80,6 @@ class LaunchGroups:
             bound = 100 * blocks / gpu.sm_count
         return np.where(blocks * threads > 0, np.clip(bound, 0, 100), 100.0)
 
-
     def usual_spread(self, metric: GpuMetric) -> Floats:
         """Points by which a counter of each group may well differ from nothing: tensor cores have little to do in
         kernels that multiply no matrices."""

@@ -10,6 +10,7 @@ from gpuledger.present.charts.svg import Picture
 from gpuledger.present.views.page.gaps import gaps_picture
 from gpuledger.present.views.page.kernels import roofline_picture
 from gpuledger.present.views.page.over_time import use_picture
+from gpuledger.present.views.page.sampled_kernels import sampled_picture
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.steps import strip_picture
 from gpuledger.present.views.page.time_breakdown import ledger_picture
@@ -27,11 +28,13 @@ class Named:
 def report_pictures(report: ProfiledRun, language: str) -> list[Named]:
     """Those that there is something to show in."""
     scene = Scene(report, contents(report.trace), Reader(language, Room(rows=0, letters=120), "", ""))
+    use = report.use.get(scene.device.gpu)
     made = (
         ("ledger", ledger_picture(scene)),
         ("steps", strip_picture(scene)),
         ("streams", use_picture(scene)[0]),
         ("gaps", gaps_picture(scene)),
         ("roofline", roofline_picture(scene)),
+        ("sampled-roofline", None if use is None else sampled_picture(scene, use)),
     )
     return [Named(f"-{name}.png", picture) for name, picture in made if picture is not None]

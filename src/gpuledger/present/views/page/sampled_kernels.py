@@ -27,15 +27,20 @@ _MOST_SPOTS: Final = 60
 def sampled_parts(scene: Scene, use: SampledUse) -> list[Part]:
     """The picture, where the GPU's peaks are known, and the tables of a report in text."""
     parts: list[Part] = []
-    sampled = sampled_roofline(use, scene.report.trace.origin.gpu(scene.device.gpu))
-    if not isinstance(sampled, NotMeasured):
+    if (picture := sampled_picture(scene, use)) is not None:
         said = say(
             "A dot is a kernel, as large as its share of the time, by samples of the GPU's counters: cycles of tensor "
             "cores at the peak of its type; of kernels that hardly use them, issue slots as if each were an FP32 "
             "multiply-add, so at most. Roofs are at the mean clock."
         )
-        parts.append(Chart(_picture(scene, sampled), scene.tell(said), name="sampled-roofline-chart"))
+        parts.append(Chart(picture, scene.tell(said), name="sampled-roofline-chart"))
     return [*parts, *block_parts(use_blocks_of(scene.report), scene.reader)]
+
+
+def sampled_picture(scene: Scene, use: SampledUse) -> Picture | None:
+    """Kernels under their roofs; None where the GPU's peaks are not known."""
+    sampled = sampled_roofline(use, scene.report.trace.origin.gpu(scene.device.gpu))
+    return None if isinstance(sampled, NotMeasured) else _picture(scene, sampled)
 
 
 def _picture(scene: Scene, sampled: SampledRoofline) -> Picture:
