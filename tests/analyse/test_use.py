@@ -109,7 +109,7 @@ def test_a_launch_that_begins_slowly_has_the_mean_of_its_phases() -> None:
 
 
 def test_short_kernels_that_begin_slowly_keep_what_is_theirs() -> None:
-    """A CUDA graph has the same neighbours each time: what a kernel uses in its last microseconds is not the next one's."""
+    """What a kernel of a CUDA graph uses in its last microseconds is not its next neighbour's, always the same one."""
     launches = in_turn(["joint", "norm", "out", "long"], [9_000, 2_500, 6_000, 21_000], 900, gap_ns=100)
     quiet = {"joint": 4_000, "out": 3_000}
     halves = [
