@@ -106,7 +106,7 @@ def test_a_pattern_of_some_kernels_finds_the_forwards_that_a_range_finds(
         assert [kernel.name for kernel in ours.kernels] == matching
         assert (ours.forwards, ours.steps) == (theirs.forwards, theirs.steps)
     assert set(verdicts(checked)) <= {"latency"}
-    assert "mock: left out, as they do not match the pattern: " in "\n".join(checked.notes)
+    assert "mock: left out because they do not match the pattern: " in "\n".join(checked.notes)
 
 
 def test_what_differs_is_said(attn: Trace, model: Trace) -> None:
@@ -285,7 +285,7 @@ def test_of_several_ranks_the_one_that_computes_longest_counts(attn: Trace, mode
     alone, both = aligned(attn, slow), aligned(attn, model, slow)
     assert both.sides.e2e.gpu_ns == alone.sides.e2e.gpu_ns > aligned(attn, model).sides.e2e.gpu_ns
     assert (both.sides.e2e.ranks, both.sides.e2e.profile) == (2, "rank1")
-    assert "of 2 ranks, each counts where it computes the longest" in "\n".join(both.notes)
+    assert "of 2 ranks, each layer is taken from the rank that computes longest" in "\n".join(both.notes)
 
 
 def test_ranks_may_lie_in_a_folder(unpacked: Unpack, tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_known_kernel_is_a_note_in_whatever_check_finds_it(model: Trace) -> No
     content = {"difference": [{"kernel": "debug_", "reason": "counts NaNs"}, {"kernel": "rope", "reason": "gone"}]}
     checked = aligned(plant(model), model, mock_range="attention", accepted=known(content, "known.toml", CHECKS))
     assert verdicts(checked) == dict.fromkeys(expected, KNOWN)
-    assert "known difference not found any more: kernel 'rope'" in checked.notes
+    assert "known difference no longer present: kernel 'rope'" in checked.notes
 
 
 def test_a_kernel_of_known_speed_is_left_out_of_the_sum(model: Trace) -> None:

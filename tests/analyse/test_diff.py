@@ -70,7 +70,7 @@ def by_name(diff: Diff) -> dict[str, int]:
 
 
 def test_more_calls_and_longer_calls_are_told_apart() -> None:
-    before = side([1_000] * 4, [kernel("k", calls=8, time_ns=800)])  # 2 calls a step of 100 ns
+    before = side([1_000] * 4, [kernel("k", calls=8, time_ns=800)])  # 2 calls per step of 100 ns
     after = side([1_900] * 4, [kernel("k", calls=20, time_ns=4_000)])  # 5 of 200 ns
     ns = by_name(compare(before, after))
     assert ns["calls"] == 3 * 150
@@ -117,7 +117,7 @@ def test_in_python_two_traces_are_enough(unpacked: Callable[[str], Path], captur
 
 
 def test_a_host_of_another_pace_is_told_from_a_changed_program() -> None:
-    """As seen on an H200: eager decode took 5 to 9 ms a step from run to run, with the same kernels and launches."""
+    """As seen on an H200: eager decode took 5 to 9 ms per step from run to run, with the same kernels and launches."""
     work = [kernel("k", 40, 40_000)]
     slow, fast = side([9_000] * 40, work), side([5_000] * 40, work)
     assert compare(slow, fast).is_host_alone
@@ -280,7 +280,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(before: str, after: s
 
 
 def test_a_run_with_steps_and_one_without_are_refused(captured: dict[str, RunSide]) -> None:
-    with pytest.raises(GpuledgerError, match=r"graph.json.gz has steps .* in graph_warm.json.gz none were found"):
+    with pytest.raises(GpuledgerError, match=r"graph.json.gz has steps .* graph_warm.json.gz has none"):
         compare(captured["torch/graph_warm"], captured["torch/graph"])
 
 
@@ -545,9 +545,9 @@ def test_tables_from_files_say_what_they_cannot_tell(tmp_path: Path) -> None:
     ran = gpuledger("diff", *folders, COLUMNS="80")
     assert ran.exit_code == 0
     shown = " ".join(ran.stdout.split())
-    assert "Sums do not say how long a step takes: no verdict." in shown
+    assert "Sums do not tell how long a step takes: no verdict." in shown
     assert "calls 24,400 1,650 -93.2 %" in shown
-    assert "are not in tables of `nsys stats`" in shown
+    assert "`nsys stats` tables have no steps" in shown
     content = json.loads(gpuledger("diff", *folders, "--format=json").stdout)
     assert (content["verdict"], content["step_delta_ns"], content["interval_ns"]) == (None, None, None)
     valid(content)
@@ -569,7 +569,7 @@ def test_the_verdict_comes_first_and_lines_fit(moe: tuple[Path, Path]) -> None:
     for width in (60, 80, 132):
         ran = gpuledger("diff", *moe, COLUMNS=str(width))
         assert ran.exit_code == 0
-        assert ran.stdout.startswith("92.8 % faster: 17.8 ms -> 1.28 ms a step, 13.9 x")
+        assert ran.stdout.startswith("92.8 % faster: 17.8 ms -> 1.28 ms per step, 13.9 x")
         assert max(map(len, ran.stdout.splitlines())) <= width
     assert "calls a step             488       33  -93.2 %" in ran.stdout
     assert "compute_loop -> compute_batched_gemm" in ran.stdout
@@ -587,7 +587,7 @@ def test_all_formats_hold_the_same_parts(moe: tuple[Path, Path]) -> None:
     assert rows[-1] == ["total", str(content["step_delta_ns"])]
     assert sum(part["ns"] for part in content["parts"]) == content["step_delta_ns"]
     markdown = gpuledger("diff", *moe, "--format=md").stdout
-    assert markdown.startswith("# 92.8 % faster: 17.8 ms -&gt; 1.28 ms a step")
+    assert markdown.startswith("# 92.8 % faster: 17.8 ms -&gt; 1.28 ms per step")
     assert "| idle: dispatch | -10.7 ms |" in markdown
 
 

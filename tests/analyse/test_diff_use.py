@@ -1,4 +1,4 @@
-"""Use of the GPU before and after: only what lies outside both intervals, of the same kernels, is a change."""
+"""GPU utilization before and after: only what lies outside both intervals, of the same kernels, is a change."""
 
 from __future__ import annotations
 

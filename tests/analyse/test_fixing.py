@@ -126,7 +126,7 @@ def test_several_faults_are_fixed_one_after_the_other_as_without_each_of_them(tm
         step -= fix.then_ns
         del left[name]
         assert step == pytest.approx(true_step_ns(**left), rel=0.02), name
-    assert "rank 2: its Python collects garbage for 2.00 ms a step longer than the median" in claim(found)
+    assert "rank 2: its Python garbage collection takes 2.00 ms per step longer than the median" in claim(found)
 
 
 def test_the_same_steps_are_replayed_where_captures_begin_apart(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_ranks_that_come_late_from_a_slow_collective_of_their_own_are_not_to_bla
     found = job(ranks)
     [fix] = replayed(found).in_order
     assert (fix.kind, fix.ranks, fix.then_ns) == (FixKind.COLLECTIVE, (2, 3), 100 * US)
-    assert "all_reduce no. 1 of group tp1 takes 100 us longer than its like; at the median pace " in claim(found)
+    assert "all_reduce no. 1 of group tp1 takes 100 us longer than its peers; at the median pace " in claim(found)
 
 
 def test_two_gpus_of_a_public_profile_are_replayed_together(tmp_path: Path) -> None:
@@ -245,8 +245,8 @@ def test_what_cannot_be_replayed_says_why_and_bounds_the_saving_by_the_waiting()
     fixed = fixing(found)
     assert isinstance(fixed, NotMeasured)
     [skew, *_] = job_findings(found, fixed)
-    assert skew.claim == "some rank waits for others at collectives for 800 us, most of all for rank 1"
-    assert "what fixing it saves was not replayed: nothing was kept of the ranks to replay" in skew.sentences
+    assert skew.claim == "for 800 us, at least one rank waits for others at a collective, most of all for rank 1"
+    assert "what fixing it saves was not replayed: there is nothing to replay across ranks" in skew.sentences
     assert (skew.saving_ns, skew.is_bound) == (800 * US, True)
 
 

@@ -183,7 +183,7 @@ def test_half_a_report_is_told_in_the_text(layer_report: Path, tmp_path: Path) -
     half.write_bytes(whole[: len(whole) // 2])
     ran = gpuledger("kernels", half)
     assert ran.exit_code == 0
-    assert "Note: half.ncu-rep: the report is cut off: 6 of its launches can be read, the rest is lost" in ran.stdout
+    assert "Note: half.ncu-rep: the report is truncated: 6 of its launches can be read, the rest is lost" in ran.stdout
 
 
 def test_one_layer_is_a_matter_of_its_range(planned: Path, told: dict[str, Any]) -> None:

@@ -184,10 +184,12 @@ def test_the_late_rank_is_named_and_transfer_is_told_from_waiting() -> None:
     busy = rank(2, "850-900 all_reduce", edges_us=(0, 1000), compute_us=800, world=3)
     [told, exposed] = findings_of(job([*early, busy]))
     assert told.code == "COMM-SKEW"
-    assert told.claim == "some rank waits for others at collectives for 850 us a step, most of all for rank 2"
+    assert (
+        told.claim == "for 850 us per step, at least one rank waits for others at a collective, most of all for rank 2"
+    )
     assert (told.saving_ns_per_step, told.is_bound) == (850 * US, True)
     assert (exposed.code, exposed.saving_ns) == ("COMM-EXPOSED", 50 * US)
-    assert exposed.claim.startswith("50.0 us a step of communication that is no waiting")
+    assert exposed.claim.startswith("50.0 us per step of communication other than waiting")
     assert "91.9 % is waiting" in exposed.sentences[0]
 
 
@@ -197,7 +199,7 @@ def test_evidence_says_how_often_and_of_what() -> None:
         job([rank(at, f"{start}-900 all_reduce", edges_us=(0, 1000), compute_us=50) for at, start in enumerate(starts)])
     )
     by_sentence = {piece.sentence: piece for piece in skew.evidence}
-    last = by_sentence["rank 3 is the last at 1 of 1 collectives, where ranks wait 100.0 % of all they wait"]
+    last = by_sentence["rank 3 arrives last at 1 of 1 collectives, which account for 100.0 % of all waiting"]
     assert (last.count, last.share, last.of) == (1, 1.0, "the waiting of all ranks")
     [place] = [piece for piece in skew.evidence if piece.kernel]
     assert (place.kernel, place.count, place.share) == ("all_reduce", 1, 1.0)
@@ -688,8 +690,8 @@ def test_eight_real_ranks_have_a_late_one(dlrm_job: Job) -> None:
     found = dlrm_job
     by_code = {each.code: each for each in findings_of(found)}
     skew = by_code["COMM-SKEW"]
-    assert "no rank at the median pace would make the job any faster" in skew.claim
-    assert "rank 7 is the last at 5 of 8 collectives, where ranks wait 75.9 % of all they wait" in skew.sentences
+    assert "bringing any one rank to the median pace would not make the job faster" in skew.claim
+    assert "rank 7 arrives last at 5 of 8 collectives, which account for 75.9 % of all waiting" in skew.sentences
     assert (skew.saving_low_ns_per_step, skew.saving_ns_per_step) == (0, 0)
     first = worst_place(found)
     assert not isinstance(first, NotMeasured)

@@ -243,7 +243,7 @@ def test_the_verb_prints_one_answer_in_every_format(unpacked: Callable[[str], Pa
     assert document["not_measured"][-1]["table"] == "phase_waits_gpu0"
     text = gpuledger("phases", path, COLUMNS="80").stdout
     assert max(map(len, text.splitlines())) <= 80
-    assert "the most inside dispatch" in text
+    assert "mostly inside dispatch" in text
     csv = gpuledger("phases", path, "--format=csv")
     assert f"total,{whole / 18:.1f},100.0,,,,{whole}," in csv.stdout
     page = tmp_path / "phases.html"
@@ -271,7 +271,7 @@ def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: 
     document = json.loads(ran.stdout)
     SCHEMA.validate(document)
     assert [row["total_ns"] for row in document["tables"][0]["rows"]] == [3, 12, 15]  # idle, of no phase, in all
-    assert "no range and no kernel is called after a phase" in document["not_measured"][0]["reason"]
+    assert "no range or kernel is named after a phase" in document["not_measured"][0]["reason"]
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def test_every_layer_of_a_served_model_attends_routes_dispatches_multiplies_and_
 
 def test_of_a_graph_whose_kernels_names_tell_little_no_layers_are_claimed(served: Callable[[str], Path]) -> None:
     ran = gpuledger("phases", served("graph"))
-    assert "Most of the GPU's work is of no phase" in " ".join(ran.stdout.split())
+    assert "Most GPU work is in no phase" in " ".join(ran.stdout.split())
     assert "phase_layers_gpu0: not measured" in ran.stdout
 
 

@@ -1,4 +1,4 @@
-"""Kernels under their roofs from samples: percent of a known GPU's peaks, at the clock that was sampled."""
+"""Roofline from samples: percent of a known GPU's peaks, at the clock that was sampled."""
 
 from __future__ import annotations
 

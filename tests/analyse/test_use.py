@@ -1,4 +1,4 @@
-"""Use of the GPU from samples: levels that were planted are found, and what cannot be known is not claimed."""
+"""GPU utilization from samples: levels that were planted are found, and what cannot be known is not claimed."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_no_samples_are_not_zero() -> None:
     assert isinstance(use_of_kernels(trace, 0), NotMeasured)
     few = sampled(launches, {SM_ACTIVE: {"a": 50}})
     assert use_of_kernels(few, 0) == NotMeasured("GPU 0 was sampled 4 times while its kernels ran")
-    assert use_of_kernels(few, 1) == NotMeasured("no counter of GPU 1 that we know was sampled")
+    assert use_of_kernels(few, 1) == NotMeasured("no known counter of GPU 1 was sampled")
 
 
 def test_of_a_long_capture_some_stretches_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

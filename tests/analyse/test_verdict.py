@@ -18,7 +18,7 @@ from support.profiled_launches import NAMES, launch, made
 def test_a_gemm_near_the_tensor_peak_is_compute_bound_however_low_its_bandwidth() -> None:
     answer = verdict(launch(sm=0.89, tensor=0.89, dram=0.34, l2=0.6, l1=0.7))
     assert (answer.bound, answer.limiter, answer.roof_share) == ("compute", "tensor", 0.89)
-    assert answer.because[0] == "the tensor pipeline works at 89.0 % of its peak"
+    assert answer.because[0] == "the tensor pipeline runs at 89.0 % of its peak"
 
 
 def test_a_streaming_kernel_is_memory_bound_and_its_low_hit_rate_is_no_fault() -> None:
@@ -36,21 +36,21 @@ def test_caches_that_feed_the_tensor_cores_do_not_make_it_memory_bound() -> None
 @pytest.mark.parametrize(
     ("numbers", "limiter", "said"),
     [
-        ({"grid": (66, 1, 1), "processors": 132}, "too few blocks", "66 blocks for 132 multiprocessors"),
-        ({"waves": 0.24}, "too few blocks", "the grid fills the GPU 0.24 times"),
+        ({"grid": (66, 1, 1), "processors": 132}, "too few blocks", "66 blocks for 132 SMs"),
+        ({"waves": 0.24}, "too few blocks", "the grid is 0.24 waves"),
         (
             {"waves": 1.29},
             "tail",
-            "1.29 waves take as long as 2: 35.5 % of the multiprocessors' time is lost in the last one",
+            "1.29 waves take as long as 2: 35.5 % of SM time is lost in the last one",
         ),
         (
             {"waves": 8.0, "occupancy": 0.15, "possible": 0.19, "registers_limit": 1, "shared_limit": 2},
             "occupancy",
             "occupancy is 15.0 %; its registers allow no more than 19.0 %",
         ),
-        ({"waves": 8.0, "occupancy": 0.2, "possible": 1.0}, "occupancy", "occupancy is 20.0 % only"),
+        ({"waves": 8.0, "occupancy": 0.2, "possible": 1.0}, "occupancy", "occupancy is only 20.0 %"),
         ({"time": 4000}, "short", "it runs 4.00 us only"),
-        ({}, "unexplained", "nothing that was collected says what it waits for"),
+        ({}, "unexplained", "the collected metrics do not show what it waits for"),
     ],
 )
 def test_a_kernel_that_keeps_nothing_busy_waits_for_something(
@@ -77,7 +77,7 @@ def test_a_share_over_the_whole_is_kept_and_named() -> None:
     measured = figures(launch(l2_hit=1.00355))
     assert measured.share("l2_hit_share") == 1.00355
     assert measured.unreliable == (
-        "L2 hit rate reads 100.4 %, over 100 %: the replay passes over so short a kernel do not add up",
+        "L2 hit rate reads 100.4 %, over 100 %: on a kernel this short the replay passes do not add up",
     )
 
 

@@ -113,7 +113,7 @@ def test_a_window_that_is_not_seen_is_none_with_a_reason(
     plain = fake.manifest()["plain"]
     assert plain["window_ns"] is None
     assert plain["reason"].startswith(reason)
-    assert f"is not known: {plain['reason']}" in done.stderr
+    assert f"is unknown: {plain['reason']}" in done.stderr
 
 
 def test_it_can_be_left_out(fake: Tools, marked: MarkedPrograms) -> None:

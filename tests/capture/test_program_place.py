@@ -158,7 +158,7 @@ def test_our_own_benches_are_recorded_with_torch(tmp_path: Path, monkeypatch: py
     [
         ("python a.py; python b.py", "starts 2 programs that could be recorded"),
         ("cat <<X\nX\npython a.py", "holds a here-document"),
-        ("torchrun $ARGS x.py", "whether $ARGS is the program or options cannot be told"),
+        ("torchrun $ARGS x.py", "whether $ARGS is the program or options cannot be known"),
         ("./a", "the text for bash starts no Python program"),
     ],
 )

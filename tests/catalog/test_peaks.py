@@ -119,14 +119,14 @@ def test_no_name_finds_two_models_and_each_model_is_found() -> None:
 
 @pytest.mark.parametrize("name", STRANGERS)
 def test_a_near_name_finds_nothing(name: str) -> None:
-    assert peaks_of(Gpu(name)) == NotMeasured(f"the peak of '{name}' is not known")
+    assert peaks_of(Gpu(name)) == NotMeasured(f"the peak of '{name}' is unknown")
     assert isinstance(peak_bytes_per_s(Gpu(name)), NotMeasured)
 
 
 def test_a_name_without_memory_has_operations_and_no_bytes() -> None:
     gpu = Gpu("NVIDIA A100", sm_count=108)
     assert peak_flops(gpu, "bf16") == 312e12
-    assert peak_bytes_per_s(gpu) == NotMeasured("the memory bandwidth of 'NVIDIA A100' is not known")
+    assert peak_bytes_per_s(gpu) == NotMeasured("the memory bandwidth of 'NVIDIA A100' is unknown")
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_info_says_what_is_missing_and_what_that_means(decode: Path) -> None:
     assert "nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kernels" in shown
     assert "export schema 3.20.3 (sqlite)" in shown
     assert "100.0 % of the GPU work has its launch call in the profile" in shown
-    assert "OS calls host time blocked in the operating system cannot be told from host code" in shown
+    assert "OS calls time blocked in OS calls cannot be separated from host code" in shown
     assert "warning nsys: Not all CUDA events might have been collected" in shown
 
 

@@ -37,7 +37,7 @@ QUESTIONS = [
 WITHOUT_PROFILE = ("run",)
 """Each verb that writes its answer to a terminal; `doctor` is tested at all widths with machines of its own."""
 
-_TOLD = re.compile(r"\(no room for ([^:]*): shown at (\d+) columns")
+_TOLD = re.compile(r"\(not shown: ([^;]*); needs (\d+) columns")
 
 
 def _too_long(line: str, width: int) -> bool:

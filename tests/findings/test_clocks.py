@@ -36,10 +36,10 @@ def low_clocks(trace: Trace) -> list[Finding]:
 
 
 def test_a_clock_that_is_set_has_a_bound() -> None:
-    """990 of 1,980 MHz, and all compute at the roof of compute: half of its time at most."""
+    """990 of 1,980 MHz, and all compute at the compute roof: half of its time at most."""
     trace = clocked([990])
     [found] = low_clocks(trace)
-    assert found.claim == "the SM clock stands at 990 MHz, 50.0 % of the 1,980 MHz that the GPU can have"
+    assert found.claim == "the SM clock stays at 990 MHz, 50.0 % of the 1,980 MHz maximum"
     assert found.is_bound
     compute_ns = 600 * 131_000
     assert found.saving_ns == pytest.approx(compute_ns / 2, rel=0.05)
@@ -49,7 +49,7 @@ def test_a_clock_that_is_set_has_a_bound() -> None:
 
 def test_a_clock_that_power_holds_down_is_told_and_nothing_is_claimed() -> None:
     [found] = low_clocks(clocked([1_400, 1_450, 1_350] * 50))
-    assert found.claim.startswith("under load the SM clock falls to 1,400 MHz on average, 70.7 % of the 1,980 MHz")
+    assert found.claim.startswith("under load the SM clock drops to 1,400 MHz on average, 70.7 % of the 1,980 MHz")
     assert found.saving_ns == 0
     assert found.sentences[0].startswith("1,350 to 1,450 MHz in ")
 

@@ -36,8 +36,8 @@ def test_a_first_launch_is_a_cold_start_and_saves_nothing(tmp_path: Path) -> Non
     assert set(found) == {"COLD-START"}
     finding = found["COLD-START"]
     assert (finding.saving_ns, finding.explains_ns, finding.confidence) == (0, 8695 * US, "low")
-    assert finding.claim == "the GPU's first work takes 8.70 ms to start: once, at the start"
-    assert finding.sentences == ("99.9 % of it loading code", "99.9 % of it in cudaLaunchKernel")
+    assert finding.claim == "the first GPU work takes 8.70 ms to start, once"
+    assert finding.sentences == ("99.9 % of it module loading", "99.9 % of it in cudaLaunchKernel")
 
 
 def test_a_first_launch_that_is_quick_is_no_cold_start(tmp_path: Path) -> None:
@@ -97,4 +97,4 @@ def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) 
     finding = told(path)["HOST-LOAD"]
     assert (finding.saving_ns, finding.saving_ns_per_step, finding.confidence) == (0, 0, "low")
     assert finding.then_ns is None  # nothing is saved after others either
-    assert finding.sentences[0] == "100.0 % of it in one gap: what is loaded once stays"
+    assert finding.sentences[0] == "100.0 % of it in one gap: it is loaded once"

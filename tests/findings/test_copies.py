@@ -86,14 +86,15 @@ def test_copies_at_the_links_rate_save_only_what_compute_can_cover() -> None:
     [bound] = _about_copies(_program([Copy(0, 9, 400 * MB)], [(9, 10)]))
     assert bound.code == "COPY-BOUND"
     assert bound.claim == (
-        "copies alone take 90.0 % of the time, above all host to device, pinned memory: 400 MB at 44.4 GB/s"
+        "copies not overlapped with compute take 90.0 % of the time, "
+        "mostly host to device, pinned memory: 400 MB at 44.4 GB/s"
     )
     assert (bound.saving_ns, bound.explains_ns) == (1 * MS, 9 * MS)
     assert bound.assumption.endswith("only fewer bytes help")
     flow, advice = bound.evidence
     assert flow.sentence == (
         "100.0 % of the copies' time host to device, pinned memory: one copy of 400 MB, at 44.4 GB/s; "
-        "with pinned memory the link takes about 50.0 GB/s"
+        "with pinned memory the link does about 50.0 GB/s"
     )
     assert (flow.span, flow.copy, flow.moved_bytes) == (Span(0, 9 * MS), "Host-to-Device", 400 * MB)
     assert (flow.correlations, flow.count, flow.share) == ((101,), 1, 1.0)
@@ -104,26 +105,26 @@ def test_copies_below_the_rate_also_save_what_reaching_it_would() -> None:
     """100 MB need 2 of the 9 ms: 7 ms go, and 1 ms of compute hides one of the other two."""
     [bound] = _about_copies(_program([Copy(0, 9, 100 * MB)], [(9, 10)]))
     assert bound.saving_ns == 8 * MS
-    assert bound.evidence[-1].sentence.startswith("large copies below the rate of their way")
+    assert bound.evidence[-1].sentence.startswith("large copies below the link's rate")
 
 
 def test_copies_that_nothing_makes_faster_still_come_first() -> None:
     [bound] = build_report(_program([Copy(0, 9, 440 * MB), Copy(9, 10, 44 * MB)])).findings
     assert (bound.code, bound.saving_ns, bound.explains_ns) == ("COPY-BOUND", 0, 10 * MS)
-    assert bound.assumption == "the copies are as fast as they get: only fewer bytes help"
+    assert bound.assumption == "the copies run at full speed: only fewer bytes help"
 
 
 @pytest.mark.parametrize("compute_ms", [0.02, 0.5])
 def test_the_headline_is_about_the_copies_though_little_is_saved(compute_ms: float) -> None:
     text = build_report(_program([Copy(0, 10, 480 * MB)], [(10, 10 + compute_ms)])).to_text()
-    assert "The GPU works 100.0 % of the time. Copies alone take 9" in text
+    assert "GPU busy 100.0 %. Copies not overlapped with compute take 9" in text
     assert "faster kernels" not in text
 
 
 def test_small_copies_are_to_be_packed() -> None:
     copies = [Copy(at / 100, at / 100 + 0.009, 4_000) for at in range(100)]
     [bound] = _about_copies(_program(copies))
-    assert bound.evidence[-1].sentence.endswith("pack them into few large ones")
+    assert bound.evidence[-1].sentence.endswith("pack them into a few large ones")
     assert bound.evidence[0].count == 100
     assert len(bound.evidence[0].correlations) == 20
 
@@ -131,12 +132,12 @@ def test_small_copies_are_to_be_packed() -> None:
 @pytest.mark.parametrize(
     ("kind", "host", "size", "limit", "advice"),
     [
-        ("Device-to-Host", "Pinned", 440, "with pinned memory the link takes about 50.0 GB/s", "at the link's rate"),
+        ("Device-to-Host", "Pinned", 440, "with pinned memory the link does about 50.0 GB/s", "at the link's rate"),
         # 4.8 TB/s of memory: 2.4 for copies, which read and write
-        ("Device-to-Device", None, 20_000, "memory allows 2.40 TB/s, as a copy reads and writes", "at the memory's"),
-        ("Memset", None, 40_000, "the device's memory takes 4.80 TB/s", "set only what is read"),
+        ("Device-to-Device", None, 20_000, "memory allows 2.40 TB/s, since a copy reads and writes", "at full memory"),
+        ("Memset", None, 40_000, "device memory does 4.80 TB/s", "clear only what is read"),
         ("Peer-to-Peer", None, 3_600, "the largest of them reach 400 GB/s", "at the link's rate"),
-        ("Host-to-Host", None, 100, "what its way allows is not known", "at the link's rate"),
+        ("Host-to-Host", None, 100, "the link's rate is unknown", "at the link's rate"),
     ],
 )
 def test_each_way_has_its_limit_and_its_advice(kind: str, host: str | None, size: int, limit: str, advice: str) -> None:
@@ -152,7 +153,7 @@ def test_a_gpu_that_is_not_known_is_measured_by_its_own_largest_copies() -> None
     copies = [Copy(at, at + 0.9, 25 * MB) for at in range(9)]
     [bound] = _about_copies(_program(copies, [(9, 10)], gpu="unknown GPU"))
     assert bound.saving_ns == 1 * MS
-    assert "the largest of them reach 27.8 GB/s, which is taken for the most that can be had" in bound.sentences[0]
+    assert "the largest of them reach 27.8 GB/s, taken as the maximum" in bound.sentences[0]
 
 
 def test_the_longest_copy_has_its_place_in_the_program() -> None:
@@ -214,7 +215,7 @@ def test_pageable_memory_is_named_first_where_pinning_saves_the_most() -> None:
     [told] = first.evidence
     assert told.sentence == (
         "100.0 % of their time host to device, pageable memory: one copy of 40.0 MB, at 5.00 GB/s; "
-        "with pinned memory the link takes about 50.0 GB/s"
+        "with pinned memory the link does about 50.0 GB/s"
     )
     assert (told.span, told.moved_bytes, told.correlations) == (Span(0, 8 * MS), 40 * MB, (101,))
 

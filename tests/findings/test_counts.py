@@ -27,12 +27,12 @@ def device() -> Device:
 @pytest.mark.parametrize(
     ("per_step", "more", "told"),
     [
-        (1, 0, "once a step"),
-        (64, 0, "64 times a step"),
-        (64, 1, "64 times a step"),
+        (1, 0, "once per step"),
+        (64, 0, "64 times per step"),
+        (64, 1, "64 times per step"),
         (0, 1, "once in {steps} steps"),
         (2, 1, "{count} times in {steps} steps"),
-        (0, 0, "0 times a step"),
+        (0, 0, "0 times per step"),
     ],
 )
 def test_a_count_is_of_a_step_where_that_says_it(per_step: int, more: int, told: str) -> None:
@@ -46,5 +46,5 @@ def test_no_count_is_a_fraction(count: int) -> None:
     for words in (often(device(), count), counted(device(), count, say("launch"), say("launches"))):
         assert not re.search(r"\d\.\d", words)
         number = int(re.sub(r"^once", "1", words).split()[0].replace(",", ""))
-        whole = number * (device().step_count if words.endswith("a step") else 1)
+        whole = number * (device().step_count if words.endswith("per step") else 1)
         assert abs(whole - count) <= (device().step_count / 2 if count >= MANY_A_STEP else 0)

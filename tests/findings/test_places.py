@@ -91,8 +91,8 @@ def test_python_functions_of_torch_are_places_and_the_users_own_come_first() -> 
 def test_samples_name_the_function() -> None:
     samples = [*sampled(100, 6_100, 100, *USERS), *sampled(6_100, 7_900, 100, "pack (data.py:40)")]
     piece = told(program(samples=samples)).evidence[0]
-    assert piece.sentence == "76.9 % of the samples taken meanwhile in resize (data.py:12)"
-    assert (piece.count, piece.of) == (60 * (STEPS - 1), "the samples taken meanwhile")
+    assert piece.sentence == "76.9 % of the samples in that time in resize (data.py:12)"
+    assert (piece.count, piece.of) == (60 * (STEPS - 1), "the samples in that time")
 
 
 def test_stacks_of_calls_are_told_by_the_time_that_they_hold() -> None:
@@ -115,7 +115,7 @@ def test_with_neither_ranges_nor_stacks_what_came_next_is_told() -> None:
         ({"calls": [called("fread", 200, 7_800, WORKER)]}, "95.0 % of the lost time in fread"),
         (
             {"samples": sampled(200, 7_800, 100, *USERS, thread=WORKER, process=5)},
-            "100.0 % of the samples taken meanwhile in resize (data.py:12)",
+            "100.0 % of the samples in that time in resize (data.py:12)",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_loader_on_another_thread_is_named_where_the_main_one_waits(worked: di
     idle = called("poll", 0, STEP - 1, thread=WORKER + 1)
     trace = program(**{**worked, "calls": [waits, idle, *worked.get("calls", ())]})
     piece = first(trace, "HOST-THREAD")
-    assert piece.sentence == f"{place}, on thread {WORKER}, which the launching thread waits for"
+    assert piece.sentence == f"{place}, on thread {WORKER}, which the launching thread waits on"
     assert piece.tid == WORKER
 
 
@@ -156,9 +156,9 @@ def test_a_callback_is_placed_on_its_own_thread() -> None:
 
 
 def test_waits_are_calls_and_not_the_gaps_they_leave(unpacked: Callable[[str], Path]) -> None:
-    """64 layers read one value each; 127 gaps a step follow."""
+    """64 layers read one value each; 127 gaps per step follow."""
     finding = told(open_trace(unpacked("host_read_stacks.sqlite")), "HOST-SYNC", Wanted(range_pattern="^step$"))
-    assert "64 times a step" in finding.claim
+    assert "64 times per step" in finding.claim
     [piece] = [piece for piece in finding.evidence if piece.call == "cudaStreamSynchronize"]
     assert (piece.count, len(piece.correlations)) == (128, 20)
 

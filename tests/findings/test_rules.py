@@ -91,7 +91,7 @@ def _told(trace: Trace, code: str) -> list[Finding]:
 def test_memory_allocated_in_every_step_is_churned() -> None:
     """The window begins with the first launch, so the first step's calls lie before it: 21 calls of 1 us are left."""
     [churn] = _told(_program(("cudaMalloc", "cudaMalloc", "cudaFree")), "ALLOC-CHURN")
-    assert churn.claim == "21 calls in 8 steps allocate or free memory, 2.62 us a step of the host"
+    assert churn.claim == "21 calls in 8 steps allocate or free memory, 2.62 us per step of the host"
     assert churn.sentences == ("cudaMalloc 14 times in 8 steps", "cudaFree 7 times in 8 steps")
     assert [(piece.call, piece.count) for piece in churn.evidence] == [("cudaMalloc", 14), ("cudaFree", 7)]
     assert churn.saving_ns == 0
@@ -101,7 +101,7 @@ def test_memory_allocated_in_every_step_is_churned() -> None:
 def test_kernels_without_a_launch_are_lost_launches() -> None:
     """Seven gaps of 20 us in a window of 780 us, which begins with the first kernel: its launch is not known either."""
     [loss] = _told(_program((), recorded=False), "CAPTURE-LOSS")
-    assert loss.claim == "17.9 % of the time cannot be told: launches are missing from the profile"
+    assert loss.claim == "17.9 % of the time cannot be attributed: launches are missing from the profile"
     assert _told(_program(()), "CAPTURE-LOSS") == []
 
 

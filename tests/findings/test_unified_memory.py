@@ -63,11 +63,11 @@ def test_migrations_are_a_finding_of_their_own(tmp_path: Path) -> None:
     finding = told["UNIFIED-MEMORY"]
     needed = 20 * PAGE * 1_000_000_000 // link_bytes_per_s("")
     assert finding.saving_ns == (10 * 20 + 10 * 20 + 410) * US - needed
-    assert finding.claim.endswith("20 migrations, 81.9 kB, 400 us in all")
+    assert finding.claim.endswith("20 migrations, 81.9 kB, 400 us in total")
     assert finding.sentences == (
         "200 us of migrations with no kernel running",
         "410 us of pauses before the next migration, with nothing running",
-        "200 us under kernels, which stall until their pages are there",
+        "200 us under kernels, which stall until their pages arrive",
         "50.0 % of the bytes go to the device",
     )
     assert sum(piece.share or 0 for piece in finding.evidence if piece.of == "the time lost to pages") == 1
@@ -85,9 +85,7 @@ def test_page_faults_are_told_where_they_are_recorded(tmp_path: Path) -> None:
         database.executemany("INSERT INTO CUDA_UM_CPU_PAGE_FAULT_EVENTS VALUES (?, 1)", [(1,), (2,), (3,)])
     database.close()
     [finding] = [each for each in build_report(open_trace(path)).findings if each.code == "UNIFIED-MEMORY"]
-    assert finding.sentences[-1] == (
-        "in the whole profile: 3 page faults of the host, 0 groups of page faults of the GPU"
-    )
+    assert finding.sentences[-1] == ("in the whole profile: 3 host page faults, 0 groups of GPU page faults")
 
 
 def test_a_host_that_works_long_before_it_touches_a_page_is_at_work(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_json_is_what_the_schema_says(serial: str) -> None:
     assert (fix["fixed"], fix["kind"], fix["cause"]) == (f"rank {LATE}", "rank", "compute")
     assert fix["alone_ns"] == fix["then_ns"] == tables["job_ranks"][LATE]["saves_ns"]
     [skew] = [finding for finding in document["findings"] if finding["code"] == "COMM-SKEW"]
-    [last] = [number for number, said in enumerate(skew["evidence"]) if "is the last at" in said]
+    [last] = [number for number, said in enumerate(skew["evidence"]) if "arrives last at" in said]
     assert skew["evidence_data"][last]["count"] == tables["fleet_stragglers"][0]["late"]
     assert np.shape(document["late"]["late_ns"]) == (RANKS, STEPS)
 

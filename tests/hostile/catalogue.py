@@ -614,7 +614,7 @@ _JSON: dict[str, tuple[Make, Must]] = {
 }
 
 _NCU: dict[str, tuple[Make, Must]] = {
-    "magic only": (reports.rep(b""), refused("cut off, and no launch of it can be read")),
+    "magic only": (reports.rep(b""), refused("truncated, and no launch of it can be read")),
     "garbage": (reports.rep(bytes(range(256)) * 99), refused("no launch of it can be read")),
     "zeros": (reports.rep(bytes(9999)), refused("damaged, and no launch of it can be read")),
     "a block of 4 GB": (reports.rep(b"\xff" * 99), refused("no launch of it can be read")),
@@ -763,7 +763,7 @@ _MEANING: dict[str, tuple[Make, Must]] = {
         nsys(KERNEL=[kernel(10, 20)], RUNTIME=[call(1, 5)], NVTX=[push(0, 10, "a"), push(5, 15, "b"), push(8, 9, "c")]),
         read(),
     ),
-    "ranges that end before they begin": (
+    "ranges that end before they start": (
         nsys(KERNEL=[kernel(10, 20)], RUNTIME=[call(1, 5)], NVTX=[push(10, 0, "a")]),
         read("times-backward"),
     ),

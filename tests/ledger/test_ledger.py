@@ -251,7 +251,7 @@ def test_a_slow_first_launch_loads_code_even_if_there_are_few_to_compare_it_with
 def test_decode_loses_its_time_to_loading_code(decode: Path) -> None:
     [device] = analysed(decode)
     assert device.steps is not None
-    assert (device.steps.source, device.step_count) == ("the range 'bench:decode'", 20)
+    assert (device.steps.source, device.step_count) == ("marked by the range 'bench:decode'", 20)
     shares = {line: ns / device.steady_ns for line, ns in device.line_ns.items()}
     assert shares[Line("idle.host_code")] == pytest.approx(0.86, abs=0.01)
     (trigger, _), (time, _) = next(iter(device.triggers.items()))
@@ -267,14 +267,16 @@ def test_graph_replays_are_steps(hidden: bool, unpacked: Callable[[str], Path]) 
     [device] = analysed(opened)
     assert device.steps is not None
     assert len(device.steps) == 20
-    assert device.steps.source == ("kernels that choose a token" if hidden else "the range 'bench:decode'")
+    assert device.steps.source == (
+        "ended by token-sampling kernels" if hidden else "marked by the range 'bench:decode'"
+    )
 
 
 def test_steps_are_found_in_kernels_alone(unpacked: Callable[[str], Path]) -> None:
     opened = open_trace(unpacked("moe_batched_gemm.sqlite"), only=[Table.KERNELS])
     [device] = analysed(of_tables(opened.strings, dict(opened.tables)))
     assert device.steps is not None
-    assert device.steps.source == "the period of the kernel sequence"
+    assert device.steps.source == "inferred from repeating kernels"
     assert 49 <= len(device.steps) <= 51
 
 
@@ -292,7 +294,7 @@ def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callabl
     loop = open_trace(unpacked("moe_loop.sqlite"))
     ranked = findings(loop, analysed(loop))
     assert ranked[0].code == "LAUNCH-BOUND"
-    assert "488 launches a step" in ranked[0].claim
+    assert "488 launches per step" in ranked[0].claim
     [slow], [fast] = analysed(loop), analysed(unpacked("moe_batched_gemm.sqlite"))
     saved = slow.steady_ns / slow.step_count - fast.steady_ns / fast.step_count
     assert ranked[0].saving_ns_per_step == pytest.approx(saved, rel=0.2)
@@ -311,8 +313,8 @@ def test_states_are_in_order_of_precedence() -> None:
 GOLDEN = """\
 decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kernels
 
-The GPU works 1.2 % of the time (1.1 % in 20 steady steps, which hold 94.2 % of
-it). The GPU waits 41.7 ms a step while code is loaded, compiled or prepared.
+GPU busy 1.2 % (1.1 % in 20 steady steps, 94.2 % of the window). The GPU waits
+41.7 ms per step while modules are loaded, compiled or tuned.
 
 What to do
 """
@@ -323,7 +325,7 @@ def test_the_first_screen_says_it_all(decode: Path) -> None:
 
     shown = gpuledger("report", decode, COLUMNS="80").stdout
     assert shown.startswith(GOLDEN)
-    assert "  1  HOST-LOAD       saves 41.7 ms a step (88.4 %)\n" in shown
+    assert "  1  HOST-LOAD       saves 41.7 ms per step (88.4 %)\n" in shown
     assert "     100.0 % of the lost time in bench:decode > layer# > attention\n" in shown
     assert shown.endswith("next: gpuledger explain HOST-LOAD\n")
     assert len(shown.splitlines()) <= 56
@@ -431,7 +433,7 @@ def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
     assert window("--device=0") == window()
     for options, complaint in (
         (["--device=7"], "nothing ran on GPU 7"),
-        (["--time=5s:6s"], "nothing lies in that stretch"),
+        (["--time=5s:6s"], "nothing in that time window"),
         (["--time=5s:6s"], "between 0 and 1."),
         (["--range=zzz"], "no range matches 'zzz'"),
     ):

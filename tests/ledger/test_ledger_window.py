@@ -71,7 +71,7 @@ def test_each_instance_is_a_step_unless_others_are_asked_for(tmp_path: Path) -> 
     trace = program(tmp_path / "a.sqlite", late)
     [device] = analysed(trace, Wanted(scope_pattern="^layer2$"))
     assert device.steps is not None
-    assert device.steps.source == "ranges matching '^layer2$'"
+    assert device.steps.source == "marked by ranges matching '^layer2$'"
     assert device.steps.length_ns.tolist() == [163, 163]
     assert (device.steps.start_ns.tolist(), device.steps.end_ns.tolist()) == ([1377, 1977], [1540, 2140])
     assert (device.step_count, device.steady_ns) == (2, 326)
@@ -111,9 +111,9 @@ def test_time_cuts_what_the_range_leaves(tmp_path: Path) -> None:
     [
         (Wanted(scope_pattern="^layer7$"), "no range matches '^layer7$'"),
         (Wanted(scope_pattern="^empty$"), "no work on a GPU was launched inside them"),
-        (Wanted(scope_pattern="^layer$", time_ns=(0, 10)), "nothing lies in that stretch of time"),
-        (Wanted(time_ns=(5_000, None)), "nothing lies in that stretch of time"),
-        (Wanted(time_ns=(30, 20)), "nothing lies in that stretch of time"),
+        (Wanted(scope_pattern="^layer$", time_ns=(0, 10)), "nothing in that time window"),
+        (Wanted(time_ns=(5_000, None)), "nothing in that time window"),
+        (Wanted(time_ns=(30, 20)), "nothing in that time window"),
     ],
 )
 def test_what_holds_nothing_is_refused(tmp_path: Path, wanted: Wanted, said: str) -> None:

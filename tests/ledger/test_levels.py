@@ -54,7 +54,7 @@ def test_layers_of_ten_forwards_are_ten_steps() -> None:
     program = Program()
     for _ in range(10):
         forward(program, 32)
-    assert told(only(program.trace())) == (10, "the period of the kernel sequence")
+    assert told(only(program.trace())) == (10, "inferred from repeating kernels")
 
 
 def test_one_forward_in_an_engines_range_is_one_step() -> None:
@@ -62,7 +62,7 @@ def test_one_forward_in_an_engines_range_is_one_step() -> None:
     with program.range("execute_1_context_1(sq888)_generation_0(sq0)"):
         forward(program, 36)
     device = only(program.trace())
-    assert told(device) == (1, "the range 'execute_#_context_#(sq#)_generation_#(sq#)'")
+    assert told(device) == (1, "marked by the range 'execute_#_context_#(sq#)_generation_#(sq#)'")
     assert device.coverage == 1.0
     assert "in one prefill step" in str(ledger_title(device))
     assert "mean of 1" not in str(ledger_title(device))
@@ -88,7 +88,7 @@ def test_a_request_of_many_tokens_is_told_by_the_token() -> None:
                 program.kernel("reduce_kernel<ArgMaxOps>", 8)
                 program.read()
     device = only(program.trace())
-    assert told(device) == (192, "kernels that choose a token")
+    assert told(device) == (192, "ended by token-sampling kernels")
     assert [(level.name, level.count) for level in device.levels][:2] == [("generate", 3), ("token", 192)]
 
 
@@ -100,7 +100,7 @@ def test_a_loop_that_calls_itself_a_step_is_believed() -> None:
                 program.kernel("gemm", 10)
                 program.kernel("argmax_kernel", 5)
                 program.read()
-    assert told(only(program.trace())) == (5, "the range 'step #'")
+    assert told(only(program.trace())) == (5, "marked by the range 'step #'")
 
 
 def test_updates_of_parameters_end_training_steps() -> None:
@@ -109,7 +109,7 @@ def test_updates_of_parameters_end_training_steps() -> None:
         forward(program, 6 + batch % 3, us=9)  # no period: batches differ
         for _ in range(4):
             program.kernel("multi_tensor_apply_kernel<FusedAdamFunctor>", 9)
-    assert told(only(program.trace())) == (6, "kernels that update parameters")
+    assert told(only(program.trace())) == (6, "ended by optimizer kernels")
 
 
 def test_ranges_that_hold_half_of_the_window_are_no_steps() -> None:
@@ -134,8 +134,8 @@ def test_a_level_can_be_asked_for_by_name() -> None:
                     program.kernel("gemm", 30)
                     program.kernel("norm", 30)
     trace = program.trace()
-    assert told(only(trace)) == (4, "the range 'step'")
-    assert told(only(trace, Wanted(level="layer"))) == (24, "the range 'layer#'")
+    assert told(only(trace)) == (4, "marked by the range 'step'")
+    assert told(only(trace, Wanted(level="layer"))) == (24, "marked by the range 'layer#'")
     with pytest.raises(NothingRecorded, match="no level matches 'token'") as refused:
         only(trace, Wanted(level="token"))
     assert "step" in str(refused.value.found)
@@ -157,7 +157,7 @@ def test_work_from_before_the_recording_is_no_idle_time() -> None:
     run = diagnosed(trace, "run", Wanted())
     assert not any(finding.code == "DEVICE-WAIT" for finding in run.findings)
     assert "launched before the recording began" in str(verdict(run))
-    assert "Nothing stands out" not in str(verdict(run))
+    assert "No fix stands out" not in str(verdict(run))
 
 
 def test_warm_up_is_never_much_of_the_run() -> None:
@@ -205,7 +205,7 @@ def test_public_profiles_have_the_steps_that_they_have(name: str, steps: int, le
 
 def test_the_profilers_steps_of_2021_are_found() -> None:
     path = corpus_file("resnet50_num_workers_0__worker0.pt.trace.json.gz")
-    assert told(only_of(path)) == (6, "torch's ProfilerStep")
+    assert told(only_of(path)) == (6, "marked by torch's ProfilerStep")
     assert told(only_of(path, Wanted(range_pattern="ProfilerStep")))[0] == 6
 
 
@@ -223,7 +223,7 @@ def test_kernels_that_repeat_with_numbered_layers_are_layers_but_serve_to_compar
             program.kernel(kernel, 30)
     trace = program.trace()
     assert only(trace).steps is None
-    assert told(only(trace, Wanted(any_level=True))) == (15, "the period of the kernel sequence")
+    assert told(only(trace, Wanted(any_level=True))) == (15, "inferred from repeating kernels")
 
 
 def test_operators_are_ranges_where_nothing_else_is_called_so() -> None:

@@ -50,7 +50,7 @@ def test_what_is_said_of_gaps_is_what_the_table_has(unpacked: Callable[[str], Pa
 
 def test_a_count_that_differs_from_step_to_step_is_told_over_all_steps(unpacked: Callable[[str], Path]) -> None:
     told = gpuledger("launches", unpacked("decode.sqlite")).stdout.split("\n\n")
-    assert "116 launches a step" in told[0]
+    assert "116 launches per step" in told[0]
     assert "39 calls in 20 steps" in told[1]
 
 

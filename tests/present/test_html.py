@@ -117,7 +117,7 @@ def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
     order = "timeline findings books ranges kernels gaps steps critical streams launches memory roofline"
     assert names == [*order.split(), "communication", "health"]
     assert [link.attrs["href"] for link in page.all("nav")[0].all("a")] == [f"#{name}" for name in names]
-    assert "Not measured: no report of Nsight Compute was given" in page.one("roofline").text
+    assert "Not measured: no Nsight Compute report was given" in page.one("roofline").text
     assert "gpuledger report run.sqlite" in page.one("health").text
 
 
@@ -126,7 +126,7 @@ def test_the_critical_path_is_that_of_the_verb(drawn: Drawn, decode: Path) -> No
     verb = json.loads(gpuledger("critical", decode, "--format=json").stdout)
     [sentence] = verb["sentences"]
     assert sentence in section.text
-    assert "making these kernels faster buys nothing: nvjet_" in section.text
+    assert "making these kernels faster saves nothing: nvjet_" in section.text
     tables = {table["table"]: table["rows"] for table in verb["tables"]}
     rows = section.one("critical-beside").all("tr")
     shown = [float(cell.attrs["data-value"]) for row in rows for cell in row.all("td")[:1]]
@@ -151,7 +151,7 @@ def test_what_was_not_recorded_is_said_not_shown_as_zero(tmp_path: Path) -> None
         assert said
         assert all(each.text.startswith("Not measured: ") for each in said)
     assert not page.one("steps").all("svg")
-    assert "launch overhead, synchronisation and the cause" in page.one("missing").text
+    assert "launch overhead, syncs and the cause" in page.one("missing").text
 
 
 def test_chinese_throughout(drawn: Drawn) -> None:
@@ -244,9 +244,9 @@ def test_a_notebook_shows_the_verdict_the_bar_and_the_findings(decode: Path, tmp
     report = package.build_report(package.open_trace(decode), "run.sqlite", Wanted())
     shown = report._repr_html_()
     assert shown is not None
-    assert "The GPU works 1.2 % of the time" in shown
+    assert "GPU busy 1.2 %" in shown
     assert "<svg" in shown
-    assert "<b>HOST-LOAD</b>, saves 41.7 ms a step (88.4 %)" in shown
+    assert "<b>HOST-LOAD</b>, saves 41.7 ms per step (88.4 %)" in shown
     assert not re.search(r"<script|class=\"narrow\"", shown)
     parsed(shown)
     report = reported(named_export(tmp_path / "x.sqlite", HOSTILE))
@@ -387,7 +387,7 @@ def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:
     assert "\\u202egnp.exe\\u200f" in shown
     assert "\\x1b[31mred\\x07" in shown
     assert not HIDDEN.search(text)
-    assert "… (cut here: 65,536 letters in all)" in shown
+    assert "… (truncated: 65,536 characters in total)" in shown
     assert page.all("h1")[0].text == HOSTILE[0]
 
 

@@ -1,4 +1,4 @@
-"""Use of the GPU as people and programs see it: the keys that others build on, and an answer before the table."""
+"""GPU utilization as people and programs see it: the keys that others build on, and an answer before the table."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_programs_get_every_kernel_with_its_intervals(llama: Path) -> None:
 
 def test_people_get_the_answer_first(llama: Path) -> None:
     lines = gpuledger("kernels", llama, COLUMNS="80").stdout.splitlines()
-    assert lines[0].startswith("GPU 0, while its kernels ran, of what it could do: SMs active 9")
-    assert any(line.startswith("The clock was held down: 1,7") for line in lines)
+    assert lines[0].startswith("GPU 0, percent of peak while kernels ran: SMs active 9")
+    assert any(line.startswith("The clock stayed below its maximum: 1,7") for line in lines)
     assert any("nvjet" in line and " 87 %" in line for line in lines)
     assert max(map(len, lines)) <= 80
 
@@ -69,7 +69,7 @@ def test_people_get_the_answer_first(llama: Path) -> None:
 def test_a_report_says_how_compute_uses_the_gpu(llama: Path) -> None:
     text = gpuledger("report", llama, COLUMNS="80").stdout
     lines = text.splitlines()
-    at = lines.index("How compute time uses the GPU, per step")
+    at = lines.index("GPU utilization during compute, per step")
     assert re.match(r"\d\d\.\d % of compute time is at a roof \(compute \d\d\.\d %, memory ", lines[at + 2])
     assert max(map(len, lines)) <= 80
     assert re.search(r"nvjet\S+ +[\d.]+ .s +[\d.]+ % +compute +9\d % +87 %", text)
@@ -81,7 +81,7 @@ def test_a_page_draws_kernels_from_samples_under_their_roofs(llama: Path) -> Non
     page = report.to_html()
     assert "Kernels in depth (samples)" in page
     assert "sampled-roofline-chart" in page
-    assert "How compute time uses the GPU" in page
+    assert "GPU utilization during compute" in page
 
 
 def test_programs_get_the_split_of_each_line(llama: Path) -> None:
@@ -126,7 +126,7 @@ def test_people_see_samples_beside_nsight_compute(llama: Path, tmp_path: Path) -
     answer = tmp_path / "counted.csv"
     answer.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "metrics_llama.csv.xz").read_bytes()))
     text = gpuledger("kernels", llama, f"--ncu={answer}", COLUMNS="80").stdout
-    assert "Of 37 kernels that both have, by name, grid and block" in text
+    assert "For the 37 kernels in both (by name, grid and block)" in text
     assert re.search(r"\nTensor +37 +0\.\d points +\d+\.\d %", text)
     assert re.search(r"\n +Tensor +86\.\d % +79 to 94 % +87\.\d % +yes", text)
     content = json.loads(gpuledger("kernels", llama, f"--ncu={answer}", "--format=json").stdout)

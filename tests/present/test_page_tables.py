@@ -22,7 +22,7 @@ SHEET = Sheet(
         Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
     ),
     (
-        (Term("sync", say("synchronising"), tone="idle-sync"), 1_500_000, 75.0),
+        (Term("sync", say("sync"), tone="idle-sync"), 1_500_000, 75.0),
         (Term("  late", "late", badge="bad", depth=1), 500_000, 25.0),
     ),
     foot=((say("total"), 2_000_000, 100.0),),
@@ -42,7 +42,7 @@ def test_people_see_words_with_colour_verdict_and_depth() -> None:
     shown = table(SHEET, partial(translated, language="zh"), ROOM)
     assert [head.text for head in shown.heads] == ["成因", "大小", "占比"]
     first, second = (row[0] for row in shown.rows)
-    assert (first.text, first.tone) == (translated(say("synchronising"), "zh"), "idle-sync")
+    assert (first.text, first.tone) == (translated(say("sync"), "zh"), "idle-sync")
     assert (second.text, second.badge, second.depth) == ("late", "bad", 1)
     [foot] = shown.foot
     assert [cell.text for cell in foot] == [translated(say("total"), "zh"), "2.00 MB", "100.0 %"]

@@ -43,9 +43,9 @@ def with_journal(folder: Path) -> Path:
             Decoding("native", by_sqlite=(KERNELS,)),
             f"read by the native decoder, and by SQLite: {KERNELS}",
         ),
-        (with_log(b""), Decoding("sqlite", "write-ahead-log"), "the database is kept with a write-ahead log"),
-        (with_journal, Decoding("sqlite", "journal"), "a journal lies beside the database"),
-        (damaged(put(18, b"\2\1")), Decoding("sqlite", "unusual-header"), "the head of the file is unusual"),
+        (with_log(b""), Decoding("sqlite", "write-ahead-log"), "the database uses a write-ahead log"),
+        (with_journal, Decoding("sqlite", "journal"), "there is a journal next to the database"),
+        (damaged(put(18, b"\2\1")), Decoding("sqlite", "unusual-header"), "the file header is unusual"),
     ],
     ids=["native", "a table by SQLite", "log", "journal", "header"],
 )
@@ -64,7 +64,7 @@ def test_info_says_how_a_file_was_read(make: Make, expected: Decoding, said: str
 
 def test_the_decoder_can_be_left_out(tmp_path: Path) -> None:
     ran = gpuledger("info", plain(tmp_path), GPULEDGER_NATIVE="0")
-    assert "read by SQLite, which is slower: GPULEDGER_NATIVE=0 leaves out the native decoder" in ran.stdout
+    assert "read by SQLite, which is slower: GPULEDGER_NATIVE=0 turns off the native decoder" in ran.stdout
 
 
 def test_where_there_was_no_compiler_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,12 +42,20 @@ def test_a_capture_may_itself_be_called_like_a_rank(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plain", "changes", "reason"),
     [
-        (None, {}, "the program was captured without a plain run before"),
-        ({"window_ns": None, "reason": "left out"}, {}, "no plain run was timed before the capture: left out"),
-        ({"window_ns": [5]}, {"files": [{"name": "run.sqlite", "bytes": 3}]}, "run.capture.json is about another file"),
-        ({"window_ns": [5]}, {"files": [{"name": "a.sqlite", "bytes": 2}]}, "run.capture.json is about another file"),
-        ({"window_ns": [5]}, {"schema": "gpuledger.capture/2"}, "no manifest of `gpuledger capture` lies beside"),
-        ({"window_ns": [0]}, {}, "has no time that could be read"),
+        (None, {}, "the program was not run unprofiled before the capture"),
+        ({"window_ns": None, "reason": "left out"}, {}, "no unprofiled run was timed before the capture: left out"),
+        (
+            {"window_ns": [5]},
+            {"files": [{"name": "run.sqlite", "bytes": 3}]},
+            "run.capture.json describes another profile",
+        ),
+        (
+            {"window_ns": [5]},
+            {"files": [{"name": "a.sqlite", "bytes": 2}]},
+            "run.capture.json describes another profile",
+        ),
+        ({"window_ns": [5]}, {"schema": "gpuledger.capture/2"}, "there is no `gpuledger capture` manifest next to"),
+        ({"window_ns": [0]}, {}, "has no readable time"),
     ],
 )
 def test_why_there_is_none_is_said(tmp_path: Path, plain: Any, changes: dict[str, Any], reason: str) -> None:

@@ -252,14 +252,15 @@ def test_a_cut_report_gives_what_is_whole(
     path = tmp_path / "cut.ncu-rep"
     path.write_bytes(content[: int(len(content) * share)])
     if launches == 0:
-        with pytest.raises(UnreadableProfile, match="cut off"):
+        with pytest.raises(UnreadableProfile, match="truncated"):
             open_kernels([path])
         return
     report = open_kernels([path])
     assert len(report.launches) == launches
     assert [(note.severity, note.code) for note in report.health] == [(Severity.LOSS, "report-cut-off")]
     assert (
-        f"the report is cut off: {launches} of its launches can be read, the rest is lost" in report.health[0].sentence
+        f"the report is truncated: {launches} of its launches can be read, the rest is lost"
+        in report.health[0].sentence
     )
     check_is_part_of(report, all_three["report"])
 
@@ -682,8 +683,12 @@ def test_anything_among_the_rows_is_read_or_refused(
         (b"SQLite format 3\0", UnreadableProfile, "not a report of Nsight Compute"),
         (b"\xfd7zXZ\0\0", UnreadableProfile, "is compressed with xz"),
         (LONG.encode() + b"\n==WARNING== No kernels were profiled.\n", NothingRecorded, "holds no launches"),
-        (LONG.encode() + b'\n"0","9","void', UnreadableProfile, "cut off before its first launch"),
-        (b'"ID","Kernel Name","dram__bytes.sum"\n"","","byte"\n"0","k"', UnreadableProfile, "cut off before its first"),
+        (LONG.encode() + b'\n"0","9","void', UnreadableProfile, "truncated before its first launch"),
+        (
+            b'"ID","Kernel Name","dram__bytes.sum"\n"","","byte"\n"0","k"',
+            UnreadableProfile,
+            "truncated before its first",
+        ),
         (b'"ID","Kernel Name","dram__bytes.sum"\n"0","k","1.5"\n', UnreadableProfile, "row of units"),
         (b'"Kernel Name","Metric Name","Metric Unit","Average"\n', UnreadableProfile, "a summary of ncu"),
     ],

@@ -134,7 +134,7 @@ def test_a_profiler_step_is_a_step(tmp_path: Path) -> None:
         ]
     [device] = analysed(saved(tmp_path / "a.json", made))
     assert device.steps is not None
-    assert (device.steps.source, len(device.steps)) == ("torch's ProfilerStep", 4)
+    assert (device.steps.source, len(device.steps)) == ("marked by torch's ProfilerStep", 4)
 
 
 def test_copies_say_what_they_join(tmp_path: Path) -> None:

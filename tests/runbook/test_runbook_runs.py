@@ -311,7 +311,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=PATIENCE_S)
     assert second.exit_code == 1
-    assert "another run is at work here" in second.stderr
+    assert "another run is in progress here" in second.stderr
 
 
 def test_a_folder_that_is_no_runs_is_not_touched(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def test_what_is_no_change_is_a_usage_error(decode: Path, option: str) -> None:
 def test_it_fits_a_terminal_and_says_what_is_assumed(decode: Path) -> None:
     shown = gpuledger("whatif", decode, "--graph=decode", "--launch-cost=2us", COLUMNS="80").stdout
     assert max(map(len, shown.splitlines())) <= 80
-    assert "range 'decode' in a graph: an upper bound, which no program attains" in shown
-    assert "Left to fix then" in shown
+    assert "range 'decode' in a graph: an upper bound that no program reaches" in shown
+    assert "Left to fix afterwards" in shown
 
 
 def test_amdahl_keeps_saving_and_speed_up_apart() -> None:

@@ -21,14 +21,14 @@ ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 MEANING = {
     Table.KERNELS: say("no GPU time by kernel"),
     Table.COPIES: say("no copies or memsets ran, or they were not traced"),
-    Table.CALLS: say("launch overhead, synchronisation and the cause of GPU idle time stay unknown"),
-    Table.RANGES: say("nothing can be told by step or layer; steps must be found from the kernels"),
+    Table.CALLS: say("launch overhead, syncs and the cause of GPU idle time stay unknown"),
+    Table.RANGES: say("no breakdown by step or layer; steps must be inferred from the kernels"),
     Table.ALLOCS: say("peak memory and allocation churn stay unknown"),
-    Table.OVERHEADS: say("time that the profiler itself took is not told apart"),
+    Table.OVERHEADS: say("profiler overhead cannot be separated"),
 }
 """What it means for later questions when a profile lacks a table; the others leave no question open."""
 
-OS_CALLS_MISSING = say("host time blocked in the operating system cannot be told from host code")
+OS_CALLS_MISSING = say("time blocked in OS calls cannot be separated from host code")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The critical path of one GPU in a few figures: what it consists of, what is on it, and what lies beside it.
 
-What lies beside the path has slack, and making it faster buys nothing; the replay says what it buys to make a kernel
+What lies beside the path has slack, and making it faster saves nothing; the replay says what it buys to make a kernel
 twice as fast wherever it runs.
 """
 

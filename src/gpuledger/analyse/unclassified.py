@@ -37,7 +37,7 @@ def about_unclassified(trace: Trace, device: Device) -> Message | None:
     if not time:
         return None
     return say(
-        "{share} of compute is in kernels of no known family, above all {names}; --families gives them one.",
+        "{share} of compute is in kernels of no known family, mostly {names}; --families assigns one.",
         share=share_text(time / device.compute_ns),
         names=joined(say(", "), (f"`{name}`" for name in unclassified_names(trace, device))),
     )

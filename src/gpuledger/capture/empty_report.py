@@ -72,7 +72,7 @@ def why_nothing(attempt: Attempt) -> GpuledgerError:
     return ToolFailed(
         f"{tool} wrote no report (exit code {ended.exit_code})",
         found=f"the last that was said: {last_line(ended.said)}" if ended.said.strip() else "",
-        hint=f"what {tool} said stands above; `gpuledger doctor` looks for what may be wrong",
+        hint=f"{tool}'s own output is above; `gpuledger doctor` checks for what may be wrong",
     )
 
 

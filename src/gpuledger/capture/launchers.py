@@ -162,6 +162,6 @@ def _check_program(command: tuple[str, ...], place: int) -> None:
         raise GpuledgerError(f"{' '.join(command)}: no program to run")
     if command[place].startswith(("$", "`")):
         raise GpuledgerError(
-            f"{command[0]}: whether {command[place]} is the program or options cannot be told before the shell runs",
+            f"{command[0]}: whether {command[place]} is the program or options cannot be known before the shell runs",
             hint="write the options out, and a program in a variable in quotes",
         )

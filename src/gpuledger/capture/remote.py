@@ -104,7 +104,7 @@ class Remote:
             prefix = shlex.join(without_secrets(self.prefix))
             raise ToolFailed(
                 f"{name} could not be copied back whole: {got} of {size[1] if size else 'an unknown number of'} bytes",
-                found=f"it lies at {there} on the other side, reached with `{prefix}`",
+                found=f"it is at {there} on the other side, reached with `{prefix}`",
                 hint="does something there write to standard output when a shell starts, or ask for a terminal?",
             )
 

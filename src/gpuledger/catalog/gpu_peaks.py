@@ -22,7 +22,7 @@ PLAIN_TYPES: Final = ("fp64", "fp32", "fp16")
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """One model of GPU. TFLOP/s by type (TOP/s for int8), without sparsity; a type that is not there is not known.
+    """One model of GPU. TFLOP/s by type (TOP/s for int8), without sparsity; a type that is not there is unknown.
 
     Without `tf32` the GPU has no such type: whoever adds a model that has it gives its figure too.
     """
@@ -188,9 +188,9 @@ def peaks_of(gpu: Gpu) -> Peaks | NotMeasured:
     """The figures of a GPU as the profile describes it."""
     peaks = next((candidate for candidate in PEAKS if candidate.name.search(gpu.name)), None)
     if peaks is None:
-        return NotMeasured(f"the peak of '{gpu.name}' is not known")
+        return NotMeasured(f"the peak of '{gpu.name}' is unknown")
     if _DIVIDED.search(gpu.name) or gpu.sm_count not in (None, peaks.processors):
-        return NotMeasured(f"the peak of a part of a GPU is not known: '{gpu.name}', {gpu.sm_count} multiprocessors")
+        return NotMeasured(f"the peak of a part of a GPU is unknown: '{gpu.name}', {gpu.sm_count} SMs")
     return peaks
 
 
@@ -200,7 +200,7 @@ def peak_flops(gpu: Gpu, kind: str) -> float | NotMeasured:
     if isinstance(peaks, NotMeasured):
         return peaks
     if kind not in peaks.tera:
-        return NotMeasured(f"the peak of '{gpu.name}' in {kind} is not known")
+        return NotMeasured(f"the peak of '{gpu.name}' in {kind} is unknown")
     return peaks.tera[kind] * 1e12
 
 
@@ -210,5 +210,5 @@ def peak_bytes_per_s(gpu: Gpu) -> float | NotMeasured:
     if isinstance(peaks, NotMeasured):
         return peaks
     if peaks.dram_tb_per_s is None:
-        return NotMeasured(f"the memory bandwidth of '{gpu.name}' is not known")
+        return NotMeasured(f"the memory bandwidth of '{gpu.name}' is unknown")
     return peaks.dram_tb_per_s * 1e12

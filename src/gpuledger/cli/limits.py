@@ -26,7 +26,7 @@ def limit_option(verb: Callable[..., None]) -> Callable[..., None]:
         metavar="NAME=VALUE",
         callback=_chosen,
         shell_complete=words(lambda: _NAMES, "="),
-        help="Raise or lower a cap on what reading may cost, e.g. rows-per-table=1e9; a wrong NAME lists them all.",
+        help="Change a limit on what reading may cost, e.g. rows-per-table=1e9; an unknown NAME lists them all.",
     )(verb)
 
 

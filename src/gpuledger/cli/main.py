@@ -20,32 +20,32 @@ from gpuledger.system.kept_memory import keep_freed_memory
 from gpuledger.system.patient_file import patient_writer
 
 VERBS = {
-    "report": "Say where the time in PROFILE went, and what to do about it.",
-    "info": "Say what is in PROFILE, what is missing, and what that means.",
+    "report": "Show where the time in PROFILE went, and what to do about it.",
+    "info": "Show what is in PROFILE, what is missing, and what that means.",
     "stats": "Print NVIDIA's summary tables of PROFILE, to the nanosecond.",
-    "gaps": "Say why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.",
+    "gaps": "Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.",
     "steps": "List the steps of PROFILE: usual length, drift, unusual ones and what made them so.",
-    "launches": "Say what launching costs in PROFILE: calls, time, queue, how far the host runs ahead.",
-    "memory": "Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
-    "ranges": "Say where PROFILE spends time by NVTX range: host and GPU time, launches, waits.",
-    "phases": "Say what the phases of a layer cost in PROFILE, and the idle time inside and between them.",
-    "critical": "Say which chain of host and GPU work makes a step of PROFILE as long as it is, and what is not on it.",
-    "overlap": "Say how compute, communication and copies overlap in PROFILE, and what stays exposed.",
-    "ops": "Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
-    "whatif": "Say what changes would buy in PROFILE: the new step, alone and together, and what is left to fix.",
-    "kernels": "Say what limits each kernel in NCU: memory, compute or latency, and what to try.",
-    "ncu-plan": "Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.",
-    "diff": "Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.",
-    "align": "Say whether MOCK, one operation alone, runs what it runs in the model of E2E, and as fast.",
-    "fleet": "Analyse all ranks of a job, and print one report: who waits for whom.",
-    "time": "Time an operation until its median can be trusted, with the GPU's clocks, power and throttling.",
-    "capture": "Record a profile of COMMAND, check that it holds what was asked for, and report on it.",
-    "doctor": "Say whether profiles can be recorded here, and how to mend what is in the way.",
+    "launches": "Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.",
+    "memory": "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+    "ranges": "Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits.",
+    "phases": "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.",
+    "critical": "Show the critical path of PROFILE: the host and GPU work that sets the step time.",
+    "overlap": "Show how compute, communication and copies overlap in PROFILE, and what stays exposed.",
+    "ops": "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
+    "whatif": "Predict what changes to PROFILE would save, alone and together, and what is left to fix.",
+    "kernels": "Show what limits each kernel in NCU: memory, compute or latency, and what to try.",
+    "ncu-plan": "Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.",
+    "diff": "Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.",
+    "align": "Check that MOCK, one operation in isolation, runs the same kernels as in the model of E2E, as fast.",
+    "fleet": "Analyze all ranks of a job in one report: who waits for whom.",
+    "time": "Time an operation until its median is reliable, with the GPU's clocks, power and throttling.",
+    "capture": "Record a profile of COMMAND, check that it is complete, and report on it.",
+    "doctor": "Check whether profiles can be recorded here, and how to fix what is in the way.",
     "bench": "Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier.",
     "run": "Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells.",
     "export": "Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.",
     "view": "Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.",
-    "explain": "Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.",
+    "explain": "Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""
 
@@ -124,7 +124,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def cli() -> None:
-    """Say where a GPU's time went, and what to do about it.
+    """Show where a GPU's time went, and what to do about it.
 
     Reads what Nsight Systems exports (SQLite, parquetdir, arrowdir) without an nsys installation, .nsys-rep files
     where nsys is installed, what torch.profiler writes (.json, .json.gz), and reports of Nsight Compute (.ncu-rep,

@@ -132,13 +132,13 @@ def output_options(
             "--format",
             "format_",
             type=click.Choice(formats),
-            help="How to print. Default: by the ending of --output, else text.",
+            help="Output format. Default: from the extension of --output, else text.",
         ),
         *((language_option,) if len(languages) > 1 else ()),
-        click.option("--raw", is_flag=True, help="Print exact numbers and names of lines, as CSV and JSON do."),
+        click.option("--raw", is_flag=True, help="Print exact numbers (ns, bytes) and ids, as CSV and JSON do."),
         click.option("-o", "--output", "path", type=file, help="Write to this file instead of stdout."),
-        click.option("--force", is_flag=True, help="Overwrite the output file if it is there."),
-        click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the result and errors."),
+        click.option("--force", is_flag=True, help="Overwrite the output file if it exists."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only the result and errors."),
     )
     for option in reversed(options):
         with_output = option(with_output)
@@ -201,7 +201,7 @@ def _bare(value: object) -> str:
 
 def language_option(verb: Callable[..., None]) -> Callable[..., None]:
     """--lang, handed to the verb as `language`."""
-    said = "The language of text, Markdown and pages: English or Chinese. JSON and CSV are the same in both."
+    said = "Language of text, Markdown and pages: English or Chinese. JSON and CSV are the same in both."
     return click.option("--lang", "language", type=click.Choice(LANGUAGES), default="en", help=said)(verb)
 
 
@@ -229,7 +229,7 @@ def cache_option(verb: Callable[..., None]) -> Callable[..., None]:
     """--no-cache, which the verb need not know of. It has it once, whichever of its other options brings it."""
     if any(parameter.name == "no_cache" for parameter in getattr(verb, "__click_params__", ())):
         return verb
-    said = "Read the profile itself, not what is kept of it from the last time, and keep nothing."
+    said = "Read the profile itself: neither use nor write the cache."
     return click.option("--no-cache", is_flag=True, expose_value=False, callback=_without_cache, help=said)(verb)
 
 
@@ -280,28 +280,29 @@ def step_options(verb: Callable[..., None]) -> Callable[..., None]:
 
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
-        regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: found."),
+        regex_option("--step-range", said="Steps are the NVTX ranges that match. Default: auto-detected."),
         regex_option("--step-kernel", said="A step ends with each kernel whose name matches; argmax finds ArgMaxOps."),
         click.option(
             "--level",
             metavar="NAME",
             shell_complete=level_names,
-            help="Steps are the level of this name; `gpuledger steps` lists them.",
+            help="Use the level of this name as the step; `gpuledger steps` lists them.",
         ),
         click.option(
             "--time",
             metavar="A:B",
             callback=_stretch,
-            help="Only from A to B, as times are printed: 0.5s:1.5s, '12.3 ms:', or whole ns. 0 is where the "
-            "profile's GPU work begins.",
+            help="Only from A to B, as printed: 0.5s:1.5s, '12.3 ms:', or integer ns. 0 is where GPU work starts.",
         ),
         regex_option(
             "--range",
             "scope",
-            said="Only what was launched inside ranges that match. Each instance is a step if none are asked for.",
+            said="Only what was launched inside ranges that match; each instance is a step by default.",
         ),
         click.option("--device", type=int, metavar="N", help="Only GPU N."),
-        click.option("--families", type=file, help="TOML with kernel families of your own; default ./pyproject.toml."),
+        click.option(
+            "--families", type=file, help="TOML file with your own kernel families. Default: ./pyproject.toml."
+        ),
         cache_option,
     )
     for option in reversed(options):

@@ -106,7 +106,7 @@ def _fixed(made: TimelineInput, name: str, codes: Sequence[str]) -> tuple[Timeli
 def _before_and_after(model: Scenario, edits: Sequence[Edit]) -> str:
     steps = model.device.step_count
     before, after = (time_text(round(time / steps)) for time in (model.device.steady_ns, model.steady_ns(*edits)))
-    return f"{before} -> {after}" + (" a step" if model.device.steps is not None else "")
+    return f"{before} -> {after}" + (" per step" if model.device.steps is not None else "")
 
 
 def _of_job(

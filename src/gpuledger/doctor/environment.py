@@ -106,7 +106,7 @@ def container(patient: ExaminedMachine) -> DoctorOutcome:
         return ok("not in a container")
     bits = patient.capabilities
     if bits is None:
-        return ok(f"in a container ({patient.container}); what it may do is not known")
+        return ok(f"in a container ({patient.container}); its permissions are unknown")
     may = "with CAP_SYS_ADMIN" if bits >> 21 & 1 else "without CAP_SYS_ADMIN"
     return ok(f"in a container ({patient.container}), {may}", "only counters and CPU sampling need it")
 

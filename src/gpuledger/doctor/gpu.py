@@ -38,7 +38,7 @@ def gpu(patient: ExaminedMachine) -> DoctorOutcome:
     cards = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items())
     driver = f"driver {told.driver or 'of unknown version'}"
     cuda = f", for CUDA up to {told.cuda}" if told.cuda else ""
-    found = f"{cards}; {driver}{cuda}; told by {told.told_by or 'the driver'}"
+    found = f"{cards}; {driver}{cuda}; according to {told.told_by or 'the driver'}"
     if told.reason:
         return warning(
             f"{found}; {told.reason}",
@@ -67,7 +67,7 @@ def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
             return problem(
                 "the driver's libraries are of another version than the driver in the kernel",
                 f"the driver was updated while it was in use; {means}",
-                "restart the machine, so that the new driver is loaded",
+                "restart the machine to load the new driver",
                 "sudo reboot",
             )
     if is_loaded and patient.container:

@@ -67,7 +67,7 @@ def counters(patient: ExaminedMachine) -> DoctorOutcome:
         return ok("every user may read them")
     bits = patient.capabilities
     if bits is None:
-        return not_checked("only administrators may read them, and what this user may do is not known")
+        return not_checked("only administrators may read them, and whether this user may is unknown")
     if bits >> _SYS_ADMIN & 1:
         return ok("only administrators may read them, and this process may (CAP_SYS_ADMIN)")
     if bits >> _PERFMON & 1 and _release(patient) >= _PERFMON_SINCE:

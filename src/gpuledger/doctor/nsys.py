@@ -72,7 +72,7 @@ def export(patient: ExaminedMachine) -> DoctorOutcome:
     by_itself = _started(patient, [str(importer), "--version"], SECONDS) if importer else Ran(0, "")
     asked = _asked_for_nothing(patient, tool)
     if library := missing_library(by_itself.output) or missing_library(asked.output):
-        means = "nsys records, but its importer does not start, so that there is no report and no export"
+        means = "nsys records, but its importer does not start, so there is no report and no export"
         return _lacks(patient, f"the importer lacks {library}", means, library)
     wrong = [ran for ran in (by_itself, asked) if ran.exit_code == NOT_RUN]
     if "importer" in asked.output.lower():

@@ -114,11 +114,11 @@ def _run(patient: ExaminedMachine, argv: Sequence[str | Path], what: str) -> Ran
 
 
 _AGAIN: Final = "try it by hand, and see what it says"
-_TELL: Final = "this is for the authors of gpuledger to mend: please report it with the versions above"
+_TELL: Final = "this is a bug in gpuledger: please report it with the versions above"
 _PLAIN_FAILED: Final = (
     "a small CUDA program fails",
     "no CUDA program runs here, profiled or not",
-    "mend the driver first; nvidia-smi shows whether it works",
+    "fix the driver first; nvidia-smi shows whether it works",
 )
 _TRACED_FAILED: Final = (
     "a small CUDA program fails under nsys, though it runs without",

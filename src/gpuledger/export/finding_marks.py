@@ -51,7 +51,7 @@ def _saving(finding: Finding) -> str:
         return ""
     if finding.saving_ns_per_step is None:
         return f"up to {time_text(finding.saving_ns)}"
-    return f"up to {time_text(finding.saving_ns_per_step)} a step"
+    return f"up to {time_text(finding.saving_ns_per_step)} per step"
 
 
 def note_mark(note: Note, at_ns: int) -> Mark:

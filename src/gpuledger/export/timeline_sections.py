@@ -37,7 +37,7 @@ ON_HOST: Final = (Table.RANGES, Table.CALLS, Table.OVERHEADS)
 _LAST: Final = 1000
 
 NOTHING_RAN: Final = Note(
-    Severity.WARNING, "no-gpu-work", "no GPU work was recorded, so that there are no streams, gaps, steps or findings"
+    Severity.WARNING, "no-gpu-work", "no GPU work was recorded, so there are no streams, gaps, steps or findings"
 )
 
 

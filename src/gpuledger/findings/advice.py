@@ -18,8 +18,10 @@ ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
         Framework.CUDA: say("`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`"),
     },
     "PRECISION fp64": {
-        Framework.TORCH: say("numpy makes float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`"),
-        Framework.JAX: say("leave `jax_enable_x64` off, and cast numpy arrays to float32"),
+        Framework.TORCH: say(
+            "NumPy defaults to float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`"
+        ),
+        Framework.JAX: say("leave `jax_enable_x64` off, and cast NumPy arrays to float32"),
         Framework.CUDA: say("float instead of double, and constants as `1.0f`"),
     },
     "ATTENTION-UNFUSED": {
@@ -34,14 +36,14 @@ ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
         Framework.CUDA: say("`CUDNN_TENSOR_NHWC` for tensors and filters throughout"),
     },
     "DEVICE-COPY": {
-        Framework.TORCH: say("views instead of `.contiguous()` and `torch.cat`; write into memory that has room"),
+        Framework.TORCH: say("views instead of `.contiguous()` and `torch.cat`; write into preallocated buffers"),
         Framework.JAX: say("`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)"),
-        Framework.CUDA: say("write results to where they are read"),
+        Framework.CUDA: say("write results where they are read"),
     },
     "UNFUSED-CHAIN": {
         Framework.TORCH: say("`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`"),
         Framework.JAX: say("call it inside one `jax.jit`, which fuses it"),
-        Framework.CUDA: say("one kernel that keeps what lies between in registers"),
+        Framework.CUDA: say("one kernel that keeps intermediates in registers"),
     },
     "OPTIMIZER-UNFUSED": {
         Framework.TORCH: say("`torch.optim.AdamW(..., fused=True)`"),
@@ -55,7 +57,7 @@ ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
     "UNDER-FILLED": {
         Framework.TORCH: say("one call for all rows or requests, instead of a loop over them"),
         Framework.JAX: say("`jax.vmap` instead of a loop"),
-        Framework.CUDA: say("more blocks: split rows, or let one launch do several of them"),
+        Framework.CUDA: say("more blocks: split rows, or handle several of them in one launch"),
     },
 }
 """By code, or code and kind; by framework."""

@@ -112,16 +112,16 @@ def _rule(code: str, doing: Message, assumption: Message, least: float = LEAST) 
 
 PRECISION: Final = {
     "fp32": FixWords(
-        say("matrix kernels in single precision, which tensor cores do not run"),
-        say("they run in bfloat16 on tensor cores, and the tensors around them take half the bytes"),
+        say("FP32 matrix kernels, which do not run on tensor cores"),
+        say("they run in bfloat16 on tensor cores, and the tensors around them are half the size"),
     ),
     "tf32": FixWords(
-        say("matrix kernels in TF32, of which tensor cores do half as many as of 16 bits"),
-        say("they run in bfloat16, and the tensors around them take half the bytes"),
+        say("TF32 matrix kernels, at half the tensor-core rate of 16-bit types"),
+        say("they run in bfloat16, and the tensors around them are half the size"),
     ),
     "fp64": FixWords(
-        say("kernels in double precision, in a program that otherwise does without"),
-        say("they run in single precision, with half the bytes"),
+        say("FP64 kernels, in a program that otherwise uses none"),
+        say("they run in FP32, on half the bytes"),
     ),
 }
 
@@ -129,38 +129,38 @@ RULES: Final = (
     Rule("PRECISION", partial(_found, "PRECISION", LEAST, PRECISION), is_estimate=True),
     _rule(
         "ATTENTION-UNFUSED",
-        say("attention is not fused: all scores are written, masked, normalised and read again"),
-        say("a fused kernel does it between the two products, without writing the scores"),
+        say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
+        say("one fused kernel does it all and never writes the score matrix"),
     ),
     _rule(
         "LAYOUT",
-        say("tensors change their layout between kernels"),
-        say("one layout throughout: these kernels do not run, and batch norms read what lies side by side"),
+        say("layout conversions between kernels"),
+        say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
     ),
     _rule(
         "DEVICE-COPY",
-        say("tensors are copied within the GPU"),
-        say("written in place, or used as views: these kernels do not run"),
+        say("device-to-device tensor copies"),
+        say("tensors are written in place or used as views: these kernels go away"),
         LEAST_COPIED,
     ),
     _rule(
         "UNFUSED-CHAIN",
-        say("elementwise kernels follow each other, each reading what the last one wrote"),
-        say("one kernel reads and writes once"),
+        say("chains of elementwise kernels, each reading what the last one wrote"),
+        say("one fused kernel reads and writes the data once"),
     ),
     _rule(
         "OPTIMIZER-UNFUSED",
-        say("parameters are updated one by one, each in many passes over memory"),
+        say("the optimizer updates parameters one by one, in many passes over memory"),
         say("a fused optimizer reads and writes parameter, gradient and moments once"),
     ),
     _rule(
         "GEMM-LOOP",
-        say("the same small matrix product runs over and over"),
-        say("one batched or grouped product does them all"),
+        say("the same small GEMM runs over and over"),
+        say("one batched or grouped GEMM does them all"),
     ),
     _rule(
         "UNDER-FILLED",
-        say("kernels with too few blocks leave most multiprocessors idle"),
-        say("their work is spread over all multiprocessors"),
+        say("kernels with too few blocks leave most SMs idle"),
+        say("their work is spread over all SMs"),
     ),
 )

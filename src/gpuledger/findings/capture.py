@@ -18,9 +18,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, share_text
 
-_NSYS_ADVICE: Final = say(
-    "record a shorter window, or flush what is recorded more often: `nsys profile --cuda-flush-interval=100`"
-)
+_NSYS_ADVICE: Final = say("record a shorter window, or flush more often: `nsys profile --cuda-flush-interval=100`")
 _TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.profiler")
 
 
@@ -29,7 +27,7 @@ def _opaque_graphs(subject: Capture) -> Sequence[Finding]:
     for note in subject.trace.health:
         if note.code == "graphs-opaque":
             claim = say(
-                "{count} CUDA graph launches were traced whole: what ran inside was not recorded",
+                "{count} CUDA graph launches were traced as a whole: the kernels inside were not recorded",
                 count=count_text(note.count),
             )
             advice = say("record with `nsys profile --cuda-graph-trace=node`")
@@ -41,7 +39,7 @@ def _overhead(subject: Capture) -> Sequence[Finding]:
     share = _largest_share(subject, Cause.PROFILER)
     if share < WORTH_TELLING:
         return ()
-    claim = say("the profiler itself held the host for {share} of the time", share=share_text(share))
+    claim = say("profiler overhead held up the host for {share} of the time", share=share_text(share))
     return [_finding("CAPTURE-OVERHEAD", claim)]
 
 
@@ -68,7 +66,7 @@ def _lost_work(subject: Capture) -> Sequence[Finding]:
     )
     beside = _largest_share(subject, Cause.LOST)
     idle = Evidence(
-        say("{share} of the time is idle beside it: no saving is claimed from that", share=share_text(beside)),
+        say("{share} of the time looks idle next to it; no saving is claimed from that", share=share_text(beside)),
         share=beside,
         of=say("the time"),
     )
@@ -108,7 +106,9 @@ def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
     share = _largest_share(subject, Cause.UNATTRIBUTED)
     if share < WORTH_TELLING:
         return ()
-    claim = say("{share} of the time cannot be told: launches are missing from the profile", share=share_text(share))
+    claim = say(
+        "{share} of the time cannot be attributed: launches are missing from the profile", share=share_text(share)
+    )
     return (Evidence(claim),)
 
 

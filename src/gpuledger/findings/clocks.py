@@ -41,12 +41,12 @@ def _clocks_low(subject: OneGpu) -> Sequence[Finding]:
     if not clock.varies_by(FIXED):
         return [_fixed(subject, clock)]
     claim = say(
-        "under load the SM clock falls to {mean} MHz on average, {share} of the {highest} MHz that the GPU can have",
+        "under load the SM clock drops to {mean} MHz on average, {share} of the {highest} MHz maximum",
         mean=_megahertz(clock.mean_hz),
         share=share_text(clock.mean_hz / highest),
         highest=_megahertz(highest),
     )
-    assumption = say("power, heat or a limit holds it down; what that costs cannot be told")
+    assumption = say("power, temperature or a set limit holds it down; the cost is unknown")
     told = finding(device, "CLOCKS-LOW", claim, (_evidence(clock),), 0, assumption)
     return [replace(told, confidence=say("low"))]
 
@@ -58,7 +58,7 @@ def _fixed(subject: OneGpu, clock: Clock) -> Finding:
 
     device, highest, use = subject.device, clock.top_hz, subject.use
     claim = say(
-        "the SM clock stands at {mean} MHz, {share} of the {highest} MHz that the GPU can have",
+        "the SM clock stays at {mean} MHz, {share} of the {highest} MHz maximum",
         mean=_megahertz(clock.mean_hz),
         share=share_text(clock.mean_hz / highest),
         highest=_megahertz(highest),
@@ -67,13 +67,13 @@ def _fixed(subject: OneGpu, clock: Clock) -> Finding:
     at_roof_ns = compute_split(device, class_of_row).steady_total[UseClass.COMPUTE_ROOF]
     less = 1 - clock.mean_hz / highest
     lost = round(at_roof_ns * less)
-    assumption = say("kernels at the roof of compute run at the highest clock")
+    assumption = say("compute-bound kernels run at the maximum clock")
     evidence = [_evidence(clock)]
     if class_of_row is None or not lost:
         return finding(device, "CLOCKS-LOW", claim, tuple(evidence), 0, assumption)
     edit = subject.fixes.faster_rows(class_of_row == CLASSES.index(UseClass.COMPUTE_ROOF), less)
     share = at_roof_ns / device.compute_ns
-    told = say("{share} of compute time is at the roof of compute, which rises with the clock", share=share_text(share))
+    told = say("{share} of compute time is at the compute roof, which scales with the clock", share=share_text(share))
     evidence.append(Evidence(told, share=share, of=say("compute time")))
     return finding(
         device,
@@ -90,7 +90,7 @@ def _fixed(subject: OneGpu, clock: Clock) -> Finding:
 def _evidence(clock: Clock) -> Evidence:
     return Evidence(
         say(
-            "{lowest} to {most} MHz in {count} samples in which kernels ran",
+            "{lowest} to {most} MHz in {count} samples while kernels ran",
             lowest=_megahertz(clock.lowest_hz),
             most=_megahertz(clock.most_hz),
             count=count_text(clock.samples),

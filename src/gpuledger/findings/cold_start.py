@@ -35,7 +35,7 @@ def _cold_start(subject: OneGpu) -> Sequence[Finding]:
     if 2 * creating > time:
         claim = say("the CUDA context is created: {time}, once", time=time_text(creating))
     else:
-        claim = say("the GPU's first work takes {time} to start: once, at the start", time=time_text(time))
+        claim = say("the first GPU work takes {time} to start, once", time=time_text(time))
     longest = int(chosen[gaps.length_ns[chosen].argmax()])
     told = finding(
         device,
@@ -108,7 +108,7 @@ def believed(device: Device, rule: Rule[OneGpu], told: Finding) -> Finding:
         return replace(told, confidence=say("medium")) if told.confidence == "high" else told
     longest, share = chosen[lengths.argmax()], float(lengths.max() / lengths.sum())
     once = Evidence(
-        say("{share} of it in one gap: what is loaded once stays", share=share_text(share)),
+        say("{share} of it in one gap: it is loaded once", share=share_text(share)),
         Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])),
         share=share,
         of=say("the time of its gaps"),

@@ -33,12 +33,12 @@ WAYS: Final[Mapping[str, str]] = {
     "Host-to-Array": say("host to device"),
     "Device-to-Host": say("device to host"),
     "Array-to-Host": say("device to host"),
-    "Device-to-Device": say("within the device"),
-    "Array-to-Array": say("within the device"),
-    "Array-to-Device": say("within the device"),
-    "Device-to-Array": say("within the device"),
-    "Peer-to-Peer": say("between devices"),
-    MEMSET: say("setting memory"),
+    "Device-to-Device": say("device to device"),
+    "Array-to-Array": say("device to device"),
+    "Array-to-Device": say("device to device"),
+    "Device-to-Array": say("device to device"),
+    "Peer-to-Peer": say("peer to peer"),
+    MEMSET: say("memset"),
 }
 """What a direction is called, by NVIDIA's label."""
 
@@ -67,7 +67,7 @@ def _pageable(subject: OneGpu) -> Sequence[Finding]:
         time=per_step(device, time),
     )
     evidence = _weighty(tuple(_rates(subject, flow, flow.running_ns / time, say("their time")) for flow in flows))
-    assumption = say("pinned memory reaches the link's usual rate, and nobody waits")
+    assumption = say("pinned memory reaches the link's usual rate, and no call blocks")
     edit = subject.edit("COPY-PAGEABLE")
     evidence = (*evidence, *_place(evidence[0]))
     saving = subject.saved_ns(edit, time)
@@ -85,9 +85,9 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     if lost < LEAST_EXPOSED * device.steady_ns:
         return ()
     edit = subject.edit("COPY-EXPOSED")
-    saving, assumption = subject.saved_ns(edit, lost), say("compute of the same step covers it, without slowing down")
+    saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
     time = per_step(device, exposed)
-    claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("copies"))
+    claim = say("{time} of {what} not overlapped with compute", time=time, what=say("copies"))
     evidence = (_share_of_time(device, exposed), *_flows(subject, flows))
     return [finding(device, "COPY-EXPOSED", claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
@@ -108,13 +108,15 @@ def _bound(subject: OneGpu) -> Sequence[Finding]:
     saving = subject.saved_ns(edit, slow + hidden)
     most, share = flows[0], share_text(exposed / device.steady_ns)
     size, rate = bytes_text(most.total_bytes // device.step_count), most.bytes_per_s
-    claim = say("copies alone take {share} of the time, above all {way}", share=share, way=_way(most))
+    claim = say(
+        "copies not overlapped with compute take {share} of the time, mostly {way}", share=share, way=_way(most)
+    )
     if rate is not None:
         claim = say(
-            "copies alone take {share} of the time, above all {way}: {size} at {rate}/s",
+            "copies not overlapped with compute take {share} of the time, mostly {way}: {size} at {rate}/s",
             share=share,
             way=_way(most),
-            size=size if device.steps is None else say("{size} a step", size=size),
+            size=size if device.steps is None else say("{size} per step", size=size),
             rate=bytes_text(rate),
         )
     evidence = (*_flows(subject, flows), Evidence(_what_helps(most)))
@@ -152,10 +154,10 @@ def _pageable_loss_ns(flows: Sequence[CopyFlow]) -> int:
 
 def _assumption(slow: int, hidden: int) -> str:
     if slow > hidden:
-        return say("copies reach the rate that their way allows, and compute covers as much of them as it can")
+        return say("copies run at the link's rate, and compute hides as much of them as it can")
     if hidden:
-        return say("compute covers as much of the copies as it can; for more than that only fewer bytes help")
-    return say("the copies are as fast as they get: only fewer bytes help")
+        return say("compute hides as much of the copies as it can; beyond that, only fewer bytes help")
+    return say("the copies run at full speed: only fewer bytes help")
 
 
 def _share_of_time(device: Device, exposed: int) -> Evidence:
@@ -245,39 +247,41 @@ def _way(flow: CopyFlow) -> str:
 def _limit(flow: CopyFlow) -> str:
     """What the way of a flow allows, in words."""
     if flow.way_bytes_per_s is None:
-        return say("what its way allows is not known")
+        return say("the link's rate is unknown")
     rate = bytes_text(flow.way_bytes_per_s)
     if flow.is_own_rate and flow.is_pageable:
         return say("with pinned memory this run's own copies reach {rate}/s", rate=rate)
     if flow.is_own_rate:
-        return say("the largest of them reach {rate}/s, which is taken for the most that can be had", rate=rate)
+        return say("the largest of them reach {rate}/s, taken as the maximum", rate=rate)
     if flow.kind == MEMSET:
-        return say("the device's memory takes {rate}/s", rate=rate)
+        return say("device memory does {rate}/s", rate=rate)
     if flow.kind in WITHIN_DEVICE:
-        return say("the device's memory allows {rate}/s, as a copy reads and writes", rate=rate)
+        return say("device memory allows {rate}/s, since a copy reads and writes", rate=rate)
     if flow.kind in (*TO_DEVICE, *TO_HOST):
-        return say("with pinned memory the link takes about {rate}/s", rate=rate)
-    return say("the link takes about {rate}/s", rate=rate)
+        return say("with pinned memory the link does about {rate}/s", rate=rate)
+    return say("the link does about {rate}/s", rate=rate)
 
 
 def _what_helps(flow: CopyFlow) -> str:
     """What to try for the flow with the most time."""
     if flow.is_pageable:
-        return say("pin the host memory (COPY-PAGEABLE); then copy in chunks, each while the one before is computed on")
+        return say(
+            "pin the host memory (COPY-PAGEABLE); then copy in chunks, each while the previous one is computed on"
+        )
     if not flow.is_at_rate and flow.are_small:
-        return say("the copies are too small for the link: pack them into few large ones")
+        return say("the copies are too small for the link: pack them into a few large ones")
     if not flow.is_at_rate:
         return say(
-            "large copies below the rate of their way: look for other traffic on it, host memory of the wrong NUMA "
-            "node, or a narrower slot"
+            "large copies below the link's rate: look for other traffic on it, host memory on the wrong "
+            "NUMA node, or a narrower slot"
         )
     if flow.kind == MEMSET:
-        return say("set only what is read before it is written, or once and not in every step")
+        return say("clear only what is read before it is written, or once instead of every step")
     if flow.kind in WITHIN_DEVICE:
-        return say("at the memory's rate only fewer bytes help: write results in place, or where they are used")
+        return say("at full memory bandwidth only fewer bytes help: write results in place, or where they are used")
     return say(
-        "at the link's rate only fewer bytes help: keep data where it is used, copy a smaller type or compressed; "
-        "what remains, in chunks while something computes"
+        "at the link's rate only fewer bytes help: keep data where it is used, copy a smaller dtype "
+        "or compress; overlap the rest in chunks with compute"
     )
 
 

@@ -132,7 +132,7 @@ def worth_telling(device: Device, saving: int) -> bool:
 def per_step(device: Device, time: int) -> str:
     """A time in words, for one step where there are steps."""
     text = time_text(time // device.step_count)
-    return text if device.steps is None else say("{time} a step", time=text)
+    return text if device.steps is None else say("{time} per step", time=text)
 
 
 def often(device: Device, count: int) -> Message:
@@ -156,7 +156,7 @@ def _in_steps(device: Device, amount: Message, *, even: bool) -> Message:
     if device.steps is None:
         return amount
     if even:
-        return say("{amount} a step", amount=amount)
+        return say("{amount} per step", amount=amount)
     return say("{amount} in {steps} steps", amount=amount, steps=count_text(device.step_count))
 
 

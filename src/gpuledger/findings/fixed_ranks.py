@@ -30,7 +30,7 @@ def fix_name(job: Job, fix: Fix) -> str:
 
 def per_step(job: Job, time: int) -> str:
     """A time that is of one step where there are steps."""
-    return say("{time} a step", time=time_text(time)) if has_steps(job) else time_text(time)
+    return say("{time} per step", time=time_text(time)) if has_steps(job) else time_text(time)
 
 
 def has_steps(job: Job) -> bool:
@@ -45,7 +45,7 @@ def why_slow(job: Job, fix: Fix) -> str:
     excess, who = fix.excess[0], fix_name(job, fix)
     time = per_step(job, excess.longer_ns)
     if fix.place is not None:
-        return say("{who} takes {time} longer than its like", who=who, time=time)
+        return say("{who} takes {time} longer than its peers", who=who, time=time)
     match excess.part:
         case WorkPart.COMPUTE:
             return say("{who}: its kernels take {time} longer than the median", who=who, time=time)
@@ -54,9 +54,9 @@ def why_slow(job: Job, fix: Fix) -> str:
         case WorkPart.COPY:
             return say("{who}: its copies take {time} longer than the median", who=who, time=time)
         case WorkPart.GARBAGE:
-            return say("{who}: its Python collects garbage for {time} longer than the median", who=who, time=time)
+            return say("{who}: its Python garbage collection takes {time} longer than the median", who=who, time=time)
         case WorkPart.SYSTEM:
-            return say("{who}: its host is {time} longer in system calls than the median", who=who, time=time)
+            return say("{who}: its host spends {time} longer in system calls than the median", who=who, time=time)
         case WorkPart.THREAD:
             return say("{who}: its host waits {time} longer for other threads than the median", who=who, time=time)
         case WorkPart.HOST:

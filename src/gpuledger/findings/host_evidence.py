@@ -77,7 +77,7 @@ class _Told:
         """Where the host was: the thread that launches, or the one that it waited for."""
         trace, ranges, lost = self.subject.trace, self.subject.ranges, self.lost
         held = places(trace, ranges, lost.by_thread, calls_behind(trace, self._device, self.trigger))
-        other, why = awaited_thread(trace, lost), say("which the launching thread waits for")
+        other, why = awaited_thread(trace, lost), say("which the launching thread waits on")
         if other is None:
             other, why = program_thread(ranges, lost), say("while the launching thread is in no range")
         elsewhere = None if other is None else self._on_thread(places_of_other(trace, ranges, other), why)
@@ -166,11 +166,11 @@ class _Told:
             yield self._of(held.stack.amount, say("in calls from {name}", name=_cut(held.stack.name)), held, held.stack)
         for sampled in held.samples[:1]:
             sentence = say(
-                "{share} of the samples taken meanwhile in {name}",
+                "{share} of the samples in that time in {name}",
                 share=share_text(sampled.share),
                 name=_cut(sampled.name),
             )
-            whole = say("the samples taken meanwhile")
+            whole = say("the samples in that time")
             base = self._example(None, None, held)
             yield Evidence(sentence, **base, count=sampled.amount, share=sampled.share, of=whole)
 

@@ -50,7 +50,7 @@ def _host_was_busy(cause: Cause, code: str, doing: Message, subject: OneGpu) -> 
     edit = subject.edit(code)
     saving = _saved_ns(subject, edit, time, _behind_ns(device))
     claim = say("the GPU waits {time} while {doing}", time=per_step(device, time), doing=doing)
-    assumption = say("the step falls to what the device, or the rest of the host, needs")
+    assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")
     evidence, told = gap_evidence(subject, cause), _with_what_follows(device, claim, time, saving)
     return [finding(device, code, told, evidence, saving, assumption, explains=max(time, saving), edit=edit)]
 
@@ -89,9 +89,9 @@ def _host_waited(subject: OneGpu) -> Sequence[Finding]:
         return ()
     edit = subject.edit("HOST-SYNC")
     saving = _saved_ns(subject, edit, time, _behind_ns(device) + _longer_waited_ns(device))
-    claim = say("the host waits for the GPU, which then runs dry: {rounds}", rounds=_rounds(device, time))
+    claim = say("syncs drain the queue, and the GPU idles after them: {rounds}", rounds=_rounds(device, time))
     claim = _with_what_follows(device, claim, time, saving)
-    assumption = say("nothing waits, nor is read for it: the waits go, with the small copies and the code around them")
+    assumption = say("no syncs: they go away, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
     return [finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)]
 
@@ -137,7 +137,7 @@ def _small_copies(subject: OneGpu) -> Sequence[Finding]:
     edit = subject.edit("HOST-COPY")
     saving = subject.saved_ns(edit, lost)
     rounds = _rounds(device, time)
-    claim = say("small blocking copies follow each other, and the GPU runs dry between them: {rounds}", rounds=rounds)
+    claim = say("back-to-back small blocking copies drain the queue: {rounds}", rounds=rounds)
     assumption = say("one packed, asynchronous copy takes the place of the small ones")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
     return [finding(device, "HOST-COPY", claim, evidence, saving, assumption, explains=lost, edit=edit)]
@@ -174,9 +174,9 @@ def _host_was_behind(subject: OneGpu) -> Sequence[Finding]:
     edit = subject.edit("LAUNCH-BOUND")
     saving = subject.saved_ns(edit, lost)
     launches = counted(device, len(device.steady_launches), say("launch"), say("launches"))
-    what = say("{launches}, {time} lost between them", launches=launches, time=per_step(device, lost))
-    claim = say("the host cannot launch as fast as the GPU works: {what}", what=what)
-    assumption = say("launching costs nothing, as in a CUDA graph or with far fewer, larger kernels")
+    what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, lost))
+    claim = say("CPU launches can't keep up with the GPU: {what}", what=what)
+    assumption = say("launches become free, as in a CUDA graph or with far fewer, larger kernels")
     evidence = gap_evidence(subject, QueueTrigger.BEHIND if own >= waited else QueueTrigger.DRAINED)
     if are_most_of_launching(subject):
         evidence = (*loop_evidence(subject), *evidence)
@@ -193,14 +193,16 @@ def _device_rule(code: str, cause: Cause, doing: Message) -> Rule[OneGpu]:
 
 
 RULES: Final = (
-    _host_rule("HOST-LOAD", Cause.LOAD, say("code is loaded, compiled or prepared")),
+    _host_rule("HOST-LOAD", Cause.LOAD, say("modules are loaded, compiled or tuned")),
     _host_rule("HOST-ALLOC", Cause.ALLOC, say("the host allocates or frees memory")),
-    _host_rule("HOST-OS", Cause.OS, say("the host is in the operating system")),
+    _host_rule("HOST-OS", Cause.OS, say("the host is in OS calls")),
     _host_rule("HOST-THREAD", Cause.WAIT_THREAD, say("the launching thread waits for another thread")),
     _host_rule("HOST-CODE", Cause.HOST_CODE, say("the host runs its own code")),
     Rule("HOST-SYNC", _host_waited, _WAITED),
     Rule("HOST-COPY", _small_copies, _WAITED),
     Rule("LAUNCH-BOUND", _host_was_behind, (QueueTrigger.BEHIND,)),
-    _device_rule("DEVICE-WAIT", Cause.DEVICE_WAIT, say("work was queued, but the device waited for something else")),
-    _device_rule("GPU-SHARED", Cause.CONTEXT_SWITCH, say("the device switched between processes")),
+    _device_rule(
+        "DEVICE-WAIT", Cause.DEVICE_WAIT, say("work was queued but not started: the GPU waited for something else")
+    ),
+    _device_rule("GPU-SHARED", Cause.CONTEXT_SWITCH, say("the GPU switched between processes")),
 )

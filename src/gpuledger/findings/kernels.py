@@ -58,10 +58,10 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     if time < LEAST_CAST * device.steady_ns:
         return ()
     count = counted(device, len(cast_rows), say("kernel"), say("kernels"))
-    claim = say("{kernels} only to change a tensor's type: {time}", kernels=count, time=per_step(device, time))
+    claim = say("{kernels} that only convert dtypes: {time}", kernels=count, time=per_step(device, time))
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
     evidence, edit = (_of_kernels(names, cast_rows),), subject.fixes.kernels(casts)
-    saving, assumption = subject.saved_ns(edit, time), say("the type is kept, or changed inside another kernel")
+    saving, assumption = subject.saved_ns(edit, time), say("the dtype is kept, or converted inside another kernel")
     return [finding(device, "CAST", claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
@@ -105,7 +105,7 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     edit = subject.edit("TINY-KERNELS")
     saving = subject.saved_ns(edit, lost)
     claim = say(
-        "{share} of the kernels run under 5 us, less than a launch takes: {time} of gaps",
+        "{share} of the kernels take under 5 us, less than a launch: {time} of gaps",
         share=share_text(share),
         time=per_step(device, time),
     )

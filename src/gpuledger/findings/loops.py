@@ -37,11 +37,11 @@ def _looped(subject: OneGpu) -> Sequence[Finding]:
     count = round(len(repeated) * device.step_count / subject.scenario.part.steps)
     launches = counted(device, count, say("launch"), say("launches"))
     claim = say(
-        "small kernels run in a loop, tensor by tensor: {launches} take the host {time}",
+        "small kernels launched in a loop, tensor by tensor: {launches} cost the host {time}",
         launches=launches,
         time=per_step(device, lost),
     )
-    assumption = say("one kernel does it for all tensors: of each loop only the first round is launched")
+    assumption = say("one kernel handles all tensors: only the first round of each loop is launched")
     evidence = loop_evidence(subject)
     return [finding(device, "KERNEL-LOOP", claim, evidence, saving, assumption, explains=lost, edit=edit)]
 

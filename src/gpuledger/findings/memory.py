@@ -36,7 +36,7 @@ def _churn(subject: OneGpu) -> Sequence[Finding]:
         calls=counted(device, len(calls), say("call"), say("calls")),
         time=per_step(device, time),
     )
-    assumption = say("the host hides it today; it will not in a faster step")
+    assumption = say("hidden by the host today, but not in a faster step")
     evidence = tuple(_calls_of(device, name, calls[[other == name for other in names]]) for name in common)
     return [finding(device, "ALLOC-CHURN", claim, evidence, 0, assumption)]
 

@@ -24,9 +24,9 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     if not worth_telling(device, lost):
         return ()
     edit = subject.edit("COMM-EXPOSED")
-    saving, assumption = subject.saved_ns(edit, lost), say("compute of the same step covers it, without slowing down")
+    saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
     time = per_step(device, exposed)
-    claim = say("{time} of {what} with nothing computing beside it", time=time, what=say("communication"))
+    claim = say("{time} of {what} not overlapped with compute", time=time, what=say("communication"))
     share = exposed / device.steady_ns
     steady = clip(device.ledger.busy.comm, device.steady)
     span = longest(steady) if len(steady) else None

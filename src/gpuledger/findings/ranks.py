@@ -59,7 +59,7 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
     if job.waited_ns < max(WORTH_TELLING * _steady_ns(job), 1):
         return ()
     late = int(np.argmax([part.caused_ns for part in job.parts]))
-    waits = say("some rank waits for others at collectives for {time}", time=_per_step(job, job.waited_ns))
+    waits = say("for {time}, at least one rank waits for others at a collective", time=_per_step(job, job.waited_ns))
     evidence = [_last_at(job, late), *_waited_at(job, late), _most_and_least(job)]
     if job.steps == 1:
         evidence.append(
@@ -72,7 +72,7 @@ def _skew(ranks: AllRanks) -> Sequence[Finding]:
     if saving < WORTH_TELLING * _steady_ns(job) and job.waited_ns < _MUCH * _steady_ns(job):
         return ()
     if not fixes:
-        said = say("{waits}; no rank at the median pace would make the job any faster", waits=waits)
+        said = say("{waits}; bringing any one rank to the median pace would not make the job faster", waits=waits)
         return [
             _finding(
                 job,
@@ -139,10 +139,10 @@ def _what_stays(job: Job, saving: int) -> list[Evidence]:
     if left <= _MOSTLY:
         return []
     said = say(
-        "{share} of the waiting would stay: whoever is the last there takes no longer than the median up to it",
+        "{share} of the waiting would remain: the last rank to arrive there is no slower than the median",
         share=share_text(left),
     )
-    return [Evidence(said, share=left, of=say("the time in which some rank waits"))]
+    return [Evidence(said, share=left, of=say("the time in which at least one rank waits"))]
 
 
 def _replayed(job: Job, fixed: Fixing) -> Evidence:
@@ -160,7 +160,7 @@ def _last_at(job: Job, late: int) -> Evidence:
     """How often a rank is the last, and what is waited at those collectives: which is not what fixing it buys."""
     part, waited = job.parts[late], sum(part.caused_ns for part in job.parts)
     said = say(
-        "{rank} is the last at {count} of {of} collectives",
+        "{rank} arrives last at {count} of {of} collectives",
         rank=job.ranks[late].label,
         count=count_text(part.late),
         of=count_text(part.counted),
@@ -168,7 +168,7 @@ def _last_at(job: Job, late: int) -> Evidence:
     share = part.caused_ns / waited
     if share < LEAST_SHARE:
         return Evidence(said, count=part.late)
-    said = say("{last}, where ranks wait {share} of all they wait", last=said, share=share_text(share))
+    said = say("{last}, which account for {share} of all waiting", last=said, share=share_text(share))
     return Evidence(said, count=part.late, share=share, of=_WAITING)
 
 
@@ -238,17 +238,19 @@ def _exposed(ranks: AllRanks) -> Sequence[Finding]:
     if saving < max(WORTH_TELLING * _steady_ns(job), 1):
         return ()
     claim = say(
-        "{time} of communication that is no waiting runs with nothing computing beside it",
+        "{time} of communication other than waiting is not overlapped with compute",
         time=_per_step(job, exposed),
     )
     whole = sum(rank.exposed_comm_ns for rank in job.ranks)
     waiting = sum(part.exposed_wait_ns for part in job.parts) / whole
-    share, what = (1 - waiting, say("no waiting")) if waiting < _MOSTLY else (waiting, say("waiting for other ranks"))
+    share, what = (
+        (1 - waiting, say("actual transfer")) if waiting < _MOSTLY else (waiting, say("waiting for other ranks"))
+    )
     evidence = [
         *_slow_collectives(job, fixed),
         Evidence(
             say(
-                "of the exposed communication of all ranks {share} is {what}; what is waiting is COMM-SKEW",
+                "of the exposed communication of all ranks, {share} is {what}; the waiting part is COMM-SKEW",
                 share=share_text(share),
                 what=what,
             ),
@@ -259,9 +261,9 @@ def _exposed(ranks: AllRanks) -> Sequence[Finding]:
     ]
     unmatched = sum(part.seen - part.matched for part in job.parts)
     if unmatched:
-        said = say("{count} collectives were not matched: their waits are in it", count=count_text(unmatched))
+        said = say("{count} collectives were not matched: this includes their waits", count=count_text(unmatched))
         evidence.append(Evidence(said, count=unmatched))
-    assumption = say("compute of the same step covers it, without slowing down")
+    assumption = say("compute in the same step hides it, without slowing down")
     return [_finding(job, "COMM-EXPOSED", claim, [*evidence, *_doubts(job)], (saving, saving), assumption)]
 
 

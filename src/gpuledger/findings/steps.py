@@ -69,7 +69,7 @@ def _drift(subject: OneGpu) -> Sequence[Finding]:
     if not worth_telling(device, saving):
         return ()
     claim = say(
-        "steps become slower as the run goes on: {share} from the first third to the last",
+        "steps slow down over the run: {share} from the first third to the last",
         share=share_text(drift.share),
     )
     evidence = say(

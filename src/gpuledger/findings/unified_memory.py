@@ -43,7 +43,7 @@ def _pages_migrate(subject: OneGpu) -> Sequence[Finding]:
     if not worth_telling(device, saving):
         return ()
     evidence = (*_where(device, flows, exposed, stalled, waited), *_direction(flows, to_device), *_faults(trace))
-    assumption = say("pages are where they are used, or come beforehand at the link's rate")
+    assumption = say("pages are already resident, or prefetched at the link's rate")
     low, explains = max(exposed - needed, 0), exposed + stalled + waited
     claim = _claim(device, flows)
     return [finding(device, "UNIFIED-MEMORY", claim, evidence, saving, assumption, low=low, explains=explains)]
@@ -54,13 +54,13 @@ def _claim(device: Device, flows: Sequence[CopyFlow]) -> str:
     size, time = sum(flow.total_bytes for flow in flows), sum(flow.running_ns for flow in flows)
     if device.steps is None or count < steps:
         return say(
-            "pages of unified memory migrate between host and device: {count} migrations, {size}, {time} in all",
+            "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} in total",
             count=count_text(count),
             size=bytes_text(size),
             time=time_text(time),
         )
     return say(
-        "pages of unified memory migrate between host and device: {count} migrations, {size}, {time} a step",
+        "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} per step",
         count=count_text(count // steps),
         size=bytes_text(size // steps),
         time=time_text(time // steps),
@@ -75,7 +75,7 @@ def _where(device: Device, flows: Sequence[CopyFlow], exposed: int, stalled: int
     pieces = (
         (say("{time} of migrations with no kernel running", time=moving), exposed),
         (say("{time} of pauses before the next migration, with nothing running", time=pauses), waited),
-        (say("{time} under kernels, which stall until their pages are there", time=stalls), stalled),
+        (say("{time} under kernels, which stall until their pages arrive", time=stalls), stalled),
     )
     return [
         Evidence(sentence, most.longest, most.pid, copy=most.kind, count=count, share=time / lost, of=whole)
@@ -101,7 +101,7 @@ def _faults(trace: Trace) -> list[Evidence]:
     if not host + gpu:
         return []
     told = say(
-        "in the whole profile: {host} page faults of the host, {gpu} groups of page faults of the GPU",
+        "in the whole profile: {host} host page faults, {gpu} groups of GPU page faults",
         host=count_text(host),
         gpu=count_text(gpu),
     )

@@ -30,23 +30,23 @@ class Cause(StrEnum):
         member.label, member.light, member.dark, member.host_paced = label, light, dark, host_paced
         return member
 
-    SYNC = "sync", say("synchronising"), "#b3241f", "#d06b65", True
+    SYNC = "sync", say("sync"), "#b3241f", "#d06b65", True
     HOST_CODE = "host_code", say("host code"), "#c05a10", "#d08449", True
-    DISPATCH = "dispatch", say("dispatch"), "#cd7a06", "#d49e40", True
+    DISPATCH = "dispatch", say("framework overhead"), "#cd7a06", "#d49e40", True
     LAUNCH = "launch", say("launch calls"), "#a9622b", "#bd8a5c", True
     LAUNCH_LATENCY = "launch_latency", say("launch latency"), "#9a7114", "#b99847", True
-    LOAD = "load", say("loading code"), "#9c1f48", "#ce6d89", True
-    CONTEXT = "context", say("creating the context"), "#8a2f63", "#bd7fa2", True
+    LOAD = "load", say("module loading"), "#9c1f48", "#ce6d89", True
+    CONTEXT = "context", say("context creation"), "#8a2f63", "#bd7fa2", True
     ALLOC = "alloc", say("allocation"), "#c2415b", "#d38490", True
     COPY_CALL = "copy_call", say("copy calls"), "#8f4a16", "#b07e55", True
     CALL = "call", say("other CUDA calls"), "#b06a4d", "#c3917b", True
-    OS = "os", say("operating system"), "#7d3216", "#ad7862", True
-    WAIT_THREAD = "wait_thread", say("waiting for a thread"), "#a3471f", "#c37f5f"
-    PROFILER = "profiler", say("the profiler"), "#7a726b", "#928a84"
-    TURNAROUND = "turnaround", say("between kernels"), "#8a7a63", "#a4947c"
-    UNRECORDED = "unrecorded", say("work from before the recording"), "#55707a", "#8aa5ae"
-    DEVICE_WAIT = "device_wait", say("waiting on the device"), "#a04a63", "#be7e90"
-    PAGE_MIGRATION = "page_migration", say("migrating pages"), "#8a5a7a", "#b08aa3"
+    OS = "os", say("OS calls"), "#7d3216", "#ad7862", True
+    WAIT_THREAD = "wait_thread", say("waiting on a thread"), "#a3471f", "#c37f5f"
+    PROFILER = "profiler", say("profiler overhead"), "#7a726b", "#928a84"
+    TURNAROUND = "turnaround", say("kernel-to-kernel gaps"), "#8a7a63", "#a4947c"
+    UNRECORDED = "unrecorded", say("work launched before the recording"), "#55707a", "#8aa5ae"
+    DEVICE_WAIT = "device_wait", say("queued, not started"), "#a04a63", "#be7e90"
+    PAGE_MIGRATION = "page_migration", say("page migration"), "#8a5a7a", "#b08aa3"
     CONTEXT_SWITCH = "context_switch", say("another process"), "#8f5b3a", "#af8a70"
     GRAPH = "graph", say("inside a graph"), "#85735a", "#9f8f75"
     LOST = "lost", say("lost by the profiler"), "#4f6d8f", "#7f9cbd"
@@ -66,9 +66,9 @@ class QueueTrigger(StrEnum):
         member.label = label
         return member
 
-    BEHIND = "behind", say("the host cannot keep up")
+    BEHIND = "behind", say("launches can't keep up")
     DRAINED = "drained", say("the queue ran dry")
-    COLD = "cold", say("a cold start")
+    COLD = "cold", say("cold start")
 
 
 Trigger = Cause | QueueTrigger

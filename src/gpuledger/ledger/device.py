@@ -252,7 +252,7 @@ def _steps(of_the_run: Steps | None, gpu: int, window: Window, wanted: Wanted) -
     asked = (wanted.range_pattern, wanted.kernel_pattern, wanted.level)
     if any(pattern is not None for pattern in asked) or len(window.begin_ns) < 2:
         return _within(of_the_run, window)
-    source = say("ranges matching '{pattern}'", pattern=wanted.scope_pattern or "")
+    source = say("marked by ranges matching '{pattern}'", pattern=wanted.scope_pattern or "")
     instances = Steps(gpu, source, np.append(window.begin_ns, window.span.end_ns), 0, window.stretches)
     first, last = 0, len(instances)
     if of_the_run is not None:  # what lies outside the run's own steady steps is no steadier for being looked at alone

@@ -81,17 +81,17 @@ class LevelSource(IntEnum):
 
 _BY_NAME: Final = (LevelSource.MEASURED, LevelSource.NAMED, LevelSource.RANGE)
 _WORDS: Final = {
-    LevelSource.PROFILER: say("torch's ProfilerStep"),
-    LevelSource.TOKEN: say("kernels that choose a token"),
-    LevelSource.OPTIMIZER: say("kernels that update parameters"),
-    LevelSource.GRAPH: say("graph launches"),
-    LevelSource.PERIOD: say("the period of the kernel sequence"),
+    LevelSource.PROFILER: say("marked by torch's ProfilerStep"),
+    LevelSource.TOKEN: say("ended by token-sampling kernels"),
+    LevelSource.OPTIMIZER: say("ended by optimizer kernels"),
+    LevelSource.GRAPH: say("one per graph launch"),
+    LevelSource.PERIOD: say("inferred from repeating kernels"),
 }
 
 
 def source_words(source: LevelSource, name: str) -> Message:
     """What the instances of a level were found by."""
-    return say("the range '{name}'", name=name) if source in _BY_NAME else _WORDS[source]
+    return say("marked by the range '{name}'", name=name) if source in _BY_NAME else _WORDS[source]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Level:
     @property
     def kind(self) -> Message:
         """What its instances were found by, beside its name."""
-        return say("ranges") if self.source in _BY_NAME else _WORDS[self.source]
+        return say("marked by ranges") if self.source in _BY_NAME else _WORDS[self.source]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class LineKind(StrEnum):
     IDLE = "idle"
 
 
-EXPOSED = {LineKind.COMM: say("communication, exposed"), LineKind.COPY: say("copies, exposed")}
+EXPOSED = {LineKind.COMM: say("exposed communication"), LineKind.COPY: say("exposed copies")}
 """What lines of work that nothing hides are called."""
 
 _BRIEF = {LineKind.COMM: say("communication"), LineKind.COPY: say("copies")}

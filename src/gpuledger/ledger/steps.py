@@ -104,13 +104,17 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
         member = by_range(trace, own, host, re.compile(wanted.range_pattern))
         if member is None:
             raise nothing_matches(wanted.range_pattern, "range", range_names(trace))
-        return _tiled(own, host, gpu, say("ranges matching '{pattern}'", pattern=wanted.range_pattern), member)
+        return _tiled(
+            own, host, gpu, say("marked by ranges matching '{pattern}'", pattern=wanted.range_pattern), member
+        )
     if wanted.kernel_pattern is not None:
         member = _by_kernel(trace, own, re.compile(wanted.kernel_pattern, re.IGNORECASE))
         if member is None:
             names = {trace.strings.text(code) or "" for code in distinct(own.name).tolist()}
             raise nothing_matches(wanted.kernel_pattern, "kernel", sorted(names), lambda name: cut_label(label(name)))
-        return _tiled(own, host, gpu, say("kernels matching '{pattern}'", pattern=wanted.kernel_pattern), member)
+        return _tiled(
+            own, host, gpu, say("ended by kernels matching '{pattern}'", pattern=wanted.kernel_pattern), member
+        )
     chosen = levels.step() if wanted.level is None else levels.named(wanted.level)
     if chosen is None and wanted.any_level:
         chosen = levels.outermost()

@@ -83,7 +83,7 @@ def _asked(window: Span, wanted: Wanted) -> Span:
 def _nothing_there(zero_ns: int, span: Span, whose: str = "") -> NothingRecorded:
     first, last = (instant_text(instant - zero_ns) if instant != zero_ns else "0" for instant in span)
     return NothingRecorded(
-        "nothing lies in that stretch of time", found=f"the GPU work{whose} lies between {first} and {last}"
+        "there is nothing in that time window", found=f"the GPU work{whose} is between {first} and {last}"
     )
 
 

@@ -7,13 +7,13 @@ from typing import Final
 ANSWERS: Final[dict[str, str]] = {
     # steps
     "GPU {gpu}: no steps found in {window}.": "GPU {gpu}：{window} 内没有找到步。",
-    "Fix: say what a step is, with --step-range=REGEX or --step-kernel=REGEX.": (
+    "Fix: define the step with --step-range=REGEX or --step-kernel=REGEX.": (
         "解决：用 --step-range=REGEX 或 --step-kernel=REGEX 指明什么是一步。"
     ),
-    "GPU {gpu}: one step of {median}, GPU busy {busy}, by {source}.": (
+    "GPU {gpu}: one step of {median}, GPU busy {busy} ({source}).": (
         "GPU {gpu}：一步 {median}，GPU 忙碌 {busy}，{source}。"
     ),
-    "GPU {gpu}: {count} steps of {median} (median; P10 {low}, P90 {high}), GPU busy {busy}, by {source}.": (
+    "GPU {gpu}: {count} steps of {median} (median; P10 {low}, P90 {high}), GPU busy {busy} ({source}).": (
         "GPU {gpu}：{count} 步，每步 {median}（中位数；P10 {low}，P90 {high}），GPU 忙碌 {busy}，{source}。"
     ),
     "Unusual steps: {count}. The longest, step {step}, takes {length}: {excess} more {line} than usual.": (
@@ -22,7 +22,7 @@ ANSWERS: Final[dict[str, str]] = {
     "Steps drift: {early} in the first third, {late} in the last, most of it {line}.": (
         "步长漂移：前三分之一为 {early}，后三分之一为 {late}，主要来自 {line}。"
     ),
-    "Most of the time: {line}, {share}; `gpuledger {verb}` looks into it.": (
+    "Largest line: {line}, {share}; for details run `gpuledger {verb}`.": (
         "时间最多的部分：{line}，{share}；用 `gpuledger {verb}` 细看。"
     ),
     # gaps
@@ -39,20 +39,20 @@ ANSWERS: Final[dict[str, str]] = {
     ),
     # launches
     "GPU {gpu}: no launch call was recorded in the steady steps.": "GPU {gpu}：稳定步内没有记录到启动调用。",
-    "GPU {gpu}: launching costs the CPU {time} ({share} of the time): {count}; {ahead}.": (
+    "GPU {gpu}: launch calls take {time} on the CPU ({share} of the time): {count}; {ahead}.": (
         "GPU {gpu}：启动耗费 CPU {time}（占时间的 {share}）：{count}；{ahead}。"
     ),
-    "Waiting for the GPU takes {time}: {count}.": "等待 GPU 用时 {time}：{count}。",
-    "Fix: {share} of the GPU work runs under 5 us, less than a launch takes: fuse it, or capture the step in a CUDA "
-    "graph (`gpuledger explain TINY-KERNELS`).": (
+    "The CPU waits {time} for the GPU: {count}.": "等待 GPU 用时 {time}：{count}。",
+    "Fix: {share} of the GPU work takes under 5 us, less than launching it: fuse it, or capture "
+    "the step in a CUDA graph (`gpuledger explain TINY-KERNELS`).": (
         "解决：{share} 的 GPU 工作不到 5 us，比一次启动还短：融合它们，或把一步捕获为 CUDA graph"
         "（`gpuledger explain TINY-KERNELS`）。"
     ),
     "how far the CPU runs ahead was not recorded": "没有记录 CPU 领先多少",
-    "the CPU runs ahead: work is queued for {median} (median), {share} of it for over 10 us": (
+    "the CPU runs ahead: work waits {median} in the queue (median), {share} of it for over 10 us": (
         "CPU 领先：工作排队 {median}（中位数），其中 {share} 超过 10 us"
     ),
-    "the CPU is not ahead: work is queued for {median} (median), {share} of it for over 10 us": (
+    "the CPU does not run ahead: work waits {median} in the queue (median), {share} of it for over 10 us": (
         "CPU 没有领先：工作排队 {median}（中位数），其中 {share} 超过 10 us"
     ),
     # memory
@@ -81,8 +81,10 @@ ANSWERS: Final[dict[str, str]] = {
     "GPU {gpu}: no GPU work in the window.": "GPU {gpu}：窗口内没有 GPU 工作。",
     "GPU {gpu}: no GPU work was launched in a range.": "GPU {gpu}：没有在区间内启动的 GPU 工作。",
     "{name} {share}": "{name} {share}",
-    "GPU {gpu}: {share} of {time} of GPU time was launched in ranges; the most in {largest} (without the ranges "
-    "inside).": "GPU {gpu}：{time} GPU 时间中有 {share} 在区间内启动；最多的是 {largest}（不含内层区间）。",
+    "GPU {gpu}: {share} of {time} of GPU time was launched inside ranges, most of it in "
+    "{largest} (excluding nested ranges).": (
+        "GPU {gpu}：{time} GPU 时间中有 {share} 在区间内启动；最多的是 {largest}（不含内层区间）。"
+    ),
     # overlap
     "GPU {gpu}: busy {busy} of the window: compute {compute}, exposed communication {communication}, exposed copies "
     "{copies}.": "GPU {gpu}：窗口内忙碌 {busy}：计算 {compute}，暴露的通信 {communication}，暴露的拷贝 {copies}。",
@@ -96,14 +98,14 @@ ANSWERS: Final[dict[str, str]] = {
         "解决：用 `gpuledger capture torch` 采集；NVTX 标注的内容见 `gpuledger ranges`。"
     ),
     "GPU {gpu}: no GPU work in the steady steps.": "GPU {gpu}：稳定步内没有 GPU 工作。",
-    "GPU {gpu}: the operators with the most GPU time of their own: {largest}, of {time}.": (
+    "GPU {gpu}: operators with the most GPU self time: {largest}, of {time}.": (
         "GPU {gpu}：自身 GPU 时间最多的算子：{largest}，共 {time}。"
     ),
     "MFU at most {share} of the dense peak of {gpu}.": "MFU 至多为 {gpu} 稠密峰值的 {share}。",
     "MFU {share} of the dense peak of {gpu}.": "MFU 为 {gpu} 稠密峰值的 {share}。",
     # kernels
     "GPU {gpu}: no kernels in the steady steps.": "GPU {gpu}：稳定步内没有 kernel。",
-    "GPU {gpu}: kernels take {time} ({share} of the time): {count}; the most in {kernel}, {part} of that.": (
+    "GPU {gpu}: kernels take {time} ({share} of the time): {count}; {part} of that in {kernel}.": (
         "GPU {gpu}：kernel 用时 {time}（占时间的 {share}）：{count}；最多的是 {kernel}，占其中的 {part}。"
     ),
     # info
@@ -111,13 +113,13 @@ ANSWERS: Final[dict[str, str]] = {
         "没有记录到 GPU 工作：没有可报告的内容（`gpuledger explain CAPTURE-EMPTY`）。"
     ),
     "Incomplete: {sentence}.": "不完整：{sentence}。",
-    "Good for a report: nothing was lost, and all that it uses was recorded.": (
+    "Good for a report: nothing was lost, and everything it needs was recorded.": (
         "可用于报告：没有丢失，所需内容都已记录。"
     ),
     "Good for a report: nothing was lost. Not recorded: {names}.": "可用于报告：没有丢失。未记录：{names}。",
     # counts
     "{told} in {steps} steps": "{steps} 步共 {told}",
-    "{count} {what} a step": "每步 {count} {what}",
+    "{count} {what} per step": "每步 {count} {what}",
     "transfer": "次传输",
     "transfers": "次传输",
 }

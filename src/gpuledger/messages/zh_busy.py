@@ -7,44 +7,42 @@ from typing import Final
 BUSY: Final[dict[str, str]] = {
     # findings/busy
     "{doing}: {kernels}, {time}": "{doing}：{kernels}，{time}",
-    "matrix kernels in single precision, which tensor cores do not run": "矩阵 kernel 用单精度，没有用 Tensor Core",
-    "they run in bfloat16 on tensor cores, and the tensors around them take half the bytes": (
+    "FP32 matrix kernels, which do not run on tensor cores": "矩阵 kernel 用单精度，没有用 Tensor Core",
+    "they run in bfloat16 on tensor cores, and the tensors around them are half the size": (
         "它们用 bfloat16 在 Tensor Core 上运行，周围的张量只占一半字节"
     ),
-    "matrix kernels in TF32, of which tensor cores do half as many as of 16 bits": (
+    "TF32 matrix kernels, at half the tensor-core rate of 16-bit types": (
         "矩阵 kernel 用 TF32，Tensor Core 的速度只有 16 位的一半"
     ),
-    "they run in bfloat16, and the tensors around them take half the bytes": (
+    "they run in bfloat16, and the tensors around them are half the size": (
         "它们用 bfloat16 运行，周围的张量只占一半字节"
     ),
-    "kernels in double precision, in a program that otherwise does without": (
-        "有些 kernel 用双精度，而程序的其余部分并不用"
-    ),
-    "they run in single precision, with half the bytes": "它们用单精度运行，字节减半",
-    "attention is not fused: all scores are written, masked, normalised and read again": (
+    "FP64 kernels, in a program that otherwise uses none": ("有些 kernel 用双精度，而程序的其余部分并不用"),
+    "they run in FP32, on half the bytes": "它们用单精度运行，字节减半",
+    "attention is not fused: the full score matrix is written, masked, normalized and read back": (
         "attention 没有融合：全部分数写出、加 mask、归一化，再读回"
     ),
-    "a fused kernel does it between the two products, without writing the scores": (
+    "one fused kernel does it all and never writes the score matrix": (
         "融合的 kernel 在两次矩阵乘之间完成，不写出分数"
     ),
-    "tensors change their layout between kernels": "张量在 kernel 之间改变布局",
-    "one layout throughout: these kernels do not run, and batch norms read what lies side by side": (
+    "layout conversions between kernels": "张量在 kernel 之间改变布局",
+    "one layout throughout: these kernels go away, and batch norms read contiguous memory": (
         "始终用一种布局：这些 kernel 不再运行，batch norm 读取相邻的数据"
     ),
-    "tensors are copied within the GPU": "张量在 GPU 内部被复制",
-    "written in place, or used as views: these kernels do not run": "就地写入，或用视图：这些 kernel 不再运行",
-    "elementwise kernels follow each other, each reading what the last one wrote": (
+    "device-to-device tensor copies": "张量在 GPU 内部被复制",
+    "tensors are written in place or used as views: these kernels go away": "就地写入，或用视图：这些 kernel 不再运行",
+    "chains of elementwise kernels, each reading what the last one wrote": (
         "elementwise kernel 一个接一个，每个都读回上一个写出的内容"
     ),
-    "one kernel reads and writes once": "一个 kernel 只读写一次",
-    "parameters are updated one by one, each in many passes over memory": "参数逐个更新，每个都要多次遍历显存",
+    "one fused kernel reads and writes the data once": "一个 kernel 只读写一次",
+    "the optimizer updates parameters one by one, in many passes over memory": "参数逐个更新，每个都要多次遍历显存",
     "a fused optimizer reads and writes parameter, gradient and moments once": (
         "融合的优化器对参数、梯度和动量只读写一次"
     ),
-    "the same small matrix product runs over and over": "同一个小矩阵乘反复运行",
-    "one batched or grouped product does them all": "一次 batched 或 grouped GEMM 完成全部",
-    "kernels with too few blocks leave most multiprocessors idle": "kernel 的 block 太少，大部分 SM 空闲",
-    "their work is spread over all multiprocessors": "把它们的工作分给所有 SM",
+    "the same small GEMM runs over and over": "同一个小矩阵乘反复运行",
+    "one batched or grouped GEMM does them all": "一次 batched 或 grouped GEMM 完成全部",
+    "kernels with too few blocks leave most SMs idle": "kernel 的 block 太少，大部分 SM 空闲",
+    "their work is spread over all SMs": "把它们的工作分给所有 SM",
     # findings/advice
     "`model.to(torch.bfloat16)`, or `torch.set_float32_matmul_precision('high')` for TF32": (
         "`model.to(torch.bfloat16)`，或用 `torch.set_float32_matmul_precision('high')` 启用 TF32"
@@ -56,10 +54,10 @@ BUSY: Final[dict[str, str]] = {
     "`cublasGemmEx` with 16-bit inputs, or `CUBLAS_COMPUTE_32F_FAST_TF32`": (
         "`cublasGemmEx` 用 16 位输入，或用 `CUBLAS_COMPUTE_32F_FAST_TF32`"
     ),
-    "numpy makes float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`": (
+    "NumPy defaults to float64: `astype(np.float32)` before `torch.from_numpy`, and no `.double()`": (
         "numpy 默认是 float64：`torch.from_numpy` 之前用 `astype(np.float32)`，不要用 `.double()`"
     ),
-    "leave `jax_enable_x64` off, and cast numpy arrays to float32": (
+    "leave `jax_enable_x64` off, and cast NumPy arrays to float32": (
         "不要打开 `jax_enable_x64`，把 numpy 数组转成 float32"
     ),
     "float instead of double, and constants as `1.0f`": "用 float 代替 double，常量写成 `1.0f`",
@@ -80,18 +78,18 @@ BUSY: Final[dict[str, str]] = {
         "让输入输出使用 engine 各层所用的格式（`--inputIOFormats`）"
     ),
     "`CUDNN_TENSOR_NHWC` for tensors and filters throughout": "张量和卷积核始终用 `CUDNN_TENSOR_NHWC`",
-    "views instead of `.contiguous()` and `torch.cat`; write into memory that has room": (
+    "views instead of `.contiguous()` and `torch.cat`; write into preallocated buffers": (
         "用视图代替 `.contiguous()` 和 `torch.cat`；写入预留好的显存"
     ),
     "`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)": (
         "用 `jax.lax.dynamic_update_slice`，并捐赠缓冲区（`donate_argnums`）"
     ),
-    "write results to where they are read": "把结果直接写到读取的地方",
+    "write results where they are read": "把结果直接写到读取的地方",
     "`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`": (
         "`torch.compile`，或换成一个算子：`F.rms_norm`、`F.layer_norm`、`F.gelu`"
     ),
     "call it inside one `jax.jit`, which fuses it": "放进同一个 `jax.jit`，由它融合",
-    "one kernel that keeps what lies between in registers": "用一个 kernel，中间结果留在寄存器里",
+    "one kernel that keeps intermediates in registers": "用一个 kernel，中间结果留在寄存器里",
     "`torch.optim.AdamW(..., fused=True)`": "用 `torch.optim.AdamW(..., fused=True)`",
     "one kernel for all passes over a parameter": "对一个参数的多次遍历合成一个 kernel",
     "`torch.bmm`, or `torch._grouped_mm` where sizes differ": "`torch.bmm`；大小不同时用 `torch._grouped_mm`",
@@ -103,5 +101,5 @@ BUSY: Final[dict[str, str]] = {
     ),
     "one call for all rows or requests, instead of a loop over them": "对所有行或请求只调用一次，不要循环",
     "`jax.vmap` instead of a loop": "用 `jax.vmap` 代替循环",
-    "more blocks: split rows, or let one launch do several of them": "增加 block：拆分行，或一次 launch 处理多个",
+    "more blocks: split rows, or handle several of them in one launch": "增加 block：拆分行，或一次 launch 处理多个",
 }

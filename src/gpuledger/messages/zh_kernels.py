@@ -6,17 +6,17 @@ from typing import Final
 
 KERNELS: Final[dict[str, str]] = {
     "{first} {then}": "{first}{then}",
-    "the busiest unit of the multiprocessors": "SM 中最忙的单元",
+    "the busiest SM unit": "SM 中最忙的单元",
     "a unit of the SM": "SM 单元",
-    "collect the section ComputeWorkloadAnalysis: it says which pipeline is busy": (
+    "collect the section ComputeWorkloadAnalysis: it shows which pipeline is busy": (
         "请采集 ComputeWorkloadAnalysis 分节，以确定是哪条流水线繁忙"
     ),
     # analyse/kernels/advice
-    "only fewer bytes make it faster: fuse it with its neighbours, use a smaller type, read nothing twice": (
+    "only fewer bytes make it faster: fuse it with its neighbors, use a smaller type, read nothing twice": (
         "只有减少访存量才能更快：与相邻 kernel 融合，改用更小的数据类型，避免重复读取"
     ),
-    "coalesce its accesses: let neighbouring threads touch neighbouring addresses, change the layout, or go through "
-    "shared memory": "合并访存：让相邻线程访问相邻地址，改变数据布局，或经由 shared memory",
+    "coalesce its accesses: let neighboring threads touch neighboring addresses, change the "
+    "layout, or go through shared memory": "合并访存：让相邻线程访问相邻地址，改变数据布局，或经由 shared memory",
     "{share} of the sectors that its global accesses move are excessive (uncoalesced): NVIDIA estimates "
     "that {saving} of the kernel's time would go": (
         "全局访存搬运的 sector 中有 {share} 是多余的（未合并访问）：NVIDIA 估计可省下该 kernel {saving} 的时间"
@@ -25,45 +25,43 @@ KERNELS: Final[dict[str, str]] = {
     "kernel's time would go": (
         "全局访存搬运的 sector 中有 {share} 是多余的（未合并访问）：至多可省下该 kernel {saving} 的时间"
     ),
-    "let less go through L2: larger tiles, blocks ordered so that neighbours share data, TMA multicast": (
+    "reduce L2 traffic: larger tiles, blocks ordered so that neighbors share data, TMA multicast": (
         "减少经过 L2 的数据量：加大 tile，调整 block 次序让相邻 block 共享数据，使用 TMA 多播"
     ),
-    "relieve shared memory: wider accesses, no bank conflicts, more reuse in registers": (
+    "reduce shared-memory traffic: wider accesses, no bank conflicts, more reuse in registers": (
         "减轻 shared memory 的压力：加宽每次访问，消除 bank 冲突，在寄存器中更多地复用数据"
     ),
-    "it is near what tensor cores can do: only a smaller type, sparsity or less work make it faster": (
+    "it is near the tensor-core peak: only a smaller type, sparsity or less work makes it faster": (
         "已接近 Tensor Core 的极限：只有改用更小的数据类型、利用稀疏性或减少计算量才能更快"
     ),
     "use FP32, or tensor cores, where the accuracy allows": "在精度允许时改用 FP32 或 Tensor Core",
     "use tensor cores, or packed half precision, where the accuracy allows": (
         "在精度允许时改用 Tensor Core 或打包（packed）半精度运算"
     ),
-    "spend fewer integer instructions: simpler indexing, wider loads, more elements per thread": (
+    "use fewer integer instructions: simpler indexing, wider loads, more elements per thread": (
         "减少整数指令：简化索引计算，加宽加载，让每个线程处理更多元素"
     ),
     "use tensor cores where the shapes allow": "在形状允许时改用 Tensor Core",
     "replace exponentials, divisions and roots by cheaper approximations": "用开销更低的近似代替指数、除法和开方",
-    "move more bytes per instruction: vectorised loads and stores, coalesced accesses": (
+    "move more bytes per instruction: vectorized loads and stores, coalesced accesses": (
         "让每条指令搬运更多字节：向量化加载与存储，合并访存"
     ),
     "move work from uniform instructions into vector ones": "把 uniform 指令的工作移到普通向量指令",
     "replace texture accesses by plain loads": "用普通加载代替纹理访问",
-    "spend fewer instructions on each element: wider loads, packed arithmetic, more elements per thread": (
+    "use fewer instructions per element: wider loads, packed arithmetic, more elements per thread": (
         "减少每个元素耗费的指令：加宽加载，使用打包（packed）运算，让每个线程处理更多元素"
     ),
-    "give it more parallel work: split the reduction, batch calls, or run other work beside it": (
+    "give it more parallel work: split the reduction, batch calls, or run other work concurrently": (
         "增加并行工作：拆分归约维，合并多次调用，或同时运行其他 kernel"
     ),
-    "choose a tile or a grid that makes full waves, or a persistent kernel": (
+    "choose a tile or grid that fills whole waves, or a persistent kernel": (
         "选择能凑成完整 wave 的 tile 或 grid 大小，或改用常驻（persistent）kernel"
     ),
     "use fewer registers or less shared memory per block, or keep more loads in flight per warp": (
         "减少每个 block 的寄存器或 shared memory 用量，或让每个 warp 同时发出更多加载"
     ),
-    "spread the work evenly: smaller tiles, or tiles handed out while it runs": (
-        "均匀分配工作：减小 tile，或在运行时动态分发 tile"
-    ),
-    "fuse it with its neighbours: most of so short a kernel is starting and ending": (
+    "balance the work: smaller tiles, or dynamic tile scheduling": ("均匀分配工作：减小 tile，或在运行时动态分发 tile"),
+    "fuse it with its neighbors: a kernel this short is mostly start-up and tear-down": (
         "与相邻 kernel 融合：这么短的 kernel，大部分时间花在启动和收尾上"
     ),
     "keep more loads in flight: prefetch, asynchronous copies, more work per thread": (
@@ -76,7 +74,7 @@ KERNELS: Final[dict[str, str]] = {
     "NVIDIA: {title} (estimate: {share} of the kernel's time)": "NVIDIA：{title}（预计可省该 kernel 时间的 {share}）",
     "NVIDIA: {title} (estimate: {share} of the part it is about)": "NVIDIA：{title}（预计可省相关部分的 {share}）",
     # analyse/kernels/launch_figures
-    "{figure} reads {value}, over 100 %: the replay passes over so short a kernel do not add up": (
+    "{figure} reads {value}, over 100 %: on a kernel this short the replay passes do not add up": (
         "{figure}的读数为 {value}，超过 100 %：kernel 太短，多遍重放的计数互相对不上"
     ),
     "SM throughput": "SM 吞吐量",
@@ -88,7 +86,7 @@ KERNELS: Final[dict[str, str]] = {
     "L2 hit rate": "L2 命中率",
     "L1 hit rate": "L1 命中率",
     "occupancy": "占用率",
-    "possible occupancy": "理论占用率",
+    "theoretical occupancy": "理论占用率",
     "occupancy efficiency": "占用率效率",
     "DRAM bandwidth": "显存带宽",
     # analyse/kernels/verdict
@@ -97,8 +95,8 @@ KERNELS: Final[dict[str, str]] = {
     "compute reaches {compute} and memory {memory} of their peaks": (
         "计算达到峰值的 {compute}，访存达到峰值的 {memory}"
     ),
-    "only {known} is known, {share} of its peak": "只采集到{known}的吞吐量，为峰值的 {share}",
-    "{unit} works at {share} of its peak": "{unit}的吞吐量达到峰值的 {share}",
+    "only {known} is known, at {share} of its peak": "只采集到{known}的吞吐量，为峰值的 {share}",
+    "{unit} runs at {share} of its peak": "{unit}的吞吐量达到峰值的 {share}",
     "L2 hit rate {share}: data that is read once cannot hit": "L2 命中率 {share}：仅被读取一次的数据不可能命中",
     "DRAM": "显存",
     "the L2 cache": "L2 缓存",
@@ -108,20 +106,20 @@ KERNELS: Final[dict[str, str]] = {
     "the FMA pipeline": "FMA 流水线",
     "the integer and logic pipeline": "整数与逻辑（ALU）流水线",
     "the FP16 pipeline": "FP16 流水线",
-    "the pipeline of special functions": "特殊函数（XU）流水线",
+    "the special-function pipeline": "特殊函数（XU）流水线",
     "the load/store pipeline": "加载/存储（LSU）流水线",
     "the uniform pipeline": "uniform 流水线",
     "the texture pipeline": "纹理流水线",
-    "the issue of instructions": "指令发射",
-    "it runs {time} only": "单次运行只有 {time}",
-    "of each instruction's wait, {cycles} cycles are {reason}": "主要 stall：{reason}，平均每条指令 {cycles} 个周期",
-    "nothing that was collected says what it waits for": "已采集的指标不足以说明它在等待什么",
-    "{blocks} blocks for {processors} multiprocessors": "{processors} 个 SM 只分到 {blocks} 个 block",
-    "the grid fills the GPU {waves} times": "整个 grid 只有 {waves} 个 wave，填不满 GPU",
-    "{waves} waves take as long as {whole}: {share} of the multiprocessors' time is lost in the last one": (
+    "instruction issue": "指令发射",
+    "it runs for only {time}": "单次运行只有 {time}",
+    "each instruction waits {cycles} cycles {reason}": "主要 stall：{reason}，平均每条指令 {cycles} 个周期",
+    "the collected metrics do not show what it waits for": "已采集的指标不足以说明它在等待什么",
+    "{blocks} blocks for {processors} SMs": "{processors} 个 SM 只分到 {blocks} 个 block",
+    "the grid is {waves} waves": "整个 grid 只有 {waves} 个 wave，填不满 GPU",
+    "{waves} waves take as long as {whole}: {share} of SM time is lost in the last one": (
         "{waves} 个 wave 要花 {whole} 个 wave 的时间：SM 有 {share} 的时间浪费在最后一个 wave"
     ),
-    "occupancy is {share} only": "占用率（occupancy）只有 {share}",
+    "occupancy is only {share}": "占用率（occupancy）只有 {share}",
     "occupancy is {share}; {resource} allow no more than {allowed}": (
         "占用率（occupancy）为 {share}；受{resource}限制，最高只能达到 {allowed}"
     ),
@@ -129,11 +127,9 @@ KERNELS: Final[dict[str, str]] = {
     "its registers": "寄存器用量",
     "its blocks' shared memory": "block 的 shared memory 用量",
     "its blocks' size": "block 大小",
-    "the blocks that fit on a multiprocessor": "每个 SM 可容纳的 block 数",
+    "the blocks that fit on an SM": "每个 SM 可容纳的 block 数",
     "its barriers": "barrier 数量",
-    "multiprocessors work {share} of the busiest one's time on average": (
-        "各 SM 的平均工作时间只有最忙的 SM 的 {share}"
-    ),
+    "on average, SMs are busy for {share} of the busiest one's time": ("各 SM 的平均工作时间只有最忙的 SM 的 {share}"),
     "for data from L1, L2 or DRAM": "等待来自 L1、L2 或显存的数据",
     "for data from shared memory": "等待来自 shared memory 的数据",
     "at a barrier of the block": "在 block 的同步 barrier 处等待",
@@ -155,20 +151,20 @@ KERNELS: Final[dict[str, str]] = {
     "its accesses are coalesced": "其访存已合并",
     "it reaches 90 % of that roof": "它达到该峰值的 90 %",
     # read/ncu/blocks, csv, rep_file
-    "cut off": "被截断",
+    "truncated": "被截断",
     "damaged": "已损坏",
-    "{file}: the file ends in the middle of a row; what would come after it is lost": (
+    "{file}: the file ends in the middle of a row; the rest is lost": (
         "{file}：文件在一行的中间结束，此后的内容已丢失"
     ),
     "{file}: {count} rows are damaged and were left out": "{file}：{count} 行已损坏，已略去",
     "{file}: {count} values are given twice and differ; the first counts": (
         "{file}：{count} 个值重复出现且不一致；以第一个为准"
     ),
-    "{file}: {count} values are no numbers and were left out": "{file}：{count} 个值不是数字，已略去",
+    "{file}: {count} values are not numbers and were left out": "{file}：{count} 个值不是数字，已略去",
     "{file}: {count} values are larger than any counter can be and were left out": (
         "{file}：{count} 个值超出任何计数器的可能范围，已略去"
     ),
-    "{file}: it cannot be told whether 1.234 is a little over one or over a thousand; taken for one": (
+    "{file}: 1.234 could mean a little over one or over a thousand; taken as one": (
         "{file}：无法判断 1.234 是一点几还是一千多；按一点几处理"
     ),
     "{file}: {count} values under unknown labels, such as '{label}', were left out": (
@@ -176,12 +172,12 @@ KERNELS: Final[dict[str, str]] = {
     ),
     "{file}: {count} values in '{unit}' were left out": "{file}：{count} 个以 '{unit}' 为单位的值已略去",
     "{file}: the report is {trouble}: {count} of its launches can be read, the rest is lost "
-    "({whole} of {size} are whole)": (
+    "({whole} of {size} are intact)": (
         "{file}：报告{trouble}，只能读出 {count} 次启动，其余已丢失（{size} 中有 {whole} 完好）"
     ),
     "{file}: {lost} of {count} launches cannot be read": "{file}：{count} 次启动中有 {lost} 次无法读取",
     # present/writers/text
-    "(no room for {columns}: shown at {width} columns, and in a pipe, e.g. `| less -S`)": (
+    "(not shown: {columns}; needs {width} columns, or a pipe such as `| less -S`)": (
         "（宽度不足，未显示的列：{columns}；{width} 列宽的终端或管道（如 `| less -S`）可全部显示）"
     ),
     # present/views/step_kernels
@@ -199,20 +195,21 @@ KERNELS: Final[dict[str, str]] = {
     "name, in another shape": "名称一致，但形状不同",
     "the function with other template arguments": "函数相同，但模板参数不同",
     "nothing like it": "没有对应的结果",
-    "Times are the timeline's. Nsight Compute replays each kernel by itself, with caches flushed and, unless told "
-    "otherwise, clocks locked, so only its shares of a peak are used, not its times.": (
+    "Times come from the timeline. Nsight Compute replays each kernel in isolation, with caches "
+    "flushed and, by default, clocks locked, so only its percentages of peak are used, not its "
+    "times.": (
         "时间取自时间线。Nsight Compute 单独重放每个 kernel，重放前清空缓存，且默认锁定时钟频率，"
         "因此只采用它测得的峰值占比，不采用它测得的时间。"
     ),
-    "Kernels of a step, in the order of execution": "每步的 kernel（按执行顺序）",
-    "Kernels of the window, in the order of execution": "时间窗口内的 kernel（按执行顺序）",
-    "In each of {layers} layers (times of all together)": "层内（共 {layers} 层，次数和时间为各层合计）",
+    "Kernels of a step, in execution order": "每步的 kernel（按执行顺序）",
+    "Kernels of the window, in execution order": "时间窗口内的 kernel（按执行顺序）",
+    "In each of {layers} layers (times summed over all)": "层内（共 {layers} 层，次数和时间为各层合计）",
     "Outside the layers": "层外",
     "{share} of compute is in graphs whose kernels were not recorded.": (
         "{share} 的计算时间在 CUDA graph 内，图内的 kernel 没有记录。"
     ),
     "{share} by {means}": "{share}（{means}）",
-    "Nsight Compute speaks for {share} of the GPU's compute: {levels}.": (
+    "Nsight Compute covers {share} of the GPU's compute time: {levels}.": (
         "Nsight Compute 的结果覆盖 GPU 计算时间的 {share}。按匹配程度：{levels}。"
     ),
     "{count} profiled launches match no kernel here.": "另有 {count} 次采集到的启动与这里的 kernel 都不匹配。",
@@ -224,15 +221,15 @@ KERNELS: Final[dict[str, str]] = {
     "Of roof": "达峰值",
     "Range": "所在区间",
     "Kernels of a step": "每步的 kernel",
-    "Kernels in depth, the most to gain first": "kernel 逐个分析（提升空间大的在前）",
-    "No kernel here was profiled; `gpuledger ncu-plan PROFILE` says which ones are worth it.": (
+    "Kernels in depth, largest saving first": "kernel 逐个分析（提升空间大的在前）",
+    "No kernel here was profiled; `gpuledger ncu-plan PROFILE` shows which are worth it.": (
         "这里的 kernel 都没有用 Nsight Compute 采集；`gpuledger ncu-plan PROFILE` 会列出值得采集的 kernel。"
     ),
     "{number}. {kernel}: {bound}, severity {severity}": "{number}. {kernel}，瓶颈：{bound}，严重程度：{severity}",
-    "{time} a step in {calls}; with coalesced accesses it would save {saving}": (
+    "{time} per step in {calls}; with coalesced accesses it would save {saving}": (
         "每步调用 {calls}，共 {time}；若合并访存，可省 {saving}"
     ),
-    "{time} a step in {calls}; at its nearest roof it would save {saving}": (
+    "{time} per step in {calls}; at its nearest roof it would save {saving}": (
         "每步调用 {calls}，共 {time}；若达到硬件峰值，可省 {saving}"
     ),
     "one call": "1 次",
@@ -240,12 +237,12 @@ KERNELS: Final[dict[str, str]] = {
     "Bottlenecks by severity": "瓶颈（按严重程度排列）",
     "Severity": "严重程度",
     "Bound by": "瓶颈",
-    "Saves a step": "每步可省",
+    "Saves per step": "每步可省",
     "Of the step": "占整步",
     "Profiled, but not in these steps": "已采集、但不在这些步中的 kernel",
     # present/views/kernels
     "latency": "延迟",
-    "not known": "未知",
+    "unknown": "未知",
     "L2": "L2 缓存",
     "L1": "L1 缓存",
     "tensor cores": "Tensor Core 单元",
@@ -260,14 +257,15 @@ KERNELS: Final[dict[str, str]] = {
     "issue slots": "指令发射",
     "too few blocks": "block 太少",
     "tail effect": "尾部效应",
-    "uneven load": "负载不均",
+    "load imbalance": "负载不均",
     "too short": "运行太短",
     "stalls": "stall 停顿",
     "cause not collected": "原因未采集",
     "not collected": "未采集",
     "low": "低",
-    "Times here are Nsight Compute's: it replays each kernel by itself, with caches flushed and, unless told "
-    "otherwise, clocks locked. A timeline's times differ; rank by those (`gpuledger report PROFILE --ncu=FILE`).": (
+    "Times here are Nsight Compute's: it replays each kernel in isolation, with caches flushed "
+    "and, by default, clocks locked. Times on a timeline differ; rank by those (`gpuledger "
+    "report PROFILE --ncu=FILE`).": (
         "这里的时间由 Nsight Compute 测得：它单独重放每个 kernel，重放前清空缓存，且默认锁定时钟频率，"
         "因此与时间线上的时间不同；排序请以时间线为准（`gpuledger report PROFILE --ncu=FILE`）。"
     ),
@@ -275,20 +273,21 @@ KERNELS: Final[dict[str, str]] = {
     "{launches} launches of {kernels} kernels": "{kernels} 个 kernel 共启动 {launches} 次",
     "one launch": "启动 1 次",
     "GPU not named": "GPU（名称未记录）",
-    "In depth, the most to gain first": "逐个分析（提升空间大的在前）",
-    "How far these kernels are from the device's roofs was not collected.": (
+    "In depth, largest saving first": "逐个分析（提升空间大的在前）",
+    "The metrics that compare these kernels with the GPU's peaks were not collected.": (
         "没有采集到足以判断这些 kernel 离硬件峰值多远的指标。"
     ),
-    "All these kernels are at their roofs; only less work would make them faster.": (
+    "All these kernels are at the roof; only less work would make them faster.": (
         "这些 kernel 都已达到各自的硬件峰值；只有减少工作量才能更快。"
     ),
-    "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and {wasted} of the sectors "
-    "it moves are excessive; with coalesced accesses it would save {gain} of the time.": (
+    "Largest saving: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and "
+    "{wasted} of the sectors it moves are excessive; coalesced accesses would save {gain} of the "
+    "time.": (
         "提升空间最大的是 {kernel}：占总时间的 {share}，{bound}受限（{limiter}），"
         "所搬运的 sector 中有 {wasted} 是多余的；若合并访存，可省下总时间的 {gain}。"
     ),
-    "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its nearest roof it would "
-    "save {gain} of the time.": (
+    "Largest saving: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its "
+    "nearest roof it would save {gain} of the time.": (
         "提升空间最大的是 {kernel}：占总时间的 {share}，{bound}受限（{limiter}）；"
         "若达到硬件峰值，可省下总时间的 {gain}。"
     ),
@@ -318,14 +317,14 @@ KERNELS: Final[dict[str, str]] = {
     "{figure} {count} of {kernels}": "{figure} {count}/{kernels} 个",
     "Made {time} UTC.": "生成时间：{time} UTC。",
     # present/views/timeline_kernels
-    "Time a step": "每步时间",
+    "Time per step": "每步时间",
     "One call": "单次",
     "Layers": "层数",
     "(graphs whose kernels were not recorded)": "（未记录内部 kernel 的 CUDA graph）",
-    "Kernels of the window in the order of execution, GPU {gpu} (shares of compute)": (
+    "Kernels of the window in execution order, GPU {gpu} (shares of compute)": (
         "GPU {gpu} 窗口内的 kernel，按执行次序（占计算时间的比例）"
     ),
-    "Kernels in the order of execution, GPU {gpu} (calls in all steps, {steps}; shares of compute)": (
+    "Kernels in execution order, GPU {gpu} (calls in all {steps} steps; shares of compute)": (
         "GPU {gpu} 的 kernel，按执行次序（次数为全部 {steps} 步合计；占计算时间的比例）"
     ),
 }

@@ -21,14 +21,15 @@ PAGE: Final[dict[str, str]] = {
     "Zoom in": "放大",
     "Zoom out": "缩小",
     "Fit": "适应窗口",
-    "Drag to move; the wheel zooms once you clicked, or with Ctrl. Keys: W and S zoom, A and D move, arrows go "
-    "from event to event, L follows a launch to its work and back, F fits, / searches, N goes to the next hit.": (
+    "Drag to pan; scroll zooms after a click, or with Ctrl. Keys: W/S zoom, A/D pan, arrows go "
+    "from event to event, L jumps between a launch and its kernel, F fits, / searches, N goes to "
+    "the next hit.": (
         "拖动可平移；点击之后或按住 Ctrl 时滚轮可缩放。按键：W/S 缩放，A/D 平移，方向键在事件间移动，"
         "L 在 launch 与其工作之间跳转，F 适应窗口，/ 搜索，N 跳到下一个结果。"
     ),
     "By": "按",
-    "Whole tree": "整棵树",
-    "Click, or Enter, zooms in; arrows go from one to the next; Escape goes back.": (
+    "Reset zoom": "整棵树",
+    "Click or press Enter to zoom in; arrows move between frames; Escape zooms out.": (
         "点击或按回车放大；方向键在各项之间移动；Esc 返回。"
     ),
     # present/views/page/timeline, timeline_json
@@ -50,7 +51,7 @@ PAGE: Final[dict[str, str]] = {
     "Launched by": "启动自",
     "From launch to start": "从 launch 到开始",
     "Correlation": "关联号",
-    "Whole name": "全名",
+    "Full name": "全名",
     "GPU idle": "GPU 空闲",
     "Reason": "原因",
     "Causes": "成因",
@@ -67,7 +68,7 @@ PAGE: Final[dict[str, str]] = {
     "Median step, number {step}: {time}": "中位数的一步（第 {step} 步）：{time}",
     "Longest step, number {step}: {time}": "最长的一步（第 {step} 步）：{time}",
     "Step {step}: {time}": "第 {step} 步：{time}",
-    "{count} events of {time} or less are left out here.": "此处省略了 {count} 个不超过 {time} 的事件。",
+    "{count} events of {time} or less are not drawn.": "此处省略了 {count} 个不超过 {time} 的事件。",
     # present/views/page/flame
     "Flame graph": "火焰图",
     "call stack": "调用栈",
@@ -76,8 +77,8 @@ PAGE: Final[dict[str, str]] = {
     "GPU time": "GPU 时间",
     "samples": "次采样",
     "all": "全部",
-    "{name}: {amount}, {share} of all": "{name}：{amount}，占全部的 {share}",
-    "{count} found, {share} of all": "找到 {count} 个，占全部的 {share}",
+    "{name}: {amount}, {share} of total": "{name}：{amount}，占全部的 {share}",
+    "{count} found, {share} of total": "找到 {count} 个，占全部的 {share}",
     # present/views/page/what_to_do
     "without the profiler {low} to {high}": "不带分析器时 {low} 到 {high}",
 }

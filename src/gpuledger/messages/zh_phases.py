@@ -11,7 +11,7 @@ PHASES: Final[dict[str, str]] = {
     "GPU busy": "GPU 忙碌占比",
     # present/views/phases
     "All steps": "全部步",
-    "Told by": "依据",
+    "Source": "依据",
     "Times": "次数",
     "Other work": "其他工作",
     "Idle, all steps": "空闲，全部步",
@@ -23,7 +23,7 @@ PHASES: Final[dict[str, str]] = {
     "Waiting": "等待",
     "of it waiting": "其中等待",
     "Transfer": "传输",
-    "work of no phase": "不属于任何阶段的工作",
+    "other work": "不属于任何阶段的工作",
     "(inside)": "（阶段内）",
     "(start)": "（开始）",
     "(end)": "（结束）",
@@ -31,27 +31,28 @@ PHASES: Final[dict[str, str]] = {
     "all": "全部",
     "kernel names": "kernel 名称",
     "{table}: not measured: {reason}.": "{table}：未测量：{reason}。",
-    "GPU {gpu}: of {whole} {unit}, the phases take {busy}, work of no phase {other}; idle {idle}": (
+    "GPU {gpu}: of {whole} {unit}, phases take {busy}, other work {other}, idle {idle}": (
         "GPU {gpu}：{unit} {whole}，其中各阶段占 {busy}，不属于任何阶段的工作占 {other}；空闲 {idle}"
     ),
-    "Most of the GPU's work is of no phase: neither a range nor its name tells. Work of a CUDA graph has no ranges: "
-    "record a run without the graph, or say --phase NAME=REGEX.": (
+    "Most GPU work is in no phase: neither its range nor its kernel name shows one. Work in a "
+    "CUDA graph has no ranges: record a run without the graph, or define phases with --phase "
+    "NAME=REGEX.": (
         "GPU 的大部分工作不属于任何阶段：range 和 kernel 名称都看不出来。"
         "CUDA graph 内的工作没有 range：请不用 graph 再录一次，或用 --phase 名称=正则 指定。"
     ),
     "{told}.": "{told}。",
-    "{told}, the most {where} ({time}).": "{told}，最多的在{where}（{time}）。",
+    "{told}, mostly {where} ({time}).": "{told}，最多的在{where}（{time}）。",
     "in the window": "窗口内",
-    "a step": "每步",
+    "per step": "每步",
     "inside {phase}": " {phase} 内",
-    "no range and no kernel is called after a phase of a layer; --phase NAME=REGEX says what is": (
+    "no range or kernel is named after a phase of a layer; --phase NAME=REGEX defines one": (
         "没有以层内阶段命名的区间或 kernel；可用 --phase NAME=REGEX 指定"
     ),
-    "no range is called after a layer, and steps do not agree on how many there are": (
+    "no range is named after a layer, and steps disagree on how many there are": (
         "没有以层命名的区间，且各步的层数不一致"
     ),
-    "only one rank is known: what a collective waits for the others, and what it takes to move the data, can be told "
-    "from all ranks together; give their profiles with --ranks": (
+    "only one rank was given: separating the wait for other ranks from the transfer takes all "
+    "ranks; give their profiles with --ranks": (
         "只知道一个 rank：集合通信中等待其他 rank 与搬运数据各占多少，"
         "要由全部 rank 一起判断；请用 --ranks 给出它们的 profile"
     ),
@@ -59,7 +60,7 @@ PHASES: Final[dict[str, str]] = {
     "Phases, {whole}": "各阶段，{whole}",
     "Inside and between phases, {whole}": "阶段内与阶段之间，{whole}",
     "Phases by layer, {whole}": "各层的阶段，{whole}",
-    "Waiting for other ranks against transfer, all steady steps, GPU {gpu}": (
+    "Waiting for other ranks vs transfer, all steady steps, GPU {gpu}": (
         "等待其他 rank 与传输对照（全部稳定步），GPU {gpu}"
     ),
     "mean of {steps} steady steps, GPU {gpu}": "{steps} 个稳定步的平均，GPU {gpu}",

@@ -6,28 +6,28 @@ from typing import Final
 
 RANKS: Final[dict[str, str]] = {
     # analyse/ranks
-    "no rank is recorded {which}, they are left out": "{which}没有记录 rank，已略去",
-    "no rank is recorded {which}, each is taken for a rank of its own": "{which}没有记录 rank，各自当作一个 rank",
+    "no rank is recorded {which}: left out": "{which}没有记录 rank，已略去",
+    "no rank is recorded {which}: each counts as a rank of its own": "{which}没有记录 rank，各自当作一个 rank",
     "for these": "以下各项",
     "in these profiles": "以下 profile ",
-    "profiles that are not of this job of {world} ranks, left out": "不属于该任务（{world} 个 rank），已略去",
+    "profiles from outside this job of {world} ranks, left out": "不属于该任务（{world} 个 rank），已略去",
     "ranks not given; waiting for them counts as transfer": "未提供的 rank（等待它们的时间计入传输）",
     "given more than once, left out but for the first": "重复提供，只保留第一份",
-    "{count} of {of} collectives were not matched across ranks and are left out": (
+    "{count} of {of} collectives could not be matched across ranks and are left out": (
         "{of} 次集合通信中有 {count} 次没有在各 rank 间匹配上，已略去"
     ),
     "{count} collectives were matched by their order, but did not overlap in time, and are left out": (
         "{count} 次集合通信按顺序匹配上，但时间上不重叠，已略去"
     ),
     "the clocks of {count} ranks could not be compared with the first's": "{count} 个 rank 的时钟无法与首个 rank 对齐",
-    "process groups are not recorded for {count} collectives: they are taken to span all ranks given": (
+    "process groups are not recorded for {count} collectives: assumed to span all given ranks": (
         "{count} 次集合通信没有记录通信组：视为包含所提供的全部 rank"
     ),
     "{count} ranks share GPU {gpu}, where kernels of one may slow the others': {ranks}": (
         "{count} 个 rank 共用 GPU {gpu}，各自的 kernel 可能互相拖慢：{ranks}"
     ),
     "{what}: {who}": "{what}：{who}",
-    "{count} GPUs were at work for this one rank; only GPU {gpu}, the busiest, is counted (--device=N: another)": (
+    "this rank used {count} GPUs; only GPU {gpu}, the busiest, is counted (--device=N picks another)": (
         "这个 rank 有 {count} 块 GPU 在工作；只统计最忙的 GPU {gpu}（--device=N 可另选）"
     ),
     "{place} ran {kernels} and takes no part in collectives: not counted as a rank": (
@@ -35,11 +35,11 @@ RANKS: Final[dict[str, str]] = {
     ),
     "1 kernel": "1 个 kernel",
     "no collective was found on several ranks": "没有在多个 rank 上都找到的集合通信",
-    "no step was kept of every rank: their profiles begin too far apart": (
+    "no step is covered by every rank: their profiles start too far apart": (
         "没有哪一步在每个 rank 上都保留：各 profile 的起点相差太远"
     ),
-    "nothing was kept of the ranks to replay": "没有保留可供重放的内容",
-    "only parts of the run are looked at, which are not replayed": "只看运行中的若干片段，不做重放",
+    "there is nothing to replay across ranks": "没有保留可供重放的内容",
+    "only parts of the run are selected, which are not replayed": "只看运行中的若干片段，不做重放",
     "steps are too long to replay all ranks together; --time=FROM:TO looks at less": (
         "步太长，无法把所有 rank 放在一起重放；--time=FROM:TO 可只看一部分"
     ),
@@ -59,17 +59,17 @@ RANKS: Final[dict[str, str]] = {
         "{who}：与其他 rank 的通信比中位数长（{time}）"
     ),
     "{who}: its copies take {time} longer than the median": "{who}：拷贝用时比中位数长（{time}）",
-    "{who}: its Python collects garbage for {time} longer than the median": (
+    "{who}: its Python garbage collection takes {time} longer than the median": (
         "{who}：Python 垃圾回收比中位数长（{time}）"
     ),
-    "{who}: its host is {time} longer in system calls than the median": "{who}：主机的系统调用比中位数长（{time}）",
+    "{who}: its host spends {time} longer in system calls than the median": "{who}：主机的系统调用比中位数长（{time}）",
     "{who}: its host waits {time} longer for other threads than the median": (
         "{who}：主机等其他线程的时间比中位数长（{time}）"
     ),
     "{who}: its host takes {time} longer to launch its work than the median": (
         "{who}：主机准备和 launch 工作比中位数慢（{time}）"
     ),
-    "{who} takes {time} longer than its like": "{who} 比同类长（{time}）",
+    "{who} takes {time} longer than its peers": "{who} 比同类长（{time}）",
     "at the median pace the job takes {after} instead of {before} ({share} less)": (
         "若达到中位数水平，任务用时由 {before} 降到 {after}（减少 {share}）"
     ),
@@ -78,9 +78,9 @@ RANKS: Final[dict[str, str]] = {
     ),
     "the first {count} of them": "其中前 {count} 项",
     # findings/ranks
-    "the time in which some rank waits": "有 rank 在等待的时间",
-    "some rank waits for others at collectives for {time}": "有 rank 在集合通信处等其他 rank：{time}",
-    "{waits}; no rank at the median pace would make the job any faster": (
+    "the time in which at least one rank waits": "有 rank 在等待的时间",
+    "for {time}, at least one rank waits for others at a collective": "有 rank 在集合通信处等其他 rank：{time}",
+    "{waits}; bringing any one rank to the median pace would not make the job faster": (
         "{waits}；没有哪个 rank 达到中位数水平后能让任务更快"
     ),
     "every rank at the median rank's pace between collectives": "各 rank 在集合通信之间都达到中位 rank 的速度",
@@ -95,7 +95,7 @@ RANKS: Final[dict[str, str]] = {
     "fixing {rank} alone saves {time}": "只修 {rank} 的收益：{time}",
     "fixing {rank} alone saves nothing": "只修 {rank} 没有收益",
     "then {why}: saves {time} more": "其次，{why}；再省：{time}",
-    "{share} of the waiting would stay: whoever is the last there takes no longer than the median up to it": (
+    "{share} of the waiting would remain: the last rank to arrive there is no slower than the median": (
         "{share} 的等待仍会存在：在那里最后到达的 rank 此前并不比中位数慢"
     ),
     "replayed: {what} of all ranks, {share} of their collectives waiting for the last rank": (
@@ -107,23 +107,25 @@ RANKS: Final[dict[str, str]] = {
     "the exposed communication of all ranks": "各 rank 暴露的通信时间",
     "the collectives of all ranks": "各 rank 的集合通信",
     "ranks {numbers}": "{numbers} 号 rank",
-    "{rank} is the last at {count} of {of} collectives": "{rank} 在 {of} 次集合通信中有 {count} 次最后到达",
-    "{last}, where ranks wait {share} of all they wait": "{last}，占全部等待时间的 {share}",
+    "{rank} arrives last at {count} of {of} collectives": "{rank} 在 {of} 次集合通信中有 {count} 次最后到达",
+    "{last}, which account for {share} of all waiting": "{last}，占全部等待时间的 {share}",
     "{share} of the waiting at {kind} no. {ordinal} of the step (group {group}): {time} per rank": (
         "{share} 的等待在步内第 {ordinal} 个 {kind}（通信组 {group}）：每个 rank {time}"
     ),
     "{place}, last {rank}": "{place}，最后到达的是 {rank}",
     "{rank} waits {time}, {other} {less}": "{rank} 的等待：{time}；{other}：{less}",
     "{waits}; the slowest rank's step takes {time}": "{waits}；最慢的 rank 每步 {time}",
-    "{time} of communication that is no waiting runs with nothing computing beside it": (
+    "{time} of communication other than waiting is not overlapped with compute": (
         "未被计算掩盖、且不是等待的通信：{time}"
     ),
-    "no waiting": "不是等待",
+    "actual transfer": "不是等待",
     "waiting for other ranks": "在等其他 rank",
-    "of the exposed communication of all ranks {share} is {what}; what is waiting is COMM-SKEW": (
+    "of the exposed communication of all ranks, {share} is {what}; the waiting part is COMM-SKEW": (
         "各 rank 暴露的通信中有 {share} {what}；等待部分见 COMM-SKEW"
     ),
-    "{count} collectives were not matched: their waits are in it": "{count} 次集合通信没有匹配上：它们的等待也计在内",
+    "{count} collectives were not matched: this includes their waits": (
+        "{count} 次集合通信没有匹配上：它们的等待也计在内"
+    ),
     "{share} of the collectives matched across ranks": "{share} 的集合通信在各 rank 间匹配上",
     "all on one clock": "都在同一时钟上",
     "clocks agree to {time}": "时钟误差不超过 {time}",
@@ -139,26 +141,26 @@ RANKS: Final[dict[str, str]] = {
     "After those above": "修好以上各项后再省",
     "Step then": "此时每步",
     "Saved so far": "累计节省",
-    "Because of": "原因",
+    "Cause": "原因",
     "longer by": "多用",
     "garbage collection": "垃圾回收",
     "What fixing saves, per step, at the median pace": "达到中位数水平后每步能省多少",
-    "No rank holds the others up for long.": "没有哪个 rank 明显拖累其他 rank。",
-    "One rank says nothing about waiting for others; give the profiles of all ranks.": (
+    "No rank holds up the others for long.": "没有哪个 rank 明显拖累其他 rank。",
+    "One rank cannot show waiting for others; give the profiles of all ranks.": (
         "只有一个 rank 看不出谁在等谁；请给出所有 rank 的 profile。"
     ),
-    "No collective was found on all its ranks: who waits for whom cannot be told.": (
+    "No collective was found on all its ranks: who waits for whom is unknown.": (
         "没有在全部 rank 上都找到的集合通信：无法判断谁在等谁。"
     ),
-    "saves {least} to {most} a step": "每步可省 {least} 至 {most}",
+    "saves {least} to {most} per step": "每步可省 {least} 至 {most}",
     "{title}: {what}": "{title}：{what}",
     "step {first} to {last}": "第 {first} 至 {last} 步",
     "Failed: {profile}: {sentence}.": "失败：{profile}：{sentence}。",
     "Failed: {count} more; --format=json names them all.": "另有 {count} 个失败；--format=json 列出全部。",
     "Note: {count} more; --format=json has them all.": "另有 {count} 条说明；--format=json 列出全部。",
-    "how late a rank came to a step's collectives, at most": "各 rank 到达该步集合通信的最大迟到时间",
+    "how late a rank reached a step's collectives, at most": "各 rank 到达该步集合通信的最大迟到时间",
     "how much longer a step took than on the fastest rank": "该步比最快的 rank 多用的时间",
-    "A row is a rank, a column a step: {what}; the strongest colour is {most}.": (
+    "One row per rank, one column per step: {what}; full color is {most}.": (
         "每行一个 rank，每列一步：{what}；颜色最深为 {most}。"
     ),
     "of {count}": "共 {count} 个",
@@ -172,7 +174,7 @@ RANKS: Final[dict[str, str]] = {
     "Last to arrive": "最后到达",
     "of": "共",
     "Waited for": "被等待",
-    "More compute": "计算多出",
+    "Extra compute": "计算多出",
     "Latest in step": "最晚的步",
     "by": "晚",
     "Profile": "profile 文件",
@@ -181,7 +183,7 @@ RANKS: Final[dict[str, str]] = {
     "Ranks": "rank 数",
     "Profiles": "profile 数",
     "Who is late, and when": "谁在什么时候迟到",
-    "There is none.": "没有。",
+    "None.": "没有。",
     "Not measured: neither collectives nor steps were matched across ranks.": (
         "未测量：各 rank 之间的集合通信和步都没有匹配上。"
     ),
@@ -209,8 +211,8 @@ RANKS: Final[dict[str, str]] = {
     "Shortest": "最短",
     "Mean": "平均",
     "Most": "最多",
-    "Most / mean": "最多/平均",
-    "Collectives waited at the longest": "等待最久的集合通信",
+    "Max / mean": "最多/平均",
+    "Collectives with the longest waits": "等待最久的集合通信",
     "Compute across ranks, per step": "各 rank 的计算（每步）",
     "Steps across ranks": "各步在各 rank 上的耗时",
     "Ranks, per step": "各 rank（每步）",

@@ -13,17 +13,17 @@ TABLES: Final[dict[str, str]] = {
         "主机上的一次调用：CUDA runtime、CUDA driver、CUDA 库或操作系统"
     ),
     "one annotation on the host's timeline": "主机时间线上的一个标注（NVTX 等）",
-    "one synchronisation, as CUPTI reports it; incomplete by nature, so count calls instead": (
+    "one synchronization, as CUPTI reports it; incomplete by nature, so count calls instead": (
         "CUPTI 报告的一次同步；本身不完整，请改为统计调用"
     ),
     "one allocation or release of GPU memory; start_ns equals end_ns": "一次显存分配或释放；start_ns 等于 end_ns",
-    "a stretch in which the profiler itself held a thread": "profiler 自身占住线程的一段时间",
-    "one look at what a thread was running; start_ns equals end_ns": "对线程的一次采样；start_ns 等于 end_ns",
+    "a span in which the profiler itself held a thread": "profiler 自身占住线程的一段时间",
+    "one sample of what a thread was running; start_ns equals end_ns": "对线程的一次采样；start_ns 等于 end_ns",
     "one collective as the framework described it: on its kernel, or on the operator that launched the kernel": (
         "框架描述的一次集合通信：记在其 kernel 上，或记在启动该 kernel 的算子上"
     ),
     # analyse/operators; read/nsys/reader, read/torch/reader
-    "no matrix product with recorded shapes was launched; graphs are not counted": (
+    "no matrix multiplication with recorded shapes was launched; graphs are not counted": (
         "没有带形状记录的矩阵乘；graph 内的不计"
     ),
     "the type of the inputs was not recorded": "没有记录输入的数据类型",
@@ -50,7 +50,7 @@ TABLES: Final[dict[str, str]] = {
     "Idle time by trigger, steady steps, GPU {gpu}": "空闲时间（按触发原因，稳定步），GPU {gpu}",
     "Gaps by length, GPU {gpu}": "间隙按长度分桶，GPU {gpu}",
     "The {count} longest gaps, GPU {gpu}": "最长的 {count} 个间隙，GPU {gpu}",
-    "{count} of {gaps} gaps take {time} or more, {share} of the idle time, GPU {gpu}": (
+    "{count} of {gaps} gaps are {time} or longer, {share} of the idle time, GPU {gpu}": (
         "不短于 {time} 的间隙：{count} 个（共 {gaps} 个），占空闲时间的 {share}，GPU {gpu}"
     ),
     # present/views/steps
@@ -67,11 +67,11 @@ TABLES: Final[dict[str, str]] = {
     "Allocation calls, steady steps, GPU {gpu}": "显存分配调用（稳定步），GPU {gpu}",
     "Device memory, GPU {gpu}": "显存，GPU {gpu}",
     "Launch calls": "launch 调用",
-    "Calls that wait for the device": "等待设备的调用",
+    "Calls that wait for the GPU": "等待设备的调用",
     "How far the host runs ahead, steady steps, GPU {gpu}": "主机提前多少提交（稳定步），GPU {gpu}",
     "Launches by range, steady steps, GPU {gpu}": "各区间的 launch（稳定步），GPU {gpu}",
     "Ranges, GPU {gpu}": "区间，GPU {gpu}",
-    "Ranges, as `nsys stats` printed them (shares of the program's own, set-up left out)": (
+    "Ranges, as `nsys stats` printed them (shares of the program's own, setup left out)": (
         "区间，取自 `nsys stats` 的输出（占程序自身区间的比例，不含初始化）"
     ),
     "whole": "整体",
@@ -94,58 +94,58 @@ TABLES: Final[dict[str, str]] = {
     "shapes are static, launching costs nothing, and kernels follow each other 0.5 us apart; waits stay": (
         "形状固定，launch 不花时间，kernel 之间只隔 0.5 us；其中的等待保留"
     ),
-    "all code and all CUDA calls of all threads, but not what they wait for": (
+    "all code and CUDA calls of all threads, but not what they wait for": (
         "所有线程的代码和 CUDA 调用都变快，但它们等待的工作不变"
     ),
-    "the code before each call takes as long as now; a launch usually takes {time}": (
+    "the code before each call takes as long as it does now; a launch usually takes {time}": (
         "每次调用之前的代码耗时不变；目前一次 launch 通常用 {time}"
     ),
-    "the host's code and calls inside it, and all that is launched there, each become as fast": (
+    "the host code and calls inside it, and everything launched there, speed up by that factor": (
         "区间内主机的代码、调用以及在其中启动的所有工作都同样变快"
     ),
-    "what the host or the GPU did meanwhile becomes as fast": "这段空闲期间主机或 GPU 所做的事同样变快",
-    "each of these runs that much shorter; nothing else changes": "其中每个都相应变短，其余不变",
-    "nothing of it runs, neither on the host nor on the GPU": "其中的内容在主机和 GPU 上都不再运行",
+    "what the host or the GPU did meanwhile speeds up by that factor": "这段空闲期间主机或 GPU 所做的事同样变快",
+    "each of these takes that much less time; nothing else changes": "其中每个都相应变短，其余不变",
+    "none of it runs, on the host or on the GPU": "其中的内容在主机和 GPU 上都不再运行",
     "it does not run, and is not launched": "不再运行，也不再启动",
     "the code that the host runs meanwhile takes no time": "期间主机运行的代码不花时间",
     "calls that wait return at once, and nothing needs what they waited for": (
         "等待的调用立即返回，也没有工作需要其等待的结果"
     ),
     "these calls take no time; what they put on the GPU stays": "这些调用不花时间；它们提交给 GPU 的工作不变",
-    "work begins as soon as the call that launches it has returned": "启动它的调用一返回，工作就开始",
-    "what was queued begins as soon as its stream comes to it": "排队的工作在所属 stream 轮到时立即开始",
-    "the GPU works {less} less a step, and waits {more} longer": "GPU 每步少工作 {less}，却多等 {more}",
+    "work starts as soon as the call that launches it has returned": "启动它的调用一返回，工作就开始",
+    "queued work starts as soon as its stream gets to it": "排队的工作在所属 stream 轮到时立即开始",
+    "the GPU is busy {less} less per step, and idle {more} longer": "GPU 每步少工作 {less}，却多等 {more}",
     "the GPU is busy for {share} of the step already": "GPU 已有 {share} 的时间在工作",
-    "an upper bound, which no program attains": "这是上限，实际程序达不到",
+    "an upper bound that no program reaches": "这是上限，实际程序达不到",
     "upper bound": "上限",
     "{change}: {assumption}": "{change}：{assumption}",
     "What if, per step, GPU {gpu}": "假设分析（每步），GPU {gpu}",
     "What if, per step, GPU {gpu}: each change alone": "假设分析（每步），GPU {gpu}：各项改动单独计算",
     "One after the other, in the order given": "按给出的顺序依次改动",
-    "The step and its parts, now and then": "每步的组成：当前与改后",
-    "Left to fix then, each alone": "改后仍可修的问题（各自单独计算）",
-    "No other finding's fix would save {least} of the new step.": "其余结论修好后，都省不到改后每步时间的 {least}。",
-    "Alone they would add up to {time} a step more: some time goes with either of them.": (
+    "The step and its parts, before and after": "每步的组成：当前与改后",
+    "Left to fix afterwards, each alone": "改后仍可修的问题（各自单独计算）",
+    "No other fix would save {least} of the new step.": "其余结论修好后，都省不到改后每步时间的 {least}。",
+    "Separately they would add up to {time} per step more: their savings overlap.": (
         "单独计算之和每步多出 {time}：有一部分时间修其中任何一项都能省下。"
     ),
-    "Together they save {time} a step more than alone: some time goes only with several.": (
+    "Together they save {time} per step more than separately: some time goes away only with several.": (
         "一起改比单独计算之和每步多省 {time}：有一部分时间要几项一起改才能省下。"
     ),
-    "reports count no more than the {time} a step that are lost to it": "报告只计入它造成的损失，即每步 {time}",
-    "Without the profiler a step takes {step}, of which {low} to {high} go.": (
+    "reports claim no more than the {time} per step lost to it": "报告只计入它造成的损失，即每步 {time}",
+    "Without the profiler a step takes {step}; there it saves {low} to {high}.": (
         "不带 profiler 时一步 {step}，其中可省 {low} 至 {high}。"
     ),
-    "Saves plain": "不带 profiler 可省",
-    "Plain, at least": "不带 profiler 至少省",
-    "Plain, at most": "不带 profiler 最多省",
+    "Saves unprofiled": "不带 profiler 可省",
+    "Unprofiled, low": "不带 profiler 至少省",
+    "Unprofiled, high": "不带 profiler 最多省",
     "all together": "全部一起",
-    "{what}: {step} a step become {new}.": "{what}：每步 {step} 变为 {new}。",
-    "{what}: {step} a step become {new}, which {told}.": "{what}：每步 {step} 变为 {new}，{told}。",
+    "{what}: {step} per step becomes {new}.": "{what}：每步 {step} 变为 {new}。",
+    "{what}: {step} per step becomes {new}, which {told}.": "{what}：每步 {step} 变为 {new}，{told}。",
     "saves {saves} ({share})": "可省 {saves}（{share}）",
     "saves at most {saves} ({share})": "最多可省 {saves}（{share}）",
     "others": "其他",
-    "The critical path, now and then": "关键路径的组成：当前与改后",
-    "What if, of the time in the program's ranges, set-up left out": "假设分析（程序区间的时间，不含初始化）",
+    "The critical path, before and after": "关键路径的组成：当前与改后",
+    "What if, of the time in the program's ranges, setup left out": "假设分析（程序区间的时间，不含初始化）",
     "Whole": "整体",
     "If": "假设",
     "Now": "当前",
@@ -155,19 +155,19 @@ TABLES: Final[dict[str, str]] = {
     "New step": "改后每步",
     "New {whole}": "改后{whole}",
     "Saves": "可省",
-    "Saves more": "再省",
+    "Saves extra": "再省",
     "Of the new step": "占改后每步",
     "Speed-up": "加速比",
     "Limit": "加速上限",
     "Bound": "界限",
-    "Assuming that": "前提",
+    "Assumes": "前提",
     "Note": "说明",
     "Finding": "结论",
     # present/views/operators
-    "Coverage and use of the GPU": "覆盖率与 GPU 利用情况",
+    "Coverage and GPU utilization": "覆盖率与 GPU 利用情况",
     "Operators": "算子",
-    "Operators by inputs, the {count} that take the most GPU time": "按输入统计的算子（GPU 时间最多的 {count} 种）",
-    "Host against device": "主机与设备对照",
+    "Operators by inputs, top {count} by GPU time": "按输入统计的算子（GPU 时间最多的 {count} 种）",
+    "Host vs device": "主机与设备对照",
     "Work inside graphs": "CUDA graph 内的工作",
     "Operator": "算子",
     "Host, self": "主机（自身）",
@@ -176,30 +176,32 @@ TABLES: Final[dict[str, str]] = {
     "Types": "数据类型",
     "Computed in": "计算精度",
     "Of peak": "占峰值算力",
-    "Host a step": "主机（每步）",
-    "GPU a step": "GPU（每步）",
+    "Host per step": "主机（每步）",
+    "GPU per step": "GPU（每步）",
     "Place": "位置",
-    "Known by": "依据",
+    "How known": "依据",
     "Executions": "执行次数",
     "GPU time launched in an operator": "由算子启动的 GPU 时间",
     "GPU time launched in an annotation": "由标注区间启动的 GPU 时间",
     "GPU time inside graphs": "CUDA graph 内的 GPU 时间",
-    "of it with a place in the program": "其中能定位到程序位置的",
-    "work counted a step": "每步的计算量",
+    "of which with a place in the program": "其中能定位到程序位置的",
+    "FLOPs counted per step": "每步的计算量",
     "matrix kernels' time in counted operators": "矩阵类 kernel 的时间中已计入计算量的",
-    "MFU: time at peak of the time taken": "MFU：按峰值算力所需时间 / 实际时间",
-    "work left out of it, its peak not known": "因峰值未知而未计入的计算量",
-    "at most: attention in full, or a convolution's stride not known": ("上限：attention 按完整计算，或卷积步长未知"),
+    "MFU: time at peak / time taken": "MFU：按峰值算力所需时间 / 实际时间",
+    "work left out, peak unknown": "因峰值未知而未计入的计算量",
+    "upper bound: attention counted in full, or a convolution's stride unknown": (
+        "上限：attention 按完整计算，或卷积步长未知"
+    ),
     "at most; dense peak of {gpu}": "上限；{gpu} 的稠密峰值算力",
     "dense peak of {gpu}": "{gpu} 的稠密峰值算力",
     "at most": "上限",
     "; ": "；",
     "(in no operator)": "（不在任何算子内）",
-    "(not known)": "（未知）",
+    "(unknown)": "（未知）",
     "({count} more)": "（另有 {count} 处）",
     # present/views/info
     "Recorded": "已记录",
-    "A row is": "每行是",
+    "One row is": "每行是",
     "Rows": "行数",
     "GPUs": "各 GPU",
     "SMs": "SM 数",

@@ -10,7 +10,7 @@ USE: Final[dict[str, str]] = {
         "GPU 某个计数器的一次采样值；start_ns 与 end_ns 均为其时间戳"
     ),
     # analyse/use
-    "no counter of GPU {gpu} that we know was sampled": "GPU {gpu} 上没有采样到已知的计数器",
+    "no known counter of GPU {gpu} was sampled": "GPU {gpu} 上没有采样到已知的计数器",
     "GPU {gpu} was sampled less than twice": "GPU {gpu} 的采样不足两次",
     "no kernel of GPU {gpu} was sampled": "GPU {gpu} 上没有采样到任何 kernel",
     "GPU {gpu} was sampled {count} times while its kernels ran": "GPU {gpu} 的 kernel 运行期间只采样了 {count} 次",
@@ -27,37 +27,37 @@ USE: Final[dict[str, str]] = {
     "{low} to {high} %": "{low} 至 {high} %",
     "{percent} %": "{percent} %",
     "({count} more kernels)": "（另有 {count} 个 kernel）",
-    "Use of GPU {gpu} by kernel, from {count} samples every {period} (shares of kernel time; percent of what the "
-    "GPU could do while the kernel ran)": (
+    "GPU {gpu} utilization by kernel, from {count} samples every {period} (shares of kernel "
+    "time; percent of peak while the kernel ran)": (
         "各 kernel 对 GPU {gpu} 的利用率，来自每 {period} 一次的 {count} 个采样"
         "（占 kernel 时间的比例；百分比以 kernel 运行期间 GPU 的能力为 100 %）"
     ),
-    "GPU {gpu}, while its kernels ran, of what it could do: {figures}.": (
-        "GPU {gpu} 在 kernel 运行期间的利用率：{figures}。"
-    ),
+    "GPU {gpu}, percent of peak while kernels ran: {figures}.": ("GPU {gpu} 在 kernel 运行期间的利用率：{figures}。"),
     "Most time: {kernel}, {share} of kernel time: {figures}.": (
         "耗时最多：{kernel}，占 kernel 时间 {share}：{figures}。"
     ),
-    "The clock was held down: {mean} MHz on average while kernels ran, {lowest} MHz at the lowest, "
-    "of {highest} MHz.": "时钟受限：kernel 运行期间平均 {mean} MHz，最低 {lowest} MHz，最高可达 {highest} MHz。",
-    "compute at the roof": "计算接近上限",
-    "memory at the roof": "显存带宽接近上限",
+    "The clock stayed below its maximum: {mean} MHz on average while kernels ran, {lowest} MHz "
+    "at the lowest, of {highest} MHz.": (
+        "时钟受限：kernel 运行期间平均 {mean} MHz，最低 {lowest} MHz，最高可达 {highest} MHz。"
+    ),
+    "at the compute roof": "计算接近上限",
+    "at the memory roof": "显存带宽接近上限",
     "under-filled: SMs idle": "未填满：SM 空闲",
-    "stalled: SMs wait": "停滞：SM 在等待",
+    "stalled: SMs waiting": "停滞：SM 在等待",
     "SMs idle": "SM 空闲",
     "stalled": "停滞",
     "PCIe in": "PCIe 入",
     "PCIe out": "PCIe 出",
-    "the samples of the GPU were not read": "未读取 GPU 的采样",
+    "the GPU samples were not read": "未读取 GPU 的采样",
     # present/views/use_split
-    "Use": "利用情况",
+    "Utilization": "利用情况",
     "of compute": "占计算时间",
     "mostly": "主要是",
-    "How compute time uses the GPU": "计算时间如何利用 GPU",
-    "How compute time uses the GPU, per step": "计算时间如何利用 GPU（每步）",
-    "How compute time uses GPU {gpu}": "计算时间如何利用 GPU {gpu}",
-    "{roof} of compute time is at a roof (compute {compute}, memory {memory}); {under_filled} leaves SMs idle, "
-    "{stalled} is stalled, {unknown} is not known.": (
+    "GPU utilization during compute": "计算时间如何利用 GPU",
+    "GPU utilization during compute, per step": "计算时间如何利用 GPU（每步）",
+    "GPU {gpu} utilization during compute": "计算时间如何利用 GPU {gpu}",
+    "{roof} of compute time is at a roof (compute {compute}, memory {memory}); {under_filled} "
+    "leaves SMs idle, {stalled} is stalled, {unknown} is unknown.": (
         "计算时间的 {roof} 接近硬件上限（计算 {compute}，显存 {memory}）；{under_filled} 有 SM 空闲，"
         "{stalled} 停滞，{unknown} 未知。"
     ),
@@ -65,66 +65,66 @@ USE: Final[dict[str, str]] = {
     "clock {megahertz} MHz": "时钟 {megahertz} MHz",
     "On average over the window, idle time included: {figures}.": "整个窗口的平均值（含空闲时间）：{figures}。",
     "On average over the steady steps, idle time included: {figures}.": "稳定步的平均值（含空闲时间）：{figures}。",
-    "The kernels with the most time, from {count} samples every {period}, in percent of what the GPU could do "
-    "while they ran:": "耗时最多的 kernel，来自每 {period} 一次的 {count} 个采样，以其运行期间 GPU 的能力为 100 %：",
+    "The kernels with the most time, from {count} samples every {period}, in percent of peak while they ran:": (
+        "耗时最多的 kernel，来自每 {period} 一次的 {count} 个采样，以其运行期间 GPU 的能力为 100 %："
+    ),
     "Kernels with the most time": "耗时最多的 kernel",
     # present/views/step_use
     "Clock (MHz)": "时钟 (MHz)",
-    "Use of GPU {gpu} by step, from samples every {period}, idle time included": (
+    "GPU {gpu} utilization by step, from samples every {period}, idle time included": (
         "各步对 GPU {gpu} 的利用率，来自每 {period} 一次的采样（含空闲时间）"
     ),
     # findings/clocks
     "compute time": "计算时间",
-    "under load the SM clock falls to {mean} MHz on average, {share} of the {highest} MHz that the GPU can have": (
+    "under load the SM clock drops to {mean} MHz on average, {share} of the {highest} MHz maximum": (
         "负载下 SM 时钟平均降至 {mean} MHz，为 GPU 最高 {highest} MHz 的 {share}"
     ),
-    "power, heat or a limit holds it down; what that costs cannot be told": "受功耗、温度或上限限制；代价无法得知",
-    "the SM clock stands at {mean} MHz, {share} of the {highest} MHz that the GPU can have": (
+    "power, temperature or a set limit holds it down; the cost is unknown": "受功耗、温度或上限限制；代价无法得知",
+    "the SM clock stays at {mean} MHz, {share} of the {highest} MHz maximum": (
         "SM 时钟固定在 {mean} MHz，为 GPU 最高 {highest} MHz 的 {share}"
     ),
-    "kernels at the roof of compute run at the highest clock": "计算接近上限的 kernel 以最高时钟运行",
-    "{share} of compute time is at the roof of compute, which rises with the clock": (
+    "compute-bound kernels run at the maximum clock": "计算接近上限的 kernel 以最高时钟运行",
+    "{share} of compute time is at the compute roof, which scales with the clock": (
         "计算时间的 {share} 接近计算上限，该上限随时钟提高"
     ),
-    "{lowest} to {most} MHz in {count} samples in which kernels ran": (
+    "{lowest} to {most} MHz in {count} samples while kernels ran": (
         "在有 kernel 运行的 {count} 个采样中为 {lowest} 至 {most} MHz"
     ),
     # present/views/held_against
-    "Samples held against Nsight Compute": "采样与 Nsight Compute 的对比",
-    "Of {kernels} kernels that both have, by name, grid and block, the intervals from samples hold {share} of the "
-    "{count} numbers that Nsight Compute counted.": (
+    "Samples vs Nsight Compute": "采样与 Nsight Compute 的对比",
+    "For the {kernels} kernels in both (by name, grid and block), the intervals from samples "
+    "contain {share} of the {count} values that Nsight Compute measured.": (
         "两者都有的 {kernels} 个 kernel（按名称、grid 与 block）中，"
         "采样的区间包含 Nsight Compute 所测 {count} 个数值的 {share}。"
     ),
     "Counter": "计数器",
     "Mean error by time": "按时间的平均误差",
-    "Interval holds it": "区间包含",
+    "In interval": "区间包含",
     "Samples": "采样",
     "Interval": "区间",
-    "Holds": "包含",
     "{points} points": "{points} 个百分点",
     # analyse/diff, present/views/diff
-    "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after, from samples.": (
+    "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after (from samples).": (
         "kernel 运行期间的 SM 时钟不同：之前 {before} MHz，之后 {after} MHz（来自采样）。"
     ),
-    "Use of the GPU": "GPU 利用率",
-    "Use of the GPU by the same kernels": "相同 kernel 的 GPU 利用率",
-    "Use of the GPU by the same kernels, from samples: what lies outside both intervals": (
+    "GPU utilization": "GPU 利用率",
+    "GPU utilization of matched kernels": "相同 kernel 的 GPU 利用率",
+    "GPU utilization of matched kernels, from samples: changes beyond both intervals": (
         "相同 kernel 的 GPU 利用率（来自采样，只列出超出两侧区间的变化）"
     ),
     # analyse/use/sampled_roofline, present/views/page/kernels
     "the profile does not describe the GPU": "profile 没有描述该 GPU",
     "no kernel has both its arithmetic and its DRAM traffic sampled": "没有 kernel 同时采样到算术与显存流量",
-    "Kernels under their roofs, from samples": "kernel 与其上限（来自采样）",
+    "Roofline, from samples": "kernel 与其上限（来自采样）",
     "Kernels in depth (samples)": "kernel 详情（采样）",
-    "A dot is a kernel, as large as its share of the time, by samples of the GPU's counters: cycles of tensor "
-    "cores at the peak of its type; of kernels that hardly use them, issue slots as if each were an FP32 "
-    "multiply-add, so at most. Roofs are at the mean clock.": (
+    "Each dot is a kernel, sized by its share of the time, from samples of the GPU's counters: "
+    "tensor-core cycles at the peak rate of its type; for kernels that hardly use them, issue "
+    "slots counted as FP32 multiply-adds, an upper bound. Roofs are at the mean clock.": (
         "一个点是一个 kernel，大小为其时间占比，来自 GPU 计数器的采样：Tensor Core 的周期按其类型的峰值计；"
         "很少使用 Tensor Core 的 kernel，把每个发射槽都当作 FP32 乘加，因此是上界。上限按平均时钟计。"
     ),
     # present/views/ranges
-    "Ranges, GPU {gpu} (percent of what it could do while their kernels ran: samples)": (
+    "Ranges, GPU {gpu} (percent of peak while their kernels ran, from samples)": (
         "区间，GPU {gpu}（百分比以其 kernel 运行期间 GPU 的能力为 100 %：采样）"
     ),
 }

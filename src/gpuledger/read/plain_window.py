@@ -29,7 +29,7 @@ def plain_window_ns(profile: Path) -> int | NotMeasured:
         if manifest is None:
             continue
         if not _is_about(manifest, profile):
-            reason = NotMeasured(say("{manifest} is about another file than this profile", manifest=path.name))
+            reason = NotMeasured(say("{manifest} describes another profile", manifest=path.name))
             continue
         return _window_ns(manifest.get("plain"))
     return reason
@@ -55,14 +55,14 @@ def _is_about(manifest: dict[str, Any], profile: Path) -> bool:
 
 def _window_ns(plain: object) -> int | NotMeasured:
     if not isinstance(plain, dict):
-        return NotMeasured(say("the program was captured without a plain run before"))
+        return NotMeasured(say("the program was not run unprofiled before the capture"))
     windows = plain.get("window_ns")
     if isinstance(windows, list) and windows and all(_is_time(window) for window in windows):
         return round(sum(windows) / len(windows))
     reason = plain.get("reason")
     if not isinstance(reason, str) or not reason:
-        return NotMeasured(say("the plain run before the capture has no time that could be read"))
-    return NotMeasured(say("no plain run was timed before the capture: {reason}", reason=reason))
+        return NotMeasured(say("the unprofiled run before the capture has no readable time"))
+    return NotMeasured(say("no unprofiled run was timed before the capture: {reason}", reason=reason))
 
 
 def _is_time(window: object) -> bool:

@@ -36,7 +36,7 @@ _FOREIGN = (
     (
         b"NVR\0",
         "a report of Nsight Compute, not a timeline",
-        "see what it measured with `gpuledger kernels FILE`, or beside a timeline with `report PROFILE --ncu=FILE`",
+        "see what it measured with `gpuledger kernels FILE`, or next to a timeline with `report PROFILE --ncu=FILE`",
     ),
     (b"\x89HDF\r\n", "an HDF5 export", "export it again with `nsys export --type=sqlite`"),
     (b"PAR1", "one Parquet file of an export", "open the folder that holds it"),

@@ -2,7 +2,7 @@
 
 Back from the end of the stretch each segment is what the next one waited for: an operation that ran, what lay before
 its start (launch latency, turnaround), a call, the host's own code before that, or the wake-up after a wait. A segment
-has the line that the books would give it. The wait itself is never on the chain: what it waited for is.
+has the line that the books would give it. The wait itself is never on the path: what it waited for is.
 
 Slack is how much later something could end without the stretch ending later. On the chain it is 0.
 """

@@ -86,7 +86,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             hint = "wait until it has ended, or choose another folder with --output"
-            raise OutputRefused(f"{folder}: another run is at work here", hint=hint) from None
+            raise OutputRefused(f"{folder}: another run is in progress here", hint=hint) from None
         yield
     finally:
         os.close(handle)

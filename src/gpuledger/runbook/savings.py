@@ -95,7 +95,7 @@ def slowed(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[
         reported = documents.finding(compare.report, None)
         if plain and reported and reported.step_ns is not None and reported.step_ns > SLOWED * plain:
             sentences.append(
-                f"{cell.title}: a step takes {time_text(plain)} plain and {time_text(reported.step_ns)} profiled, "
+                f"{cell.title}: a step takes {time_text(plain)} unprofiled and {time_text(reported.step_ns)} profiled, "
                 f"{three_figures(reported.step_ns / plain)} x: what its report would save is in part the profiler's own"
             )
     return sentences

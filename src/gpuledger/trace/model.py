@@ -33,7 +33,7 @@ NOT_DESCRIBED = ""
 """The name of a GPU that only stands between others: nothing ran on it, and the profile says nothing about it."""
 
 
-NO_MANIFEST = NotMeasured(say("no manifest of `gpuledger capture` lies beside the profile"))
+NO_MANIFEST = NotMeasured(say("there is no `gpuledger capture` manifest next to the profile"))
 """Why nothing is known of the capture but what the profile holds."""
 
 

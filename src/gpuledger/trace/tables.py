@@ -186,7 +186,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.SYNCS: Schema(
-        say("one synchronisation, as CUPTI reports it; incomplete by nature, so count calls instead"),
+        say("one synchronization, as CUPTI reports it; incomplete by nature, so count calls instead"),
         (
             _START,
             _END,
@@ -207,11 +207,11 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ),
     ),
     Table.OVERHEADS: Schema(
-        say("a stretch in which the profiler itself held a thread"),
+        say("a span in which the profiler itself held a thread"),
         (_START, _END, _PID, _TID, ColumnSchema("name", Kind.TEXT, "what the profiler was doing")),
     ),
     Table.SAMPLES: Schema(
-        say("one look at what a thread was running; start_ns equals end_ns"),
+        say("one sample of what a thread was running; start_ns equals end_ns"),
         (_START, _END, _PID, _TID, _STACK, ColumnSchema("source", Kind.TEXT, "cpu or python")),
     ),
     Table.COLLECTIVES: Schema(

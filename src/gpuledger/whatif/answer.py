@@ -123,14 +123,14 @@ def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, st
     less, more = now.busy_ns - then.busy_ns, then.idle_ns - now.idle_ns
     if less > 0 and 2 * more > less:
         return say(
-            "the GPU works {less} less a step, and waits {more} longer",
+            "the GPU is busy {less} less per step, and idle {more} longer",
             less=time_text(less // steps),
             more=time_text(more // steps),
         )
     saved = now.steady_ns - then.steady_ns
     if change.reported_ns is not None and saved - change.reported_ns > WORTH_TELLING * now.steady_ns:
         reported = time_text(change.reported_ns // steps)
-        return say("reports count no more than the {time} a step that are lost to it", time=reported)
+        return say("reports claim no more than the {time} per step lost to it", time=reported)
     saves_little = saved < WORTH_TELLING * now.steady_ns
     if saves_little and less <= 0 and now.busy_ns > MOSTLY_BUSY * now.steady_ns:
         return say("the GPU is busy for {share} of the step already", share=share_text(now.busy_ns / now.steady_ns))

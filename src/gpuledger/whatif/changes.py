@@ -127,7 +127,7 @@ class Changes:
             words = dict.fromkeys(_cause_words(line.cause) for line in meant.lines if line.cause in _REMOVABLE)
             assumption, edit = joined(say("; "), words), self._scaled(meant, 0.0)
         elif isinstance(meant, NamedRanges):
-            assumption = say("nothing of it runs, neither on the host nor on the GPU")
+            assumption = say("none of it runs, on the host or on the GPU")
             edit = _range_gone(range_parts(self.scenario, meant.ranges))
         else:
             assumption = say("it does not run, and is not launched")
@@ -166,7 +166,7 @@ class Changes:
         steady = np.flatnonzero(self.fixes.steady)
         return ProgramChange(
             say("a host {factor} x as fast", factor=f"{factor:g}"),
-            say("all code and all CUDA calls of all threads, but not what they wait for"),
+            say("all code and CUDA calls of all threads, but not what they wait for"),
             _host_scaled(steady, 1 / factor),
             Turn.SCALES,
             utmost=_host_scaled(steady, 0.0),
@@ -180,7 +180,7 @@ class Changes:
         usual = time_text(self.fixes.usual_launch_ns)
         return ProgramChange(
             say("launch calls of {time}", time=time_text(cost_ns)),
-            say("the code before each call takes as long as now; a launch usually takes {time}", time=usual),
+            say("the code before each call takes as long as it does now; a launch usually takes {time}", time=usual),
             lambda graph: with_launch_cost(graph, calls, cost_ns),
             Turn.COSTS,
             utmost=lambda graph: with_launch_cost(graph, calls, 0),
@@ -190,7 +190,7 @@ class Changes:
         known = ", ".join(sorted(self._fixable))
         if code in codes():
             return NothingRecorded(
-                f"no change of this program stands for {code}: it was not found, or it does not say what to change",
+                f"{code} has no change to replay: it was not found, or it does not name one",
                 found=f"codes that can be fixed: {known}",
             )
         near = get_close_matches(code, self._fixable, n=3)
@@ -218,7 +218,7 @@ class Changes:
         causes = [line.cause for line in lines if line.cause is not None]
         changing = [cause for cause in causes if cause in _REMOVABLE]
         if causes and not changing:
-            raise NothingRecorded(f"no change of the program takes '{causes[0].label}' away: what it was is not known")
+            raise NothingRecorded(f"no change removes '{causes[0].label}': its cause is unknown")
         return [self._cause_scaled(cause, share) for cause in changing]
 
     def _cause_scaled(self, cause: Cause, share: float) -> Edit:
@@ -261,11 +261,11 @@ class Changes:
     def _what_changes(self, meant: NamedWork) -> str:
         match meant:
             case NamedRanges():
-                return say("the host's code and calls inside it, and all that is launched there, each become as fast")
+                return say("the host code and calls inside it, and everything launched there, speed up by that factor")
             case NamedLines(lines=lines) if all(line.is_idle for line in lines):
-                return say("what the host or the GPU did meanwhile becomes as fast")
+                return say("what the host or the GPU did meanwhile speeds up by that factor")
             case _:
-                return say("each of these runs that much shorter; nothing else changes")
+                return say("each of these takes that much less time; nothing else changes")
 
 
 def _less(now_ns: Ints, share: float) -> Ints:
@@ -309,5 +309,5 @@ def _cause_words(cause: Cause | None) -> Message:
     if cause in _IN_CALLS:
         return say("these calls take no time; what they put on the GPU stays")
     if cause is Cause.LAUNCH_LATENCY:
-        return say("work begins as soon as the call that launches it has returned")
-    return say("what was queued begins as soon as its stream comes to it")
+        return say("work starts as soon as the call that launches it has returned")
+    return say("queued work starts as soon as its stream gets to it")

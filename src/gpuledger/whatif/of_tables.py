@@ -53,7 +53,7 @@ def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> FasterPart:
             found=f"the whole is made of {', '.join(shares.names(RangeRole.PART))}",
         )
     said = say(
-        "the whole is {parts}, one after the other; set-up and what libraries mark are left out",
+        "the whole is {parts}, one after another; setup and library ranges are left out",
         parts=", ".join(shares.names(RangeRole.HOLDS)[-1:] or shares.names(RangeRole.PART)),
     )
     return FasterPart(

@@ -151,7 +151,7 @@ def run(options: argparse.Namespace, output: Path, meet: Any = None) -> None:
     with output.open("w", encoding="utf-8") as lines:
         for row in windows(options, meet):
             print(json.dumps(row), file=lines, flush=True)
-            brief = row.get("error") or f"{row['step_ns'] / 1e6:.3f} ms a step"
+            brief = row.get("error") or f"{row['step_ns'] / 1e6:.3f} ms per step"
             name = f"{row['program']}.{row['variant']}.{row['round']}"
             print(f"{name}: {brief} ({row['seconds']} s)", flush=True)  # noqa: T201
     if options.cuda_profiler == "all":

@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
     with options.output.open("w", encoding="utf-8") as lines:
         for row in rows_of(options):
             print(json.dumps(row), file=lines, flush=True)
-            print(row["program"], row.get("error") or f"{row['step_ns'] / 1e6:.3f} ms a step", flush=True)  # noqa: T201
+            print(row["program"], row.get("error") or f"{row['step_ns'] / 1e6:.3f} ms per step", flush=True)  # noqa: T201
 
 
 def rows_of(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -81,7 +81,7 @@ class Alignment:
             [check.title for check in self.checks if check.verdict == what] for what in (KNOWN, NOT_MEASURED)
         )
         known = say("; known: {checks}", checks=_listed(accepted)) if accepted else ""
-        return joined("", (known, say("; {checks} cannot be told", checks=_listed(untold)) if untold else ""))
+        return joined("", (known, say("; {checks} could not be checked", checks=_listed(untold)) if untold else ""))
 
 
 def alignment(
@@ -104,7 +104,7 @@ def alignment(
         for item in check.accepted
     ]
     unused = [
-        say("known difference not found any more: {difference}", difference=str(difference))
+        say("known difference no longer present: {difference}", difference=str(difference))
         for difference in known.differences
         if difference not in used
     ]

@@ -63,7 +63,7 @@ def checks(sides: SideBySide, tier: Tier, known: KnownDifferences) -> tuple[Alig
     """All seven, in order."""
     if sides.mock.is_timed:
         names, counts, missing, extra, shape = (
-            AlignCheck(check, title, NOT_MEASURED, "", "", {}, (say("a timing does not say which kernels run"),))
+            AlignCheck(check, title, NOT_MEASURED, "", "", {}, (say("a timing does not tell which kernels ran"),))
             for check, title in _TITLES.items()
         )
         told = latency(sides, tier, known, CRITICAL_SHARE), _graph(sides, known)
@@ -138,7 +138,7 @@ def _alike(row: AlignRow) -> str:
 def _instead(row: AlignRow) -> str:
     if row.mock is None or row.e2e is None:
         return say(
-            "only {whose} runs {kernel}, where the other side runs something else",
+            "only {whose} runs {kernel}; the other side runs something else there",
             whose=say("the model") if row.mock is None else say("the mock"),
             kernel=called(row.names[0]),
         )
@@ -286,7 +286,7 @@ def _graph(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     mock, e2e = (_in_graph(side) for side in (sides.mock, sides.e2e))
     if mock is None or e2e is None:
         figures = dict.fromkeys(("mock_in_graph", "mock_kernels", "e2e_in_graph", "e2e_kernels"))
-        return AlignCheck(GRAPH, _GRAPHS, NOT_MEASURED, "", "", figures, (say("what ran in a graph is not known"),))
+        return AlignCheck(GRAPH, _GRAPHS, NOT_MEASURED, "", "", figures, (say("what ran in a graph is unknown"),))
     ours, theirs = (_state(*counts) for counts in (mock, e2e))
     same = ours == theirs or (0 < mock[0] < mock[1] and 0 < e2e[0] < e2e[1])
     items = (

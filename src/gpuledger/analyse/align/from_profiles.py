@@ -45,7 +45,7 @@ def of_mock(
         operation = matching_names(trace, busiest, profile, operation, isolation.kernel_pattern)
     several = (
         say(
-            "{profile}: {count} GPUs at work; GPU {gpu}, the busiest, is the mock",
+            "{profile}: {count} GPUs in use; GPU {gpu}, the busiest, is taken as the mock",
             profile=profile,
             count=len(devices),
             gpu=busiest.gpu,

@@ -98,7 +98,7 @@ def _side(name: str, rows: Sequence[SummaryRow], forwards: int) -> tuple[Operati
         listed = say("{names} and {count} more", names=shown, count=len(rare) - 3) if len(rare) > 3 else shown
         notes.append(
             say(
-                "{profile}: left out, as they run in fewer than half of the forwards: {kernels}",
+                "{profile}: left out because they run in fewer than half of the forwards: {kernels}",
                 profile=name,
                 kernels=listed,
             )

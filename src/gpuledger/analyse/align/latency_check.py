@@ -160,7 +160,7 @@ def _spread(sides: SideBySide) -> list[str]:
     (a, b), (c, d) = sides.mock.spread_ns, sides.e2e.spread_ns
     mock = say("{start} to {end}", start=time_text(a), end=time_text(b))
     e2e = say("{start} to {end}", start=time_text(c), end=time_text(d))
-    return [say("eight of ten forwards take {mock} in the mock, {e2e} in the model", mock=mock, e2e=e2e)]
+    return [say("P10 to P90 of the forwards: {mock} in the mock, {e2e} in the model", mock=mock, e2e=e2e)]
 
 
 def _figures(sides: SideBySide, rows: Sequence[AlignRow], tier: Tier) -> dict[str, Figure]:

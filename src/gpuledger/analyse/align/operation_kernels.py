@@ -94,7 +94,7 @@ def by_steps(device: Device, profile: str) -> OperationKernels:
         return OperationKernels(kernels, step)
     inside = (np.arange(len(kernels)) - np.searchsorted(step, step)) // period
     note = say(
-        "a step of {profile} runs the same {kernels} several times over: each time is a forward",
+        "a step of {profile} runs the same {kernels} several times: each repetition counts as a forward",
         profile=profile,
         kernels=_kernels(period),
     )
@@ -111,11 +111,11 @@ def _without_steps(device: Device, profile: str, kernels: Positions) -> Operatio
     period = _whole_period(names[start:end]) or end - start
     forward = np.arange(end - start) // period
     how = (
-        say("{kernels} that repeat are a forward", kernels=_kernels(period))
+        say("{kernels} that repeat count as a forward", kernels=_kernels(period))
         if forward.any()
-        else say("the whole profile is one forward")
+        else say("the whole profile counts as one forward")
     )
-    note = say("{profile}: no steps were found; {how} (--mock-range=REGEX says otherwise)", profile=profile, how=how)
+    note = say("{profile}: no steps were found; {how} (--mock-range=REGEX overrides this)", profile=profile, how=how)
     return OperationKernels(kernels[start:end], forward, (note,))
 
 
@@ -156,7 +156,7 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
 
 def _operators(profile: str, pattern: str) -> str:
     return say(
-        "{profile}: no annotation matches '{pattern}'; a forward is an operator or module that does",
+        "{profile}: no annotation matches '{pattern}'; matching operators or modules are taken as forwards",
         profile=profile,
         pattern=pattern,
     )
@@ -223,7 +223,9 @@ def matching_names(
     left_out = _counted(trace, device, mock.kernel[~matches])
     if not matches.any():
         raise no_match(profile, pattern.pattern, f"its kernels: {left_out}")
-    note = say("{profile}: left out, as they do not match the pattern: {kernels}", profile=profile, kernels=left_out)
+    note = say(
+        "{profile}: left out because they do not match the pattern: {kernels}", profile=profile, kernels=left_out
+    )
     return OperationKernels(mock.kernel[matches], mock.forward[matches], (*mock.notes, note))
 
 
@@ -261,7 +263,7 @@ def by_pattern(
     forward = np.where((forward < 0) & foreign, before, forward)
     spare = kernels[forward < 0]
     outside = say(
-        "{profile}: left out, as they match the pattern outside the mock's sequence: {kernels}",
+        "{profile}: left out because they match the pattern outside the mock's sequence: {kernels}",
         profile=profile,
         kernels=_counted(trace, device, spare),
     )

@@ -38,7 +38,7 @@ def notes(sides: SideBySide) -> tuple[str, ...]:
     moved = sum(row.moved for row in sides.rows)
     if moved:
         sentences.append(
-            say("{count} kernels run at another place of the sequence, which no check counts", count=count_text(moved))
+            say("{count} kernels run at another place in the sequence, which no check counts", count=count_text(moved))
         )
     return tuple(sentence for sentence in sentences if sentence)
 
@@ -53,17 +53,20 @@ def _chosen(side: OperationSide, which: str) -> str:
         counted.append(
             say("{count} in each of {steps} steps", count=per_step, steps=count_text(side.steps))
             if side.forwards != side.steps
-            else say("one a step")
+            else say("one per step")
         )
     if side.forwards > 1:
         counted.append(say("the first left out"))
     said = [
         say("{which}: {what}", which=which, what=joined(say(", "), counted)),
-        say("the one with the median GPU time stands for them"),
+        say("the one with the median GPU time represents them"),
     ]
     if side.ranks > 1:
         said.append(
-            say("of {count} ranks, each counts where it computes the longest: the others wait for it", count=side.ranks)
+            say(
+                "of {count} ranks, each layer is taken from the rank that computes longest: the others wait for it",
+                count=side.ranks,
+            )
         )
     if 1 < side.alike < side.compared:
         said.append(say("{count} run another sequence of kernels", count=count_text(side.compared - side.alike)))
@@ -76,7 +79,7 @@ def _sizes(sides: SideBySide) -> str:
     """A forward of one side that is many of the other's is probably not what was meant."""
     mock, e2e = len(sides.mock.kernels), len(sides.e2e.kernels)
     if e2e > OTHER_SIZE * mock:
-        hint = say("what was isolated may be more than the operation: take a narrower range, or --auto")
+        hint = say("the isolated part may be more than the operation: use a narrower range, or --auto")
     elif mock > OTHER_SIZE * e2e:
         hint = say("the mock's may be more than the operation, or hold it several times: --mock-range=REGEX cuts it")
     else:
@@ -125,7 +128,7 @@ def _wait(side: OperationSide, which: str, *, again: bool) -> str:
     """Before which kernel a side waits; `again`: it has just been named."""
     wait = side.wait
     if wait is None:
-        return say("{which} never stands still for 1 ms", which=which)
+        return say("{which} is never idle for 1 ms", which=which)
     said = say(
         "{which} waits {time} before {kernel} in {count} of {of} forwards",
         which=which,
@@ -143,14 +146,14 @@ def _drift(side: OperationSide, which: str) -> str:
     share = share_text(abs(side.drift_share))
     if side.drift_share > 0:
         return say(
-            "{which}: forwards of the last quarter of the steps take {share} longer than in the first: the work "
-            "changes over the run, as with a growing KV length",
+            "{which}: forwards in the last quarter of the steps are {share} longer than in the first: "
+            "the work changes over the run, as with a growing KV length",
             which=which,
             share=share,
         )
     return say(
-        "{which}: forwards of the last quarter of the steps take {share} shorter than in the first: the work changes "
-        "over the run",
+        "{which}: forwards in the last quarter of the steps are {share} shorter than in the first: "
+        "the work changes over the run",
         which=which,
         share=share,
     )

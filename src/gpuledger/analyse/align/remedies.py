@@ -22,27 +22,29 @@ from gpuledger.catalog.name_likeness import EXACT, NONE
 from gpuledger.messages import say
 
 _OTHER_KERNEL: Final = say(
-    "The mock calls another implementation, or the model fuses what the mock runs apart: build the mock from the "
-    "framework's own class, with the model's backend, data type and quantisation."
+    "The mock calls another implementation, or the model fuses what the mock runs separately: "
+    "build the mock from the framework's own class, with the model's backend, data type and "
+    "quantization."
 )
 _OTHER_TILE: Final = say(
     "Libraries choose the tile by size, alignment and data type: give the mock the model's batch, sequence length, "
     "head counts, tensor-parallel split and data type."
 )
 _MORE_CALLS: Final = say(
-    "The mock calls a kernel more often: move initialisation, metadata and input preparation out of its forward, or "
-    "batch what it runs one by one, as the model does."
+    "The mock calls a kernel more often: move initialization, metadata and input preparation out "
+    "of its forward, or batch what it runs one by one, as the model does."
 )
 _FEWER_CALLS: Final = say(
     "The mock calls a kernel less often: check the number of heads, experts, chunks and micro-batches per forward."
 )
 _MISSING: Final = say(
-    "Some part that the operation depends on is not set up in the mock: the KV-cache manager, quantisation, position "
-    "embeddings, a communicator; or the model fuses it in."
+    "Something the operation depends on is not set up in the mock: the KV-cache manager, "
+    "quantization, position embeddings, a communicator; or the model fuses it in."
 )
 _EXTRA: Final = say(
-    "Look for initialisation, input preparation or debugging code inside the mock's forward; if the model fuses it "
-    "into another kernel, take the fused path. --mock-range=REGEX leaves out what lies around the forward."
+    "Look for initialization, input preparation or debugging code inside the mock's forward; if "
+    "the model fuses it into another kernel, use the fused path. --mock-range=REGEX leaves out "
+    "what surrounds the forward."
 )
 _GRAPH_MOCK: Final = say("Capture the mock's forward in a CUDA graph and time its replay, as the model does.")
 _GRAPH_MODEL: Final = say("The model runs without CUDA graphs: time the mock without one, or switch the model's on.")
@@ -52,18 +54,21 @@ _SHAPE: Final = say(
 )
 _OTHER_GPU: Final = say("The two profiles are of different GPUs: record both on the same one.")
 _FASTER: Final = say(
-    "The kernels are launched alike and take less time. Most likely the mock, which repeats one layer, finds weights "
-    "and inputs still in the GPU's cache, while in the model other layers run in between: rotate over several copies "
-    "of the weights, or clear the cache between forwards. Otherwise compare the KV length, data types and clocks."
+    "The kernels have the same launch shape and take less time. Most likely the mock, which "
+    "repeats one layer, finds weights and inputs still in the GPU's cache, while in the model "
+    "other layers run in between: rotate over several copies of the weights, or flush the cache "
+    "between forwards. Otherwise compare the KV length, data types and clocks."
 )
 _SLOWER: Final = say(
-    "The kernels are launched alike and take more time: compare the KV length, data layout and clocks, and look for "
-    "other work on the GPU at the same time."
+    "The kernels have the same launch shape and take more time: compare the KV length, data "
+    "layout and clocks, and look for other work on the GPU at the same time."
 )
-_OTHER_INPUT: Final = say("The launch shapes differ, so the inputs do: align these first, then compare times again.")
+_OTHER_INPUT: Final = say(
+    "The launch shapes differ, so the inputs differ: align these first, then compare times again."
+)
 _INPUT_UNKNOWN: Final = say(
-    "Launch shapes are not known here, so compare the inputs first: batch, sequence and KV length, data types. "
-    "Profiles instead of tables would tell."
+    "Launch shapes are unknown here, so compare the inputs first: batch, sequence and KV length, "
+    "data types. Profiles have them; tables do not."
 )
 _NOT_REPLAYED: Final = say("The model replays a CUDA graph: time the mock's replay too.")
 

@@ -60,7 +60,7 @@ def unlike(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> list
         has, lacks = (before, after) if before.whole == STEP else (after, before)
         reasons.append(
             say(
-                "{has} has steps (by {source}), in {lacks} none were found",
+                "{has} has steps ({source}), {lacks} has none",
                 has=has.name,
                 source=has.source,
                 lacks=lacks.name,
@@ -93,8 +93,7 @@ def remarks(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> lis
     if before.whole == STEP and after.whole == STEP and before.source != after.source:
         said.append(
             say(
-                "Steps were found by {before} before, by {after} after: are they the same? --step-range says what a "
-                "step is.",
+                "Steps are {before} before and {after} after: are they the same? --step-range defines them.",
                 before=before.source,
                 after=after.source,
             )
@@ -102,7 +101,7 @@ def remarks(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> lis
     if before.tool != after.tool:
         said.append(
             say(
-                "Recorded with different profilers ({before}, {after}): each slows the host its own way.",
+                "Recorded with different profilers ({before}, {after}): each slows the host in its own way.",
                 before=before.tool,
                 after=after.tool,
             )
@@ -116,9 +115,9 @@ def remarks(before: RunSide, after: RunSide, pairs: Sequence[KernelPair]) -> lis
             )
         )
     if KERNEL_TIME not in (before.whole, after.whole) and not (before.gpu_name and after.gpu_name):
-        said.append(say("The GPU's model is not recorded, so that it cannot be compared."))
+        said.append(say("The GPU model was not recorded, so it cannot be compared."))
     if any(side.ranks is not None and side.ranks > 1 and len(side.run_steps) > 1 for side in (before, after)):
-        said.append(say("Profiles of several ranks are pooled like runs; `gpuledger fleet` says who waits for whom."))
+        said.append(say("Profiles of several ranks are pooled like runs; `gpuledger fleet` shows who waits for whom."))
     said += [say("Lost before: {loss}.", loss=loss) for loss in before.losses]
     said += [say("Lost after: {loss}.", loss=loss) for loss in after.losses]
     return said

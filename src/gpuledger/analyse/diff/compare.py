@@ -119,11 +119,11 @@ def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: s
 
 def _interval(before: RunSide, after: RunSide) -> Interval | NotMeasured:
     if KERNEL_TIME in (before.whole, after.whole):
-        return NotMeasured(say("tables of `nsys stats` hold sums, which say nothing about noise"))
+        return NotMeasured(say("`nsys stats` tables hold sums, which say nothing about noise"))
     interval = median_interval(before.runs, after.runs)
     if isinstance(interval, NotMeasured) and before.whole != STEP:
         return NotMeasured(
-            say("no steps were found; from {count} runs a side on, runs show the noise", count=FEWEST_STEPS)
+            say("no steps were found; {count} or more runs per side would show the noise", count=FEWEST_STEPS)
         )
     return interval
 
@@ -139,41 +139,42 @@ def _notes(
     if isinstance(interval, Interval) and interval.follows:
         said.append(
             say(
-                "Steps follow their neighbours in length (autocorrelation {follows}: drift or throttling), so that "
-                "they tell less than as many independent ones; the interval is wider for it.",
+                "Step times are autocorrelated ({follows}: drift or throttling), so they carry less "
+                "information than independent ones; the interval is wider for it.",
                 follows=f"{interval.follows:.2f}",
             )
         )
     if isinstance(interval, Interval) and interval.runs_ns:
         said.append(
             say(
-                "Runs of one side differ by {time} (a standard deviation) beyond what their steps explain; the "
+                "Runs on one side differ by {time} (standard deviation) beyond what their steps explain; the "
                 "interval is wider for it.",
                 time=time_text(interval.runs_ns),
             )
         )
     if isinstance(interval, Interval) and len(before.run_steps) == len(after.run_steps) == 1:
-        said.append(
-            say("One run a side: how much runs of the same differ is not in the interval; give a folder of runs.")
-        )
+        said.append(say("One run per side: the interval leaves out run-to-run variation; give a folder of runs."))
     said += [
-        say("Ranges taken for the same, as the only ones left: {ranges}.", ranges=pair.name)
+        say("Ranges matched because they were the only ones left: {ranges}.", ranges=pair.name)
         for pair in ranges
         if pair.level == RENAMED
     ]
     if isinstance(guards, NotMeasured) and ranges:
         said.append(say("No controls: {reason}.", reason=guards.reason))
     if before.whole == KERNEL_TIME:
-        said.append(say("Steps, idle time, intervals and what ran inside ranges are not in tables of `nsys stats`."))
+        said.append(say("`nsys stats` tables have no steps, idle time, intervals or kernels by range."))
         if ranges:
             said.append(
-                say("Shares of ranges are of the time in the program's own: libraries' and set-up are left out.")
+                say(
+                    "Shares of ranges are of the time in the program's own ranges; those of libraries and setup "
+                    "are left out."
+                )
             )
     if (clocks := clocks_differ(before, after)) is not None:
         one, other = (count_text(round(clock / 1e6)) for clock in clocks)
         said.append(
             say(
-                "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after, from samples.",
+                "The SM clock while kernels ran differs: {before} MHz before, {after} MHz after (from samples).",
                 before=one,
                 after=other,
             )
@@ -189,7 +190,7 @@ def _other_gpus(before: RunSide, after: RunSide) -> list[str]:
         old, new = before.gpus[gpu], after.gpus[gpu]
         said.append(
             say(
-                "GPU {gpu}, not shown: {before} -> {after} a step; --device={gpu} shows it.",
+                "GPU {gpu}, not shown: {before} -> {after} per step; --device={gpu} shows it.",
                 gpu=gpu,
                 before=time_text(old),
                 after=time_text(new),

@@ -98,12 +98,10 @@ def _unchanged(pairs: Sequence[RangePair], both: Sequence[RangePair]) -> list[Ra
     if not both:
         return NotMeasured(say("no range is on both sides"))
     if all(pair.unchanged for pair in pairs):
-        return NotMeasured(
-            say("every range does the same on both sides, so that none can serve as a control for another")
-        )
+        return NotMeasured(say("every range does the same on both sides, so none can serve as a control for another"))
     unchanged = [pair for pair in both if pair.unchanged and not _mostly_waits(pair)]
     if not unchanged:
-        return NotMeasured(say("no range does the same on both sides without waiting for the device"))
+        return NotMeasured(say("no range does the same on both sides without waiting for the GPU"))
     if all(_both(pair)[0].calls is None for pair in unchanged):
         return _agreeing(unchanged)
     return unchanged
@@ -117,12 +115,12 @@ def _agreeing(unchanged: list[RangePair]) -> list[RangePair] | NotMeasured:
         if old.host_ns
     )
     if len(shares) < 2:
-        return NotMeasured(say("tables do not say what runs in a range; --control names those that did not change"))
+        return NotMeasured(say("tables do not show what runs in a range; --control names those that did not change"))
     if shares[-1] - shares[0] > MOST_APART:
         return NotMeasured(
             say(
-                "ranges of the same name changed by {least} to {most} %, so that they cannot all be unchanged; "
-                "--control names those that are",
+                "ranges of the same name changed by {least} to {most} %, so not all of them can be "
+                "unchanged; --control names those that are",
                 least=f"{100 * shares[0]:+.1f}",
                 most=f"{100 * shares[-1]:+.1f}",
             )
@@ -161,6 +159,6 @@ def _interval(before: RunSide, after: RunSide, chosen: Sequence[RangePair]) -> I
         held = [side.range_steps.get(_both(pair)[index].name) for pair in chosen]
         known = [by_step for by_step in held if by_step is not None]
         if len(known) < len(held) or side.steps < 2:
-            return NotMeasured(say("their times are not known step by step"))
+            return NotMeasured(say("their times per step are unknown"))
         sides.append([sum(step) for step in zip(*known, strict=True)])
     return mean_interval(*sides)

@@ -146,7 +146,7 @@ def _measured(gate: DiffGate, diff: Diff) -> tuple[float, float, Interval | NotM
     match gate.what:
         case "step":
             if diff.verdict is None:
-                raise _unknown(gate, "tables of `nsys stats` do not say how long a step takes")
+                raise _unknown(gate, "`nsys stats` tables do not show how long a step takes")
             return diff.before.median_ns, diff.after.median_ns, diff.interval
         case "launches":
             launches = [side.launches for side in sides if side.launches is not None]

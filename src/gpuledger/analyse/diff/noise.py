@@ -82,7 +82,7 @@ def median_interval(before: Sequence[Ints], after: Sequence[Ints]) -> Interval |
     counts = [sum(len(run) for run in side) for side in (before, after)]
     if min(counts) < FEWEST_STEPS:
         return NotMeasured(
-            say("{steps} on a side; an interval takes {least}", steps=_steps(min(counts)), least=FEWEST_STEPS)
+            say("{steps} on one side; an interval needs {least}", steps=_steps(min(counts)), least=FEWEST_STEPS)
         )
     random = np.random.default_rng(SEED)
     old, new = (_resampled(side, random) for side in (before, after))
@@ -103,7 +103,7 @@ def median_interval(before: Sequence[Ints], after: Sequence[Ints]) -> Interval |
 def mean_interval(before: Sequence[int], after: Sequence[int]) -> Interval | NotMeasured:
     """The interval of the difference of means, step by step, as Welch gives it."""
     if min(len(before), len(after)) < FEWEST_STEPS:
-        return NotMeasured(say("{steps} on a side", steps=_steps(min(len(before), len(after)))))
+        return NotMeasured(say("{steps} on one side", steps=_steps(min(len(before), len(after)))))
     sides = [np.array(side, np.float64) for side in (before, after)]
     variances = [float(steps.var(ddof=1)) / len(steps) * _inflation(followed(steps)) for steps in sides]
     whole = sum(variances)

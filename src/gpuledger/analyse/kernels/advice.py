@@ -14,25 +14,27 @@ MOST_RULES: Final = 3
 """So many of NVIDIA's rules are passed on: those about the whole kernel that promise the most."""
 
 ADVICE: Final[Mapping[str, str]] = {
-    "DRAM": say("only fewer bytes make it faster: fuse it with its neighbours, use a smaller type, read nothing twice"),
-    "L2": say("let less go through L2: larger tiles, blocks ordered so that neighbours share data, TMA multicast"),
-    "L1": say("relieve shared memory: wider accesses, no bank conflicts, more reuse in registers"),
-    "tensor": say("it is near what tensor cores can do: only a smaller type, sparsity or less work make it faster"),
+    "DRAM": say("only fewer bytes make it faster: fuse it with its neighbors, use a smaller type, read nothing twice"),
+    "L2": say("reduce L2 traffic: larger tiles, blocks ordered so that neighbors share data, TMA multicast"),
+    "L1": say("reduce shared-memory traffic: wider accesses, no bank conflicts, more reuse in registers"),
+    "tensor": say("it is near the tensor-core peak: only a smaller type, sparsity or less work makes it faster"),
     "fp64": say("use FP32, or tensor cores, where the accuracy allows"),
     "fma": say("use tensor cores, or packed half precision, where the accuracy allows"),
-    "alu": say("spend fewer integer instructions: simpler indexing, wider loads, more elements per thread"),
+    "alu": say("use fewer integer instructions: simpler indexing, wider loads, more elements per thread"),
     "fp16": say("use tensor cores where the shapes allow"),
     "special functions": say("replace exponentials, divisions and roots by cheaper approximations"),
-    "load/store": say("move more bytes per instruction: vectorised loads and stores, coalesced accesses"),
+    "load/store": say("move more bytes per instruction: vectorized loads and stores, coalesced accesses"),
     "uniform": say("move work from uniform instructions into vector ones"),
     "texture": say("replace texture accesses by plain loads"),
-    "issue": say("spend fewer instructions on each element: wider loads, packed arithmetic, more elements per thread"),
-    "sm": say("collect the section ComputeWorkloadAnalysis: it says which pipeline is busy"),
-    "too few blocks": say("give it more parallel work: split the reduction, batch calls, or run other work beside it"),
-    "tail": say("choose a tile or a grid that makes full waves, or a persistent kernel"),
+    "issue": say("use fewer instructions per element: wider loads, packed arithmetic, more elements per thread"),
+    "sm": say("collect the section ComputeWorkloadAnalysis: it shows which pipeline is busy"),
+    "too few blocks": say(
+        "give it more parallel work: split the reduction, batch calls, or run other work concurrently"
+    ),
+    "tail": say("choose a tile or grid that fills whole waves, or a persistent kernel"),
     "occupancy": say("use fewer registers or less shared memory per block, or keep more loads in flight per warp"),
-    "uneven": say("spread the work evenly: smaller tiles, or tiles handed out while it runs"),
-    "short": say("fuse it with its neighbours: most of so short a kernel is starting and ending"),
+    "uneven": say("balance the work: smaller tiles, or dynamic tile scheduling"),
+    "short": say("fuse it with its neighbors: a kernel this short is mostly start-up and tear-down"),
     "stalls": say("keep more loads in flight: prefetch, asynchronous copies, more work per thread"),
     "unexplained": say("collect the sections Occupancy, LaunchStats and WarpStateStats"),
     "unmeasured": say("collect the section SpeedOfLight"),
@@ -40,8 +42,8 @@ ADVICE: Final[Mapping[str, str]] = {
 """By `KernelVerdict.limiter`."""
 
 COALESCE: Final = say(
-    "coalesce its accesses: let neighbouring threads touch neighbouring addresses, change the layout, or go through "
-    "shared memory"
+    "coalesce its accesses: let neighboring threads touch neighboring addresses, change the "
+    "layout, or go through shared memory"
 )
 """For a kernel whose memory is busy with bytes that nobody uses."""
 

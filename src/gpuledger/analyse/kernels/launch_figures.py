@@ -110,7 +110,7 @@ def _unreliable(shares: Mapping[str, Figure]) -> list[str]:
     """Shares of a whole that are over it."""
     return [
         say(
-            "{figure} reads {value}, over 100 %: the replay passes over so short a kernel do not add up",
+            "{figure} reads {value}, over 100 %: on a kernel this short the replay passes do not add up",
             figure=FIGURE_NAMES[key],
             value=share_text(value),
         )
@@ -129,7 +129,7 @@ FIGURE_NAMES: Mapping[str, str] = {
     "l2_hit_share": say("L2 hit rate"),
     "l1_hit_share": say("L1 hit rate"),
     "occupancy_share": say("occupancy"),
-    "occupancy_limit_share": say("possible occupancy"),
+    "occupancy_limit_share": say("theoretical occupancy"),
     "occupancy_efficiency": say("occupancy efficiency"),
     "dram_bytes_per_s": say("DRAM bandwidth"),
 }

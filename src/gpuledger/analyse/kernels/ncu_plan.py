@@ -234,6 +234,6 @@ def _nothing(device: Device, whole_graphs_ns: int) -> NothingRecorded:
         return NothingRecorded(claim, hint="`gpuledger info` says what there is")
     return NothingRecorded(
         claim,
-        found="its work is in CUDA graphs that were traced whole: which kernels ran in them is not known",
+        found="its work is in CUDA graphs that were traced as a whole: the kernels in them are unknown",
         hint="record again with `nsys profile --cuda-graph-trace=node`",
     )

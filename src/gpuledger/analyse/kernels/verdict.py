@@ -128,11 +128,11 @@ def _largest(shares: Mapping[str, float]) -> tuple[str, float]:
 
 
 def _one_side(known: str, share: float) -> Message:
-    return say("only {known} is known, {share} of its peak", known=known, share=share_text(share))
+    return say("only {known} is known, at {share} of its peak", known=known, share=share_text(share))
 
 
 def _percent_of(name: str, share: float) -> str:
-    return say("{unit} works at {share} of its peak", unit=UNITS[name], share=share_text(share))
+    return say("{unit} runs at {share} of its peak", unit=UNITS[name], share=share_text(share))
 
 
 def _misses(measured: LaunchFigures) -> tuple[str, ...]:
@@ -151,12 +151,12 @@ UNITS: Final[Mapping[str, str]] = {
     "fma": say("the FMA pipeline"),
     "alu": say("the integer and logic pipeline"),
     "fp16": say("the FP16 pipeline"),
-    "special functions": say("the pipeline of special functions"),
+    "special functions": say("the special-function pipeline"),
     "load/store": say("the load/store pipeline"),
     "uniform": say("the uniform pipeline"),
     "texture": say("the texture pipeline"),
-    "issue": say("the issue of instructions"),
-    "sm": say("the busiest unit of the multiprocessors"),
+    "issue": say("instruction issue"),
+    "sm": say("the busiest SM unit"),
 }
 """What a unit is called in a sentence."""
 
@@ -165,13 +165,13 @@ def _latency(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]
     """What a kernel waits for that keeps no unit busy, the weightiest reason first; never empty."""
     reasons = [*_too_few(launch, measured), *_tail(measured), *_few_warps(launch, measured), *_uneven(launch)]
     if not isinstance(measured.duration_ns, NotMeasured) and measured.duration_ns < SHORT_NS:
-        reasons.append(("short", say("it runs {time} only", time=time_text(measured.duration_ns))))
+        reasons.append(("short", say("it runs for only {time}", time=time_text(measured.duration_ns))))
     stall, _ = _largest(measured.stalls)
     if stall:
         waits = three_figures(measured.stalls[stall])
-        text = say("of each instruction's wait, {cycles} cycles are {reason}", cycles=waits, reason=_stall_name(stall))
+        text = say("each instruction waits {cycles} cycles {reason}", cycles=waits, reason=_stall_name(stall))
         reasons.append(("stalls", text))
-    return reasons or [("unexplained", say("nothing that was collected says what it waits for"))]
+    return reasons or [("unexplained", say("the collected metrics do not show what it waits for"))]
 
 
 def _too_few(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
@@ -179,13 +179,13 @@ def _too_few(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]
     processors = launch.metric(*m.SM_COUNT)
     if blocks is not None and not isinstance(processors, NotMeasured) and blocks < FULL * processors:
         text = say(
-            "{blocks} blocks for {processors} multiprocessors",
+            "{blocks} blocks for {processors} SMs",
             blocks=count_text(blocks),
             processors=count_text(int(processors)),
         )
         return [("too few blocks", text)]
     if not isinstance(measured.waves, NotMeasured) and measured.waves < FULL:
-        return [("too few blocks", say("the grid fills the GPU {waves} times", waves=three_figures(measured.waves)))]
+        return [("too few blocks", say("the grid is {waves} waves", waves=three_figures(measured.waves)))]
     return []
 
 
@@ -197,7 +197,7 @@ def _tail(measured: LaunchFigures) -> list[tuple[str, str]]:
     if lost < TAIL:
         return []
     text = say(
-        "{waves} waves take as long as {whole}: {share} of the multiprocessors' time is lost in the last one",
+        "{waves} waves take as long as {whole}: {share} of SM time is lost in the last one",
         waves=three_figures(measured.waves),
         whole=count_text(whole),
         share=share_text(lost),
@@ -210,7 +210,7 @@ def _few_warps(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str
     if isinstance(achieved, NotMeasured) or achieved >= LOW_OCCUPANCY:
         return []
     if isinstance(allowed, NotMeasured) or allowed >= 2 * achieved:
-        return [("occupancy", say("occupancy is {share} only", share=share_text(achieved)))]
+        return [("occupancy", say("occupancy is only {share}", share=share_text(achieved)))]
     limits = {
         name: value for name, key in m.BLOCK_LIMITS.items() if not isinstance(value := launch.metric(key), NotMeasured)
     }
@@ -228,7 +228,7 @@ RESOURCES: Final[Mapping[str, str]] = {
     "registers": say("its registers"),
     "shared memory": say("its blocks' shared memory"),
     "warps": say("its blocks' size"),
-    "blocks": say("the blocks that fit on a multiprocessor"),
+    "blocks": say("the blocks that fit on an SM"),
     "barriers": say("its barriers"),
 }
 
@@ -237,7 +237,7 @@ def _uneven(launch: Profiled) -> list[tuple[str, str]]:
     mean, most = launch.metric(*m.SM_ACTIVE), launch.metric(*m.SM_ACTIVE_MOST)
     if isinstance(mean, NotMeasured) or isinstance(most, NotMeasured) or not most or mean > UNEVEN * most:
         return []
-    text = say("multiprocessors work {share} of the busiest one's time on average", share=share_text(mean / most))
+    text = say("on average, SMs are busy for {share} of the busiest one's time", share=share_text(mean / most))
     return [("uneven", text)]
 
 

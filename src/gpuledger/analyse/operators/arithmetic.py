@@ -124,7 +124,9 @@ class WorkDone:
     def mfu(self) -> float | NotMeasured:
         """The share of the steady stretch that the counted work would need at peak."""
         if not self.work:
-            return NotMeasured(say("no matrix product with recorded shapes was launched; graphs are not counted"))
+            return NotMeasured(
+                say("no matrix multiplication with recorded shapes was launched; graphs are not counted")
+            )
         known = [(work.flops, work.peak) for work in self.work if not isinstance(work.peak, NotMeasured)]
         if not known:
             return next(work.peak for work in self.work if isinstance(work.peak, NotMeasured))

@@ -164,7 +164,7 @@ def _layers(work: WorkPhases, pieces: Pieces, steady: Positions) -> tuple[LayerC
     """The layers in the order of their numbers, and what is in none."""
     layer, phase = pieces.layer[steady], pieces.phase[steady]
     if not (layer != NOWHERE).any():
-        return NotMeasured(say("no range is called after a layer, and steps do not agree on how many there are"))
+        return NotMeasured(say("no range is named after a layer, and steps disagree on how many there are"))
     first, number = group(layer)
     columns = len(work.phases) + 2
     books = np.zeros(len(first) * columns, np.int64)

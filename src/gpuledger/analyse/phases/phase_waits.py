@@ -26,8 +26,8 @@ from gpuledger.trace.spans import Ints
 
 ONE_RANK: Final = NotMeasured(
     say(
-        "only one rank is known: what a collective waits for the others, and what it takes to move the data, can be "
-        "told from all ranks together; give their profiles with --ranks"
+        "only one rank was given: separating the wait for other ranks from the transfer takes all "
+        "ranks; give their profiles with --ranks"
     )
 )
 _SILENT: Final = NotMeasured(say("no communication kernel was recorded"))

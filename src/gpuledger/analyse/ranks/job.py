@@ -129,10 +129,10 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
     nameless = [rank.label for rank in given if rank.rank is None]
     which = say("for these") if any(rank.place is not None for rank in given) else say("in these profiles")
     if len(nameless) == len(given):
-        sentence = say("no rank is recorded {which}, each is taken for a rank of its own", which=which)
+        sentence = say("no rank is recorded {which}: each counts as a rank of its own", which=which)
         tell(Severity.WARNING, "rank-unknown", nameless, len(nameless), sentence)
         return tuple(given), size, notes
-    sentence = say("no rank is recorded {which}, they are left out", which=which)
+    sentence = say("no rank is recorded {which}: left out", which=which)
     tell(Severity.LOSS, "rank-unknown", nameless, len(nameless), sentence)
     kept: dict[int, RankSummary] = {}
     twice, foreign = [], []
@@ -145,7 +145,7 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
             twice.append(f"rank {rank.rank} ({rank.profile})")
         else:
             kept[rank.rank] = rank
-    sentence = say("profiles that are not of this job of {world} ranks, left out", world=world)
+    sentence = say("profiles from outside this job of {world} ranks, left out", world=world)
     tell(Severity.LOSS, "rank-extra", foreign, len(foreign), sentence)
     tell(Severity.LOSS, "rank-twice", twice, len(twice), say("given more than once, left out but for the first"))
     # a world's size may be false and huge, so the missing are counted, not listed; without one, more may be missing
@@ -205,7 +205,7 @@ def _doubts(
             Severity.WARNING,
             "collectives-unmatched",
             say(
-                "{count} of {of} collectives were not matched across ranks and are left out",
+                "{count} of {of} collectives could not be matched across ranks and are left out",
                 count=count_text(lost),
                 of=count_text(seen),
             ),
@@ -230,7 +230,7 @@ def _doubts(
             Severity.INFO,
             "groups-unknown",
             say(
-                "process groups are not recorded for {count} collectives: they are taken to span all ranks given",
+                "process groups are not recorded for {count} collectives: assumed to span all given ranks",
                 count=count_text(nameless),
             ),
             nameless,

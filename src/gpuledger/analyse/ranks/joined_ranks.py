@@ -112,7 +112,7 @@ def joined_ranks(
     steady = max(rank.warm_up - by for rank, by in zip(ranks, shifts, strict=True))
     measured = max(first + 1 if last - first > 1 else first, steady)
     if measured >= last:
-        return NotMeasured(say("no step was kept of every rank: their profiles begin too far apart"))
+        return NotMeasured(say("no step is covered by every rank: their profiles start too far apart"))
     ahead = [clock.offset_ns for clock in clocks]
     together = joined([work.graph for work in works], ahead)
     step = np.concatenate(

@@ -23,7 +23,7 @@ from gpuledger.trace.health import NotMeasured, Severity
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
 
-NOT_KEPT: Final = NotMeasured(say("nothing was kept of the ranks to replay"))
+NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,8 +130,7 @@ def rank_summary(
     if len(devices) > 1:
         losses.append(
             say(
-                "{count} GPUs were at work for this one rank; only GPU {gpu}, the busiest, is counted (--device=N: "
-                "another)",
+                "this rank used {count} GPUs; only GPU {gpu}, the busiest, is counted (--device=N picks another)",
                 count=len(devices),
                 gpu=device.gpu,
             )

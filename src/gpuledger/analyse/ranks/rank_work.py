@@ -84,7 +84,7 @@ class RankWork:
 def rank_work(trace: Trace, device: Device, operations: int) -> RankWork | NotMeasured:
     """About so many operations of a rank, in whole steps."""
     if len(device.steady_stretches) > 1:
-        return NotMeasured(say("only parts of the run are looked at, which are not replayed"))
+        return NotMeasured(say("only parts of the run are selected, which are not replayed"))
     steps = 1 if device.steps is None else len(device.steps)
     most = LONGEST * operations * steps // max(len(device.work), 1)
     fewest, lead = next((pair for pair in _STEPS_AND_LEAD if sum(pair) <= most), _STEPS_AND_LEAD[-1])

@@ -63,7 +63,7 @@ def gpu_samples(trace: Trace, gpu: int) -> GpuSamples | NotMeasured:
     found = _in_turn(rows, codes) if here.all() else None
     stamp, values = _one_by_one(rows, codes, here) if found is None else found
     if not values:
-        return NotMeasured(say("no counter of GPU {gpu} that we know was sampled", gpu=gpu))
+        return NotMeasured(say("no known counter of GPU {gpu} was sampled", gpu=gpu))
     if len(stamp) < 2:
         return NotMeasured(say("GPU {gpu} was sampled less than twice", gpu=gpu))
     return GpuSamples(gpu, stamp, _period_ns(stamp), values)

@@ -94,7 +94,7 @@ def use_of_device(trace: Trace, device: Device, kernels_in: Spans | None = None)
     The trace may have been read without samples: then they are not measured.
     """
     if Table.METRICS not in trace.tables:
-        return trace.missing(Table.METRICS) or NotMeasured(say("the samples of the GPU were not read"))
+        return trace.missing(Table.METRICS) or NotMeasured(say("the GPU samples were not read"))
     window, edges = device.ledger.busy.stretches, None if device.steps is None else device.steps.edges_ns
     kernels = use_of_kernels(trace, device.gpu, window if kernels_in is None else kernels_in)
     if isinstance(kernels, NotMeasured):

@@ -116,7 +116,7 @@ def ncu_flags(choice: Choice, measure: Measure, export: str, *, run_by_us: bool 
     return (
         *sections,
         # the default locks them to base, and times would not compare with the timeline's
-        ("--clock-control=none", "the GPU keeps its own clocks, so that times compare with those of nsys"),
+        ("--clock-control=none", "the GPU keeps its own clocks, so times are comparable with nsys"),
         *chosen,
         ("--nvtx", "the program's ranges are recorded with each launch"),
         ("--target-processes=all", "also processes that the program starts"),

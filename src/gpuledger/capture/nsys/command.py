@@ -110,7 +110,7 @@ def _not_installed(report: Path) -> GpuledgerError:
     beside = report.with_suffix(".sqlite")
     hint = f"export it where nsys is installed: `nsys export --type=sqlite {report.name}`, then open the .sqlite"
     if beside.exists():
-        hint = f"{beside.name} lies beside it: open that"
+        hint = f"{beside.name} is next to it: open that"
     return MissingPackage(
         f"{report.name}: an Nsight Systems report; opening it needs nsys, which was not found", hint=hint
     )

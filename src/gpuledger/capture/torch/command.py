@@ -49,7 +49,7 @@ def torch_flags(schedule: Schedule) -> tuple[Flag, ...]:
     if schedule.step_range:
         flags.append(Flag("step-range", schedule.step_range, "a step ends with each NVTX range of this name"))
     switches = (
-        ("record-shapes", schedule.record_shapes, "the shapes of every operator's inputs: TFLOP/s can be told"),
+        ("record-shapes", schedule.record_shapes, "the shapes of every operator's inputs: needed for TFLOP/s"),
         ("with-stack", schedule.with_stack, "Python's call stack at every operator: slow, but names the line"),
         ("memory", schedule.memory, "allocations and releases of tensors"),
     )

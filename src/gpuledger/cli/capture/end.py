@@ -76,7 +76,7 @@ def _said_of_plain(plain: PlainRun | None) -> None:
     if plain is None or plain.seconds is None:
         return
     if plain.window_ns is None:
-        click.echo(f"how long the window takes without the profiler is not known: {plain.reason}", err=True)
+        click.echo(f"how long the window takes without the profiler is unknown: {plain.reason}", err=True)
         return
     several = f", the mean of {len(plain.window_ns)} processes" if len(plain.window_ns) > 1 else ""
     window_ns = round(sum(plain.window_ns) / len(plain.window_ns))

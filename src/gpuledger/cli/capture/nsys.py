@@ -65,9 +65,12 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
     help="What to record; see above. Default: steady if COMMAND has --cuda-profiler, else launch.",
 )
 @click.option("--trace", metavar="A,B,C", help="What nsys traces, in its words, e.g. cuda,nvtx,osrt,cublas.")
-@click.option("--delay", type=click.FloatRange(0, 1e6), metavar="S", help="Begin so many seconds after the start.")
+@click.option("--delay", type=click.FloatRange(0, 1e6), metavar="S", help="Start recording after S seconds.")
 @click.option(
-    "--duration", type=click.FloatRange(0, 1e6, min_open=True), metavar="S", help="Record so long, then end COMMAND."
+    "--duration",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    metavar="S",
+    help="Record for S seconds, then end COMMAND.",
 )
 @click.option("--set", "settings", multiple=True, metavar="FLAG=VALUE", help="Any other flag of `nsys profile`.")
 @click.option(
@@ -80,7 +83,11 @@ def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
 @VIA_OPTION
 @PLAIN_OPTION
 @click.option("--session", metavar="NAME", help="Only start COMMAND, to be recorded with `gpuledger capture start`.")
-@click.option("--rank-variable", metavar="NAME", help="For multi: the variable that holds the rank. Default: known.")
+@click.option(
+    "--rank-variable",
+    metavar="NAME",
+    help="For multi: the environment variable that holds the rank. Default: auto-detected.",
+)
 @capture_options
 def nsys(
     presets: tuple[str, ...],

@@ -64,9 +64,9 @@ def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
 
     options = (
         click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
-        click.option("-o", "--output", "name", metavar="NAME", help="Name of the profile. Default: by COMMAND."),
+        click.option("-o", "--output", "name", metavar="NAME", help="Name of the profile. Default: from COMMAND."),
         click.option("--force", is_flag=True, help="Overwrite an earlier capture of that name."),
-        click.option("--dry-run", is_flag=True, help="Print what would be run, and run nothing."),
+        click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing."),
         click.option("--explain", is_flag=True, help="Print each flag with its reason, and run nothing."),
         click.option("--no-report", is_flag=True, help="Record and check only."),
         click.option(
@@ -74,7 +74,7 @@ def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
             "variables",
             multiple=True,
             metavar="NAME[=VALUE]",
-            help="NAME=VALUE sets it for COMMAND; NAME takes it along with --via. Both are noted.",
+            help="NAME=VALUE sets it for COMMAND; NAME forwards it through --via. Both are recorded.",
         ),
     )
     for option in reversed(options):
@@ -92,10 +92,10 @@ def a_program(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 VIA_OPTION = click.option(
-    "--via", metavar="PREFIX", help="Run it elsewhere: 'ssh HOST' or 'kubectl exec POD --'; copied back."
+    "--via", metavar="PREFIX", help="Run elsewhere: 'ssh HOST' or 'kubectl exec POD --'; results are copied back."
 )
 PLAIN_OPTION = click.option(
-    "--no-plain", is_flag=True, help="Do not first run COMMAND once without the profiler, to time its window."
+    "--no-plain", is_flag=True, help="Skip the unprofiled run of COMMAND that times its window first."
 )
 
 

@@ -69,7 +69,7 @@ def torch(
       gpuledger capture torch --via='kubectl exec POD --' -- python train.py
     """
     if step_range is not None and active is None:
-        raise GpuledgerError("--step-range says what a step is, but not how many to record", hint="add --active=N")
+        raise GpuledgerError("--step-range defines the step, but not how many to record", hint="add --active=N")
     schedule = Schedule(wait, warmup if active else 0, active or 0, step_range, record_shapes, with_stack, memory)
     place = place_for(manner.name, command, "torch", force=manner.force)
     there = remote(via) if via is not None else None

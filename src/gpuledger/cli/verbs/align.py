@@ -109,7 +109,7 @@ def align(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Say whether MOCK, one operation alone, runs what it runs in the model of E2E, and as fast.
+    """Check that MOCK, one operation in isolation, runs the same kernels as in the model of E2E, as fast.
 
     Finds the operation in the profile of the whole model, lays one forward of each side by side, and asks seven
     questions: kernel names, calls per forward, missing kernels, extra kernels, latency, CUDA graphs, launch shape.

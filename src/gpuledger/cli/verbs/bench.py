@@ -38,7 +38,7 @@ class _Bench(click.Command):
 @click.command(
     cls=_Bench,
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
-    epilog="`gpuledger bench NAME --help` tells the options of one.",
+    epilog="`gpuledger bench NAME --help` lists the options of one.",
 )
 @click.argument("name", metavar="NAME", required=False, shell_complete=words(lambda: BENCHES))
 @click.argument("arguments", metavar="[OPTIONS OF NAME]...", nargs=-1, type=click.UNPROCESSED)
@@ -48,7 +48,7 @@ def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], 
     """Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier.
 
     Each checks what it computes against an independent answer, marks its parts with NVTX ranges, runs on a GPU or, at a
-    small size, on a CPU, and says where it is on stderr. With --cuda-profiler it opens the window that
+    small size, on a CPU, and reports progress on stderr. With --cuda-profiler it opens the window that
     `gpuledger capture nsys --preset=steady` records. Needs torch.
 
     \b

@@ -12,7 +12,7 @@ from gpuledger.cli.capture.torch import torch
 
 @click.group(subcommand_metavar="TOOL [OPTIONS] -- COMMAND...")
 def capture() -> None:
-    """Record a profile of COMMAND, check that it holds what was asked for, and report on it.
+    """Record a profile of COMMAND, check that it is complete, and report on it.
 
     The tool that records is nsys (the timeline of any program), torch (the operators of a PyTorch program) or ncu (what
     single kernels do). The profile is written as NAME.*, with NAME.capture.json beside it: the command, versions, GPUs,

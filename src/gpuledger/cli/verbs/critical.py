@@ -24,11 +24,11 @@ from gpuledger.stages import BOOKS
 @limit_option
 @page_options
 def critical(profile: Path, wanted: Wanted, limits: Limits, output: Output) -> None:
-    """Say which chain of host and GPU work makes a step of PROFILE as long as it is, and what is not on it.
+    """Show the critical path of PROFILE: the host and GPU work that sets the step time.
 
     Back from the end of the steady steps, each segment is what the next one waited for: a kernel, the latency before
-    it, a call, the host's code before that. They sum to the steps. A wait is never on the chain: what it waited for is.
-    What is not on it has slack: making it faster buys nothing, as the replay of the run with the kernel twice as fast
+    it, a call, the host's code before that. They sum to the steps. A wait is never on the path: what it waited for is.
+    What is not on it has slack: making it faster saves nothing, as the replay of the run with the kernel twice as fast
     shows.
 
     \b

@@ -80,7 +80,7 @@ def diff(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Say whether AFTER is faster than BEFORE, by how much, how sure that is, and why.
+    """Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.
 
     Each is a profile, a folder or glob of several runs of the same, a baseline saved with --save-baseline, tables that
     `nsys stats` printed, or the JSON of `gpuledger time`; that of two operations holds both sides. The difference of

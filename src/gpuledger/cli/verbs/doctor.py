@@ -54,14 +54,14 @@ def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
 @click.option("--quick", is_flag=True, help="No trial captures: only look, start nothing on the GPU.")
 @english_options
 def doctor(profile: Path | None, quick: bool, output: Output) -> None:
-    """Say whether profiles can be recorded here, and how to mend what is in the way.
+    """Check whether profiles can be recorded here, and how to fix what is in the way.
 
     Looks at the GPUs and their driver, nsys, ncu and torch, who may read the GPU's counters, containers, other
-    profilers, disks, and the packages that open further verbs. Where a GPU and nsys are here, it records, exports and
-    reads a tiny program, and measures what tracing adds to a CUDA call. With PROFILE, it also says whether the nsys
-    here is as new as the one that wrote it.
+    profilers, disks, and the packages that open further verbs. Where a GPU and nsys are here, it records, exports
+    and reads a tiny program, and measures what tracing adds to a CUDA call. With PROFILE, it also checks that the
+    nsys here is as new as the one that wrote it.
 
-    Each check ends in ok, warning, problem or not checked, and what can be mended comes with its commands. Nothing is
+    Each check ends in ok, warning, problem or not checked, and what can be fixed comes with its commands. Nothing is
     changed or installed. The exit code is 0 where nsys or torch can record and nothing is a problem, else 1.
 
     \b

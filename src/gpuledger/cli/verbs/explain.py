@@ -19,7 +19,7 @@ from gpuledger.present.writers.page_text import page_text
 @click.argument("code", required=False, shell_complete=finding_codes)
 @language_option
 def explain(code: str | None, language: str) -> None:
-    """Explain a finding's CODE: symptom, how it was recognised, causes, fix, how to verify.
+    """Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify.
 
     Without CODE, lists them all.
 

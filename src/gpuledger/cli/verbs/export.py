@@ -33,19 +33,19 @@ from gpuledger.units import bytes_text
     required=True,
     metavar="FILE",
     shell_complete=files,
-    help="What to write; its ending is the format.",
+    help="File to write; its extension sets the format.",
 )
-@click.option("--force", is_flag=True, help="Overwrite the output if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
 @click.option(
     "--workers",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Of several profiles, read so many at once; 0: one after another. Default: as cores and memory allow.",
+    help="Read N profiles at a time; 0: one after another. Default: as cores and memory allow.",
 )
 @fix_option
 @step_options
 @limit_option
-@click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only errors.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only errors.")
 def export(
     given: tuple[str, ...],
     path: str,
@@ -58,11 +58,12 @@ def export(
 ) -> None:
     """Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.
 
-    A timeline ends in .pftrace (for Perfetto; .gz makes it smaller) or .json (for Chrome, VS Code and others). It holds
-    processes, threads, ranges and calls; a track per GPU stream, with arrows from the launches; idle gaps by cause,
-    steps, counters, the critical path, and the findings as marks. Several profiles are ranks of a job: their clocks are
-    aligned. With --fix, kernels, copies and calls are where a replay puts them with the finding fixed; what else a
-    thread does moves with its calls. Tables go into a folder that ends in .parquet or /, one file each.
+    A timeline ends in .pftrace (for Perfetto; .gz makes it smaller) or .json (for Chrome, VS Code and others). It
+    holds processes, threads, ranges and calls; a track per GPU stream, with arrows from the launches; idle gaps by
+    cause, steps, counters, the critical path, and the findings as markers. Several profiles are ranks of a job:
+    their clocks are aligned. With --fix, kernels, copies and calls are where a replay puts them with the finding
+    fixed; what else a thread does moves with its calls. Tables go into a folder that ends in .parquet or /, one
+    file each.
 
     \b
     Examples:

@@ -52,7 +52,7 @@ def fleet(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Analyse all ranks of a job, and print one report: who waits for whom.
+    """Analyze all ranks of a job in one report: who waits for whom.
 
     Reads every profile in the files, folders, globs and archives given, several at a time, and puts ranks together by
     the rank that is recorded in each. One profile may hold many ranks, as where nsys was put before torchrun: each

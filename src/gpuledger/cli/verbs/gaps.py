@@ -32,12 +32,12 @@ def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | N
     "--over",
     metavar="LENGTH",
     callback=_length,
-    help="List every gap that takes at least so long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
+    help="List every gap at least this long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
 )
 def gaps(trace: Trace, device: Device, over: int | None) -> TableAnswer:
-    """Say why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
+    """Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
 
-    A gap is a stretch in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
+    A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
     time is booked to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time takes
     them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
 

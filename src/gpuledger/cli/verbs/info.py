@@ -23,7 +23,7 @@ from gpuledger.trace.tables import Table
 @limit_option
 @output_options
 def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
-    """Say what is in PROFILE, what is missing, and what that means.
+    """Show what is in PROFILE, what is missing, and what that means.
 
     Prints the tool and its version, GPUs, processes, the time span, the rows of every table, and the profile's
     health: what was lost, and what nsys itself warned about. Command lines and environment variables only with

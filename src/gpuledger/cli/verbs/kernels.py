@@ -22,23 +22,23 @@ from gpuledger.stages import BOOKS
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="With PROFILE: a report of Nsight Compute to hold the samples against; may be given several times.",
+    help="With PROFILE: Nsight Compute report to check the samples against; may be given several times.",
 )
 @step_options
 @limit_option
 @output_options
 def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
-    """Say what limits each kernel in NCU: memory, compute or latency, and what to try.
+    """Show what limits each kernel in NCU: memory, compute or latency, and what to try.
 
     NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
-    details, or --metrics). Each launch is judged against the roofs of the device that it ran on; kernels are told
-    apart by name, launch shape and size of problem. The .ncu-rep format needs `pip install 'gpuledger[ncu]'`.
+    details, or --metrics). Each launch is judged against the roofs of the GPU it ran on; kernels are distinguished
+    by name, launch shape and size of problem. The .ncu-rep format needs `pip install 'gpuledger[ncu]'`.
 
-    PROFILE is a timeline. Its kernels are listed in the order of execution, with their time in a step and share of
+    PROFILE is a timeline. Its kernels are listed in execution order, with their time in a step and share of
     compute; --range=layer0 lists one layer's. `gpuledger report PROFILE --ncu=NCU` has both together. Where GPU
-    metrics were sampled (`gpuledger capture nsys` does where it may), each kernel also has what it uses of the GPU:
-    SMs, issue slots, tensor cores, warps and DRAM, in percent, with an interval that should hold the truth nine
-    times in ten. With --ncu, those numbers are held against what Nsight Compute counted of the same kernels.
+    metrics were sampled (`gpuledger capture nsys` does where it can), each kernel also has what it uses of the GPU:
+    SMs, issue slots, tensor cores, warps and DRAM, in percent, with a 90 % interval. With --ncu, those numbers are
+    checked against what Nsight Compute measured for the same kernels.
 
     \b
     Examples:

@@ -13,10 +13,10 @@ from gpuledger.trace.model import Trace
 
 @question
 def launches(trace: Trace, device: Device) -> TableAnswer:
-    """Say what launching costs in PROFILE: calls, time, queue, how far the host runs ahead.
+    """Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.
 
     Counts every launch call of CUDA and HIP, graphs included, per step. The queue is the time from a launch
-    call's return to the kernel's start: long means that the host runs ahead, which is what one wants.
+    call's return to the kernel's start: long means that the host runs ahead, which is good.
 
     \b
     Examples:

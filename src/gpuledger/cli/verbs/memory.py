@@ -13,9 +13,9 @@ from gpuledger.trace.model import Trace
 
 @question
 def memory(trace: Trace, device: Device) -> TableAnswer:
-    """Say what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.
+    """Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.
 
-    Copies are told apart by direction and by the memory they touch; pageable memory is slow and blocks the host.
+    Copies are split by direction and by the memory they touch; pageable memory is slow and blocks the host.
     Allocations are counted from CUDA calls, and from nsys's memory events where they were recorded
     (--cuda-memory-usage=true).
 

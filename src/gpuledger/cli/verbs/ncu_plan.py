@@ -54,7 +54,7 @@ def ncu_plan(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Say which kernels of PROFILE are worth Nsight Compute, with the commands and their cost.
+    """Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.
 
     Launches of one kernel with the same grid and block from the same place in the program are alike: one of each is
     profiled, from the steady steps of the GPU that the report shows first, the kernels with the most time first.

@@ -13,7 +13,7 @@ from gpuledger.trace.model import Trace
 
 @question
 def ops(trace: Trace, device: Device) -> TableAnswer:
-    """Say what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.
+    """Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.
 
     GPU work belongs to the innermost operator around its launch call; self time is that operator's own, the other
     includes the operators inside. Rates need input shapes (record_shapes=True) and are of dense peak; attention

@@ -13,7 +13,7 @@ from gpuledger.trace.model import Trace
 
 @question
 def overlap(trace: Trace, device: Device) -> TableAnswer:  # noqa: ARG001  all questions take the trace
-    """Say how compute, communication and copies overlap in PROFILE, and what stays exposed.
+    """Show how compute, communication and copies overlap in PROFILE, and what stays exposed.
 
     Exposed is what runs while nothing more important does: communication without compute, copies without either.
 

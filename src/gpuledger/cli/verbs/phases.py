@@ -43,7 +43,7 @@ def _named(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     multiple=True,
     metavar="NAME=REGEX",
     callback=_named,
-    help="Work launched in ranges that match, or of kernels that match, is of phase NAME; comes before known names.",
+    help="Count matching ranges and kernels as phase NAME; takes precedence over known names.",
 )
 @click.option(
     "--ranks",
@@ -62,11 +62,11 @@ def phases(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Say what the phases of a layer cost in PROFILE, and the idle time inside and between them.
+    """Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases.
 
     Phases are attention, router, dispatch, expert_gemm, combine, mlp: by the range around each launch (`attention`,
-    `moe_dispatch`, modules and operators of vLLM, SGLang, Megatron, DeepEP), else by the kernel's name. The work of the
-    phases, idle time and work of no phase sum to the steady steps, in all and by layer. Collectives are told apart into
+    `moe_dispatch`, modules and operators of vLLM, SGLang, Megatron, DeepEP), else by the kernel's name. The work of
+    the phases, other work and idle time sum to the steady steps, in all and by layer. Collectives are split into
     waiting for other ranks and transfer where the ranks are known.
 
     \b

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A report of Nsight Compute (.ncu-rep or CSV) of the same program; may be given several times.",
+    help="Nsight Compute report (.ncu-rep or CSV) of the same program; may be given several times.",
 )
-@click.option("--charts", is_flag=True, help="With a Markdown file: write its pictures beside it, as PNG.")
-@click.option("--brief", is_flag=True, help="Only the answer and what to do, in text and Markdown.")
+@click.option("--charts", is_flag=True, help="With a Markdown file: write its charts next to it, as PNG.")
+@click.option("--brief", is_flag=True, help="Only the answer and what to do (text and Markdown).")
 @step_options
 @limit_option
 @page_options
@@ -49,11 +49,12 @@ def report(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Say where the time in PROFILE went, and what to do about it.
+    """Show where the time in PROFILE went, and what to do about it.
 
-    Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and copies,
-    and idle time by cause. The lines sum to the window. Then says what to change, ranked by what it would save.
-    With reports of Nsight Compute (--ncu), also says what limits each kernel of the step, and what fixing it would buy.
+    Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and
+    copies, and idle time by cause. The lines sum to the window. Then shows what to change, ranked by what it would
+    save. With reports of Nsight Compute (--ncu), also shows what limits each kernel of the step, and what fixing it
+    would save.
 
     \b
     Examples:

@@ -54,11 +54,11 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 @click.option("--dry-run", is_flag=True, help="Print every command of every cell; run nothing.")
 @click.option("--keep-going", is_flag=True, help="Where a cell fails, go on with the next.")
 @click.option("--again", is_flag=True, help="Run finished cells again too.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to print. Default: text.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Output format. Default: text.")
 @click.option(
     "-o", "--output", "folder", type=click.Path(path_type=Path), help="The folder to work in. Default: runs/NAME."
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the result and errors.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only the result and errors.")
 def run(
     runbook: str | None,
     list_: bool,
@@ -76,7 +76,7 @@ def run(
 
     RUNBOOK is a YAML file, or the name of one that comes with gpuledger. For every cell of its matrix it runs the
     steps in order, each with its log in the cell's folder, then compares cells, holds predicted savings against
-    measured ones, and checks targets. What cannot be done here, as there is no GPU or no nsys, is skipped and said.
+    measured ones, and checks targets. What cannot run here, for lack of a GPU or nsys, is skipped and reported.
 
     Finished cells are kept: the same command goes on after an interruption, and runs again only what changed.
 

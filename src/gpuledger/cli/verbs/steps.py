@@ -20,9 +20,9 @@ def steps(trace: Trace, device: Device) -> TableAnswer:
 
     Every step has its length, the share of it that the GPU was busy, and the number of kernels that began in it.
 
-    Steps are found by torch's ProfilerStep, by a repeated range, by graph launches, or by the period of the kernel
-    sequence. They tile the device's time: a step ends when the last work launched in it ends, and the next one begins
-    there. Where GPU metrics were sampled, each step also has its means of them and of the clock.
+    Steps are found by torch's ProfilerStep, by a repeated range, by graph launches, or inferred from repeating
+    kernels. They tile the device's time: a step ends when the last work launched in it ends, and the next one
+    begins there. Where GPU metrics were sampled, each step also has its means of them and of the clock.
 
     \b
     Examples:

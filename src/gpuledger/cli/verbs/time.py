@@ -118,7 +118,7 @@ def time(
     device: str | None,
     output: Output,
 ) -> None:
-    """Time an operation until its median can be trusted, with the GPU's clocks, power and throttling.
+    """Time an operation until its median is reliable, with the GPU's clocks, power and throttling.
 
     FUNCTION is called once, without arguments. If it returns something that can be called, that is the operation, and
     FUNCTION has prepared its weights and inputs; if it returns anything else, FUNCTION itself is the operation. MODULE

@@ -36,12 +36,12 @@ _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP)
 
 @click.command()
 @click.argument("given", metavar="PROFILE...", nargs=-1, required=True, shell_complete=files)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Default: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Default: any free port.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @fix_option
 @step_options
 @limit_option
-@click.option("-q", "--quiet", is_flag=True, help="No progress, no notes; only the address and errors.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only the address and errors.")
 def view(
     given: tuple[str, ...],
     port: int,
@@ -54,7 +54,7 @@ def view(
     """Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.
 
     Writes the timeline to a temporary file without a name, serves it together with the UI on this machine alone, and
-    opens the browser, or prints the address where there is none. Nothing is asked of any network. Ctrl-C ends it, and
+    opens the browser, or prints the address where there is none. No network is used. Ctrl-C ends it, and
     the file is gone however it ends. Timelines that `export` wrote (.pftrace) open as they are.
 
     \b

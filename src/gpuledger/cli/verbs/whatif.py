@@ -87,21 +87,21 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     multiple=True,
     metavar="CODE",
     shell_complete=finding_codes,
-    help="Do what a finding asks for, e.g. HOST-SYNC.",
+    help="Apply a finding's fix, e.g. HOST-SYNC.",
 )
 @click.option(
     "--speedup",
     multiple=True,
     metavar="NAME=FACTOR",
     callback=_speed_ups,
-    help="Make a line, a range or a kernel faster, e.g. gemm=2; a range with the host's code and calls inside.",
+    help="Speed up a line, a range or a kernel, e.g. gemm=2; a range includes the host code and calls inside.",
 )
 @click.option(
     "--remove",
     "removed",
     multiple=True,
     metavar="NAME",
-    help="Take a cause of idle time away, e.g. sync; or work (a family, a kernel, a range), with its launches.",
+    help="Remove a cause of idle time, e.g. sync; or work (a family, a kernel, a range), with its launches.",
 )
 @click.option(
     "--hide",
@@ -109,7 +109,7 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     multiple=True,
     metavar="comm|copy",
     callback=_hidden,
-    help="Run exposed work beside compute.",
+    help="Overlap exposed work with compute.",
 )
 @click.option(
     "--graph",
@@ -117,7 +117,7 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     multiple=True,
     metavar="REGEX",
     callback=_patterns,
-    help="Launch what is in ranges that match as a CUDA graph: an upper bound.",
+    help="Launch matching ranges as a CUDA graph: an upper bound.",
 )
 @click.option("--host", "hosts", multiple=True, metavar="FACTOR", callback=_hosts, help="A faster host, e.g. 1.5.")
 @click.option(
@@ -126,7 +126,7 @@ def _patterns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     multiple=True,
     metavar="TIME",
     callback=_costs,
-    help="What each launch call takes, e.g. 2us.",
+    help="Cost of each launch call, e.g. 2us.",
 )
 @step_options
 @limit_option
@@ -144,7 +144,7 @@ def whatif(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Say what changes would buy in PROFILE: the new step, alone and together, and what is left to fix.
+    """Predict what changes to PROFILE would save, alone and together, and what is left to fix.
 
     The profile is replayed with the changes: every call and kernel at the earliest moment that what it waits for
     allows. So a faster kernel saves nothing where the GPU waits for the host. Any number of changes can be given: each
@@ -152,11 +152,11 @@ def whatif(
 
     Names are those that reports print: findings (`HOST-SYNC`), lines (`gemm`, `idle: launch calls`), ranges
     (`compute_loop`, `layer# > mlp`) and kernels; `range:NAME` and `kernel:NAME` say which is meant. A name that the
-    profile does not have is told as an error, and the other changes are answered. The limit is the speed-up if what
-    becomes faster took no time at all.
+    profile does not have is reported as an error; the other changes are still answered. The limit is the speed-up
+    if what becomes faster took no time at all.
 
     PROFILE may also be tables that `nsys stats` printed: then --speedup takes ranges, and the whole is the time of the
-    program's own ranges, with set-up and what libraries mark left out.
+    program's own ranges, with setup and library ranges left out.
 
     \b
     Examples:

@@ -44,17 +44,17 @@ def step_answer(device: Device) -> Sentences:
     steps = variation(device)
     if steps is None:
         missing = say("GPU {gpu}: no steps found in {window}.", gpu=device.gpu, window=time_text(device.steady_ns))
-        return missing, say("Fix: say what a step is, with --step-range=REGEX or --step-kernel=REGEX.")
+        return missing, say("Fix: define the step with --step-range=REGEX or --step-kernel=REGEX.")
     told = {
         "gpu": device.gpu,
         "median": time_text(steps.median_ns),
         "busy": share_text(_busy_share(device)),
         "source": steps.steps.source,
     }
-    answer = say("GPU {gpu}: one step of {median}, GPU busy {busy}, by {source}.", **told)
+    answer = say("GPU {gpu}: one step of {median}, GPU busy {busy} ({source}).", **told)
     if device.step_count > 1:
         answer = say(
-            "GPU {gpu}: {count} steps of {median} (median; P10 {low}, P90 {high}), GPU busy {busy}, by {source}.",
+            "GPU {gpu}: {count} steps of {median} (median; P10 {low}, P90 {high}), GPU busy {busy} ({source}).",
             **told,
             count=count_text(device.step_count),
             low=time_text(steps.p10_ns),
@@ -94,7 +94,7 @@ def _largest_part(device: Device) -> Message:
     """The line with the most time, and the verb that looks into it."""
     line, time_ns = max(device.line_ns.items(), key=lambda entry: entry[1])
     return say(
-        "Most of the time: {line}, {share}; `gpuledger {verb}` looks into it.",
+        "Largest line: {line}, {share}; for details run `gpuledger {verb}`.",
         line=line.label,
         share=share_text(time_ns / max(device.steady_ns, 1)),
         verb=_verb_for(line),
@@ -158,7 +158,7 @@ def launch_answer(costs: LaunchCosts, device: Device) -> Sentences:
     if not count:
         return (say("GPU {gpu}: no launch call was recorded in the steady steps.", gpu=costs.gpu),)
     answer = say(
-        "GPU {gpu}: launching costs the CPU {time} ({share} of the time): {count}; {ahead}.",
+        "GPU {gpu}: launch calls take {time} on the CPU ({share} of the time): {count}; {ahead}.",
         gpu=costs.gpu,
         time=_a_step(device, time_ns),
         share=share_text(time_ns / costs.steady_ns),
@@ -170,7 +170,7 @@ def launch_answer(costs: LaunchCosts, device: Device) -> Sentences:
     if waits:
         more.append(
             say(
-                "Waiting for the GPU takes {time}: {count}.",
+                "The CPU waits {time} for the GPU: {count}.",
                 count=_count(device, waits, say("call"), say("calls")),
                 time=_a_step(device, waited_ns),
             )
@@ -178,8 +178,8 @@ def launch_answer(costs: LaunchCosts, device: Device) -> Sentences:
     if not _is_ahead(costs.queue) and (costs.queue.tiny_share or 0) >= _HALF:
         more.append(
             say(
-                "Fix: {share} of the GPU work runs under 5 us, less than a launch takes: fuse it, or capture the step "
-                "in a CUDA graph (`gpuledger explain TINY-KERNELS`).",
+                "Fix: {share} of the GPU work takes under 5 us, less than launching it: fuse it, or capture "
+                "the step in a CUDA graph (`gpuledger explain TINY-KERNELS`).",
                 share=share_text(costs.queue.tiny_share or 0),
             )
         )
@@ -195,8 +195,12 @@ def _ahead_words(queue: LaunchQueue) -> Message:
         return say("how far the CPU runs ahead was not recorded")
     told = {"median": time_text(round(queue.delays.median_ns)), "share": share_text(queue.delays.ahead_share)}
     if _is_ahead(queue):
-        return say("the CPU runs ahead: work is queued for {median} (median), {share} of it for over 10 us", **told)
-    return say("the CPU is not ahead: work is queued for {median} (median), {share} of it for over 10 us", **told)
+        return say(
+            "the CPU runs ahead: work waits {median} in the queue (median), {share} of it for over 10 us", **told
+        )
+    return say(
+        "the CPU does not run ahead: work waits {median} in the queue (median), {share} of it for over 10 us", **told
+    )
 
 
 def memory_answer(device: Device, figures: MemoryFigures) -> Sentences:
@@ -264,8 +268,8 @@ def range_answer(tree: RangeTree) -> Sentences:
     ]
     return (
         say(
-            "GPU {gpu}: {share} of {time} of GPU time was launched in ranges; the most in {largest} (without the "
-            "ranges inside).",
+            "GPU {gpu}: {share} of {time} of GPU time was launched inside ranges, most of it in "
+            "{largest} (excluding nested ranges).",
             gpu=tree.gpu,
             share=share_text(1 - tree.outside_gpu_ns / whole_ns),
             time=time_text(whole_ns),
@@ -324,7 +328,7 @@ def operator_answer(costs: OperatorCosts, device: Device) -> Sentences:
         if group.device_self_ns
     ]
     answer = say(
-        "GPU {gpu}: the operators with the most GPU time of their own: {largest}, of {time}.",
+        "GPU {gpu}: operators with the most GPU self time: {largest}, of {time}.",
         gpu=costs.gpu,
         largest=joined(say(", "), largest),
         time=_a_step(device, operators.device_ns),
@@ -343,7 +347,7 @@ def kernel_answer(overview: StepOverview, device: Device) -> Sentences:
     first = max(overview.entries, key=lambda kernel: kernel.time_ns)
     share = overview.time_ns / device.steady_ns
     answer = say(
-        "GPU {gpu}: kernels take {time} ({share} of the time): {count}; the most in {kernel}, {part} of that.",
+        "GPU {gpu}: kernels take {time} ({share} of the time): {count}; {part} of that in {kernel}.",
         gpu=device.gpu,
         time=_a_step(device, overview.time_ns),
         share=share_text(share),
@@ -362,7 +366,7 @@ def _sums(functions: Sequence[CallTimes]) -> tuple[int, int]:
 def _a_step(device: Device, time_ns: int) -> str:
     """A time of all steady steps, for one of them; in all, where there are no steps."""
     time = time_text(time_ns // device.step_count)
-    return time if device.steps is None else say("{time} a step", time=time)
+    return time if device.steps is None else say("{time} per step", time=time)
 
 
 def _count(device: Device, count: int, one: Message, many: Message) -> Message:
@@ -371,4 +375,4 @@ def _count(device: Device, count: int, one: Message, many: Message) -> Message:
     if device.steps is None or count % steps:
         told = say("{count} {what}", count=count_text(count), what=one if count == 1 else many)
         return told if device.steps is None else say("{told} in {steps} steps", told=told, steps=count_text(steps))
-    return say("{count} {what} a step", count=count_text(count // steps), what=one if count == steps else many)
+    return say("{count} {what} per step", count=count_text(count // steps), what=one if count == steps else many)

@@ -48,7 +48,7 @@ _COUNTED: Final = {
 """What a count is of, by its name or the last word of it."""
 _HEADINGS: Final = {
     "weight_bytes": "Weights used",
-    "least_bytes": "Least traffic",
+    "least_bytes": "Minimum traffic",
     "kv_bytes": "KV cache",
     "parameters": "Model",
     "last_to_first_chunk": "Last chunk",
@@ -81,11 +81,11 @@ _TOLD: Final = {
     "Experts used": say("Experts used"),
     "KV cache": say("KV cache"),
     "KV pages needed": say("KV pages needed"),
-    "KV pages there": say("KV pages there"),
+    "KV pages available": say("KV pages available"),
     "Last chunk": say("Last chunk"),
     "Launches": say("Launches"),
     "Layers": say("Layers"),
-    "Least traffic": say("Least traffic"),
+    "Minimum traffic": say("Minimum traffic"),
     "Median": say("Median"),
     "Mode": say("Mode"),
     "Modes": say("Modes"),

@@ -61,13 +61,13 @@ _RANGES: Final = (
     Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
 )
 _BESIDE: Final = (
-    Column("kernel", say("Beside the path"), Unit.TEXT, shorten=cut_label),
+    Column("kernel", say("Off the path"), Unit.TEXT, shorten=cut_label),
     Column("beside_per_step_ns", say("Per step"), Unit.MEAN_NS),
     Column("beside", say("Times"), Unit.COUNT),
     Column("launches", say("of launches"), Unit.COUNT, detail=1),
     Column("slack_ns", say("Slack, median"), Unit.NS),
     Column("least_slack_ns", say("Slack, least"), Unit.NS, detail=1),
-    Column("saving_per_step_ns", say("2x as fast saves"), Unit.MEAN_NS),
+    Column("saving_per_step_ns", say("Saves at 2x"), Unit.MEAN_NS),
 )
 
 
@@ -162,7 +162,7 @@ def calls_sheet(summary: PathSummary) -> Sheet:
         )
         for call in summary.calls
     )
-    title = say("Calls on it, with the host's own code before them, {whole}", whole=_stretch(summary))
+    title = say("Calls on it, with the host code before them, {whole}", whole=_stretch(summary))
     return _sheet(summary, "critical_calls", title, _CALLS, rows)
 
 
@@ -231,7 +231,7 @@ def path_sentence(summary: PathSummary) -> Message:
         "GPU {gpu}: of {whole} {unit}, the critical path is {share} {side}: {parts}",
         gpu=summary.gpu,
         whole=step_text(summary, summary.whole_ns),
-        unit=say("in the window") if summary.steps is None else say("a step"),
+        unit=say("in the window") if summary.steps is None else say("per step"),
         share=share_text(summary.side_ns(largest) / summary.whole_ns),
         side=_SIDES[largest],
         parts=joined(
@@ -255,12 +255,12 @@ def path_remarks(summary: PathSummary) -> list[Message]:
     if waits:
         remarks.append(_waits_remark(summary.gpu, waits))
     if not summary.beside:
-        remarks.append(say("GPU {gpu}: no kernel to speak of runs beside the path.", gpu=summary.gpu))
+        remarks.append(say("GPU {gpu}: no significant kernel runs off the path.", gpu=summary.gpu))
     buys_nothing = [kernel for kernel in summary.beside if not kernel.saved_ns]
     if buys_nothing:
         kernels = joined(say(", "), [_slack_text(kernel) for kernel in buys_nothing[:_NAMED]])
         remarks.append(
-            say("GPU {gpu}: making these kernels faster buys nothing: {kernels}.", gpu=summary.gpu, kernels=kernels)
+            say("GPU {gpu}: making these kernels faster saves nothing: {kernels}.", gpu=summary.gpu, kernels=kernels)
         )
     return remarks
 
@@ -268,8 +268,9 @@ def path_remarks(summary: PathSummary) -> list[Message]:
 def _waits_remark(gpu: int, waits: Sequence[CallOnPath]) -> Message:
     named = [say("{count} x {call}", count=call.waits, call=call.name) for call in waits]
     return say(
-        "GPU {gpu}: the path goes through {waits} to what they waited for. A wait is never long on it: what it costs "
-        "is the dispatch and the launch latency after it. `gpuledger report` says what it saves to leave it out.",
+        "GPU {gpu}: the path passes through {waits} to the work they waited for. A wait itself takes "
+        "little of the path: it costs the framework overhead and the launch latency after it. "
+        "`gpuledger report` has the saving of removing it.",
         gpu=gpu,
         waits=joined(say(", "), named),
     )

@@ -145,10 +145,10 @@ def verdict(merged: Merged) -> str:
     if merged.findings:
         return say("{claim}.", claim=capitalised(merged.findings[0].claim))
     if merged.ranks < 2:
-        return say("One rank says nothing about waiting for others; give the profiles of all ranks.")
+        return say("One rank cannot show waiting for others; give the profiles of all ranks.")
     if not merged.compared:
-        return say("No collective was found on all its ranks: who waits for whom cannot be told.")
-    return say("No rank holds the others up for long.")
+        return say("No collective was found on all its ranks: who waits for whom is unknown.")
+    return say("No rank holds up the others for long.")
 
 
 def map_lines(shades: Map, width: int | None, tell: Tell) -> list[str]:
@@ -244,12 +244,12 @@ def _saving(found: Finding) -> str:
         time = time_text(found.saving_ns)
         return say("saves at most {time}", time=time) if found.is_bound else say("saves {time}", time=time)
     if found.is_bound:
-        return say("saves at most {time} a step", time=time_text(found.saving_ns_per_step))
+        return say("saves at most {time} per step", time=time_text(found.saving_ns_per_step))
     low = found.saving_low_ns_per_step
     most, least = time_text(found.saving_ns_per_step), "" if low is None else time_text(low)
     if least in ("", most):
-        return say("saves {time} a step", time=most)
-    return say("saves {least} to {most} a step", least=least, most=most)
+        return say("saves {time} per step", time=most)
+    return say("saves {least} to {most} per step", least=least, most=most)
 
 
 def _closing(merged: Merged) -> list[str]:

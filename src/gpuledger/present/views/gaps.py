@@ -132,7 +132,7 @@ def _listed_words(summary: GapSummary, least_ns: int) -> str:
     """How many gaps are that long, and what they hold."""
     held_ns = sum(gap.length_ns for gap in summary.longest)
     return say(
-        "{count} of {gaps} gaps take {time} or more, {share} of the idle time, GPU {gpu}",
+        "{count} of {gaps} gaps are {time} or longer, {share} of the idle time, GPU {gpu}",
         count=count_text(len(summary.longest)),
         gaps=count_text(summary.gaps),
         time=time_text(least_ns),

@@ -21,7 +21,7 @@ _SUMMARY: Final = (
     Column("counter", say("Counter"), Unit.TEXT),
     Column("kernels", say("Kernels"), Unit.FIGURE),
     Column("mean_error", say("Mean error by time"), Unit.FIGURE),
-    Column("held", say("Interval holds it"), Unit.FIGURE),
+    Column("held", say("In interval"), Unit.FIGURE),
 )
 _EACH: Final = (
     Column("kernel", say("Kernel"), Unit.TEXT),
@@ -29,7 +29,7 @@ _EACH: Final = (
     Column("samples", say("Samples"), Unit.FIGURE),
     Column("interval", say("Interval"), Unit.FIGURE),
     Column("ncu", "ncu", Unit.FIGURE),
-    Column("holds", say("Holds"), Unit.TEXT),
+    Column("holds", say("In interval"), Unit.TEXT),
 )
 
 
@@ -43,7 +43,7 @@ def summary_blocks(held: tuple[HeldAgainst, ...]) -> list[Block]:
     if not held:
         return []
     return [
-        Heading(say("Samples held against Nsight Compute")),
+        Heading(say("Samples vs Nsight Compute")),
         Paragraph(_sentence(held)),
         SheetBlock(_summary_sheet(held)),
     ]
@@ -53,8 +53,8 @@ def _sentence(held: tuple[HeldAgainst, ...]) -> Message:
     """How many kernels are in both, and how often the interval has what ncu counted."""
     inside = sum(each.is_held for each in held)
     return say(
-        "Of {kernels} kernels that both have, by name, grid and block, the intervals from samples hold {share} of the "
-        "{count} numbers that Nsight Compute counted.",
+        "For the {kernels} kernels in both (by name, grid and block), the intervals from samples "
+        "contain {share} of the {count} values that Nsight Compute measured.",
         kernels=count_text(len({id(each.kernel) for each in held})),
         share=share_text(inside / len(held)),
         count=count_text(len(held)),
@@ -68,7 +68,7 @@ def _summary_sheet(held: tuple[HeldAgainst, ...]) -> Sheet:
         if (found := agreement(held, metric)) is not None:
             error = say("{points} points", points=f"{found.mean_error:.1f}")
             rows.append((NAMES[metric], count_text(found.kernels), error, share_text(found.held_share)))
-    return Sheet("against_ncu", say("Samples held against Nsight Compute"), _SUMMARY, tuple(rows))
+    return Sheet("against_ncu", say("Samples vs Nsight Compute"), _SUMMARY, tuple(rows))
 
 
 def _kernels_sheet(held: tuple[HeldAgainst, ...]) -> Sheet:

@@ -69,7 +69,7 @@ def _verdict(trace: Trace, found: Contents) -> Message:
     if losses:
         return say("Incomplete: {sentence}.", sentence=losses[0])
     if not found.missing:
-        return say("Good for a report: nothing was lost, and all that it uses was recorded.")
+        return say("Good for a report: nothing was lost, and everything it needs was recorded.")
     names = joined(say(", "), [missing.what for missing in found.missing])
     return say("Good for a report: nothing was lost. Not recorded: {names}.", names=names)
 
@@ -179,10 +179,10 @@ def _facts(trace: Trace, found: Contents) -> list[str]:
 
 _SLOWER = {
     "not-compiled": say("the native decoder was not compiled when gpuledger was installed"),
-    "switched-off": say("GPULEDGER_NATIVE=0 leaves out the native decoder"),
-    "write-ahead-log": say("the database is kept with a write-ahead log"),
-    "journal": say("a journal lies beside the database"),
-    "unusual-header": say("the head of the file is unusual"),
+    "switched-off": say("GPULEDGER_NATIVE=0 turns off the native decoder"),
+    "write-ahead-log": say("the database uses a write-ahead log"),
+    "journal": say("there is a journal next to the database"),
+    "unusual-header": say("the file header is unusual"),
 }
 """Why SQLite read a file, which is slower."""
 
@@ -269,7 +269,7 @@ def _table_sheet(found: Contents) -> Sheet:
     columns = (
         Column("table", say("Recorded"), Unit.TEXT),
         Column("rows", say("Rows"), Unit.COUNT),
-        Column("row", say("A row is"), Unit.TEXT),
+        Column("row", say("One row is"), Unit.TEXT),
     )
     return Sheet(
         "tables", say("Recorded"), columns, tuple((name, count, Table(name).schema.row) for name, count in found.rows)

@@ -29,10 +29,10 @@ NAMES: Final = {
 }
 """What a counter is called over a column."""
 CLASS_WORDS: Final = {
-    UseClass.COMPUTE_ROOF: say("compute at the roof"),
-    UseClass.MEMORY_ROOF: say("memory at the roof"),
+    UseClass.COMPUTE_ROOF: say("at the compute roof"),
+    UseClass.MEMORY_ROOF: say("at the memory roof"),
     UseClass.UNDER_FILLED: say("under-filled: SMs idle"),
-    UseClass.STALLED: say("stalled: SMs wait"),
+    UseClass.STALLED: say("stalled: SMs waiting"),
     UseClass.UNKNOWN: say("unknown"),
 }
 CLASS_LIMITS: Final = {
@@ -72,8 +72,8 @@ _SIDES: Final = ("percent", "low", "high")
 
 def _title(use: UseOfKernels) -> Message:
     return say(
-        "Use of GPU {gpu} by kernel, from {count} samples every {period} (shares of kernel time; percent of what the "
-        "GPU could do while the kernel ran)",
+        "GPU {gpu} utilization by kernel, from {count} samples every {period} (shares of kernel "
+        "time; percent of peak while the kernel ran)",
         gpu=use.gpu,
         count=count_text(use.samples),
         period=time_text(use.period_ns),
@@ -152,7 +152,7 @@ def use_answer(use: UseOfKernels, stretches: UseOfStretches) -> list[Message]:
     ]
     sentences = [
         say(
-            "GPU {gpu}, while its kernels ran, of what it could do: {figures}.",
+            "GPU {gpu}, percent of peak while kernels ran: {figures}.",
             gpu=use.gpu,
             figures=joined(say(", "), told),
         )
@@ -208,8 +208,8 @@ def _clock_sentence(clock: Clock) -> Message | None:
     if clock.highest_hz is None or clock.mean_hz >= _HELD_DOWN * clock.highest_hz:
         return None
     return say(
-        "The clock was held down: {mean} MHz on average while kernels ran, {lowest} MHz at the lowest, "
-        "of {highest} MHz.",
+        "The clock stayed below its maximum: {mean} MHz on average while kernels ran, {lowest} MHz "
+        "at the lowest, of {highest} MHz.",
         mean=count_text(round(clock.mean_hz / 1e6)),
         lowest=count_text(round(clock.lowest_hz / 1e6)),
         highest=count_text(round(clock.highest_hz / 1e6)),

@@ -11,7 +11,7 @@ BOUNDS: Final = {
     "memory": say("memory"),
     "compute": say("compute"),
     "latency": say("latency"),
-    "unknown": say("not known"),
+    "unknown": say("unknown"),
 }
 
 LIMITERS: Final = {
@@ -32,7 +32,7 @@ LIMITERS: Final = {
     "too few blocks": say("too few blocks"),
     "tail": say("tail effect"),
     "occupancy": say("occupancy"),
-    "uneven": say("uneven load"),
+    "uneven": say("load imbalance"),
     "short": say("too short"),
     "stalls": say("stalls"),
     "unexplained": say("cause not collected"),
@@ -44,7 +44,7 @@ SEVERITY_WORDS: Final = {
     "medium": say("medium"),
     "low": say("low"),
     "none": say("none"),
-    "unknown": say("not known"),
+    "unknown": say("unknown"),
 }
 
 

@@ -23,8 +23,9 @@ from gpuledger.trace.model import Gpu
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 CLOCKS: Final = say(
-    "Times here are Nsight Compute's: it replays each kernel by itself, with caches flushed and, unless told "
-    "otherwise, clocks locked. A timeline's times differ; rank by those (`gpuledger report PROFILE --ncu=FILE`)."
+    "Times here are Nsight Compute's: it replays each kernel in isolation, with caches flushed "
+    "and, by default, clocks locked. Times on a timeline differ; rank by those (`gpuledger "
+    "report PROFILE --ncu=FILE`)."
 )
 
 
@@ -52,7 +53,7 @@ def _blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[
     )
     blocks: list[Block] = [Heading(title, 1), Paragraph(_verdict(made, total)), SheetBlock(kernel_sheet(made, total))]
     blocks.append(counts_points(kernels_tally(made)))
-    blocks.append(Heading(say("In depth, the most to gain first")))
+    blocks.append(Heading(say("In depth, largest saving first")))
     blocks += [in_depth(each, total) for each in sorted(made, key=lambda each: -_gain(each))]
     blocks += [Paragraph(CLOCKS), Paragraph(made_line())]
     blocks += notes_blocks(notes)
@@ -75,14 +76,15 @@ def _gain(kernel: JudgedKernel) -> int:
 def _verdict(made: Sequence[JudgedKernel], total: int) -> str:
     best = max(made, key=_gain)
     if all(isinstance(each.saving_ns, NotMeasured) for each in made):
-        return say("How far these kernels are from the device's roofs was not collected.")
+        return say("The metrics that compare these kernels with the GPU's peaks were not collected.")
     if not _gain(best):
-        return say("All these kernels are at their roofs; only less work would make them faster.")
+        return say("All these kernels are at the roof; only less work would make them faster.")
     typical = best.typical.verdict
     if typical.wasted is not None and typical.is_by_waste:
         return say(
-            "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and {wasted} of the sectors "
-            "it moves are excessive; with coalesced accesses it would save {gain} of the time.",
+            "Largest saving: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and "
+            "{wasted} of the sectors it moves are excessive; coalesced accesses would save {gain} of the "
+            "time.",
             kernel=best.label,
             share=share_text(best.duration_ns / total),
             bound=BOUNDS[typical.bound],
@@ -91,8 +93,8 @@ def _verdict(made: Sequence[JudgedKernel], total: int) -> str:
             gain=share_text(_gain(best) / total),
         )
     return say(
-        "Most to gain: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its nearest roof it would "
-        "save {gain} of the time.",
+        "Largest saving: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its "
+        "nearest roof it would save {gain} of the time.",
         kernel=best.label,
         share=share_text(best.duration_ns / total),
         bound=BOUNDS[best.typical.verdict.bound],

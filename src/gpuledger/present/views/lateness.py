@@ -15,14 +15,14 @@ _STRAGGLER: Final = (
     Column("of", say("of"), Unit.COUNT, detail=3),
     Column("caused_percent", say("Waited for"), Unit.SHARE_PERCENT, detail=1),
     Column("saves_percent", say("Step shorter by"), Unit.SHARE_PERCENT),
-    Column("compute_percent", say("More compute"), Unit.CHANGE_PERCENT),
+    Column("compute_percent", say("Extra compute"), Unit.CHANGE_PERCENT),
     Column("worst_step", say("Latest in step"), Unit.ID, detail=1),
     Column("worst_ns", say("by"), Unit.NS, detail=2),
     Column("profile", say("Profile"), Unit.TEXT, detail=4),
 )
 
 _LATE_AT: Final = {
-    LateAt.COLLECTIVES: say("how late a rank came to a step's collectives, at most"),
+    LateAt.COLLECTIVES: say("how late a rank reached a step's collectives, at most"),
     LateAt.STEPS: say("how much longer a step took than on the fastest rank"),
 }
 

@@ -51,7 +51,7 @@ def launch_calls_sheet(costs: LaunchCosts) -> Sheet:
 
 def waiting_calls_sheet(costs: LaunchCosts) -> Sheet:
     """The calls that wait for the device, by function."""
-    return _calls_sheet(costs, costs.waiting_calls, "waiting_calls", say("Calls that wait for the device"))
+    return _calls_sheet(costs, costs.waiting_calls, "waiting_calls", say("Calls that wait for the GPU"))
 
 
 def _calls_sheet(costs: LaunchCosts, functions: Sequence[CallTimes], name: str, title: str) -> Sheet:
@@ -94,7 +94,7 @@ def queue_with_units_sheet(costs: LaunchCosts) -> Sheet:
 def _queue_figures(costs: LaunchCosts) -> list[tuple[Message, float, str]]:
     """Name, value and unit."""
     queue = costs.queue
-    figures: list[tuple[Message, float, str]] = [(say("GPU activities a step"), queue.activities_per_step, "")]
+    figures: list[tuple[Message, float, str]] = [(say("GPU activities per step"), queue.activities_per_step, "")]
     if queue.tiny_share is not None:
         figures += [
             (say("of them under 5 us"), 100 * queue.tiny_share, "%"),

@@ -98,6 +98,6 @@ def _in_use(device: Device, totals: MemoryTotals | NotMeasured) -> Sheet:
     rows = (
         (say("peak"), totals.peak_bytes),
         (say("at the end"), totals.end_bytes),
-        (say("allocated in all"), totals.allocated_bytes),
+        (say("allocated in total"), totals.allocated_bytes),
     )
     return Sheet(name, title, _IN_USE, rows)

@@ -148,7 +148,7 @@ def _cost(made: Proposal) -> list[str]:
     about = time_text(round(made.seconds * 1e9))
     runs = "the program's own time" if len(made.commands) == 1 else f"{len(made.commands)} times the program's own"
     return [
-        f"expected cost: {launches}, {made.passes} passes each, about {about} beside {runs}.",
+        f"expected cost: {launches}, {made.passes} passes each, about {about} on top of {runs}.",
         "between passes ncu saves and restores the GPU memory that a kernel writes; large models make it slower.",
     ]
 

@@ -48,8 +48,8 @@ _AGAINST = (
     Column("where", say("Where"), Unit.TEXT, detail=1),
     Column("count", say("Count"), Unit.COUNT, detail=2),
     Column("per_step", say("A step"), Unit.MEAN, detail=3),
-    Column("host_ns_per_step", say("Host a step"), Unit.NS),
-    Column("device_ns_per_step", say("GPU a step"), Unit.NS),
+    Column("host_ns_per_step", say("Host per step"), Unit.NS),
+    Column("device_ns_per_step", say("GPU per step"), Unit.NS),
 )
 _FIGURES = (
     Column("figure", say("Figure"), Unit.TEXT),
@@ -60,7 +60,7 @@ _FIGURES = (
 _FIGURES_WITH_UNITS = (_FIGURES[0], Column("value", say("Value"), Unit.FIGURE), _FIGURES[3])
 _GRAPHS = (
     Column("place", say("Place"), Unit.TEXT),
-    Column("known_by", say("Known by"), Unit.TEXT, detail=1),
+    Column("known_by", say("How known"), Unit.TEXT, detail=1),
     Column("count", say("Executions"), Unit.COUNT),
     Column("per_step", say("A step"), Unit.MEAN, detail=2),
     Column("device_ns", "GPU", Unit.NS, detail=1),
@@ -76,16 +76,16 @@ def ops_sheets(costs: OperatorCosts, *, with_units: bool = False) -> list[Sheet]
     figures = [_with_unit(row) for row in _figures(costs)] if with_units else _figures(costs)
     columns = _FIGURES_WITH_UNITS if with_units else _FIGURES
     return [
-        _sheet(costs, "ops_figures", say("Coverage and use of the GPU"), columns, figures),
+        _sheet(costs, "ops_figures", say("Coverage and GPU utilization"), columns, figures),
         _sheet(costs, "ops", say("Operators"), _OPERATORS, _by_name(costs)),
         _sheet(
             costs,
             "ops_by_shape",
-            say("Operators by inputs, the {count} that take the most GPU time", count=MOST_SHAPES),
+            say("Operators by inputs, top {count} by GPU time", count=MOST_SHAPES),
             _SHAPES,
             _by_shape(costs),
         ),
-        _sheet(costs, "host_against_device", say("Host against device"), _AGAINST, _against(costs)),
+        _sheet(costs, "host_against_device", say("Host vs device"), _AGAINST, _against(costs)),
         _sheet(costs, "graph_work", say("Work inside graphs"), _GRAPHS, _in_graphs(costs)),
     ]
 
@@ -118,19 +118,19 @@ def _figures(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
         inside = graphs.device_ns / operators.device_ns if operators.device_ns else None
         rows += [
             (say("GPU time inside graphs"), *_share_cells(inside)),
-            (say("of it with a place in the program"), *_share_cells(graphs.named_share)),
+            (say("of which with a place in the program"), *_share_cells(graphs.named_share)),
         ]
     if work.work:
-        note = say("at most: attention in full, or a convolution's stride not known") if work.is_bound else ""
-        rows.append((say("work counted a step"), work.flops / 1e9 / costs.steps, "GFLOP", note))
+        note = say("upper bound: attention counted in full, or a convolution's stride unknown") if work.is_bound else ""
+        rows.append((say("FLOPs counted per step"), work.flops / 1e9 / costs.steps, "GFLOP", note))
         rows.append((say("matrix kernels' time in counted operators"), *_share_cells(work.coverage)))
     value, unit, reason = _share_cells(work.mfu)
     against = (
         say("at most; dense peak of {gpu}", gpu=work.gpu) if work.is_bound else say("dense peak of {gpu}", gpu=work.gpu)
     )
-    rows.append((say("MFU: time at peak of the time taken"), value, unit, reason or against))
+    rows.append((say("MFU: time at peak / time taken"), value, unit, reason or against))
     if work.without_peak_share and not isinstance(work.mfu, NotMeasured):
-        rows.append((say("work left out of it, its peak not known"), *_share_cells(work.without_peak_share)))
+        rows.append((say("work left out, peak unknown"), *_share_cells(work.without_peak_share)))
     return rows
 
 
@@ -229,7 +229,7 @@ def _in_graphs(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
     """The places with the most GPU time, the others in one row."""
     shown, rest = costs.graphs.work[:MOST_PLACES], costs.graphs.work[MOST_PLACES:]
     places = [
-        (joined(" > ", work.path or (say("(not known)"),)), work.source, work.count, work.device_ns) for work in shown
+        (joined(" > ", work.path or (say("(unknown)"),)), work.source, work.count, work.device_ns) for work in shown
     ]
     if rest:
         sums = sum(work.count for work in rest), sum(work.device_ns for work in rest)

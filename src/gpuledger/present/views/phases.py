@@ -29,7 +29,7 @@ _PHASES: Final = (
     Column("per_visit_ns", say("Each"), Unit.MEAN_NS),
     Column("hidden_per_step_ns", say("Hidden"), Unit.MEAN_NS),
     Column("total_ns", say("All steps"), Unit.NS, detail=2),
-    Column("told_by", say("Told by"), Unit.TEXT, detail=1),
+    Column("told_by", say("Source"), Unit.TEXT, detail=1),
 )
 _BETWEEN: Final = (
     Column("from", say("From"), Unit.TEXT),
@@ -53,14 +53,15 @@ _WAITS: Final = (
     Column("wait_percent", say("of it waiting"), Unit.SHARE_PERCENT),
 )
 _NO_PHASES: Final = NotMeasured(
-    say("no range and no kernel is called after a phase of a layer; --phase NAME=REGEX says what is")
+    say("no range or kernel is named after a phase of a layer; --phase NAME=REGEX defines one")
 )
 _UNTOLD: Final = say(
-    "Most of the GPU's work is of no phase: neither a range nor its name tells. Work of a CUDA graph has no ranges: "
-    "record a run without the graph, or say --phase NAME=REGEX."
+    "Most GPU work is in no phase: neither its range nor its kernel name shows one. Work in a "
+    "CUDA graph has no ranges: record a run without the graph, or define phases with --phase "
+    "NAME=REGEX."
 )
 IDLE: Final = say("idle")
-OTHER_WORK: Final = say("work of no phase")
+OTHER_WORK: Final = say("other work")
 INSIDE: Final = say("(inside)")
 BEGIN: Final = say("(start)")
 END: Final = say("(end)")
@@ -229,7 +230,7 @@ def waits_sheet(costs: PhaseCosts, waits: Sequence[PhaseWait]) -> Sheet:
         )
         for wait in waits
     )
-    title = say("Waiting for other ranks against transfer, all steady steps, GPU {gpu}", gpu=costs.gpu)
+    title = say("Waiting for other ranks vs transfer, all steady steps, GPU {gpu}", gpu=costs.gpu)
     return Sheet(f"phase_waits_gpu{costs.gpu}", title, _WAITS, rows, rounded=True)
 
 
@@ -241,10 +242,10 @@ def _sentence(costs: PhaseCosts) -> Message:
     """What a step takes, what of it is in phases, and where the GPU is idle the longest."""
     idle = [place for place in costs.between if place.idle_ns]
     told = say(
-        "GPU {gpu}: of {whole} {unit}, the phases take {busy}, work of no phase {other}; idle {idle}",
+        "GPU {gpu}: of {whole} {unit}, phases take {busy}, other work {other}, idle {idle}",
         gpu=costs.gpu,
         whole=time_text(round(_per_step(costs, costs.whole_ns))),
-        unit=say("in the window") if costs.steps is None else say("a step"),
+        unit=say("in the window") if costs.steps is None else say("per step"),
         busy=share_text(sum(cost.busy_ns for cost in costs.phases) / costs.whole_ns),
         other=share_text(costs.other_ns / costs.whole_ns),
         idle=share_text(costs.idle_ns / costs.whole_ns),
@@ -253,7 +254,7 @@ def _sentence(costs: PhaseCosts) -> Message:
         return say("{told}.", told=told)
     worst = max(idle, key=lambda place: place.idle_ns)
     return say(
-        "{told}, the most {where} ({time}).",
+        "{told}, mostly {where} ({time}).",
         told=told,
         where=_where(worst),
         time=time_text(round(_per_step(costs, worst.idle_ns))),

@@ -71,7 +71,7 @@ def printed_ranges_sheet(side: RunSide) -> Sheet:
         for run_range in side.ranges or ()
     )
     foot = ((say("whole"), None, shares.whole_ns, 100.0 if shares.whole_ns else None, ""),)
-    title = say("Ranges, as `nsys stats` printed them (shares of the program's own, set-up left out)")
+    title = say("Ranges, as `nsys stats` printed them (shares of the program's own, setup left out)")
     return Sheet("ranges", title, _PRINTED, rows, foot)
 
 
@@ -86,7 +86,7 @@ def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside:
     measured = (Column(f"{metric}_percent", _USED[metric], Unit.SHARE_PERCENT, detail=1) for metric in used)
     title = say("Ranges, GPU {gpu}", gpu=tree.gpu)
     if used:
-        title = say("Ranges, GPU {gpu} (percent of what it could do while their kernels ran: samples)", gpu=tree.gpu)
+        title = say("Ranges, GPU {gpu} (percent of peak while their kernels ran, from samples)", gpu=tree.gpu)
     return Sheet(f"ranges_gpu{tree.gpu}", title, (*_COLUMNS, *measured), tuple(rows))
 
 

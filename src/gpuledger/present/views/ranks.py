@@ -42,7 +42,7 @@ _FIXED: Final = (
     Column("then_ns", say("After those above"), Unit.NS),
     Column("step_ns", say("Step then"), Unit.NS, detail=1),
     Column("saved_percent", say("Saved so far"), Unit.SHARE_PERCENT, detail=2),
-    Column("cause", say("Because of"), Unit.TEXT),
+    Column("cause", say("Cause"), Unit.TEXT),
     Column("longer_ns", say("longer by"), Unit.NS, detail=1),
     Column("profile", say("Profile"), Unit.TEXT, detail=5),
 )
@@ -52,8 +52,8 @@ _CAUSE: Final = {
     WorkPart.COPY: say("copies"),
     WorkPart.HOST: say("host"),
     WorkPart.GARBAGE: say("garbage collection"),
-    WorkPart.SYSTEM: say("operating system"),
-    WorkPart.THREAD: say("waiting for a thread"),
+    WorkPart.SYSTEM: say("OS calls"),
+    WorkPart.THREAD: say("waiting on a thread"),
 }
 _COLLECTIVE: Final = (
     Column("kind", say("Collective"), Unit.TEXT),
@@ -92,7 +92,7 @@ _FAMILY: Final = (
     Column("mean_ns", say("Mean"), Unit.NS, detail=1),
     Column("most_ns", say("Most"), Unit.NS),
     Column("most_rank", say("on"), Unit.TEXT),
-    Column("imbalance", say("Most / mean"), Unit.RATIO),
+    Column("imbalance", say("Max / mean"), Unit.RATIO),
 )
 
 
@@ -197,7 +197,7 @@ def _worst_sheet(job: Job) -> Sheet:
         )
         for collective in worst_collectives(job)
     )
-    return Sheet("job_worst", say("Collectives waited at the longest"), _SINGLE, rows)
+    return Sheet("job_worst", say("Collectives with the longest waits"), _SINGLE, rows)
 
 
 def _balance_sheet(job: Job) -> Sheet:

@@ -165,7 +165,7 @@ def _obstacles(told: Headline, findings: Sequence[Finding], steady_ns: int) -> l
     if told.unrecorded is not None:
         sentences.append(
             say(
-                "For {share} of the time it was still at work that was launched before the recording began.",
+                "For {share} of the time it ran work launched before the recording began.",
                 share=share_text(told.unrecorded.share),
             )
         )
@@ -187,29 +187,27 @@ def _obstacles(told: Headline, findings: Sequence[Finding], steady_ns: int) -> l
         return sentences
     if findings and findings[0].saving_ns:
         little = say(
-            "Little would make it faster but faster kernels: {code} would save {share}.",
+            "Only faster kernels would help much: {code} would save {share}.",
             code=findings[0].code,
             share=share_text(findings[0].saving_ns / steady_ns),
         )
         return [*sentences, little]
     if told.unrecorded is not None or told.lost is not None:
-        return [*sentences, say("What remains are the kernels themselves.")]
-    return [say("Nothing stands out that would make it faster; look at the kernels themselves.")]
+        return [*sentences, say("What is left is the kernels themselves.")]
+    return [say("No fix stands out; look at the kernels themselves.")]
 
 
 def _at_work(device: Device, told: Headline, *, several: bool) -> Message:
     share, steady = share_text(told.busy_share), share_text(told.steady_busy_share)
-    works = say("The GPU works {share} of the time", share=share)
+    works = say("GPU busy {share}", share=share)
     if several:
-        works = say("GPU {gpu} works {share} of the time", gpu=device.gpu, share=share)
+        works = say("GPU {gpu} busy {share}", gpu=device.gpu, share=share)
     if told.steps is None or share == steady:
         return say("{works}.", works=works)
     coverage = share_text(told.coverage)
-    steps = say("the one step, which holds {coverage} of it", coverage=coverage)
+    steps = say("the one step, {coverage} of the window", coverage=coverage)
     if told.steps > 1:
-        steps = say(
-            "{count} steady steps, which hold {coverage} of it", count=count_text(told.steps), coverage=coverage
-        )
+        steps = say("{count} steady steps, {coverage} of the window", count=count_text(told.steps), coverage=coverage)
     return say("{works} ({share} in {steps}).", works=works, share=steady, steps=steps)
 
 
@@ -229,22 +227,22 @@ def ledger_title(device: Device) -> Message:
         steps = say("{count} steps", count=device.step_count)
     source = device.steps.source
     if not leading and device.step_count == 1:
-        return say("Where the time went, in {steps} by {source}", steps=_one_step(steady[0]), source=source)
+        return say("Where the time went, in {steps} ({source})", steps=_one_step(steady[0]), source=source)
     if not leading:
-        return say("Where the time went, per step (mean of {steps} by {source})", steps=steps, source=source)
+        return say("Where the time went, per step (mean of {steps}, {source})", steps=steps, source=source)
     prefill = PHASES.index("prefill")
     is_prefill = set(leading) == {prefill} and prefill not in steady
     count = len(leading)
     left_out = say("{count} of prefill", count=count) if is_prefill else say("{count} of warm-up", count=count)
     if device.step_count == 1:
         return say(
-            "Where the time went, in {steps} by {source}, {leading} left out",
+            "Where the time went, in {steps} ({source}), {leading} left out",
             steps=_one_step(steady[0]),
             source=source,
             leading=left_out,
         )
     return say(
-        "Where the time went, per step (mean of {steps} by {source}, {leading} left out)",
+        "Where the time went, per step (mean of {steps}, {source}; {leading} left out)",
         steps=steps,
         source=source,
         leading=left_out,
@@ -300,7 +298,9 @@ def saving_words(found: Finding) -> Message:
     time = time_text(found.saving_ns if found.saving_ns_per_step is None else found.saving_ns_per_step)
     if found.saving_ns_per_step is None:
         return say("saves at most {time}", time=time) if found.is_bound else say("saves {time}", time=time)
-    return say("saves at most {time} a step", time=time) if found.is_bound else say("saves {time} a step", time=time)
+    return (
+        say("saves at most {time} per step", time=time) if found.is_bound else say("saves {time} per step", time=time)
+    )
 
 
 def then_words(found: Finding) -> Message | None:
@@ -312,7 +312,7 @@ def then_words(found: Finding) -> Message | None:
     time = time_text(found.then_ns // found.steps)
     if found.saving_ns_per_step is None:
         return say("saves {time} once those above are fixed", time=time)
-    return say("saves {time} a step once those above are fixed", time=time)
+    return say("saves {time} per step once those above are fixed", time=time)
 
 
 def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell, *, is_brief: bool) -> list[str]:
@@ -348,8 +348,8 @@ def closing(report: ProfiledRun) -> list[Message]:
     if len(report.devices) * len(report.trace.origin.processes) > 1 and (ranks := rank_places(report.trace)):
         lines.append(
             say(
-                "The profile holds {count} ranks: `gpuledger fleet` says who waits for whom, "
-                "`--device=N` shows one GPU.",
+                "The profile holds {count} ranks: `gpuledger fleet` shows who waits for whom, `--device=N` "
+                "shows one GPU.",
                 count=count_text(len(ranks)),
             )
         )

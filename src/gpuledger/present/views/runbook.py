@@ -130,7 +130,7 @@ def _blocks(summary: RunSummary) -> list[Block]:
         blocks += [Heading("Comparisons"), SheetBlock(_filled(_comparisons(summary.comparisons)))]
     if summary.savings:
         blocks += [
-            Heading("Savings a step: predicted, measured with the profiler, measured plain"),
+            Heading("Savings per step: predicted, measured with the profiler, measured without it"),
             SheetBlock(_filled(_savings(summary.savings))),
         ]
     if summary.slowed:
@@ -320,4 +320,4 @@ def _bare(value: object) -> str | None:
 
 def folder_line(choices: Choices) -> str:
     """Where everything lies."""
-    return f"Wrote {choices.folder}/summary.md and summary.json; logs and profiles are beside them"
+    return f"Wrote {choices.folder}/summary.md and summary.json; logs and profiles are next to them"

@@ -45,8 +45,9 @@ MEANS: Final = {
 }
 
 CLOCKS: Final = say(
-    "Times are the timeline's. Nsight Compute replays each kernel by itself, with caches flushed and, unless told "
-    "otherwise, clocks locked, so only its shares of a peak are used, not its times."
+    "Times come from the timeline. Nsight Compute replays each kernel in isolation, with caches "
+    "flushed and, by default, clocks locked, so only its percentages of peak are used, not its "
+    "times."
 )
 
 
@@ -62,14 +63,14 @@ def integrated_blocks(found: MatchedTimeline, device: Device) -> list[Block]:
 
 
 def _overview(found: MatchedTimeline, device: Device) -> Iterator[Block]:
-    per = say("Kernels of a step, in the order of execution")
-    yield Heading(per if device.steps is not None else say("Kernels of the window, in the order of execution"))
+    per = say("Kernels of a step, in execution order")
+    yield Heading(per if device.steps is not None else say("Kernels of the window, in execution order"))
     yield Paragraph(_coverage(found))
     layers = found.overview.layers
     numbered = list(enumerate(found.matches, 1))
     for inside, group in groupby(numbered, key=lambda each: each[1].entry.in_layer):
         if layers and inside:
-            yield Heading(say("In each of {layers} layers (times of all together)", layers=count_text(layers)), 3)
+            yield Heading(say("In each of {layers} layers (times summed over all)", layers=count_text(layers)), 3)
         elif layers:
             yield Heading(say("Outside the layers"), 3)
         yield SheetBlock(_overview_sheet(list(group), device))
@@ -86,7 +87,7 @@ def _coverage(found: MatchedTimeline) -> str:
         if found.share_at(level) > 0
     ]
     said = say(
-        "Nsight Compute speaks for {share} of the GPU's compute: {levels}.",
+        "Nsight Compute covers {share} of the GPU's compute time: {levels}.",
         share=share_text(found.coverage),
         levels=put_together(say(", "), levels),
     )
@@ -155,9 +156,9 @@ def _counts(found: MatchedTimeline) -> Iterator[Block]:
 
 def _in_depth(found: MatchedTimeline, device: Device) -> Iterator[Block]:
     ranked = _ranked(found)
-    yield Heading(say("Kernels in depth, the most to gain first"))
+    yield Heading(say("Kernels in depth, largest saving first"))
     if not ranked:
-        yield Paragraph(say("No kernel here was profiled; `gpuledger ncu-plan PROFILE` says which ones are worth it."))
+        yield Paragraph(say("No kernel here was profiled; `gpuledger ncu-plan PROFILE` shows which are worth it."))
     for at, each in ranked:
         if each.launch is None:
             continue
@@ -174,9 +175,9 @@ def _in_depth(found: MatchedTimeline, device: Device) -> Iterator[Block]:
             "calls": _calls(each.entry.calls, device),
             "saving": time_text(each.saving_ns // device.step_count),
         }
-        saves = say("{time} a step in {calls}; at its nearest roof it would save {saving}", **amounts)
+        saves = say("{time} per step in {calls}; at its nearest roof it would save {saving}", **amounts)
         if judged.verdict.is_by_waste:
-            saves = say("{time} a step in {calls}; with coalesced accesses it would save {saving}", **amounts)
+            saves = say("{time} per step in {calls}; with coalesced accesses it would save {saving}", **amounts)
         first, *rest = judged.advice
         items = (
             saves,
@@ -199,7 +200,7 @@ def _bottlenecks(found: MatchedTimeline, device: Device) -> Iterator[Block]:
         Column("severity", say("Severity"), Unit.TEXT),
         Column("kernel", say("Kernel"), Unit.TEXT),
         Column("bound", say("Bound by"), Unit.TEXT),
-        Column("saves", say("Saves a step"), Unit.FIGURE),
+        Column("saves", say("Saves per step"), Unit.FIGURE),
         Column("of_step", say("Of the step"), Unit.FIGURE),
     )
     rows: list[tuple[Cell, ...]] = [

@@ -43,7 +43,7 @@ def step_use_sheet(use: SampledUse, zero_ns: int) -> Sheet:
         for step, (span, means) in enumerate(stretches.steps)
     )
     title = say(
-        "Use of GPU {gpu} by step, from samples every {period}, idle time included",
+        "GPU {gpu} utilization by step, from samples every {period}, idle time included",
         gpu=kernels.gpu,
         period=time_text(kernels.period_ns),
     )

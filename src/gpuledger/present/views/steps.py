@@ -12,7 +12,7 @@ from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import line_term
 
 _USUAL: Final = (
-    Column("source", say("Found by"), Unit.TEXT),
+    Column("source", say("How found"), Unit.TEXT),
     Column("steps", say("Steps"), Unit.COUNT),
     Column("warm_up", say("of them warm-up"), Unit.COUNT),
     Column("median_ns", say("Median"), Unit.NS),
@@ -22,7 +22,7 @@ _USUAL: Final = (
 )
 _LEVELS: Final = (
     Column("level", say("Level"), Unit.TEXT),
-    Column("source", say("Found by"), Unit.TEXT),
+    Column("source", say("How found"), Unit.TEXT),
     Column("count", say("Count"), Unit.COUNT),
     Column("median_ns", say("Median"), Unit.NS),
     Column("coverage_percent", say("of the window"), Unit.SHARE_PERCENT),

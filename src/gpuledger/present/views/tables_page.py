@@ -45,6 +45,6 @@ def tables_page(
         tiles=(),
         sections=(
             *block_sections([*blocks, *more], reader, ""),
-            Section("again", say("This page again"), (Command(reader.command),)),
+            Section("again", say("Reproduce"), (Command(reader.command),)),
         ),
     )

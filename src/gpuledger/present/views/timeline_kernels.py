@@ -17,7 +17,7 @@ _COLUMNS: Final = (
     Column("number", "#", Unit.ID),
     Column("kernel", say("Kernel"), Unit.TEXT, shorten=label),
     Column("calls", say("Calls"), Unit.COUNT),
-    Column("time_ns", say("Time a step"), Unit.NS),
+    Column("time_ns", say("Time per step"), Unit.NS),
     Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
     Column("call_ns", say("One call"), Unit.NS, detail=1),
     Column("family", say("Family"), Unit.TEXT, detail=3),
@@ -56,9 +56,9 @@ def step_kernels_sheet(overview: StepOverview, device: Device, families: tuple[t
 
 def _title(device: Device) -> Message:
     if device.steps is None:
-        return say("Kernels of the window in the order of execution, GPU {gpu} (shares of compute)", gpu=device.gpu)
+        return say("Kernels of the window in execution order, GPU {gpu} (shares of compute)", gpu=device.gpu)
     return say(
-        "Kernels in the order of execution, GPU {gpu} (calls in all steps, {steps}; shares of compute)",
+        "Kernels in execution order, GPU {gpu} (calls in all {steps} steps; shares of compute)",
         gpu=device.gpu,
         steps=count_text(device.step_count),
     )

@@ -127,7 +127,7 @@ def sample_rows(timing: Timing) -> list[tuple[str, str]]:
     return [
         (say("median"), precise_time_text(spread.median_ns)),
         (say("p10 to p90"), say("{start} to {end}", start=p10, end=p90)),
-        (say("least, most"), f"{least}, {most}"),
+        (say("min, max"), f"{least}, {most}"),
         (say("calls{per}", per=""), joined(say(", "), (calls, precise_time_text(timing.seconds * 1e9)))),
         (say("warm-up"), say("{count} calls", count=count_text(timing.warmup_calls))),
     ]
@@ -137,7 +137,7 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
     """What the GPU did meanwhile, where it was watched."""
     if gpu is None:
         return []
-    highest = say("highest {clock}", clock=gpu.highest_sm_mhz) if gpu.highest_sm_mhz else ""
+    highest = say("max {clock}", clock=gpu.highest_sm_mhz) if gpu.highest_sm_mhz else ""
     limit = say("limit {power}", power=f"{gpu.power_limit_mw / 1000:.0f}") if gpu.power_limit_mw else ""
     return [
         (say("SM clock"), _range(gpu.sm_mhz, 1, "MHz", highest)),
@@ -156,7 +156,7 @@ def _settling_remarks(timing: Timing) -> list[str]:
         took = precise_time_text(timing.seconds * 1e9)
         lines.append(
             say(
-                "did not settle within {time}: {reached}; --seconds gives it longer.",
+                "did not converge within {time}: {reached}; --seconds gives it longer.",
                 time=took,
                 reached=_reached(timing),
             )
@@ -165,14 +165,14 @@ def _settling_remarks(timing: Timing) -> list[str]:
         share = f"{100 * abs(spread.drift_share):.1f} %"
         lines.append(
             say(
-                "the second half of the samples is {share} slower than the first: something changed meanwhile, such as "
-                "clocks or heat.",
+                "the second half of the samples is {share} slower than the first: something changed, such as "
+                "clocks or temperature.",
                 share=share,
             )
             if spread.drift_share > 0
             else say(
-                "the second half of the samples is {share} faster than the first: something changed meanwhile, such as "
-                "clocks or heat.",
+                "the second half of the samples is {share} faster than the first: something changed, such as "
+                "clocks or temperature.",
                 share=share,
             )
         )
@@ -184,12 +184,12 @@ def launch_remarks(timing: Timing) -> list[str]:
     if timing.why_eager:
         return [
             say(
-                "not as a CUDA graph: {why}. The time holds what the host takes to launch.",
+                "not as a CUDA graph: {why}. The time includes launch overhead.",
                 why=timing.why_eager.rstrip("."),
             )
         ]
     if timing.device == "cuda" and not timing.is_graph:
-        return [say("not as a CUDA graph, as asked: the time holds what the host takes to launch.")]
+        return [say("not as a CUDA graph, as requested: the time includes launch overhead.")]
     return []
 
 
@@ -198,13 +198,13 @@ def gpu_remarks(gpu: GpuReadings | None, unwatched: str) -> list[str]:
     held = [] if gpu is None else gpu.limits
     lines: list[str] = [
         say(
-            "the clocks were held down by {what} in {share} of the looks.",
+            "clocks were throttled by {what} in {share} of the checks.",
             what=limit.what,
             share=percent_text(limit.share),
         )
         for limit in held
     ]
-    return [*lines, say("clocks, power and throttling are not known: {why}.", why=unwatched)] if unwatched else lines
+    return [*lines, say("clocks, power and throttling are unknown: {why}.", why=unwatched)] if unwatched else lines
 
 
 def _headline(timing: Timing) -> str:
@@ -228,7 +228,7 @@ def _verdict(timing: Timing) -> str:
     off = percent_text(timing.spread.off_share or 0.0)
     if timing.is_settled:
         return say("One call takes {time}, give or take {share}.", time=time, share=off)
-    return say("One call takes {time}, give or take {share}, which has not settled.", time=time, share=off)
+    return say("One call takes {time}, give or take {share}, not converged.", time=time, share=off)
 
 
 def _interval(timing: Timing) -> str:
@@ -253,9 +253,7 @@ def _reached(timing: Timing) -> str:
     asked = percent_text(timing.target_share)
     if off is None:
         return say("{samples} samples are too few for an interval", samples=timing.spread.samples)
-    return say(
-        "the interval is within {share} of the median, asked for was {asked}", share=percent_text(off), asked=asked
-    )
+    return say("the interval is within {share} of the median, asked for {asked}", share=percent_text(off), asked=asked)
 
 
 def _throttling(gpu: GpuReadings) -> str:
@@ -268,7 +266,7 @@ def _throttling(gpu: GpuReadings) -> str:
 def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
     """Median, and the rest where it differs."""
     if seen is None:
-        return say("not told by this GPU")
+        return say("not reported by this GPU")
     least, middle, most = (f"{each / divisor:.0f}" for each in (seen.least, seen.median, seen.most))
     ends = say("{start} to {end}", start=least, end=most) if least != most else ""
     details = joined(say(", "), [part for part in (ends, beside) if part])

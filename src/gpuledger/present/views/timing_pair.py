@@ -66,11 +66,11 @@ def _verdict(names: tuple[str, str], pair: TimedPair) -> str:
         said = say("{difference}: the same to within {share}", difference=said, share=percent_text(target))
     elif verdict == "unknown":
         said = say(
-            "{difference}: whether they differ by more than {share} is not known",
+            "{difference}: not enough to tell whether they differ by more than {share}",
             difference=said,
             share=percent_text(target),
         )
-    return say("{told}.", told=said) if pair.is_settled else say("{told}, which has not settled.", told=said)
+    return say("{told}.", told=said) if pair.is_settled else say("{told}, not converged.", told=said)
 
 
 def _sheet(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
@@ -100,7 +100,7 @@ def _notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unw
         took = precise_time_text(pair.first.seconds * 1e9)
         notes.append(
             say(
-                "did not settle within {time}: {reached}, asked for was {asked}; --seconds gives it longer.",
+                "did not converge within {time}: {reached}, asked for {asked}; --seconds gives it longer.",
                 time=took,
                 reached=reached,
                 asked=target,
@@ -110,7 +110,7 @@ def _notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unw
         graph, eager = names if pair.first.is_graph else reversed(names)
         notes.append(
             say(
-                "{graph} runs as a CUDA graph and {eager} does not: the host's time is in one of them alone.",
+                "{graph} runs as a CUDA graph and {eager} does not: only one of them includes host time.",
                 graph=graph,
                 eager=eager,
             )

@@ -44,7 +44,7 @@ _TOLD: Final = (
 )
 
 _COLUMNS: Final = (
-    Column("use", say("Use"), Unit.TEXT),
+    Column("use", say("Utilization"), Unit.TEXT),
     Column("share", say("of compute"), Unit.FIGURE),
     Column("time", say("Time"), Unit.FIGURE),
     Column("families", say("mostly"), Unit.TEXT, detail=1),
@@ -57,7 +57,7 @@ def use_blocks(device: Device, use: SampledUse) -> list[Block]:
     split = compute_split(device, kernels.class_of_row)
     if not split.steady:
         return []
-    title = say("How compute time uses the GPU, per step") if device.steps else say("How compute time uses the GPU")
+    title = say("GPU utilization during compute, per step") if device.steps else say("GPU utilization during compute")
     return [
         Heading(title),
         Paragraph(split_sentence(split.steady_total)),
@@ -73,8 +73,8 @@ def split_sentence(times: TimeByClass) -> Message:
     whole = sum(times.values())
     share = {name: share_text(times[name] / whole) for name in CLASSES}
     return say(
-        "{roof} of compute time is at a roof (compute {compute}, memory {memory}); {under_filled} leaves SMs idle, "
-        "{stalled} is stalled, {unknown} is not known.",
+        "{roof} of compute time is at a roof (compute {compute}, memory {memory}); {under_filled} "
+        "leaves SMs idle, {stalled} is stalled, {unknown} is unknown.",
         roof=share_text(sum(times[name] for name in AT_A_ROOF) / whole),
         compute=share[UseClass.COMPUTE_ROOF],
         memory=share[UseClass.MEMORY_ROOF],
@@ -95,7 +95,7 @@ def split_sheet(device: Device, split: ComputeSplit) -> Sheet:
     )
     return Sheet(
         f"use_split_gpu{device.gpu}",
-        say("How compute time uses GPU {gpu}", gpu=device.gpu),
+        say("GPU {gpu} utilization during compute", gpu=device.gpu),
         _COLUMNS,
         rows,
         foot=((TOTAL, share_text(1.0), time_text(whole // steps), None),),
@@ -116,8 +116,7 @@ def _families(split: ComputeSplit, name: UseClass) -> Message:
 
 def _source_sentence(use: UseOfKernels) -> Message:
     return say(
-        "The kernels with the most time, from {count} samples every {period}, in percent of what the GPU could do "
-        "while they ran:",
+        "The kernels with the most time, from {count} samples every {period}, in percent of peak while they ran:",
         count=count_text(use.samples),
         period=time_text(use.period_ns),
     )

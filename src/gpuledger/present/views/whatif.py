@@ -39,18 +39,18 @@ _ALONE: Final = (
 _FOR_PROGRAMS: Final = (
     Column("line_ns", say("Now"), Unit.NS),
     Column("line_percent", say("Now, share"), Unit.SHARE_PERCENT),
-    Column("plain_ns", say("Saves plain"), Unit.NS),
-    Column("plain_low_ns", say("Plain, at least"), Unit.NS),
-    Column("plain_high_ns", say("Plain, at most"), Unit.NS),
+    Column("plain_ns", say("Saves unprofiled"), Unit.NS),
+    Column("plain_low_ns", say("Unprofiled, low"), Unit.NS),
+    Column("plain_high_ns", say("Unprofiled, high"), Unit.NS),
     Column("bound", say("Bound"), Unit.TEXT),
-    Column("assumption", say("Assuming that"), Unit.TEXT),
+    Column("assumption", say("Assumes"), Unit.TEXT),
     Column("note", say("Note"), Unit.TEXT),
 )
 """What people read under the table."""
 
 _IN_ORDER: Final = (
     Column("change", say("In order"), Unit.TEXT),
-    Column("saving_ns", say("Saves more"), Unit.NS),
+    Column("saving_ns", say("Saves extra"), Unit.NS),
     Column("saving_percent", say("Of the step"), Unit.SHARE_PERCENT),
     _NEW_STEP,
     _SPEED_UP,
@@ -99,13 +99,13 @@ def _conclusion(answer: Answer) -> Message:
     what = answer.alone[0].change.words if len(answer.alone) == 1 else capitalised(say("all together"))
     step, new = (answer.step_ns(stretch.steady_ns) for stretch in (answer.now, answer.then))
     if new > step:
-        return say("{what}: {step} a step become {new}.", what=what, step=time_text(step), new=time_text(new))
+        return say("{what}: {step} per step becomes {new}.", what=what, step=time_text(step), new=time_text(new))
     saves, share = time_text(step - new), share_text((step - new) / step if step else 0.0)
     told = say("saves {saves} ({share})", saves=saves, share=share)
     if any(effect.change.is_bound for effect in answer.alone):
         told = say("saves at most {saves} ({share})", saves=saves, share=share)
     return say(
-        "{what}: {step} a step become {new}, which {told}.",
+        "{what}: {step} per step becomes {new}, which {told}.",
         what=what,
         step=time_text(step),
         new=time_text(new),
@@ -142,13 +142,13 @@ def _closing(answer: Answer) -> Iterable[Message]:
     if answer.plain_ns is not None and answer.plain is not None:
         yield _without_profiler(answer, answer.plain_ns, answer.plain)
     if not answer.left:
-        yield say("No other finding's fix would save {least} of the new step.", least=share_text(WORTH_TELLING))
+        yield say("No other fix would save {least} of the new step.", least=share_text(WORTH_TELLING))
 
 
 def _remarks(answer: Answer) -> Iterable[Message]:
     """What each change takes for granted, and why it saves less than one may think."""
     for effect in answer.alone:
-        bound = say("an upper bound, which no program attains") if effect.change.is_bound else ""
+        bound = say("an upper bound that no program reaches") if effect.change.is_bound else ""
         if told := [text for text in (bound, effect.change.assumption, effect.note) if text]:
             yield say("{change}: {assumption}", change=effect.change.words, assumption=joined(say("; "), told))
 
@@ -219,15 +219,19 @@ def _together(answer: Answer) -> Message | None:
     shared = single - (now - answer.then.steady_ns)
     time = time_text(answer.step_ns(abs(shared)))
     if shared >= WORTH_TELLING * now:
-        return say("Alone they would add up to {time} a step more: some time goes with either of them.", time=time)
+        return say("Separately they would add up to {time} per step more: their savings overlap.", time=time)
     if -shared >= WORTH_TELLING * now:
-        return say("Together they save {time} a step more than alone: some time goes only with several.", time=time)
+        return say(
+            "Together they save {time} per step more than separately: some time goes away only with several.", time=time
+        )
     return None
 
 
 def _without_profiler(answer: Answer, plain_ns: int, saving: PlainSaving) -> Message:
     step, low, high = (time_text(answer.step_ns(ns)) for ns in (plain_ns, saving.low_ns, saving.high_ns))
-    return say("Without the profiler a step takes {step}, of which {low} to {high} go.", step=step, low=low, high=high)
+    return say(
+        "Without the profiler a step takes {step}; there it saves {low} to {high}.", step=step, low=low, high=high
+    )
 
 
 def _parts(answer: Answer) -> Sheet:
@@ -242,7 +246,7 @@ def _parts(answer: Answer) -> Sheet:
     rows = tuple(
         _part_row(answer, words, first, last) for words, first, last in kinds if first or last or words == "idle"
     )
-    title = say("The step and its parts, now and then")
+    title = say("The step and its parts, before and after")
     return Sheet(
         "parts", title, _PARTS, rows, foot=(_part_row(answer, TOTAL, now.steady_ns, then.steady_ns),), rounded=True
     )
@@ -259,7 +263,7 @@ def _chain(answer: Answer) -> Sheet:
     if any(rest):
         rows.append(_part_row(answer, say("others"), *rest))
     foot = (_part_row(answer, TOTAL, sum(now.values()), sum(then.values())),)
-    return Sheet("critical", say("The critical path, now and then"), _PARTS, tuple(rows), foot=foot, rounded=True)
+    return Sheet("critical", say("The critical path, before and after"), _PARTS, tuple(rows), foot=foot, rounded=True)
 
 
 def _part_row(answer: Answer, words: Cell, now_ns: int, then_ns: int) -> tuple[Cell, ...]:
@@ -279,12 +283,12 @@ def _left(answer: Answer) -> Sheet:
     for left in answer.left:
         last = answer.step_ns(left.then.steady_ns)
         rows.append((left.code, new - last, percent(new - last, new), last, _bound(is_bound=left.is_bound)))
-    return Sheet("left", say("Left to fix then, each alone"), _LEFT, tuple(rows), rounded=True)
+    return Sheet("left", say("Left to fix afterwards, each alone"), _LEFT, tuple(rows), rounded=True)
 
 
 def whatif_of_tables_sheet(changes: Sequence[FasterPart]) -> Sheet:
     """Where sums are all there is, each alone: the whole is the time of the program's ranges."""
-    title, whole = say("What if, of the time in the program's ranges, set-up left out"), say("Whole")
+    title, whole = say("What if, of the time in the program's ranges, setup left out"), say("Whole")
     columns = (
         Column("change", say("If"), Unit.TEXT),
         Column("line_ns", say("Now"), Unit.NS, detail=2),
@@ -294,7 +298,7 @@ def whatif_of_tables_sheet(changes: Sequence[FasterPart]) -> Sheet:
         Column("saving_percent", say("Saves"), Unit.SHARE_PERCENT),
         _SPEED_UP,
         Column("limit", say("Limit"), Unit.RATIO, detail=1),
-        Column("assumption", say("Assuming that"), Unit.TEXT, detail=3),
+        Column("assumption", say("Assumes"), Unit.TEXT, detail=3),
     )
     rows = tuple(
         (

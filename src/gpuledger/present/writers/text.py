@@ -130,7 +130,7 @@ class TextWriter:
     def _no_room(self, hidden: Iterable[str], needed: int) -> str:
         """Which columns a narrow terminal does not show, and what does."""
         more = say(
-            "(no room for {columns}: shown at {width} columns, and in a pipe, e.g. `| less -S`)",
+            "(not shown: {columns}; needs {width} columns, or a pipe such as `| less -S`)",
             columns=joined(say(", "), hidden),
             width=needed,
         )

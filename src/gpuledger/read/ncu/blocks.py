@@ -57,7 +57,7 @@ def walk(source: Source, limits: Limits) -> ReportContainer:
                 header = dict(_fields(_message(file, source.size, limits)))
                 end = file.tell() + _number(header, _PAYLOAD_SIZE)
                 if end > source.size:
-                    raise _Damaged(say("cut off"))
+                    raise _Damaged(say("truncated"))
                 results = _number(header, _RESULTS, 0) + _number(header, _RANGE_RESULTS, 0)
                 if results > end - whole:
                     raise _Damaged(say("damaged"))
@@ -82,12 +82,12 @@ def _message(file: BinaryIO, size: int, limits: Limits) -> bytes:
     """The next message with its length before it."""
     start = file.read(4)
     if len(start) < 4:
-        raise _Damaged(say("cut off"))
+        raise _Damaged(say("truncated"))
     (length,) = struct.unpack("<I", start)
     if length == 0 or length > limits.event_bytes:
         raise _Damaged(say("damaged"))
     if length > size - file.tell():
-        raise _Damaged(say("cut off"))
+        raise _Damaged(say("truncated"))
     return file.read(length)
 
 

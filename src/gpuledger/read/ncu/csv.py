@@ -85,7 +85,7 @@ def not_of_ncu(source: Source, complaint: str = "") -> GpuledgerError:
 
 def _nothing_in(source: Source, complaint: str, is_cut: bool) -> GpuledgerError:
     if is_cut:
-        return UnreadableProfile(f"{source.name}: the file is cut off before its first launch")
+        return UnreadableProfile(f"{source.name}: the file is truncated before its first launch")
     return NothingRecorded(
         f"{source.name}: the CSV of ncu holds no launches",
         found=f"ncu says in it: {shown(complaint)}" if complaint else "",
@@ -207,9 +207,7 @@ class _Launches:
 
     def notes(self) -> Iterator[Note]:
         if self.cut:
-            sentence = say(
-                "{file}: the file ends in the middle of a row; what would come after it is lost", file=self.file
-            )
+            sentence = say("{file}: the file ends in the middle of a row; the rest is lost", file=self.file)
             yield Note(Severity.LOSS, "csv-cut-off", sentence)
         if self.damaged:
             sentence = say(
@@ -225,7 +223,7 @@ class _Launches:
             yield Note(Severity.WARNING, "values-repeated", sentence, self.repeated)
         if self.unreadable:
             sentence = say(
-                "{file}: {count} values are no numbers and were left out",
+                "{file}: {count} values are not numbers and were left out",
                 file=self.file,
                 count=count_text(self.unreadable),
             )
@@ -233,7 +231,7 @@ class _Launches:
         yield from implausible_notes(self.file, self.implausible)
         if self.numbers.doubtful:
             sentence = say(
-                "{file}: it cannot be told whether 1.234 is a little over one or over a thousand; taken for one",
+                "{file}: 1.234 could mean a little over one or over a thousand; taken as one",
                 file=self.file,
             )
             yield Note(Severity.WARNING, "numbers-doubtful", sentence)

@@ -142,8 +142,8 @@ def _losses(source: Source, container: ReportContainer, read: int) -> list[Note]
     found = []
     if container.trouble:
         sentence = say(
-            "{file}: the report is {trouble}: {count} of its launches can be read, the rest is lost ({whole} of {size} "
-            "are whole)",
+            "{file}: the report is {trouble}: {count} of its launches can be read, the rest is lost "
+            "({whole} of {size} are intact)",
             file=source.name,
             trouble=container.trouble,
             count=count_text(read),

@@ -140,20 +140,20 @@ class NsysDevices:
             notes.append(Note(Severity.LOSS, "gpu-not-recorded", sentence, count))
         if len(processes := {os_pid for os_pid, _ in self._guessed}) > 1:
             sentence = say(
-                "the export does not say which GPU each of {count} processes used; "
-                "device numbers are taken to mean the same GPU in all of them",
+                "the export does not say which GPU each of {count} processes used; a device number is taken "
+                "to mean the same GPU in all of them",
                 count=len(processes),
             )
             notes.append(Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)))
         if self._by_place:
             sentence = say(
-                "the export does not number its GPUs as CUDA does; they are all alike, and are taken in their order"
+                "the export does not number its GPUs as CUDA does; they are identical, and are taken in order"
             )
             notes.append(Note(Severity.INFO, "gpus-by-place", sentence, len(self._by_place)))
         described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
         if described and (unknown := len(self._gpus) - len(described)):
             sentence = say(
-                "work ran on {count} GPUs of which the export does not say which of those it describes they are",
+                "work ran on {count} GPUs that the export does not match to the ones it describes",
                 count=unknown,
             )
             notes.append(Note(Severity.WARNING, "gpus-unknown", sentence, unknown))

@@ -46,7 +46,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         )
     if lacking := sorted({"id", "value"} - export.tables["StringIds"]):
         raise UnreadableProfile(
-            f"{name}: table StringIds has no column {lacking[0]}, so that nothing in the export has a name",
+            f"{name}: table StringIds has no column {lacking[0]}, so nothing in the export has a name",
             hint="export it again with another version of nsys",
         )
     reading = _ExportReading(export)
@@ -118,7 +118,7 @@ class _ExportReading:
         unusable += _made_plausible(columns, known)
         if unusable:
             sentence = say(
-                "{count} values in {table} are no usable numbers and count as not recorded",
+                "{count} values in {table} are not usable numbers and count as not recorded",
                 count=count_text(unusable),
                 table=name,
             )
@@ -243,7 +243,7 @@ class _ExportReading:
         end = np.where(is_open, last_seen, np.where(raw["end_ns"] == NULL, raw["start_ns"], raw["end_ns"]))
         if unended := int((is_open & is_range).sum()):
             sentence = say(
-                "{count} NVTX ranges have no end; it is taken as the last time in any NVTX event",
+                "{count} NVTX ranges have no end; they are taken to end at the last NVTX event",
                 count=count_text(unended),
             )
             self._note(Severity.WARNING, "ranges-open", sentence, unended)
@@ -355,7 +355,7 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     for table, rows in tables.items():
         if backward := int(np.count_nonzero(rows["end_ns"] < rows["start_ns"])):
             sentence = say(
-                "{count} {table} end before they begin; NVIDIA's tables count them as they are",
+                "{count} {table} end before they start; NVIDIA's tables count them as they are",
                 count=count_text(backward),
                 table=table.value,
             )
@@ -363,7 +363,7 @@ def _doubts(tables: Mapping[Table, Rows]) -> list[Note]:
     if Table.GRAPHS in tables and len(tables[Table.GRAPHS]):
         count = len(tables[Table.GRAPHS])
         sentence = say(
-            "{count} CUDA graph launches were traced whole; their kernels are in none of NVIDIA's tables",
+            "{count} CUDA graph launches were traced as a whole; their kernels are in none of NVIDIA's tables",
             count=count_text(count),
         )
         notes.append(Note(Severity.WARNING, "graphs-opaque", sentence, count))

@@ -366,7 +366,7 @@ def _in_one_sentence(
     if btree.lies_beside(source.path, "-journal"):
         return UnreadableProfile(
             f"{source.name}: the export was interrupted, or is still running",
-            found=f"{source.path.name}-journal lies beside it ({error})",
+            found=f"{source.path.name}-journal is next to it ({error})",
             hint="wait for `nsys export` to end, or run it again",
         )
     if watch.has_gone_in_circles:

@@ -146,11 +146,11 @@ class _Decoder:
         found = []
         if self._odd:
             count = count_text(self._odd)
-            sentence = say("{count} names are not UTF-8; the odd bytes are shown as \\xNN", count=count)
+            sentence = say("{count} names are not UTF-8; the invalid bytes are shown as \\xNN", count=count)
             found.append(Note(Severity.INFO, "names-not-utf8", sentence, self._odd))
         if self._cut:
             sentence = say(
-                "{count} names longer than {longest} bytes were cut",
+                "{count} names longer than {longest} bytes were truncated",
                 count=count_text(self._cut),
                 longest=count_text(self._longest),
             )

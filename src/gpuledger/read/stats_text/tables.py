@@ -394,7 +394,7 @@ def _notes(run: _Run, tables: Mapping[str, PrintedTable]) -> Iterator[Note]:
     if damaged := {report: grid.damaged for report, grid in grids.items() if grid.damaged}:
         count = sum(damaged.values())
         rows = "1 row is" if count == 1 else f"{count_text(count)} rows are"
-        sentence = f"{rows} cut off or damaged and left out ({', '.join(damaged)})"
+        sentence = f"{rows} truncated or damaged and left out ({', '.join(damaged)})"
         yield Note(Severity.LOSS, "damaged-rows", sentence, count)
     for sentence in run.lacking:
         yield Note(Severity.LOSS, "missing-columns", f"the table {sentence}, and is left out")
@@ -407,5 +407,5 @@ def _notes(run: _Run, tables: Mapping[str, PrintedTable]) -> Iterator[Note]:
     cut = sum(row.is_cut for table in tables.values() for row in table.rows)
     if cut:
         names = "1 name is" if cut == 1 else f"{count_text(cut)} names are"
-        sentence = f"{names} cut short with {CUT}, so that different ones may look alike; CSV has them whole"
+        sentence = f"{names} truncated with {CUT}, so different ones may look alike; CSV has them in full"
         yield Note(Severity.INFO, "cut-names", sentence, cut)

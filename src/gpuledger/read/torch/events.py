@@ -95,14 +95,14 @@ class EventStream:
         found = []
         cut = self._broken_off or self._stream.cut
         if cut:
-            sentence = say("{reason}: the trace is not whole, its end is missing", reason=cut)
+            sentence = say("{reason}: the trace is truncated", reason=cut)
             found.append(Note(Severity.LOSS, "trace-cut-off", sentence))
         if self._lost:
             sentence = say("{count} events could not be read and were left out", count=count_text(self._lost))
             found.append(Note(Severity.LOSS, "events-unreadable", sentence, self._lost))
         if self._odd:
             count = count_text(self._odd)
-            sentence = say("{count} events hold odd values; what could be read of them was kept", count=count)
+            sentence = say("{count} events hold malformed values; what could be read was kept", count=count)
             found.append(Note(Severity.WARNING, "events-odd", sentence, self._odd))
         return found
 

@@ -141,7 +141,7 @@ def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
     found = []
     if whole.untimed:
         sentence = say(
-            "{count} events have no usable time or duration and were left out or cut short",
+            "{count} events have no usable time or duration and were left out or truncated",
             count=count_text(whole.untimed),
         )
         found.append(Note(Severity.LOSS, "events-untimed", sentence, whole.untimed))
@@ -152,18 +152,18 @@ def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
         )
         found.append(Note(Severity.LOSS, "events-begin-end", sentence, whole.begin_end))
     if whole.names_cut:
-        sentence = say("{count} names were too long and were cut", count=count_text(whole.names_cut))
+        sentence = say("{count} names were too long and were truncated", count=count_text(whole.names_cut))
         found.append(Note(Severity.WARNING, "names-cut", sentence, whole.names_cut))
     foreign = sorted(category for category in whole.seen if category.startswith("mtia"))
     if foreign:
         count = sum(whole.seen[category] for category in foreign)
         sentence = say(
-            "{count} events of an MTIA accelerator were left out: only GPUs are understood", count=count_text(count)
+            "{count} events of an MTIA accelerator were left out: only GPUs are supported", count=count_text(count)
         )
         found.append(Note(Severity.LOSS, "mtia", sentence, count))
     for table, rows in tables.items():
         if backward := int((rows.duration_ns < 0).sum()):
-            sentence = say("{count} {table} end before they begin", count=count_text(backward), table=table.value)
+            sentence = say("{count} {table} end before they start", count=count_text(backward), table=table.value)
             found.append(Note(Severity.WARNING, "times-backward", sentence, backward))
     return found
 

@@ -51,7 +51,7 @@ class Watchdog:
     def _give_up(self) -> None:
         say(
             f"error: stalled: {self._what} did not end within {self._patience_s:g} s\n\n"
-            "hint: nvidia-smi tells whether the GPU is at work; a larger --stall-timeout waits longer"
+            "hint: nvidia-smi shows whether the GPU is busy; a larger --stall-timeout waits longer"
         )
         sys.stdout.flush()
         # The main thread may wait in the driver for a device that never answers. No exception reaches it there, and an

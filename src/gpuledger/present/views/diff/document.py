@@ -68,16 +68,16 @@ def verdict_text(found: Diff) -> str:
     """One sentence."""
     before, after = found.before.median_ns, found.after.median_ns
     if found.verdict is None and not before and not after:
-        return say("No kernels in these tables: calls and ranges are compared, and there is no verdict")
+        return say("No kernels in these tables: calls and ranges are compared, without a verdict")
     if found.verdict is None:
         change = signed_share(found.share)
         return say(
-            "Kernel time {times} a run ({change}). Sums do not say how long a step takes: no verdict",
+            "Kernel time {times} per run ({change}). Sums do not tell how long a step takes: no verdict",
             times=times(before, after),
             change=change,
         )
     both = f"{time_text(before)} -> {time_text(after)}"
-    went = say("{times} a step", times=both) if found.before.whole == STEP else say("{times} in all", times=both)
+    went = say("{times} per step", times=both) if found.before.whole == STEP else say("{times} in total", times=both)
     if found.verdict != NO_CHANGE:
         ratio = before / after if after and before >= 2 * after else 0.0
         much = share_text(abs(found.share))
@@ -88,7 +88,7 @@ def verdict_text(found: Diff) -> str:
     if isinstance(found.interval, Interval) and not found.interval.holds_zero:
         why: str = say("less than {share}, {sure}", share=share_text(LEAST_SHARE), sure=_sure(found))
     elif isinstance(found.interval, Interval):
-        why = say("{sure}, which holds 0", sure=_sure(found))
+        why = say("{sure}, which includes 0", sure=_sure(found))
     else:
         why = _sure(found)
     return say("No change: {went}, {change} ({why})", went=went, change=signed_share(found.share), why=why)
@@ -101,8 +101,9 @@ def _sure(found: Diff) -> str:
 
 
 HOST_ALONE: Final = say(
-    "Careful: both sides run the same kernels as often; only the host's pace differs. One run of each cannot tell a "
-    "change of the program from a machine that was busier: give a folder of runs for each side."
+    "Careful: both sides run the same kernels equally often; only the host's speed differs. One "
+    "run per side cannot tell a change in the program from a busier machine: give a folder of "
+    "runs for each side."
 )
 
 
@@ -117,12 +118,12 @@ def diff_blocks(compared: Compared) -> list[Block]:
     if compared.outcomes:
         blocks += [Heading(say("Gates")), SheetBlock(gates_sheet(compared.outcomes))]
     if any(part.ns for part in found.parts):
-        whole = {STEP: say("a step, "), KERNEL_TIME: say("kernel time, ")}.get(found.before.whole, "")
+        whole = {STEP: say("per step, "), KERNEL_TIME: say("kernel time, ")}.get(found.before.whole, "")
         title = say("Why ({whole}parts sum to the difference)", whole=whole)
         blocks += [Heading(title, short=say("Why")), Picture("waterfall", lambda tell: _waterfall(compared, tell))]
         blocks.append(SheetBlock(parts_sheet(found)))
     elif found.before.median_ns or found.after.median_ns:
-        blocks.append(Paragraph(say("Every part of the difference is 0.")))
+        blocks.append(Paragraph(say("No part differs.")))
     if isinstance(found.controls, Controls):
         blocks.append(Paragraph(controls_text(found.controls, found.delta_ns)))
     blocks += _launches(found)
@@ -133,7 +134,7 @@ def diff_blocks(compared: Compared) -> list[Block]:
         (say("Memory"), memory_sheet(found)),
     ):
         if sheet.rows:
-            heading = say("{title}, a step", title=title) if found.before.whole == STEP else title
+            heading = say("{title}, per step", title=title) if found.before.whole == STEP else title
             blocks += [Heading(heading), SheetBlock(sheet)]
     blocks += _use(found)
     if found.notes:
@@ -146,15 +147,15 @@ def _use(found: Diff) -> list[Block]:
         return []
     from gpuledger.present.views.diff.use import use_sheet
 
-    title = say("Use of the GPU by the same kernels, from samples: what lies outside both intervals")
-    return [Heading(title, short=say("Use of the GPU")), SheetBlock(use_sheet(found.use))]
+    title = say("GPU utilization of matched kernels, from samples: changes beyond both intervals")
+    return [Heading(title, short=say("GPU utilization")), SheetBlock(use_sheet(found.use))]
 
 
 def _about(side: RunSide) -> str:
     """One side in a line."""
     name = cut_in_the_middle(side.name, _LONGEST_NAME)
     if side.whole == KERNEL_TIME:
-        return say("{name}, tables of nsys stats", name=name)
+        return say("{name}, `nsys stats` tables", name=name)
     facts: list[str] = [name]
     if len(side.gpus) > 1:
         facts.append(say("GPU {gpu} of {count}", gpu=side.gpu, count=len(side.gpus)))
@@ -162,9 +163,9 @@ def _about(side: RunSide) -> str:
     if len(side.run_steps) > 1:
         facts.append(say("{count} runs", count=count_text(len(side.run_steps))))
     if side.whole == STEP:
-        facts.append(say("{count} steps by {source}", count=count_text(side.steps), source=side.source))
+        facts.append(say("{count} steps ({source})", count=count_text(side.steps), source=side.source))
     else:
-        facts.append(say("the whole window, as no steps were found"))
+        facts.append(say("the whole window: no steps were found"))
     return joined(say(", "), facts)
 
 
@@ -177,7 +178,7 @@ def _launches(found: Diff) -> list[Block]:
     if split is not None and any(split):
         number, cost = split
         said = say(
-            "Time in launch calls: {change}, of it {number} by number and kind of call, {cost} by what one takes.",
+            "Time in launch calls: {change}; {number} from the number and kind of calls, {cost} from what each costs.",
             change=signed_time(number + cost),
             number=signed_time(number),
             cost=signed_time(cost),

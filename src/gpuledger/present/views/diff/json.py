@@ -216,7 +216,7 @@ def _memory(compared: Compared) -> list[dict[str, Any]]:
     peaks = (found.before.peak_bytes, found.after.peak_bytes)
     if any(peak is not None for peak in peaks):
         sides = [{"count": None, "bytes": peak, "ns": None} for peak in peaks]
-        rows.append({"what": "most in use", "before": sides[0], "after": sides[1]})
+        rows.append({"what": "peak in use", "before": sides[0], "after": sides[1]})
     return rows
 
 

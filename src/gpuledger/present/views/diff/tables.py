@@ -107,7 +107,7 @@ def _what_changed(found: Diff, part: str) -> str:
         short, _, inner = label(most.pair.first.name).partition("…")
         return say("most in {kernel}", kernel=inner or short)
     if part == OTHER_COMPUTE:
-        return say("begun before the steps")
+        return say("started before the steps")
     if part == UNLIKE:
         away = [side.mean_ns - side.median_ns for side in (before, after)]
         return say("skew {times}", times=times(*away))
@@ -129,11 +129,11 @@ def launches_sheet(before: RunSide, after: RunSide) -> Sheet | None:
         Column("after", say("After"), Unit.FIGURE),
         Column("change", say("Change"), Unit.FIGURE),
     )
-    per = say(" a step") if before.whole == STEP else ""
+    per = say(" per step") if before.whole == STEP else ""
     rows = (
         (say("calls{per}", per=per), count_of(n[0]), count_of(n[1]), signed_share(change_share(*n))),
         (say("time in them{per}", per=per), *(time_text(round(ns)) for ns in t), signed_share(change_share(*t))),
-        (say("time of one"), *(time_text(round(ns)) for ns in each), signed_share(change_share(*each))),
+        (say("time each"), *(time_text(round(ns)) for ns in each), signed_share(change_share(*each))),
     )
     return Sheet("diff_launches", say("Launches"), columns, rows)
 
@@ -145,7 +145,7 @@ def kernels_sheet(found: Diff) -> Sheet:
         Column("kernel", say("Kernel"), Unit.TEXT, shorten=label),
         Column("match", say("Match"), Unit.TEXT, detail=1),
         Column("calls", say("Calls"), Unit.FIGURE),
-        Column("each", say("Time of one"), Unit.FIGURE),
+        Column("each", say("Time each"), Unit.FIGURE),
         Column("change", say("Change"), Unit.FIGURE),
     )
     rows = tuple(_kernel(change) for change in changed)
@@ -175,7 +175,7 @@ def calls_sheet(found: Diff) -> Sheet:
     columns = (
         Column("function", say("CUDA call"), Unit.TEXT),
         Column("calls", say("Calls"), Unit.FIGURE),
-        Column("each", say("Time of one"), Unit.FIGURE, detail=1),
+        Column("each", say("Time each"), Unit.FIGURE, detail=1),
         Column("change", say("Time"), Unit.FIGURE),
         Column("share", say("Change"), Unit.FIGURE),
     )
@@ -283,7 +283,7 @@ def memory_sheet(found: Diff) -> Sheet:
             rows.append((name, counts(old[0], new[0]), "", times(old[1], new[1])))
     peaks = (found.before.peak_bytes, found.after.peak_bytes)
     if peaks[0] is not None and peaks[1] is not None and peaks[0] != peaks[1]:
-        rows.append((say("most in use"), "", sizes(peaks[0], peaks[1]), ""))
+        rows.append((say("peak in use"), "", sizes(peaks[0], peaks[1]), ""))
     return Sheet("diff_memory", say("Memory"), columns, tuple(rows))
 
 
@@ -361,9 +361,9 @@ def controls_text(guards: Controls, delta_ns: int) -> str:
         else say("{controls}, so the host itself was faster.", controls=said)
     )
     if guards.corrected_delta_ns is None:
-        return say("{controls} Corrected changes of ranges are beside the raw ones.", controls=said)
+        return say("{controls} Corrected changes of ranges are shown next to the raw ones.", controls=said)
     return say(
-        "{controls} With idle time that the host causes scaled to the speed before, {raw} becomes {corrected}.",
+        "{controls} With host-caused idle time scaled to the speed before, {raw} becomes {corrected}.",
         controls=said,
         raw=signed_time(delta_ns),
         corrected=signed_time(guards.corrected_delta_ns),

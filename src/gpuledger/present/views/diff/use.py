@@ -34,7 +34,7 @@ def use_sheet(changes: Sequence[UseChange]) -> Sheet:
         )
         for change in changes[:MOST_ROWS]
     )
-    return Sheet("diff_use", say("Use of the GPU by the same kernels"), _COLUMNS, rows)
+    return Sheet("diff_use", say("GPU utilization of matched kernels"), _COLUMNS, rows)
 
 
 def use_json(changes: Sequence[UseChange]) -> list[dict[str, Any]]:

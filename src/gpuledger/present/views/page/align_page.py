@@ -28,7 +28,7 @@ def align_page(made: Alignment, health: Sequence[Note], reader: Reader) -> Page:
         tiles=_tiles(made),
         sections=(
             *block_sections(_blocks(made, health), reader, ""),
-            Section("again", say("This page again"), (Command(reader.command),)),
+            Section("again", say("Reproduce"), (Command(reader.command),)),
         ),
     )
 
@@ -38,6 +38,6 @@ def _blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
 
 
 def _tiles(made: Alignment) -> tuple[Tile, ...]:
-    sides = ((say("Mock, GPU time of a forward"), made.sides.mock), (say("Model"), made.sides.e2e))
+    sides = ((say("Mock, GPU time per forward"), made.sides.mock), (say("Model"), made.sides.e2e))
     tiles = [Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
     return Tile(say("Verdict"), VERDICT_WORDS[made.verdict]), *tiles

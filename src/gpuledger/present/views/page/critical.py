@@ -36,7 +36,7 @@ def critical_section(scene: Scene) -> Section:
     title = tell(say("The critical path"))
     model = scenario(scene.report.trace, scene.device, sampled=True)
     if len(model.part.work) > MOST_OPERATIONS:
-        said = say("The profile is long and has no steps to choose from: its path is told by a command of its own.")
+        said = say("The profile is long and has no steps to pick from; run this for its path:")
         return Section("critical", title, (Text(tell(said)), Command("gpuledger critical PROFILE")))
     summary = path_summary(scene.report.trace, model)
     parts: list[PagePart] = [

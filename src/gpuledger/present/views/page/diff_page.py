@@ -24,7 +24,7 @@ def diff_page(compared: Compared, reader: Reader) -> Page:
         tiles=_tiles(compared),
         sections=(
             *block_sections(diff_blocks(compared), reader, say("Compared")),
-            Section("again", say("This page again"), (Command(reader.command),)),
+            Section("again", say("Reproduce"), (Command(reader.command),)),
         ),
     )
 

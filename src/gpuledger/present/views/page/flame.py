@@ -36,8 +36,8 @@ _WORDS: Final = {
     "gpu": say("GPU time"),
     "samples": say("samples"),
     "whole": say("all"),
-    "of_whole": say("{name}: {amount}, {share} of all", name="{name}", amount="{amount}", share="{share}"),
-    "hits": say("{count} found, {share} of all", count="{count}", share="{share}"),
+    "of_whole": say("{name}: {amount}, {share} of total", name="{name}", amount="{amount}", share="{share}"),
+    "hits": say("{count} found, {share} of total", count="{count}", share="{share}"),
 }
 """What the script says; the names in braces are filled in by it."""
 

@@ -46,7 +46,7 @@ def _tiles(merged: Merged) -> tuple[Tile, ...]:
     top = merged.findings[0] if merged.findings else None
     if top is not None and top.saving_ns:
         each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
-        tiles.append(Tile(say("Most to gain"), time_text(each), joined(" · ", (say("a step"), top.code))))
+        tiles.append(Tile(say("Largest saving"), time_text(each), joined(" · ", (say("per step"), top.code))))
     return tuple(tiles)
 
 
@@ -56,7 +56,7 @@ def _sections(merged: Merged, reader: Reader) -> tuple[Section, ...]:
     made.append(Section("late", LATE, _map_parts(merged, reader)))
     for sheet in merged.tables:
         shown = for_people(sheet)
-        parts: tuple[Part, ...] = (Text(say("There is none."), "note"),)
+        parts: tuple[Part, ...] = (Text(say("None."), "note"),)
         if sheet.rows:
             parts = (
                 table(shown, reader.tell, reader.room, caption=reader.tell(shown.title), name=sheet.name, quiet=True),
@@ -70,9 +70,7 @@ def _map_parts(merged: Merged, reader: Reader) -> tuple[Part, ...]:
     if merged.map is None:
         return (Text(say("Not measured: neither collectives nor steps were matched across ranks."), "unknown"),)
     most = time_text(max(int(merged.map.ns.max()), 1))
-    said = say(
-        "A row is a rank, a column a step: {what}; the strongest colour is {most}.", what=merged.map.what, most=most
-    )
+    said = say("One row per rank, one column per step: {what}; full color is {most}.", what=merged.map.what, most=most)
     return Text(said, "lead"), Chart(map_picture(merged.map, reader.tell), name="rank-map")
 
 

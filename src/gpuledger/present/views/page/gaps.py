@@ -52,8 +52,8 @@ def gaps_section(scene: Scene, timeline: ShownTimeline) -> Section:
     if picture is None:
         return Section("gaps", title, (Text(tell(say("The GPU was never idle in this window."))),))
     said = say(
-        "{count} gaps, {time} in all, {share} of the window. Causes say where the host was; the trigger says what to "
-        "fix.",
+        "{count} gaps, {time} in total, {share} of the window. Causes show where the host was; the "
+        "trigger shows what to fix.",
         count=count_text(summary.gaps),
         time=time_text(summary.idle_ns),
         share=share_text(summary.idle_ns / device.ledger.window_ns),

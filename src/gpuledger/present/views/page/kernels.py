@@ -81,7 +81,7 @@ def _table(scene: Scene, kernels: Sequence[KernelTimes]) -> Table:
         Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _KERNELS, rows, foot=foot),
         tell,
         room,
-        caption=tell(say("Kernels by name, the most time first")),
+        caption=tell(say("Kernels by name, most time first")),
         filters=len(kernels) > 4,
         name="kernel-table",
     )
@@ -121,7 +121,7 @@ def roofline_picture(scene: Scene) -> Picture | None:
     said = "; ".join(spot.hint for spot in sorted(spots, key=lambda spot: -spot.weight)[:8])
     across = tell(say("operations per byte of DRAM traffic"))
     legend = tuple((TONES[bound], tell(words)) for bound, words in BOUNDS.items())
-    return roofline(tell(say("Kernels under their roofs")), said, across, spots, roofs, legend)
+    return roofline(tell(say("Roofline")), said, across, spots, roofs, legend)
 
 
 def _launches(scene: Scene) -> list[tuple[JudgedLaunch, int, bool]]:
@@ -193,7 +193,7 @@ def roofline_section(scene: Scene) -> Section:
     if sampled and not blocks:
         return Section("roofline", tell(say("Kernels in depth (samples)")), tuple(sampled), short)
     if not blocks:
-        missing = say("no report of Nsight Compute was given; `gpuledger ncu-plan` says which kernels are worth one")
+        missing = say("no Nsight Compute report was given; `gpuledger ncu-plan` shows which kernels are worth one")
         return Section("roofline", title, (scene.unknown(missing),), short)
     parts: list[Part] = []
     picture = roofline_picture(scene)
@@ -202,8 +202,8 @@ def roofline_section(scene: Scene) -> Section:
         parts.append(scene.unknown(missing))
     else:
         said = say(
-            "A dot is a profiled launch, as large as its share of the time; under a roof it could be faster. Hollow "
-            "ones are of kernels that are in no steady step here."
+            "Each dot is a profiled launch, sized by its share of the time; the further below the roof, "
+            "the more to gain. Hollow dots are kernels outside the steady steps."
         )
         parts.append(Chart(picture, tell(said), name="roofline-chart"))
     parts += [*block_parts(blocks, scene.reader), *sampled]

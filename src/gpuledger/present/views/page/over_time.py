@@ -60,7 +60,7 @@ def use_section(scene: Scene) -> Section:
     picture, use = use_picture(scene)
     bin_time = time_text(int(use.edges_ns[1] - use.edges_ns[0]))
     said = say(
-        "The window in {bins} parts of {time}; the stronger the colour, the longer the stream was busy in it.",
+        "The window in {bins} bins of {time}; the stronger the color, the busier the stream.",
         bins=len(use.edges_ns) - 1,
         time=bin_time,
     )
@@ -81,14 +81,14 @@ def launches_section(scene: Scene) -> Section:
     if isinstance(delays, NotMeasured):
         parts.append(scene.unknown(delays))
     else:
-        title = tell(say("From the launch call's return to the start on the GPU"))
+        title = tell(say("Queue time: from the launch call's return to the start on the GPU"))
         parts += [
             Chart(_delay_picture(scene, title, delays), name="queue-chart"),
             Text(
                 tell(
                     say(
-                        "Work that waits long was launched well ahead: the host keeps up. Work that starts at once was "
-                        "waited for by the GPU."
+                        "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
+                        "once, the GPU was waiting for it."
                     )
                 ),
                 "note",
@@ -98,7 +98,7 @@ def launches_section(scene: Scene) -> Section:
     parts += _tables(
         scene,
         (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
-        (say("Calls that wait for the device, steady steps"), waiting_calls_sheet(costs)),
+        (say("Calls that wait for the GPU, steady steps"), waiting_calls_sheet(costs)),
         (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
         (say("Launches by range, steady steps"), ranges_sheet(costs)),
     )
@@ -121,7 +121,7 @@ def memory_section(scene: Scene) -> Section:
         parts.append(scene.unknown(use))
     else:
         peak = bytes_text(int(use.most_bytes.max()))
-        said = tell(say("At most {size} in use", size=peak))
+        said = tell(say("Peak: {size} in use", size=peak))
         picture = memory_area(tell(say("Device memory in use")), said, use.most_bytes, window_ends(scene))
         parts += [Text(said, "lead"), Chart(picture, name="memory-chart")]
     sheets = memory_sheets(trace, device)

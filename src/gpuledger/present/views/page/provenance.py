@@ -37,8 +37,8 @@ def communication_section(scene: Scene) -> Section:
     if not any(work.communication.running_ns for work in overlaps):
         parts.insert(0, Text(tell(say("No communication ran on a GPU here.")), "lead"))
     said = say(
-        "One profile cannot say which rank the others wait for: `gpuledger fleet DIR -o job.html` puts the profiles of "
-        "all ranks together."
+        "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
+        "combines the profiles of all ranks."
     )
     parts.append(Text(tell(said), "note"))
     return Section("communication", tell(say("Communication and overlap")), tuple(parts), tell(say("Communication")))
@@ -49,7 +49,7 @@ def health_section(scene: Scene) -> Section:
     tell, about = scene.tell, scene.about
     notes = (*scene.report.trace.health, *scene.report.kernel_health)
     missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in about.missing)
-    parts: list[Part] = [Listing(tell(say("Where this comes from")), _facts(scene))]
+    parts: list[Part] = [Listing(tell(say("Source")), _facts(scene))]
     if missing:
         sheet = Sheet("missing", "Missing", _MISSING, missing)
         parts.append(table(sheet, tell, scene.room, caption=tell(say("Not in this profile")), name="missing"))
@@ -58,8 +58,8 @@ def health_section(scene: Scene) -> Section:
         sheet = Sheet("notes", "Notes", _NOTES, rows)
         parts.append(table(sheet, tell, scene.room, caption=tell(say("Health")), name="health-notes"))
     else:
-        parts.append(Text(tell(say("Nothing was lost on reading.")), "note"))
-    parts += [Heading(tell(say("This page again"))), Command(scene.reader.command)]
+        parts.append(Text(tell(say("Nothing was lost while reading.")), "note"))
+    parts += [Heading(tell(say("Reproduce"))), Command(scene.reader.command)]
     return Section("health", tell(say("Health and provenance")), tuple(parts), tell(say("Health")))
 
 

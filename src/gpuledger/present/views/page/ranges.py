@@ -33,8 +33,8 @@ def ranges_section(scene: Scene) -> Section:
     if not tree.nodes:
         return _without_ranges(scene, title, say("no range was recorded"))
     said = say(
-        "GPU time by the range that launched it, children under their parents, the most first. Work belongs to a range "
-        "through its launch call."
+        "GPU time by the range that launched it, nested, largest first. Work belongs to the range "
+        "around its launch call."
     )
     parts: list[Part] = [Text(tell(said), "lead")]
     still: Chart | None = None

@@ -66,14 +66,14 @@ def _tiles(scene: Scene) -> tuple[Tile, ...]:
     working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
     tiles = [
         Tile(
-            tell(say("GPU at work")),
+            tell(say("GPU busy")),
             share_text(working / device.steady_ns),
             tell(say("of {time}", time=time_text(device.steady_ns))),
         )
     ]
     found = variation(device)
     if found is not None:
-        spread = say("{low} to {high} in eight of ten", low=time_text(found.p10_ns), high=time_text(found.p90_ns))
+        spread = say("P10 {low}, P90 {high}", low=time_text(found.p10_ns), high=time_text(found.p90_ns))
         tiles.append(Tile(tell(say("Median step")), time_text(found.median_ns), tell(spread)))
         odd = say("{count} unusual", count=count_text(len(found.outliers)))
         tiles.append(Tile(tell(say("Steps")), count_text(len(found.steps)), tell(odd)))
@@ -81,5 +81,5 @@ def _tiles(scene: Scene) -> tuple[Tile, ...]:
     if top is not None:
         each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
         share = share_text(top.saving_ns / device.steady_ns)
-        tiles.append(Tile(tell(say("Most to gain")), time_text(each), f"{share} · {top.code}"))
+        tiles.append(Tile(tell(say("Largest saving")), time_text(each), f"{share} · {top.code}"))
     return tuple(tiles)

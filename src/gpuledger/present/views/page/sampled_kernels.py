@@ -29,9 +29,9 @@ def sampled_parts(scene: Scene, use: SampledUse) -> list[Part]:
     parts: list[Part] = []
     if (picture := sampled_picture(scene, use)) is not None:
         said = say(
-            "A dot is a kernel, as large as its share of the time, by samples of the GPU's counters: cycles of tensor "
-            "cores at the peak of its type; of kernels that hardly use them, issue slots as if each were an FP32 "
-            "multiply-add, so at most. Roofs are at the mean clock."
+            "Each dot is a kernel, sized by its share of the time, from samples of the GPU's counters: "
+            "tensor-core cycles at the peak rate of its type; for kernels that hardly use them, issue "
+            "slots counted as FP32 multiply-adds, an upper bound. Roofs are at the mean clock."
         )
         parts.append(Chart(picture, scene.tell(said), name="sampled-roofline-chart"))
     return [*parts, *block_parts(use_blocks_of(scene.report), scene.reader)]
@@ -65,7 +65,7 @@ def _picture(scene: Scene, sampled: SampledRoofline) -> Picture:
     roofs = [Ceiling(f"{kind} {rate_text(rate)}", rate, slanted=False) for kind, rate in sampled.compute_per_s.items()]
     roofs.append(Ceiling(f"DRAM {bytes_text(round(sampled.bytes_per_s))}/s", sampled.bytes_per_s, slanted=True))
     return roofline(
-        tell(say("Kernels under their roofs, from samples")),
+        tell(say("Roofline, from samples")),
         "; ".join(spot.hint for spot in spots[:8]),
         tell(say("operations per byte of DRAM traffic")),
         spots,

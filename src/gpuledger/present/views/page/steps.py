@@ -92,9 +92,9 @@ def _picture(scene: Scene, variation: Variation, shown: _Shown) -> Picture:
     small = [column for column in range(len(shown.lines)) if column not in large]
     if small:
         rest = tuple(shown.ns[:, small].sum(axis=1).tolist())
-        drawn.append(StripLine("idle-unattributed", tell(say("all other lines")), rest))
+        drawn.append(StripLine("idle-unattributed", tell(say("everything else")), rest))
     said = say(
-        "{count} steps, half of them under {median}, eight of ten between {low} and {high}; {odd} unusual",
+        "{count} steps: median {median}, P10 {low}, P90 {high}; {odd} unusual",
         count=count_text(len(variation.steps)),
         median=time_text(variation.median_ns),
         low=time_text(variation.p10_ns),
@@ -118,12 +118,11 @@ def steps_section(scene: Scene) -> Section:
     tell, device = scene.tell, scene.device
     variation = step_variation(device)
     if variation is None:
-        missing = say(
-            "nothing repeats in this profile, so that it could be cut into steps; --step-range=REGEX names them"
-        )
+        missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
         if device.levels:
             missing = say(
-                "nothing that repeats covers the window, so that it is told as a whole; --level=NAME makes one the step"
+                "nothing that repeats covers the window, so it is shown as a whole; --level=NAME makes one "
+                "level the step"
             )
         return Section("steps", tell(say("Steps")), (scene.unknown(missing), *_levels(scene)))
     shown = _shown(device, variation)
@@ -153,12 +152,12 @@ def _levels(scene: Scene) -> tuple[Part, ...]:
 
 def _sentence(scene: Scene, shown: _Shown, variation: Variation) -> str:
     said = say(
-        "A column is a step; the dot over it marks an unusual one. Choose one to see its ledger.",
+        "One column per step; a dot marks an unusual one. Pick one to see its time breakdown.",
     )
     if shown.neighbours > 1:
         said = say(
-            "Of {count} steps, each column is the longest of {each} neighbours; the dot over it marks an unusual one. "
-            "Choose one to see its ledger.",
+            "{count} steps; each column is the longest of {each} neighbors, and a dot marks an unusual "
+            "one. Pick one to see its time breakdown.",
             count=count_text(len(variation.steps)),
             each=shown.neighbours,
         )
@@ -211,8 +210,8 @@ def _json(scene: Scene, variation: Variation, shown: _Shown) -> str:
             "time": tell(say("Time")),
             "share": tell(say("Share")),
             "total": tell(say("total")),
-            "against": tell(say("against the median step")),
-            "more": tell(say("Against the median")),
+            "against": tell(say("vs the median step")),
+            "more": tell(say("vs median")),
         },
     }
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -44,7 +44,7 @@ def ledger_picture(scene: Scene) -> Picture:
     work = {line: amount for line, amount in main.line_ns.items() if not line.is_idle}
     share = sum(work.values()) / main.steady_ns
     if 0 < share < _ENLARGED:
-        title = say("The {share} at work, over the whole width", share=share_text(share))
+        title = say("The busy {share}, full width", share=share_text(share))
         bars.insert(1, Bar(tell(title), _parts(scene, main, work)))
     said = "; ".join(part.hint for part in bars[0].parts)
     return stacked(tell(say("Where the time went")), said, bars)
@@ -78,7 +78,7 @@ def ledger_section(scene: Scene) -> Section:
             _sheet(device),
             tell,
             scene.room,
-            caption=tell(say("Lines of the books, GPU {gpu}", gpu=device.gpu)),
+            caption=tell(say("Time breakdown, GPU {gpu}", gpu=device.gpu)),
             name="ledger",
         ),
     ]

@@ -66,7 +66,7 @@ _WORDS: Final = {
     "to_start": say("From launch to start"),
     "correlation": say("Correlation"),
     "size": say("Size"),
-    "whole": say("Whole name"),
+    "whole": say("Full name"),
     "idle": say("GPU idle"),
     "reason": say("Reason"),
     "cause": say("Causes"),
@@ -124,7 +124,7 @@ class _TimelineWriter:
             samples = gpu_samples(trace, device.gpu) if Table.METRICS in trace.tables else None
             if isinstance(samples, GpuSamples):
                 self._samples[device.gpu] = samples
-                self.rows.number(("use", device.gpu), ["use", self._of_gpu(say("Use"), device)])
+                self.rows.number(("use", device.gpu), ["use", self._of_gpu(say("Utilization"), device)])
 
     def _of_gpu(self, what: Message, device: Device) -> str:
         if len(self._scene.report.devices) == 1:
@@ -298,7 +298,7 @@ def _title(stretch: Stretch, zero_ns: int) -> Message:
 
 def _left_out(events: Events) -> Message:
     return say(
-        "{count} events of {time} or less are left out here.",
+        "{count} events of {time} or less are not drawn.",
         count=count_text(events.left_out),
         time=time_text(events.least_ns),
     )

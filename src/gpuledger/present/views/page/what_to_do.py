@@ -75,7 +75,7 @@ def findings_section(scene: Scene, timeline: ShownTimeline) -> Section:
 
 def section(made: Cards, tell: Tell) -> Section:
     """Cards under their title; a sentence where there are none."""
-    nothing = say("Nothing stands out that would make it faster; look at the kernels themselves.")
+    nothing = say("No fix stands out; look at the kernels themselves.")
     parts: tuple[Part, ...] = (made,) if made.cards else (Text(tell(nothing)),)
     return Section("findings", tell(say("What to do")), parts)
 
@@ -105,9 +105,9 @@ def _plain(saving: PlainSaving, steps: int) -> Message:
     """What would be saved without the profiler, in words."""
     low, high = (time_text(bound // steps) for bound in (saving.low_ns, saving.high_ns))
     if saving.ns is None:
-        return say("{low} to {high} a step, as no run without it is known", low=low, high=high)
+        return say("{low} to {high} per step (no unprofiled run to compare with)", low=low, high=high)
     time = time_text(saving.ns // steps)
-    return say("{time} a step ({low} to {high})", time=time, low=low, high=high)
+    return say("{time} per step ({low} to {high})", time=time, low=low, high=high)
 
 
 def _card(

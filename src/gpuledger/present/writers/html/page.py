@@ -56,13 +56,13 @@ SCRIPTS: Final = (
 """What the page's script is put together from: one idea a file, whoever uses another after it."""
 
 _WORDS: Final = {
-    "skip": say("Skip to the content"),
+    "skip": say("Skip to content"),
     "sections": say("Sections"),
-    "theme": say("Light or dark"),
+    "theme": say("Theme"),
     "filter": say("Filter"),
     "copy": say("Copy"),
     "copied": say("Copied"),
-    "explain": say("Why, how it was recognised, how to fix it"),
+    "explain": say("Why, how it was detected, how to fix it"),
     "explained_above": say("Explained above"),
     "glance": say("At a glance"),
     "evidence": say("Evidence"),
@@ -81,13 +81,14 @@ _WORDS: Final = {
     "zoom_out": say("Zoom out"),
     "all": say("Fit"),
     "timeline_help": say(
-        "Drag to move; the wheel zooms once you clicked, or with Ctrl. Keys: W and S zoom, A and D move, arrows go "
-        "from event to event, L follows a launch to its work and back, F fits, / searches, N goes to the next hit."
+        "Drag to pan; scroll zooms after a click, or with Ctrl. Keys: W/S zoom, A/D pan, arrows go "
+        "from event to event, L jumps between a launch and its kernel, F fits, / searches, N goes to "
+        "the next hit."
     ),
     "by": say("By"),
     "time_of": say("Time"),
-    "zoom_back": say("Whole tree"),
-    "flame_help": say("Click, or Enter, zooms in; arrows go from one to the next; Escape goes back."),
+    "zoom_back": say("Reset zoom"),
+    "flame_help": say("Click or press Enter to zoom in; arrows move between frames; Escape zooms out."),
 }
 """What the templates say themselves."""
 
@@ -107,7 +108,7 @@ def document_html(document: Document, language: str, command: str) -> str:
 
 def html(page: Page, language: str, content: str, made_by: str) -> str:
     """The page as it is; `content` is the document that it shows, as JSON."""
-    by = say("made by gpuledger {version}; nothing in this page is loaded from elsewhere", version=made_by)
+    by = say("made by gpuledger {version}; self-contained, nothing is loaded from the network", version=made_by)
     words = {name: translated(said, language) for name, said in (*_WORDS.items(), ("made_by", by))}
     style, script = _style(), _script()
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "

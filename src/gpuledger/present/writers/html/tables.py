@@ -44,7 +44,7 @@ def table(
     sheet = _without(sheet, without)
     said = caption or tell(sheet.title)
     if len(sheet.rows) > room.rows:
-        more = say("{title} (the first {shown} of {count} rows)", title=said, shown=room.rows, count=len(sheet.rows))
+        more = say("{title} (first {shown} of {count} rows)", title=said, shown=room.rows, count=len(sheet.rows))
         said = tell(more)
     shown = sheet.rows[: room.rows]
     cells = _cells(sheet.columns, (*shown, *sheet.foot), tell, room, letters)
@@ -131,7 +131,7 @@ def cut(text: str, letters: int, tell: Tell) -> str:
     shown = visible(text[: letters + 1])
     if len(text) <= letters and len(shown) <= letters:
         return shown
-    mark = say("… (cut here: {count} letters in all)", count=count_text(len(text)))
+    mark = say("… (truncated: {count} characters in total)", count=count_text(len(text)))
     return shown[:letters] + tell(mark)
 
 
