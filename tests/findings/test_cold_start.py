@@ -37,7 +37,7 @@ def test_a_first_launch_is_a_cold_start_and_saves_nothing(tmp_path: Path) -> Non
     finding = found["COLD-START"]
     assert (finding.saving_ns, finding.explains_ns, finding.confidence) == (0, 8695 * US, "low")
     assert finding.claim == "the first GPU work takes 8.70 ms to start, once"
-    assert finding.sentences == ("99.9 % of it module loading", "99.9 % of it in cudaLaunchKernel")
+    assert finding.sentences == ("99.9 % of it module load", "99.9 % of it in cudaLaunchKernel")
 
 
 def test_a_first_launch_that_is_quick_is_no_cold_start(tmp_path: Path) -> None:

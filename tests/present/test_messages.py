@@ -137,7 +137,7 @@ def sent(message: str) -> str:
 @pytest.mark.parametrize("again", [sent, copy.copy, copy.deepcopy])
 def test_a_message_stays_one_between_processes(again: Callable[[str], str]) -> None:
     told = say("{first} {then}", first=say("total"), then=capitalised(say("{time} per step", time="a while")))
-    assert (again(told), chinese(again(told))) == ("total A while a step", "合计每步 a while")
+    assert (again(told), chinese(again(told))) == ("total A while per step", "合计每步 a while")
 
 
 TERMS = {

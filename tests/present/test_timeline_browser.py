@@ -120,7 +120,7 @@ def test_a_click_on_each_finding_shows_its_place(decode_page: str, browser: Brow
             assert frame.evaluate("frame => frame === document.activeElement")
         page.locator(".top-findings a").first.click()
         assert page.locator(".tl-panel b").text_content() == "GPU idle"
-        assert "module loading" in page.locator(".tl-panel").text_content()
+        assert "module load" in page.locator(".tl-panel").text_content()
 
 
 def test_keys_alone_reach_every_control_and_every_event(decode_page: str, browser: Browser) -> None:

@@ -35,7 +35,7 @@ class Cause(StrEnum):
     DISPATCH = "dispatch", say("framework overhead"), "#cd7a06", "#d49e40", True
     LAUNCH = "launch", say("launch calls"), "#a9622b", "#bd8a5c", True
     LAUNCH_LATENCY = "launch_latency", say("launch latency"), "#9a7114", "#b99847", True
-    LOAD = "load", say("module loading"), "#9c1f48", "#ce6d89", True
+    LOAD = "load", say("module load"), "#9c1f48", "#ce6d89", True
     CONTEXT = "context", say("context creation"), "#8a2f63", "#bd7fa2", True
     ALLOC = "alloc", say("allocation"), "#c2415b", "#d38490", True
     COPY_CALL = "copy_call", say("copy calls"), "#8f4a16", "#b07e55", True

@@ -367,7 +367,7 @@ _REPORT: Final[dict[str, str]] = {
     "host code": "主机代码",
     "launch calls": "launch 调用",
     "launch latency": "launch 延迟",
-    "module loading": "加载代码",
+    "module load": "加载代码",
     "context creation": "创建上下文",
     "page migration": "迁移页面",
     "allocation": "内存分配",
@@ -391,8 +391,8 @@ _REPORT: Final[dict[str, str]] = {
     "line": "账目",
     "share": "占比",
     "per step": "每步",
-    "GPU busy {share}": "GPU 有 {share} 的时间在工作",
-    "GPU {gpu} busy {share}": "GPU {gpu} 有 {share} 的时间在工作",
+    "GPU busy {share}": "GPU 忙碌 {share}",
+    "GPU {gpu} busy {share}": "GPU {gpu} 忙碌 {share}",
     "{works}.": "{works}。",
     "The profile holds {count} ranks: `gpuledger fleet` shows who waits for whom, `--device=N` shows one GPU.": (
         "该 profile 含 {count} 个 rank：`gpuledger fleet` 说明谁在等谁，`--device=N` 只看一块 GPU。"

@@ -378,8 +378,6 @@ COMPARE: Final[dict[str, str]] = {
     "before": "之前",
     "after": "之后",
     "new": "新增",
-    "exposed communication": "暴露的通信",
-    "exposed copies": "暴露的拷贝",
     "calls{per}": "调用次数{per}",
     "time in them{per}": "总耗时{per}",
     " per step": "（每步）",

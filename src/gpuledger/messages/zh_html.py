@@ -22,7 +22,6 @@ HTML: Final[dict[str, str]] = {
         "由 gpuledger {version} 生成；本页不加载任何外部内容"
     ),
     # present/views/page/report_page
-    "GPU busy": "GPU 工作时间",
     "of {time}": "共 {time}",
     "P10 {low}, P90 {high}": "八成的步在 {low} 到 {high} 之间",
     "Median step": "单步中位数",
@@ -161,7 +160,7 @@ HTML: Final[dict[str, str]] = {
     ),
     "Communication and overlap": "通信与重叠",
     "Communication": "通信",
-    "Source": "数据来源",
+    "Source": "来源",
     "Not in this profile": "此 profile 中没有的内容",
     "Health": "健康状况",
     "Nothing was lost while reading.": "读取时没有丢失内容。",

@@ -242,7 +242,6 @@ KERNELS: Final[dict[str, str]] = {
     "Profiled, but not in these steps": "已采集、但不在这些步中的 kernel",
     # present/views/kernels
     "latency": "延迟",
-    "unknown": "未知",
     "L2": "L2 缓存",
     "L1": "L1 缓存",
     "tensor cores": "Tensor Core 单元",

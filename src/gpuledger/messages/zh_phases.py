@@ -11,7 +11,6 @@ PHASES: Final[dict[str, str]] = {
     "GPU busy": "GPU 忙碌占比",
     # present/views/phases
     "All steps": "全部步",
-    "Source": "依据",
     "Times": "次数",
     "Other work": "其他工作",
     "Idle, all steps": "空闲，全部步",
@@ -43,7 +42,6 @@ PHASES: Final[dict[str, str]] = {
     "{told}.": "{told}。",
     "{told}, mostly {where} ({time}).": "{told}，最多的在{where}（{time}）。",
     "in the window": "窗口内",
-    "per step": "每步",
     "inside {phase}": " {phase} 内",
     "no range or kernel is named after a phase of a layer; --phase NAME=REGEX defines one": (
         "没有以层内阶段命名的区间或 kernel；可用 --phase NAME=REGEX 指定"

@@ -141,7 +141,6 @@ RANKS: Final[dict[str, str]] = {
     "After those above": "修好以上各项后再省",
     "Step then": "此时每步",
     "Saved so far": "累计节省",
-    "Cause": "原因",
     "longer by": "多用",
     "garbage collection": "垃圾回收",
     "What fixing saves, per step, at the median pace": "达到中位数水平后每步能省多少",

@@ -12,7 +12,7 @@ from gpuledger.analyse.diff.gate import COUNT, TIME, GateOutcome
 from gpuledger.analyse.diff.range_pairs import RangePair
 from gpuledger.analyse.diff.run_side import STEP, Call, Copied, RunSide
 from gpuledger.analyse.range_shares import range_shares
-from gpuledger.catalog.kernel_names import label
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.lines import Line, LineKind
 from gpuledger.messages import joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
@@ -36,6 +36,9 @@ MOST_CALLS: Final = 8
 MOST_RANGES: Final = 10
 _ROOM: Final = 8
 """Columns of a bar on each side of its axis."""
+
+_NAME: Final = 20
+"""Letters of a kernel's name beside a part: with them a line of the waterfall fits 80 columns."""
 
 _LITTLE: Final = 0.0005
 """Rows of tables are left out if they changed by less than this share of the step."""
@@ -105,7 +108,7 @@ def _what_changed(found: Diff, part: str) -> str:
     if part == PER_CALL:
         most = max(found.changes, key=lambda change: abs(change.by_time_ns))
         short, _, inner = label(most.pair.first.name).partition("…")
-        return say("most in {kernel}", kernel=inner or short)
+        return say("most in {kernel}", kernel=cut_label(inner or short, _NAME))
     if part == OTHER_COMPUTE:
         return say("started before the steps")
     if part == UNLIKE:
