@@ -35,6 +35,16 @@ def test_ranges_hold_their_kernels(tmp_path: Path) -> None:
     assert tree.family == ("", "", "gemm", "other")
 
 
+def test_too_many_pairs_of_path_and_kernel_are_sorted_and_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = named_export(tmp_path / "x.sqlite", ["gemm", "k<float>"], steps=3, ranges=["layer"])
+    counted = tree_of(path)
+    monkeypatch.setattr(flame_trees, "_LARGEST_GRID", 0)
+    paired = tree_of(path)
+    assert (paired.names, paired.gpu_ns.tolist()) == (counted.names, counted.gpu_ns.tolist())
+
+
 def test_stacks_of_calls_hold_what_the_calls_launched(unpacked: Callable[[str], Path]) -> None:
     trace = open_trace(unpacked("host_read_stacks.sqlite"))
     [device] = build_report(trace, "run", Wanted()).devices

@@ -15,6 +15,7 @@ import numpy as np
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
+from gpuledger.trace import sweep
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints, Span, covered, union
@@ -22,6 +23,9 @@ from gpuledger.trace.spans import Ints, Span, covered, union
 BINS: Final = 240
 MOST_STREAMS: Final = 24
 """So many streams are told apart, those with the most work first."""
+
+_ROWS_AT_ONCE: Final = 1 << 18
+"""Of a long column, so that there is no second one of its length."""
 
 DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
     (say("during the call"), 0),
@@ -65,28 +69,37 @@ def bin_edges(window: Span, bins: int = BINS) -> Ints:
 def stream_use(activities: Activities, window: Span, bins: int = BINS) -> StreamsOverTime:
     """How busy each stream was: what overlaps on one stream counts once."""
     edges = bin_edges(window, bins)
-    first, number = group(activities.gpu, activities.pid, activities.stream)
-    start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (activities.start_ns, activities.end_ns))
-    work = np.zeros(len(first), np.int64)
-    np.add.at(work, number, end - start)
+    first, number = group(activities.gpu, activities.pid, activities.gathered("stream"))
+    start, end = (_within(window, times) for times in (activities.start_ns, activities.end_ns))
+    work = sweep.fold("sum", number, end - start, np.zeros(len(first), np.int64))
     busiest = [stream for stream in np.argsort(-work, kind="stable").tolist() if work[stream]]
     streams = []
     for position in sorted(busiest[:MOST_STREAMS]):  # groups are numbered in the order of their keys
         mine = np.flatnonzero(number == position)
         busy = covered(union(start[mine], end[mine]), edges[:-1], edges[1:])
-        gpu, pid, stream = (int(keys[first[position]]) for keys in (activities.gpu, activities.pid, activities.stream))
+        gpu, pid, stream = (int(activities.gathered_at(key, mine[:1])[0]) for key in ("gpu", "pid", "stream"))
         streams.append(StreamUse(gpu, pid, stream, busy))
     return StreamsOverTime(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
+
+
+def _within(window: Span, times: Ints) -> Ints:
+    """Times, cut to the window: as they are where they lie in it."""
+    if not len(times) or window.start_ns <= times.min() <= times.max() <= window.end_ns:
+        return times
+    return np.clip(times, window.start_ns, window.end_ns)
 
 
 def launch_delays(device: Device) -> Ints:
     """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
     before the call returned."""
-    activities = device.work
-    here = activities.on(device.gpu)
-    here = here[device.begins_steady(activities.start_ns[here])]
-    call = activities.launch[here]
-    delay: Ints = activities.start_ns[here[call >= 0]] - device.host.calls["end_ns"][call[call >= 0]]
+    work, returned = device.work.of(device.gpu), device.host.calls["end_ns"]
+    counts = device.begins_steady(work.start_ns) & (work.launch >= 0)
+    delay, filled = np.empty(int(np.count_nonzero(counts)), np.int64), 0
+    for first in range(0, len(counts), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        begun, call = work.start_ns[part][counts[part]], work.launch[part][counts[part]]
+        delay[filled : filled + len(call)] = begun - returned[call]
+        filled += len(call)
     return delay
 
 

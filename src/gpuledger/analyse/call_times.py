@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.statistics import Statistics, summarise
 from gpuledger.trace.tables import Rows
 
@@ -18,18 +18,20 @@ class CallTimes:
     times: Statistics
 
 
-def by_function(calls: Rows) -> list[CallTimes]:
-    """One entry per function as recorded, version suffix included, in no particular order."""
-    names = calls.codes("name")
+def by_function(calls: Rows, chosen: Positions | None = None) -> list[CallTimes]:
+    """One entry per function as recorded, version suffix included, in no particular order; of the chosen calls."""
+    names, length = calls.codes("name"), calls.duration_ns
+    if chosen is not None:
+        names, length = names[chosen], length[chosen]
     first, number = group(names)
     codes = names[first]
-    times = summarise(calls.duration_ns, number)
+    times = summarise(length, number)
     return [
         CallTimes(text or "", code, statistics)
         for text, code, statistics in zip(calls.strings.decode(codes), codes.tolist(), times, strict=True)
     ]
 
 
-def most_time_first(calls: Rows) -> tuple[CallTimes, ...]:
+def most_time_first(calls: Rows, chosen: Positions | None = None) -> tuple[CallTimes, ...]:
     """The same, sorted."""
-    return tuple(sorted(by_function(calls), key=lambda function: -function.times.total))
+    return tuple(sorted(by_function(calls, chosen), key=lambda function: -function.times.total))

@@ -21,6 +21,7 @@ from gpuledger.analyse.program_ranges import NamedNest, ProgramRanges
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
+from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
@@ -104,14 +105,14 @@ class _NamedPaths:
 
 def _of_ranges(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device) -> FlameTree:
     paths = NamePaths(ranges.nest.parent, ranges.name_of)
-    calls, work = device.host.calls, _LaunchedWork.of(device)
-    around = np.full(len(calls) + 1, -1, np.intp)  # the last is for what no call launched
-    used = distinct(work.call[work.call >= 0])
-    around[used] = innermost(ranges.rows, calls.only("pid", "tid").at(used))
-    host = paths.sums(ranges.rows.duration_ns)
+    host, work = device.host, _LaunchedWork.of(device)
+    is_every_range = kind is TreeKind.RANGES and len(ranges) == len(host.ranges)
+    around = host.range_of_call if is_every_range else innermost(ranges.rows, host.calls)
+    path_of_call = np.append(paths.of_row.astype(np.int32)[around], np.int32(-1))  # the last: what no call launched
     shown = [torch_frame(name) for name in ranges.names] if kind is TreeKind.FUNCTIONS else ranges.names
     names = [shown[name] for name in paths.name.tolist()]
-    return _with_kernels(_NamedPaths(kind, paths, names, host), paths.of_row[around[work.call]], work, trace)
+    named = _NamedPaths(kind, paths, names, paths.sums(ranges.rows.duration_ns))
+    return _with_kernels(named, path_of_call[work.call], work, trace)
 
 
 def _of_stacks(trace: Trace, device: Device) -> Iterator[FlameTree]:
@@ -120,8 +121,7 @@ def _of_stacks(trace: Trace, device: Device) -> Iterator[FlameTree]:
     if (calls["stack"] >= 0).any():
         paths, of_stack = _stack_paths(trace, calls["stack"])
         of_call = np.append(of_stack[calls["stack"]], -1)
-        own = np.zeros(len(paths), np.int64)
-        np.add.at(own, of_call[of_call >= 0], calls.duration_ns[of_call[:-1] >= 0])
+        own = sweep.fold("sum", of_call[:-1], calls.duration_ns, np.zeros(len(paths), np.int64))
         named = _NamedPaths(TreeKind.CALL_STACKS, paths, _texts(trace, paths), paths.with_inner(own))
         yield _with_kernels(named, of_call[work.call], work, trace)
     samples = trace[Table.SAMPLES]
@@ -159,13 +159,10 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, Positions]:
 def _with_kernels(named: _NamedPaths, path: Positions, work: _LaunchedWork, trace: Trace) -> FlameTree:
     """The tree with kernels under the paths that launched them; work outside all paths is left out."""
     kind, paths, names, host = named.kind, named.paths, named.names, named.host
-    inside = np.flatnonzero(path >= 0)
-    own = np.zeros(len(paths), np.int64)
-    np.add.at(own, path[inside], work.length_ns[inside])
-    gpu_ns = paths.with_inner(own)
-    if not len(inside):
+    gpu_ns = paths.with_inner(sweep.fold("sum", path, work.length_ns, np.zeros(len(paths), np.int64)))
+    if not (path >= 0).any():
         return _pruned(FlameTree(kind, paths.parent, tuple(names), ("",) * len(names), host, gpu_ns))
-    leaf_path, leaf_name, leaf_ns = _by_path_and_name(path[inside], work.name[inside], work.length_ns[inside])
+    leaf_path, leaf_name, leaf_ns = _by_path_and_name(path, work.name, work.length_ns, len(paths))
     kept = np.argsort(-leaf_ns, kind="stable")[:MOST_NODES]
     family_of = np.full(int(work.name.max(initial=-1)) + 2, -1, np.int64)  # the last is for graphs, which have no name
     family_of[work.name] = work.family
@@ -184,17 +181,25 @@ def _with_kernels(named: _NamedPaths, path: Positions, work: _LaunchedWork, trac
     )
 
 
-def _by_path_and_name(path: Ints, name: NDArray[Any], length_ns: Ints) -> tuple[Ints, Ints, Ints]:
-    """Each pair of path and name that occurs, and the time of its work."""
-    names = int(name.max()) + 2  # -1 is no name
-    if (int(path.max()) + 1) * names > _LARGEST_GRID:
-        first, number = group(path, name)
-        time = np.zeros(len(first), np.int64)
-        np.add.at(time, number, length_ns)
-        return path[first], name[first].astype(np.int64), time
-    time = np.bincount(path * names + name + 1, length_ns).astype(np.int64)  # without sorting millions of rows
+def _by_path_and_name(
+    path: NDArray[Any], name: NDArray[Any], length_ns: Ints, paths: int
+) -> tuple[Ints, NDArray[Any], Ints]:
+    """Each pair of a path, of which -1 is none, and a name that occurs, and the time of its work."""
+    codes = distinct(name)
+    if paths * len(codes) > _LARGEST_GRID:
+        inside = np.flatnonzero(path >= 0)
+        path, name, length_ns = path[inside], name[inside], length_ns[inside]
+        pair, of_pair = group(path, name)
+        time = sweep.fold("sum", of_pair, length_ns, np.zeros(len(pair), np.int64))
+        return path[pair], name[pair], time
+    number_of = np.zeros(int(codes[-1]) + 2, np.int32)  # -1 is the last
+    number_of[codes] = np.arange(len(codes))
+    place = number_of[name]  # of each pair, so that millions of rows are not sorted
+    place += path * np.int32(len(codes))
+    place[path < 0] = -1
+    time = sweep.fold("sum", place, length_ns, np.zeros(paths * len(codes), np.int64))
     pairs = np.flatnonzero(time)
-    return pairs // names, pairs % names - 1, time[pairs]
+    return pairs // len(codes), codes[pairs % len(codes)], time[pairs]
 
 
 def _pruned(tree: FlameTree) -> FlameTree:

@@ -15,6 +15,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.trace.model import Trace
+from gpuledger.trace.statistics import largest
 
 LONGEST: Final = 20
 """So many single gaps are described where nobody says from which length on."""
@@ -123,13 +124,13 @@ def _longest(trace: Trace, device: Device, least_ns: int | None) -> tuple[LongGa
     def name(activity: int) -> str | None:
         return trace.strings.text(int(activities.name[activity])) if activity >= 0 else None
 
-    largest = gaps.by_cause.largest()
-    by_length = np.argsort(-gaps.length_ns, kind="stable")
-    listed = by_length[:LONGEST] if least_ns is None else by_length[gaps.length_ns[by_length] >= least_ns]
+    main_cause = gaps.by_cause.largest()
+    count = LONGEST if least_ns is None else int(np.count_nonzero(gaps.length_ns >= least_ns))
+    listed = largest(gaps.length_ns, count)
     around = ranges_around(trace, device.host.calls, gaps.call[listed])
     longest = []
     for gap, ranges in zip(listed.tolist(), around, strict=True):
-        cause, call = CAUSES[largest[gap]], int(gaps.call[gap])
+        cause, call = CAUSES[main_cause[gap]], int(gaps.call[gap])
         longest.append(
             LongGap(
                 start_ns=int(gaps.start_ns[gap]) - device.zero_ns,

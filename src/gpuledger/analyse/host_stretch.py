@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
+from gpuledger.trace.columns import distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Rows
@@ -18,14 +19,13 @@ from gpuledger.trace.tables import Rows
 
 def host_stretch(trace: Trace, device: Device) -> Span:
     """Calls and ranges that begin in it belong to the steady steps."""
-    work, calls = device.work, device.host.calls
-    here = work.on(device.gpu)
-    call = work.launch[here]
-    here, call = here[call >= 0], call[call >= 0]
+    work, calls = device.work.of(device.gpu), device.host.calls
+    work = work.where(work.launch >= 0)
+    start_ns, call = work.start_ns, work.launch
     if device.steps is None or not len(call):
         return Span(min(device.steady.start_ns, _first(trace)), max(device.steady.end_ns, device.ledger.window.end_ns))
-    earlier = work.start_ns[here] < device.steady.start_ns
-    later = work.start_ns[here] >= device.steady.end_ns
+    earlier = start_ns < device.steady.start_ns
+    later = start_ns >= device.steady.end_ns
     steady = call[~earlier & ~later]
     if not len(steady):
         return device.steady
@@ -39,8 +39,7 @@ def host_stretch(trace: Trace, device: Device) -> Span:
 
 def of_this_gpu(device: Device, rows: Rows) -> NDArray[np.bool_]:
     """Which rows are of the processes that use this GPU."""
-    here = device.work.on(device.gpu)
-    is_own: NDArray[np.bool_] = np.isin(rows["pid"], np.unique(device.work.pid[here]))
+    is_own: NDArray[np.bool_] = np.isin(rows["pid"], distinct(device.work.of(device.gpu).pid))
     return is_own
 
 

@@ -13,12 +13,13 @@ from gpuledger.analyse.range_nest import Nest
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.name_likeness import counted_as
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.ranges import Nesting, calls_in_ranges, spans_of_time
+from gpuledger.ledger.host import Host
+from gpuledger.ledger.ranges import calls_in_ranges
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
-from gpuledger.trace.tables import Rows
 
 TINY_NS: Final = 5_000
 """An activity shorter than this costs less than its launch."""
@@ -85,42 +86,41 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
         gpu=device.gpu,
         steps=device.step_count,
         steady_ns=device.steady_ns,
-        launch_calls=most_time_first(host.calls.only("name").at(launches)),
-        waiting_calls=most_time_first(host.calls.at(np.flatnonzero(waits))),
+        launch_calls=most_time_first(host.calls, launches),
+        waiting_calls=most_time_first(host.calls, np.flatnonzero(waits)),
         queue=_queue(device),
         by_range=_by_range(trace, device, launches),
     )
 
 
 def _queue(device: Device) -> LaunchQueue:
-    activities = device.work
-    here = activities.on(device.gpu)
-    here = here[device.begins_steady(activities.start_ns[here])]
+    work = device.work.of(device.gpu)
+    steady = device.begins_steady(work.start_ns)
+    tiny, count = (work.end_ns - work.start_ns < TINY_NS) & steady, int(np.count_nonzero(steady))
     delay = launch_delays(device)
-    length = activities.end_ns[here] - activities.start_ns[here]
     return LaunchQueue(
-        activities=len(here),
-        activities_per_step=len(here) / device.step_count,
-        tiny_share=float((length < TINY_NS).mean()) if len(here) else None,
+        activities=count,
+        activities_per_step=count / device.step_count,
+        tiny_share=int(np.count_nonzero(tiny)) / count if count else None,
         launched=len(delay),
         delays=_delays(delay) if len(delay) else None,
     )
 
 
 def _delays(delay: Ints) -> QueueDelays:
+    low, high = np.percentile(delay, (10, 90)).tolist()
     return QueueDelays(
         median_ns=median(delay),
-        p10_ns=float(np.percentile(delay, 10)),
-        p90_ns=float(np.percentile(delay, 90)),
+        p10_ns=low,
+        p90_ns=high,
         ahead_share=float((delay > AHEAD_NS).mean()),
     )
 
 
 def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeLaunches, ...]:
     """Launch calls inside each range, the ranges around it included."""
-    calls = device.host.calls.only("pid", "tid").at(launches)
-    ranges = spans_of_time(trace)
-    count, time = _inside(ranges, calls)
+    ranges = device.host.ranges
+    count, time = _inside(device.host, launches)
     names, number = trace.strings.kinds(ranges.codes("name"), lambda text: counted_as(text or ""))
     amounts = [np.bincount(number, column, minlength=len(names)) for column in (count > 0, count, time)]
     by_range = [
@@ -131,21 +131,15 @@ def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeL
     return tuple(sorted(by_range, key=lambda entry: (-entry.launches, entry.name))[:_MOST_RANGES])
 
 
-def _inside(ranges: Rows, calls: Rows) -> tuple[Ints, Ints]:
-    """For each range how many of the calls lie in it, and their time."""
-    nesting = Nesting.of(ranges) if (calls["end_ns"] > calls["start_ns"]).all() else None
-    amounts = np.stack((np.ones(len(calls), np.int64), calls.duration_ns))
-    if nesting is None:
-        outer, inner = calls_in_ranges(ranges, calls)
-        count, time = (_added(outer, column[inner], len(ranges)) for column in amounts)
+def _inside(host: Host, chosen: Positions) -> tuple[Ints, Ints]:
+    """For each range how many of the chosen calls lie in it, and their time."""
+    length = (host.calls["end_ns"] - host.calls["start_ns"])[chosen]
+    ones, places = np.ones(len(chosen), np.int64), len(host.ranges)
+    if host.nesting is None or not (length > 0).all():
+        outer, inner = calls_in_ranges(host.ranges, host.calls.only("pid", "tid").at(chosen))
+        count, time = (sweep.fold("sum", outer, column[inner], np.zeros(places, np.int64)) for column in (ones, length))
         return count, time
-    held = nesting.innermost(calls)
-    inside, nest = np.flatnonzero(held >= 0), Nest(ranges, nesting.above)
-    count, time = (nest.summed_up(_added(held[inside], column[inside], len(ranges))) for column in amounts)
+    held, nest = host.range_of_call[chosen], Nest(host.ranges, host.nesting.above)
+    sums = (sweep.fold("sum", held, column, np.zeros(places, np.int64)) for column in (ones, length))
+    count, time = (nest.summed_up(own) for own in sums)
     return count, time
-
-
-def _added(place: Positions, amount: Ints, places: int) -> Ints:
-    whole = np.zeros(places, np.int64)
-    np.add.at(whole, place, amount)
-    return whole

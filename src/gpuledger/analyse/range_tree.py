@@ -19,9 +19,10 @@ from gpuledger.analyse.program_ranges import folded_names
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.name_likeness import counted_as
-from gpuledger.ledger.activity import GRAPH_FAMILY
+from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.ranges import innermost, spans_of_time, thread
+from gpuledger.ledger.ranges import thread
+from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
@@ -69,39 +70,40 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
 
     Names leave out ids that would make each instance another range; `folded` ones leave out all that counts instances.
     """
-    ranges, activities, host = spans_of_time(trace), device.work, device.host
-    every = activities.on(device.gpu)
-    here = every[holds(device.ledger.busy.stretches, activities.start_ns[every])]
-    length = (activities.end_ns - activities.start_ns)[here]
-    call = activities.launch[here]
-    launched_by = distinct(call[call >= 0])
-    asked = distinct(np.concatenate((launched_by, host.blocking)))
-    around = np.full(len(host.calls) + 1, -1, np.intp)  # the last is for what no call launched
-    around[asked] = innermost(ranges, host.calls.only("pid", "tid").at(asked))
-    launcher, waiting = around[call], around[host.blocking]
-    launching = around[launched_by[host.are(CallKind.LAUNCH)[launched_by]]]
-    own_gpu = np.zeros(len(ranges), np.int64)
-    inside = launcher >= 0
-    np.add.at(own_gpu, launcher[inside], length[inside])
-    works = np.isin(np.arange(len(ranges)), launcher)
+    host, ranges = device.host, device.host.ranges
+    every = device.work.of(device.gpu)
+    work = every.where(holds(device.ledger.busy.stretches, every.start_ns))
+    around = np.append(host.range_of_call, np.int32(-1))  # the last is for what no call launched
+    launcher, waiting = around[work.launch], around[host.blocking]
+    launches = np.zeros(len(around), np.bool_)
+    launches[work.launch] = True
+    launching = around[:-1][launches[:-1] & host.are(CallKind.LAUNCH)]
+    length = work.end_ns - work.start_ns
+    own_gpu = sweep.fold("sum", launcher, length, np.zeros(len(ranges), np.int64))
     own_launches, own_waits = (np.bincount(place[place >= 0], minlength=len(ranges)) for place in (launching, waiting))
-    above = parents(ranges["start_ns"], ranges["end_ns"], thread(ranges))
-    shown = np.ones(len(ranges), np.bool_) if len(here) == len(every) else _with_parents(above, works)
+    above = (
+        parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)) if host.nesting is None else host.nesting.above
+    )
+    shown = np.ones(len(ranges), np.bool_)
+    if len(work) < len(every):
+        works = np.zeros(len(ranges), np.bool_)
+        works[launcher[launcher >= 0]] = True
+        shown = _with_parents(above, works)
     amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits, _steady_ns(trace, device, ranges))
-    used = None if use is None else _used(device, use, here[inside], launcher[inside], len(ranges))
+    used = None if use is None else _used(work, use, launcher, len(ranges))
     named = folded_names(ranges) if folded else _counted_names(ranges)
     nodes = _nodes(NamePaths(above, named[1]), named[0], amounts, device.steady_ns, used)
-    return RangeTree(device.gpu, nodes, int(length[~inside].sum()), int((launching < 0).sum()))
+    outside_ns = int(length.sum()) - int(own_gpu.sum())
+    return RangeTree(device.gpu, nodes, outside_ns, int((launching < 0).sum()))
 
 
-def _used(device: Device, use: UseOfKernels, here: Positions, launcher: Positions, ranges: int) -> NDArray[np.float64]:
+def _used(work: Activities, use: UseOfKernels, launcher: Positions, ranges: int) -> NDArray[np.float64]:
     """A row per range: how long its own kernels ran whose use is known, then that time times each of OF_KERNELS."""
-    work = device.work
-    is_kernel = (work.family[here] >= 0) & (work.family[here] != work.families.index(GRAPH_FAMILY))
-    here, launcher = here[is_kernel], launcher[is_kernel]
+    is_kernel = (work.family >= 0) & (work.family != work.families.index(GRAPH_FAMILY))
+    here = np.flatnonzero(is_kernel & (launcher >= 0))
     kernel = use.kernel_of_row[work.row[here]]
-    here, launcher, kernel = here[kernel >= 0], launcher[kernel >= 0], kernel[kernel >= 0]
-    length = (work.end_ns - work.start_ns)[here]
+    here, kernel = here[kernel >= 0], kernel[kernel >= 0]
+    launcher, length = launcher[here], (work.end_ns - work.start_ns)[here]
     columns = [np.ones(len(use.kernels))]
     for metric in OF_KERNELS:
         figures = [known.figures.get(metric) for known in use.kernels]

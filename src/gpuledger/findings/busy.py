@@ -23,6 +23,7 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
 from gpuledger.trace.columns import distinct
 from gpuledger.trace.spans import Span
+from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
 
 LEAST: Final = 0.03
@@ -83,7 +84,7 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
     by_name = np.bincount(number, weights=took)
     names = [strings.text(int(code)) or "" for code in codes[np.argsort(-by_name, kind="stable")]]
     shown = list(dict.fromkeys(cut_label(label(name)) for name in names))[:MOST_NAMES]
-    rows = chosen.operations[np.argsort(-took, kind="stable")[:MOST_EXAMPLES]]
+    rows = chosen.operations[largest(took, MOST_EXAMPLES)]
     first = int(rows[0])
     return (
         Evidence(
@@ -91,7 +92,7 @@ def _evidence(subject: OneGpu, chosen: Shortened, share: float) -> tuple[Evidenc
             span=Span(int(work.start_ns[first]), int(work.end_ns[first])),
             pid=int(work.pid[first]),
             kernel=names[0],
-            correlations=tuple(work.correlation[rows].tolist()),
+            correlations=tuple(work.gathered_at("correlation", rows).tolist()),
             count=len(chosen),
             share=share if share >= LEAST_SHARE else None,
             of=say("the time"),

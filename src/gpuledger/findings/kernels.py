@@ -23,6 +23,7 @@ from gpuledger.trace.columns import distinct
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Span
+from gpuledger.trace.statistics import largest
 from gpuledger.trace.tables import Rows, Table
 from gpuledger.units import share_text
 
@@ -60,21 +61,25 @@ def _casts(subject: OneGpu) -> Sequence[Finding]:
     count = counted(device, len(cast_rows), say("kernel"), say("kernels"))
     claim = say("{kernels} that only convert dtypes: {time}", kernels=count, time=per_step(device, time))
     names = joined(say(", "), sorted({label(trace.strings.text(code) or "") for code in casts})[:3])
-    evidence, edit = (_of_kernels(names, cast_rows),), subject.fixes.kernels(casts)
+    evidence, edit = (_of_kernels(names, cast_rows, np.ones(len(cast_rows), np.bool_)),), subject.fixes.kernels(casts)
     saving, assumption = subject.saved_ns(edit, time), say("the dtype is kept, or converted inside another kernel")
     return [finding(device, "CAST", claim, evidence, saving, assumption, explains=time, edit=edit)]
 
 
-def _of_kernels(sentence: str, kernels: Rows, share: float | None = None, of: str = "") -> Evidence:
-    """A sentence about these kernels, the longest of them as the example."""
-    rows = kernels.at(np.argsort(-kernels.duration_ns, kind="stable")[:MOST_EXAMPLES])
+def _of_kernels(
+    sentence: str, kernels: Rows, chosen: NDArray[np.bool_], share: float | None = None, of: str = ""
+) -> Evidence:
+    """A sentence about the chosen kernels, the longest of them as the example."""
+    count = int(np.count_nonzero(chosen))
+    length = np.where(chosen, kernels.duration_ns, np.iinfo(np.int64).min + 1)
+    rows = kernels.at(largest(length, min(count, MOST_EXAMPLES)))
     return Evidence(
         sentence,
         span=Span(int(rows["start_ns"][0]), int(rows["end_ns"][0])),
         pid=int(rows["pid"][0]),
         kernel=rows.texts("name")[0] or "",
         correlations=tuple(rows["correlation"].tolist()),
-        count=len(kernels),
+        count=count,
         share=share,
         of=of,
     )
@@ -111,7 +116,7 @@ def _tiny(subject: OneGpu) -> Sequence[Finding]:
     )
     advice = say("fuse them, batch them, or capture the step in a CUDA graph")
     assumption = say("the gaps close, as in a CUDA graph")
-    evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation").where(tiny), share, say("the kernels"))
+    evidence = _of_kernels(advice, kernels.only("name", "pid", "correlation"), tiny, share, say("the kernels"))
     longest = int(tiny_gaps[gaps.length_ns[tiny_gaps].argmax()])
     evidence = replace(evidence, span=Span(int(gaps.start_ns[longest]), int(gaps.end_ns[longest])))
     return [finding(device, "TINY-KERNELS", claim, (evidence,), saving, assumption, explains=time, edit=edit)]

@@ -87,7 +87,7 @@ def loop_evidence(subject: OneGpu) -> tuple[Evidence, ...]:
             span=Span(int(work.start_ns[own[0]]), int(work.end_ns[own[-1]])),
             pid=int(work.pid[own[0]]),
             kernel=names[0],
-            correlations=tuple(work.correlation[own[:MOST_EXAMPLES]].tolist()),
+            correlations=tuple(work.gathered_at("correlation", own[:MOST_EXAMPLES]).tolist()),
             count=loop.end - loop.start,
             share=share,
             of=say("the kernels"),

@@ -25,7 +25,7 @@ def _launched(finding: Finding, device: Device) -> Span | None:
     """The first launch of the evidence, with its work."""
     for piece in finding.evidence:
         for correlation in piece.correlations[:1]:
-            there = np.flatnonzero(device.work.correlation == correlation)
+            there = device.work.with_correlation(correlation)
             for row in there[:1].tolist():
                 return Span(int(device.work.start_ns[row]), int(device.work.end_ns[row]))
     return None

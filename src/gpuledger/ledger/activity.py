@@ -61,6 +61,31 @@ class Activities:
         """A column of the tables, in our order, to look at once."""
         return take(one_after_another([rows[column] for rows in self._tables]), self._times.order)
 
+    def gathered_at(self, column: str, positions: Positions) -> NDArray[Any]:
+        """A column of the tables for some of the activities: not gathered whole, so that nothing of it stays."""
+        row, first = self._times.order[positions], 0
+        gathered = np.empty(len(row), self._tables[0][column].dtype)
+        for values in (rows[column] for rows in self._tables):
+            here = (row >= first) & (row < first + len(values))
+            gathered[here] = values[row[here] - first]
+            first += len(values)
+        return gathered
+
+    def row_at(self, positions: Positions) -> Positions:
+        """Where some of the activities lie in the tables that they came from, which is not kept."""
+        starts = np.cumsum([0, *(len(rows) for rows in self._tables[:-1])])
+        row = self._times.order[positions]
+        return row - starts[np.searchsorted(starts, row, side="right") - 1]
+
+    def with_correlation(self, correlation: int) -> Positions:
+        """Positions of the activities that carry this id, in whichever process."""
+        ends = np.cumsum([len(rows) for rows in self._tables])
+        carrying = [
+            end - len(rows) + np.flatnonzero(equal(rows["correlation"], correlation))
+            for rows, end in zip(self._tables, ends, strict=True)
+        ]
+        return np.flatnonzero(np.isin(self._times.order, np.concatenate(carrying)))
+
     @cached_property
     def gpu(self) -> NDArray[np.int32]:
         return self.gathered("gpu")
@@ -126,10 +151,12 @@ class Activities:
     def of(self, gpu: int) -> Activities:
         """The activities of one GPU alone."""
         if gpu not in self._of_gpu:
-            on_gpu = equal(self.gpu, gpu)
-            alone = self if on_gpu.all() else self.at(on_gpu)
-            self._of_gpu[gpu] = alone
+            self._of_gpu[gpu] = self.where(equal(self.gpu, gpu))
         return self._of_gpu[gpu]
+
+    def where(self, mask: NDArray[np.bool_]) -> Activities:
+        """Those for which `mask` is true."""
+        return self if mask.all() else self.at(mask)
 
     def at(self, positions: NDArray[Any]) -> Activities:
         """Those at these positions, or under this mask."""

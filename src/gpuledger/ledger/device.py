@@ -218,7 +218,9 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Wa
     chosen = gpus if wanted.device is None else [wanted.device]
     lost = lost_work(trace, host, work)
     looked_at = windows(trace, work, host, chosen, window, wanted)
-    return tuple(_device(trace, work, host, lost, gpu, part, wanted) for gpu, part in looked_at.items())
+    booked = tuple(_device(trace, work, host, lost, gpu, part, wanted) for gpu, part in looked_at.items())
+    host.forget_launch_times()
+    return booked
 
 
 def _device(

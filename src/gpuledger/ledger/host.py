@@ -20,7 +20,7 @@ from gpuledger.ledger.activity import Activities, activities
 from gpuledger.ledger.calls import cuda_calls, of_layers, shortened
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.launches import CallsByKey, launches, launching_call, places_of
-from gpuledger.ledger.ranges import thread
+from gpuledger.ledger.ranges import Nesting, innermost, spans_of_time, thread
 from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, same, take
 from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey
@@ -146,6 +146,21 @@ class Host:
         return of_kind
 
     @cached_property
+    def ranges(self) -> Rows:
+        """The ranges that calls may lie in; see `range_of_call`."""
+        return spans_of_time(self._trace)
+
+    @cached_property
+    def nesting(self) -> Nesting | None:
+        """Those ranges as a forest; None where some overlap without nesting."""
+        return Nesting.of(self.ranges)
+
+    @cached_property
+    def range_of_call(self) -> NDArray[np.int32]:
+        """For each call the innermost of `ranges` that it lies in, by position; -1 for none. Several questions ask."""
+        return innermost(self.ranges, self.calls, self.nesting).astype(np.int32)
+
+    @cached_property
     def blocking(self) -> Ints:
         """Positions of the calls in which the host waits for the device."""
         return np.flatnonzero(self.are(CallKind.SYNC))
@@ -157,6 +172,10 @@ class Host:
             times = np.sort(self.calls["end_ns"][own[self.kinds[own] == CallKind.LAUNCH.number]], kind="stable")
             self._launch_times[number] = times
         return self._launch_times[number]
+
+    def forget_launch_times(self) -> None:
+        """They are asked for while gaps are booked, and by nobody after that."""
+        self._launch_times.clear()
 
     def thread(self, number: int) -> HostThread:
         """One thread, by its position in `threads`."""

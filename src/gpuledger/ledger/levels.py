@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.catalog.name_likeness import normalised
 from gpuledger.catalog.step_marks import (
@@ -38,6 +39,7 @@ from gpuledger.ledger.launched_in import launched_in, main_process, nothing_matc
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.ledger.unrecorded import LEAST_NS, waits_for_unrecorded
 from gpuledger.messages import Message, say
+from gpuledger.trace import sweep
 from gpuledger.trace.columns import distinct, equal
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.keys import Positions, group
@@ -112,20 +114,26 @@ class Level:
         return say("marked by ranges") if self.source in _BY_NAME else _WORDS[self.source]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LevelMembers:
-    """A level before it is described: which instance each activity belongs to, -1 for none."""
+    """A level before it is described. Which activity belongs to which instance is a column as long as the profile."""
 
     name: str
     source: LevelSource
-    member: Positions
-    covered_ns: int
+    length_ns: Ints
+    """The recorded time of each instance."""
     of_recorded: float
     """The share of the recorded time; for ranges, of what their process launched while it was recorded."""
+    find: Callable[[], Positions | None]
+    """Which instance each activity belongs to, -1 for none: looked for again, rather than kept for every level."""
 
     @property
     def count(self) -> int:
-        return int(self.member.max()) + 1
+        return len(self.length_ns)
+
+    @property
+    def covered_ns(self) -> int:
+        return int(self.length_ns.sum())
 
 
 class LevelFinder:
@@ -137,6 +145,7 @@ class LevelFinder:
         whole = default_window(host, work)
         self._window = Span(0, 0) if isinstance(whole, NotMeasured) else whole
         self._known: dict[tuple[LevelSource, int], LevelMembers | None] = {}
+        self._latest: tuple[LevelMembers, Positions] | None = None
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -149,7 +158,19 @@ class LevelFinder:
         shown += [members for members in (self._of_graphs(),) if members is not None]
         if chosen is None or chosen.source is LevelSource.PERIOD:
             shown += [members for members in (self._of_period(),) if members is not None]
+        self._latest = None
+        self.__dict__.pop("_recorded_ns", None)  # a column as long as the profile, which is not needed any more
         return tuple(map(self._described, shown))
+
+    def member(self, level: LevelMembers) -> Positions:
+        """Which instance of a level each activity belongs to; -1 for none."""
+        latest, self._latest = self._latest, None
+        if latest is not None and latest[0] is level:
+            return latest[1]
+        member = level.find()
+        if member is None:
+            raise ValueError(f"level {level.name} has no instances")
+        return member
 
     def step(self) -> LevelMembers | None:
         """The level that is the step; None where none covers enough.
@@ -226,7 +247,7 @@ class LevelFinder:
         return any(members.count <= count <= 2 * members.count + 2 for count in np.bincount(kind).tolist())
 
     @cached_property
-    def _recorded_ns(self) -> Ints:
+    def _recorded_ns(self) -> NDArray[np.signedinteger]:
         """For each activity the time that it holds, less what the device spent on work that nobody recorded."""
         held, work = held_ns(self._work, self._window.start_ns), self._work
         if not len(self._host.calls):
@@ -236,7 +257,7 @@ class LevelFinder:
         returned = self._host.calls["end_ns"][work.launch[waits]]
         waited = work.start_ns[waits] - np.maximum(work.end_ns[waits] - held[waits], returned)
         held[waits] -= np.maximum(waited, 0)
-        return held
+        return held.astype(np.int32) if held.max(initial=0) <= np.iinfo(np.int32).max else held
 
     @cached_property
     def _in_reach_ns(self) -> int:
@@ -300,22 +321,22 @@ class LevelFinder:
     ) -> LevelMembers | None:
         """The level of this key, which is looked for when it is first asked for."""
         if key not in self._known:
+            self._latest = None
             member = find()
             if member is None or not len(member) or member.max() < 0:
                 self._known[key] = None
             else:
-                covered = int(self._recorded_ns[member >= 0].sum())
+                length = sweep.fold("sum", member, self._recorded_ns, np.zeros(int(member.max()) + 1, np.int64))
                 whole_ns = self._in_reach_ns if key[0] in _OF_RANGES else int(self._recorded_ns.sum())
-                self._known[key] = LevelMembers(name, key[0], member, covered, covered / max(whole_ns, 1))
+                level = LevelMembers(name, key[0], length, int(length.sum()) / max(whole_ns, 1), find)
+                self._known[key], self._latest = level, (level, member)
         return self._known[key]
 
     def _described(self, members: LevelMembers) -> Level:
-        inside = members.member >= 0
-        lengths = np.bincount(members.member[inside], weights=self._recorded_ns[inside]).astype(np.int64)
-        [middle] = nearest_percentiles(lengths, 50)  # as steps are told
+        [middle] = nearest_percentiles(members.length_ns, 50)  # as steps are told
         window_ns = self._window.end_ns - self._window.start_ns
         coverage = members.covered_ns / max(window_ns, 1)
-        return Level(members.name, members.source, len(lengths), middle, coverage)
+        return Level(members.name, members.source, members.count, middle, coverage)
 
     def _ending_with(self, pattern: re.Pattern[str]) -> Positions | None:
         """Instances that end with the last of each run of kernels that match."""
@@ -388,11 +409,13 @@ def up_to(marks: Positions, count: int) -> Positions:
 
 def _by_graph(work: Activities) -> Positions | None:
     """One instance per graph launch, or per period of the sequence of graphs launched."""
-    is_node, is_whole = (work.graph_node >= 0) & (work.correlation >= 0), work.name < 0
-    launched = np.flatnonzero(is_node | is_whole)
+    launched = np.flatnonzero((work.graph_node >= 0) | (work.name < 0))
+    correlation = work.gathered_at("correlation", launched)
+    is_known = (correlation >= 0) | (work.name[launched] < 0)
+    launched, correlation = launched[is_known], correlation[is_known]
     if not len(launched):
         return None
-    first, number = group(work.pid[launched], work.correlation[launched])
+    first, number = group(work.pid[launched], correlation)
     by_time = np.argsort(work.start_ns[launched[first]], kind="stable")
     rank = np.empty(len(first), np.intp)
     rank[by_time] = np.arange(len(first))

@@ -69,13 +69,18 @@ def thread(rows: Rows) -> Ints:
     return by_row(thread_number, rows["pid"], rows["tid"])
 
 
-def innermost(ranges: Rows, calls: Rows) -> Positions:
-    """For each call the shortest range on its thread that it lies in, bounds included; -1 for none."""
-    nesting = Nesting.of(ranges)
+def innermost(ranges: Rows, calls: Rows, nesting: Nesting | None = None) -> Positions:
+    """For each call the shortest range on its thread that it lies in, bounds included; -1 for none.
+
+    `nesting` is that of the ranges, if it is known.
+    """
+    calls, nesting = calls.only("pid", "tid"), nesting or Nesting.of(ranges)
     if nesting is None:
         return _innermost_of_any(ranges, calls)
-    parts = np.array_split(np.arange(len(calls)), len(calls) // _MOST_CALLS + 1)
-    held = np.concatenate([nesting.innermost(calls.at(part)) for part in parts])
+    held = np.empty(len(calls), np.intp)
+    for first in range(0, len(calls), _MOST_CALLS):
+        part = slice(first, first + _MOST_CALLS)
+        held[part] = nesting.innermost(calls.between(part))
     # a call of no length may touch two ranges, neither of which holds the other
     brief = np.flatnonzero(calls["end_ns"] <= calls["start_ns"])
     held[brief] = _innermost_of_any(ranges, calls.at(brief))

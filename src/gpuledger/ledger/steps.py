@@ -118,7 +118,9 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
     chosen = levels.step() if wanted.level is None else levels.named(wanted.level)
     if chosen is None and wanted.any_level:
         chosen = levels.outermost()
-    return None if chosen is None else _tiled(own, host, gpu, source_words(chosen.source, chosen.name), chosen.member)
+    if chosen is None:
+        return None
+    return _tiled(own, host, gpu, source_words(chosen.source, chosen.name), levels.member(chosen))
 
 
 def _tiled(work: Activities, host: Host, gpu: int, source: str, member: Positions) -> Steps | None:

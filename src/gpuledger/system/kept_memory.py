@@ -2,7 +2,9 @@
 
 An analysis makes and drops columns by the hundred. The C library gives each large one back to the system, which clears
 its pages again for the next: on a large profile that takes as long as the work on them. A command ends soon, so it
-keeps what it has. A library must not decide this for its process: only the command's `main` asks for it.
+keeps what it has. Only columns of millions of rows are given back: kept, they would lie beside new ones of another
+length, and memory would grow to far more than is in use. A library must not decide this for its process: only the
+command's `main` asks for it.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import ctypes
 from typing import Final
 
 _TRIM_THRESHOLD: Final = -1  # the numbers of glibc's malloc.h
-_MMAP_MAX: Final = -4
+_MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 _NEVER: Final = 2**31 - 1
+_GIVEN_BACK_BYTES: Final = 24 << 20
 
 
 def keep_freed_memory() -> None:
@@ -21,5 +24,5 @@ def keep_freed_memory() -> None:
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_ARENA_MAX, 1)  # what one thread freed is there for the others
-        set_option(_MMAP_MAX, 0)
+        set_option(_MMAP_THRESHOLD, _GIVEN_BACK_BYTES)
         set_option(_TRIM_THRESHOLD, _NEVER)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.trace import sweep
-from gpuledger.trace.columns import by_row, distinct, is_same
+from gpuledger.trace.columns import by_row, distinct, is_same, take
 from gpuledger.trace.sweep import expand
 
 Positions = NDArray[np.intp]
@@ -24,6 +24,7 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     count = len(keys[0])
     if not count:
         return np.empty(0, np.intp), np.empty(0, np.intp)
+    keys = tuple(key for key in keys if not is_same(key)) or keys[:1]
     if len(keys) == 1:
         return _group_by_one(keys[0])
     order = np.lexsort(keys[::-1])
@@ -42,13 +43,26 @@ def _group_by_one(key: NDArray[Any]) -> tuple[Positions, Positions]:
     values = distinct(key).astype(np.int64)
     least, most = int(values[0]), int(values[-1])
     if most - least < len(key) + 65536:
+        before = min(max(least, 0), 65536)  # codes of texts count from 0, and need no column of differences
+        least -= before
         place = np.zeros(most - least + 1, np.intp)
         place[values - least] = np.arange(len(values))
-        number = by_row(lambda column: place[column.astype(np.int64) - least], key)
+        number = by_row(lambda column: take(place, _index(column, least)), key)
     else:
         number = sweep.search(values, key.astype(np.int64))
-    first = sweep.fold("least", number, np.arange(len(key)), np.full(len(values), len(key)))
+    first = np.full(len(values), len(key))
+    for begin in range(0, len(key), _ROWS_AT_ONCE):
+        part = number[begin : begin + _ROWS_AT_ONCE]
+        sweep.fold("least", part, np.arange(begin, begin + len(part)), first)
     return first, number
+
+
+def _index(column: NDArray[Any], least: int) -> NDArray[Any]:
+    """How far each value is from the least: itself where that is 0, without a column of differences."""
+    return column if not least and column.dtype == np.int32 else column.astype(np.int64) - least
+
+
+_ROWS_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

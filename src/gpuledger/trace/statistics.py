@@ -43,6 +43,15 @@ def median(values: NDArray[Any]) -> float:
     return float((parted[middle - 1] + parted[middle]) / 2)
 
 
+def largest(values: NDArray[Any], count: int) -> Positions:
+    """Positions of so many of the largest values, the largest first, of equal ones the first: not all are sorted."""
+    if 0 < count < len(values):
+        least = np.partition(values, len(values) - count)[len(values) - count]
+        candidates = np.flatnonzero(values >= least)
+        return candidates[np.argsort(-values[candidates], kind="stable")[:count]]
+    return np.argsort(-values, kind="stable")[:count]
+
+
 def nearest_percentiles(values: Ints, *percents: int) -> list[int]:
     """Values that occur, each the nearest to a percentile: the median step is a step that was recorded."""
     return [int(value) for value in np.percentile(values, percents, method="nearest")]
@@ -57,33 +66,42 @@ def summarise(values: Ints, number: Positions) -> list[Statistics]:
     """The statistics of each group; `number` holds each value's group, none of 0..max left out."""
     if not len(values):
         return []
-    ordered, group = _by_group(values, number)
-    first = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
-    count = np.diff(np.append(first, len(group)))
+    ordered, first = _by_group(values, number)
+    count = np.diff(np.append(first, len(ordered)))
     total = np.add.reduceat(ordered, first)
     average = total / count
     low, high = ordered[first + (count - 1) // 2], ordered[first + count // 2]
     median = (low + high) / 2
+    least, most = ordered[first], ordered[first + count - 1]
     # centred on a whole number near the average, so that the sum of the offsets is exact and their squares stay small
-    centre = np.rint(average).astype(np.int64)
-    offset = ordered - np.repeat(centre, count)
-    squares = np.add.reduceat(offset.astype(np.float64) ** 2, first)
-    around_mean = squares - np.add.reduceat(offset, first).astype(np.float64) ** 2 / count
+    ordered -= np.repeat(np.rint(average).astype(np.int64), count)
+    offset_sum, squares = np.add.reduceat(ordered, first), ordered.astype(np.float64)
+    squares *= squares
+    around_mean = np.add.reduceat(squares, first) - offset_sum.astype(np.float64) ** 2 / count
     deviation = np.sqrt(np.maximum(around_mean, 0) / np.maximum(count - 1, 1))
-    columns = (count, total, average, median, ordered[first], ordered[first + count - 1], deviation)
+    columns = (count, total, average, median, least, most, deviation)
     return [Statistics(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _by_group(values: Ints, number: Positions) -> tuple[Ints, Positions]:
-    """Values and their groups, by group, then value: both in one number where they fit, as that sorts far faster."""
-    least = int(values.min())
+    """Values by group, then value, and where each group begins: a new column, and few others on the way.
+
+    Group and value are sorted as one number where they fit into it, as that is far faster.
+    """
+    least, groups = int(values.min()), int(number.max()) + 1
     bits = (int(values.max()) - least).bit_length()
-    if int(number.max()).bit_length() + bits > 62:
+    if (groups - 1).bit_length() + bits > 62:
         order = np.lexsort((values, number))
-        return values[order], number[order]
-    both = (number.astype(np.int64) << bits) + (values - least)
+        return values[order], np.searchsorted(number[order], np.arange(groups))
+    both = number.astype(np.int64)
+    both <<= bits
+    both += values
+    both -= least
     both.sort()
-    return (both & (1 << bits) - 1) + least, both >> bits
+    first = np.searchsorted(both, np.arange(groups) << bits)
+    both &= (1 << bits) - 1
+    both += least
+    return both, first
 
 
 def shares(totals: Sequence[int]) -> list[float | None]:

@@ -29,6 +29,9 @@ Fold = Literal["sum", "least", "most"]
 _FEW: Final = 2000
 """Below so many rows, numpy is done before a call has been prepared."""
 
+_AT_ONCE: Final = 1 << 18
+"""Rows of a column that are turned into another type at a time, so that there are never two of the whole column."""
+
 _PAIRS_ALWAYS: Final = 4_000_000
 _PAIRS_PER_ROW: Final = 100
 """How many pairs `expand` makes at most: memory grows with the rows of a profile, not with their square."""
@@ -180,7 +183,9 @@ def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> I
     What is in a negative group is in none.
     """
     if _pays(number) and into.flags.c_contiguous:
-        native.fold(_column(number), _column(values), into, list(_FOLDS).index(how))
+        for first in range(0, len(number), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            native.fold(_column(number[part]), _column(values[part]), into, list(_FOLDS).index(how))
     else:
         counts = number >= 0
         _FOLDS[how].at(into, number[counts], values[counts])

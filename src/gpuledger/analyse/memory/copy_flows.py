@@ -19,9 +19,10 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import LineKind
 from gpuledger.trace.columns import equal
 from gpuledger.trace.health import NotMeasured
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import group
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.spans import Ints, Span, covered, total, union
+from gpuledger.trace.spans import Span, covered, total, union
+from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
 
@@ -119,7 +120,7 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
         kind = strings.text(int(kinds[row])) or ""
         alike = [other for other, at in zip(of_group, first.tolist(), strict=True) if kinds[at] == kinds[row]]
         way, is_own = _way(trace, device, alike, kind)
-        longest = _longest(own.duration_ns)
+        longest = largest(own.duration_ns, MOST_COPIES)
         flows.append(
             CopyFlow(
                 kind=kind,
@@ -139,15 +140,6 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
 
 
 _LOOKED_AT: Final = ("kind", "src_kind", "dst_kind", "bytes", "pid", "correlation", "gpu")
-
-
-def _longest(length_ns: Ints) -> Positions:
-    """The positions of the MOST_COPIES longest, the longest first, of equals the first."""
-    if len(length_ns) <= MOST_COPIES:
-        return np.argsort(-length_ns, kind="stable")
-    shortest = np.partition(length_ns, -MOST_COPIES)[-MOST_COPIES]
-    candidates = np.flatnonzero(length_ns >= shortest)
-    return candidates[np.argsort(-length_ns[candidates], kind="stable")][:MOST_COPIES]
 
 
 def _sum_of_bytes(copies: Rows) -> int:

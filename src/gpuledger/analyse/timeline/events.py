@@ -135,9 +135,8 @@ class EventFinder:
         """Whether each is on a thread, and which GPU, process, and thread or stream it is of."""
         if source is EventSource.GPU_WORK:
             on_gpu = np.zeros(len(rows), np.int64)
-            gpu, pid, stream = (
-                column[rows].astype(np.int64) for column in (self.work.gpu, self.work.pid, self.work.stream)
-            )
+            columns = (self.work.gathered_at(name, rows).astype(np.int64) for name in ("gpu", "pid", "stream"))
+            gpu, pid, stream = columns
             return on_gpu, gpu, pid, stream
         table = (self.ranges, self.cuda_calls, self.other_calls)[source]
         return np.ones(len(rows), np.int64), np.full(len(rows), -1), table["pid"][rows], table["tid"][rows]
@@ -162,7 +161,8 @@ class _TableTimes:
     def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
         self.start_ns: Final = start_ns
         self.end_ns: Final = end_ns
-        self._furthest: Final = furthest(end_ns) if bool((start_ns[1:] >= start_ns[:-1]).all()) else None
+        self._furthest: Final = _furthest(end_ns) if bool((start_ns[1:] >= start_ns[:-1]).all()) else None
+        """Up to the end of each block of rows."""
 
     def overlapping(self, span: Span) -> Positions:
         """The rows that overlap a stretch, or lie in it without taking time."""
@@ -170,10 +170,20 @@ class _TableTimes:
             first, last = 0, len(self.start_ns)
         else:  # in order of their start, so that most are never looked at
             last = int(np.searchsorted(self.start_ns, span.end_ns))
-            first = int(np.searchsorted(self._furthest, span.start_ns))
+            first = min(int(np.searchsorted(self._furthest, span.start_ns)) * _BLOCK, last)
         start, end = self.start_ns[first:last], self.end_ns[first:last]
         inside = (start < span.end_ns) & ((end > span.start_ns) | (start >= span.start_ns))
         return first + np.flatnonzero(inside)
+
+
+_BLOCK: Final = 1024
+
+
+def _furthest(end_ns: Ints) -> Ints:
+    """The latest end up to the end of each block of rows."""
+    if not len(end_ns):
+        return end_ns
+    return furthest(np.maximum.reduceat(end_ns, np.arange(0, len(end_ns), _BLOCK)))
 
 
 def _longest(length_ns: Ints, room: int) -> tuple[Positions, int]:

@@ -33,14 +33,15 @@ class TableFinisher:
         self._hosts = hosts
 
     def rows(self, table: Table, wanted: frozenset[str], raw: Raw) -> Rows:
+        """The finished table. What is done with leaves `raw`, so that a column is not there twice for long."""
         columns: dict[str, NDArray[Any]] = {}
         if "tid" in raw:
             columns["tid"] = _thread(raw["tid"])
-            raw = raw | {"pid": raw["tid"]}
+            raw["pid"] = raw.pop("tid")
         if "end_tid" in raw:
             columns["end_tid"] = _thread(raw["end_tid"])
         if "pid" in raw:
-            columns["pid"] = self._process(raw["pid"])
+            columns["pid"] = self._process(raw.pop("pid"))
         if "hardware" in raw:
             columns["gpu"] = by_row(self.devices.numbered, by_row(_number, raw["hardware"]))
         elif "gpu" in wanted:
@@ -58,9 +59,12 @@ class TableFinisher:
 
     def _column(self, name: str, kind: Kind, raw: Raw) -> NDArray[Any]:
         if kind is Kind.TEXT:
-            return by_row(self._coding.codes, raw[name])
+            return by_row(self._coding.codes, raw.pop(name))
         if kind is Kind.TRIPLE:
-            return np.stack([_number(raw[f"{name}_{axis}"]) for axis in "xyz"], axis=1).astype(np.int32)
+            triple = np.empty((len(raw["start_ns"]), 3), np.int32)
+            for place, axis in enumerate("xyz"):
+                triple[:, place] = _number(raw.pop(f"{name}_{axis}"))
+            return triple
         return by_row(lambda values: _number(values).astype(kind.dtype, copy=False), raw[name])
 
     def _process(self, global_id: Ints) -> Ints:

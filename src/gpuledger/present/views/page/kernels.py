@@ -27,6 +27,7 @@ from gpuledger.present.views.report import kernel_blocks
 from gpuledger.present.writers.html.blocks import block_parts
 from gpuledger.present.writers.html.parts import Chart, Part, Section, Table, Text
 from gpuledger.present.writers.html.tables import table
+from gpuledger.trace.columns import take
 from gpuledger.trace.statistics import shares
 from gpuledger.trace.tables import Table as Recorded
 from gpuledger.units import bytes_text, count_text, share_text, time_text
@@ -103,12 +104,13 @@ def _rest(kernels: Sequence[KernelTimes], percent: Sequence[float | None]) -> tu
 def _families(scene: Scene) -> dict[str, str]:
     """The family of every kernel name, the user's own families included."""
     activities, strings = scene.device.work, scene.report.trace.strings
-    named = np.flatnonzero((activities.family >= 0) & (activities.name >= 0))
-    codes, first = np.unique(activities.name[named], return_index=True)
-    families = activities.family[named[first]].tolist()
+    is_kernel = activities.family >= 0
+    family_of = np.full(len(strings) + 1, -1, np.int16)  # the last is for graphs, which have no name
+    family_of[take(activities.name, is_kernel)] = take(activities.family, is_kernel)
+    codes = np.flatnonzero(family_of[:-1] >= 0)
     return {
         strings.text(code) or "": activities.families[number]
-        for code, number in zip(codes.tolist(), families, strict=True)
+        for code, number in zip(codes.tolist(), family_of[codes].tolist(), strict=True)
     }
 
 

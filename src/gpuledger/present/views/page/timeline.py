@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from gpuledger.analyse.timeline.events import EventFinder
 from gpuledger.analyse.timeline.stretches import Stretch, shown_stretches, stretch_of
 from gpuledger.findings.finding import Finding
@@ -16,6 +14,7 @@ from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.page.timeline_json import timeline_json
 from gpuledger.present.writers.html.parts import Part, Section, Text, TimelinePart, TimelinePlace
 from gpuledger.trace.spans import Span
+from gpuledger.trace.statistics import largest
 from gpuledger.units import count_text
 
 _LONGEST_GAPS = 5
@@ -37,7 +36,7 @@ class ShownTimeline:
         finder = EventFinder(report.trace, device.host, device.work)
         places = [_place(report, found) for found in report.findings]
         gaps = device.ledger.gaps
-        longest = np.argsort(-gaps.length_ns, kind="stable")[:_LONGEST_GAPS]
+        longest = largest(gaps.length_ns, _LONGEST_GAPS)
         places += [Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap])) for gap in longest.tolist()]
         return cls(finder, shown_stretches(finder, device, places), report.zero_ns, report)
 

@@ -183,12 +183,13 @@ class _TimelineWriter:
         calls, work = events.of(EventSource.CUDA_CALL), events.of(EventSource.GPU_WORK)
         correlation[calls] = finder.cuda_calls["correlation"][events.row[calls]]
         rows = events.row[work]
-        correlation[work] = finder.work.correlation[rows]
+        correlation[work] = finder.work.gathered_at("correlation", rows)
         launch = finder.work.launch[rows]
-        begun = np.append(finder.cuda_calls["start_ns"], 0)[launch]
-        since[work] = np.where(launch >= 0, np.maximum(events.start_ns[work] - begun, 0), -1)
+        launched = np.flatnonzero(work)[launch >= 0]
+        begun = finder.cuda_calls["start_ns"][launch[launch >= 0]]
+        since[launched] = np.maximum(events.start_ns[launched] - begun, 0)
         copied = np.flatnonzero(work)[finder.work.state[rows] == State.COPY]
-        size[copied] = self._scene.report.trace[Table.COPIES]["bytes"][finder.work.row[events.row[copied]]]
+        size[copied] = self._scene.report.trace[Table.COPIES]["bytes"][finder.work.row_at(events.row[copied])]
         return correlation, since, np.maximum(size, 0)
 
     def _names(self, events: Events) -> Ints:
