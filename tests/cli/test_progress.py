@@ -10,6 +10,7 @@ import pytest
 
 from gpuledger.cli import progress as progress_module
 from gpuledger.cli.progress import ProgressLine
+from gpuledger.read import open_trace
 from support.command import gpuledger
 from support.terminal import in_terminal
 
@@ -25,10 +26,21 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_stages_are_named_and_gone_before_the_answer(unpacked: Callable[[str], Path]) -> None:
     sent = in_terminal("report", unpacked("graph.sqlite"), "--no-cache", columns=80)
     drawn, _, answer = sent.rpartition("\r\x1b[K")
-    for stage in ("reading CUPTI_ACTIVITY_KIND_KERNEL", "booking the time", "looking for what to fix"):
+    for stage in (
+        "starting",
+        "reading CUPTI_ACTIVITY_KIND_KERNEL",
+        "booking the time",
+        "looking for what to fix",
+    ):
         assert stage in drawn
     assert "graph.sqlite" in answer
     assert "booking" not in answer
+
+
+def test_a_reader_tells_of_each_table_again_when_it_is_put_into_shape(unpacked: Callable[[str], Path]) -> None:
+    told: list[str] = []
+    open_trace(unpacked("graph.sqlite"), cache=False, progress=lambda table, _: told.append(table))
+    assert told.index("CUPTI_ACTIVITY_KIND_KERNEL") < told.index("kernels") < told.index("calls")
 
 
 @pytest.mark.usefixtures("at_once")

@@ -103,7 +103,13 @@ class Verbs(click.Group):
             close = difflib.get_close_matches(args[0], VERBS, n=1)
             meant = f" Did you mean {close[0]}?" if close else f" There are: {', '.join(VERBS)}."
             raise click.UsageError(f"no verb {args[0]!r}.{meant}", ctx)
-        return super().resolve_command(ctx, args)
+        if not sys.stderr.isatty():
+            return super().resolve_command(ctx, args)
+        from gpuledger.cli.progress import progress
+
+        with progress(quiet=any(asked in args for asked in ("-q", "--quiet"))) as line:
+            line.stage("starting")  # on a busy machine the imports of a verb take a while
+            return super().resolve_command(ctx, args)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

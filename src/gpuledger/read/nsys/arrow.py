@@ -245,4 +245,6 @@ class ArrowReader:
         if suffix is None:
             raise ValueError(f"{source.path} is no export")
         with in_time(source.name, limits), _arrow_errors(source):
-            return read_export(ArrowExport(source.path, suffix, limits, progress), source.name, wanted, limits)
+            return read_export(
+                ArrowExport(source.path, suffix, limits, progress), source.name, wanted, limits, progress
+            )

@@ -23,7 +23,7 @@ from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
 from gpuledger.read.plausible_times import LARGEST, LARGEST_BYTES, refuse_endless, within_bounds
-from gpuledger.read.request import WantedColumns, too_many_gpus
+from gpuledger.read.request import Progress, WantedColumns, too_many_gpus
 from gpuledger.read.unrecorded_work import unrecorded_work
 from gpuledger.trace.columns import by_row, one_after_another, same, take
 from gpuledger.trace.deadline import check
@@ -35,7 +35,7 @@ from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
 
-def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
     """Read the columns in `wanted` of one export; `name` is what messages call it."""
     if not schema.is_export(export.tables):
         listed = ", ".join(sorted(export.tables)[:5]) or "none"
@@ -54,7 +54,10 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
     finish = TableFinisher(coding, hosts(raw), NsysDevices(export, ordinals(raw)))
-    tables = {table: finish.rows(table, wanted[table], raw.pop(table)) for table in list(raw)}
+    tables = {}
+    for table in list(raw):
+        progress(table.value, len(raw[table]["start_ns"]))
+        tables[table] = finish.rows(table, wanted[table], raw.pop(table))
     refuse_endless(name, tables)
     if len(finish.devices.gpus) > limits.gpus:
         raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)

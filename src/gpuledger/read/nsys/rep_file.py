@@ -27,4 +27,4 @@ class NsysRepReader:
         progress("the report, with nsys export", 0)
         export = look_at(exported(source.path, seconds=limits.export_seconds))
         with open_sqlite(export, limits, progress) as tables:
-            return read_export(tables, source.name, wanted, limits)
+            return read_export(tables, source.name, wanted, limits, progress)

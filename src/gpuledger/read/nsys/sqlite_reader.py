@@ -20,4 +20,4 @@ class SqliteReader:
 
     def read(self, source: Source, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
         with in_time(source.name, limits), open_sqlite(source, limits, progress) as export:
-            return read_export(export, source.name, wanted, limits)
+            return read_export(export, source.name, wanted, limits, progress)
