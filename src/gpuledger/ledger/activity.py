@@ -74,8 +74,9 @@ class Activities:
     def row_at(self, positions: Positions) -> Positions:
         """Where some of the activities lie in the tables that they came from, which is not kept."""
         starts = np.cumsum([0, *(len(rows) for rows in self._tables[:-1])])
-        row = self._times.order[positions]
-        return row - starts[np.searchsorted(starts, row, side="right") - 1]
+        row: Positions = self._times.order[positions].astype(np.intp)
+        row -= starts[np.searchsorted(starts, row, side="right") - 1]
+        return row
 
     def with_correlation(self, correlation: int) -> Positions:
         """Positions of the activities that carry this id, in whichever process."""
