@@ -156,7 +156,7 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, Positions]:
     return paths, of_stack
 
 
-def _with_kernels(named: _NamedPaths, path: Positions, work: _LaunchedWork, trace: Trace) -> FlameTree:
+def _with_kernels(named: _NamedPaths, path: NDArray[Any], work: _LaunchedWork, trace: Trace) -> FlameTree:
     """The tree with kernels under the paths that launched them; work outside all paths is left out."""
     kind, paths, names, host = named.kind, named.paths, named.names, named.host
     gpu_ns = paths.with_inner(sweep.fold("sum", path, work.length_ns, np.zeros(len(paths), np.int64)))

@@ -97,7 +97,7 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     return RangeTree(device.gpu, nodes, outside_ns, int((launching < 0).sum()))
 
 
-def _used(work: Activities, use: UseOfKernels, launcher: Positions, ranges: int) -> NDArray[np.float64]:
+def _used(work: Activities, use: UseOfKernels, launcher: NDArray[Any], ranges: int) -> NDArray[np.float64]:
     """A row per range: how long its own kernels ran whose use is known, then that time times each of OF_KERNELS."""
     is_kernel = (work.family >= 0) & (work.family != work.families.index(GRAPH_FAMILY))
     here = np.flatnonzero(is_kernel & (launcher >= 0))

@@ -158,7 +158,7 @@ class Host:
     @cached_property
     def range_of_call(self) -> NDArray[np.int32]:
         """For each call the innermost of `ranges` that it lies in, by position; -1 for none. Several questions ask."""
-        return innermost(self.ranges, self.calls, self.nesting).astype(np.int32)
+        return innermost(self.ranges, self.calls, nesting=self.nesting).astype(np.int32)
 
     @cached_property
     def blocking(self) -> Ints:

@@ -69,7 +69,7 @@ def thread(rows: Rows) -> Ints:
     return by_row(thread_number, rows["pid"], rows["tid"])
 
 
-def innermost(ranges: Rows, calls: Rows, nesting: Nesting | None = None) -> Positions:
+def innermost(ranges: Rows, calls: Rows, *, nesting: Nesting | None = None) -> Positions:
     """For each call the shortest range on its thread that it lies in, bounds included; -1 for none.
 
     `nesting` is that of the ranges, if it is known.
