@@ -35,7 +35,7 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 suite: $(VENV)/installed-dev
-	$(BIN)/pytest -n 3 --dist=worksteal  # two cores, and some tests wait
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal  # two cores, and some tests wait; more threads only spin
 
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check safetensors torch==2.13.0
