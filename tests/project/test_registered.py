@@ -47,7 +47,7 @@ def test_a_page_has_all_its_sections(code: str) -> None:
     assert ran.exit_code == 0
     assert ran.stdout.startswith(f"# {code}: ")
     sections = [line for line in ran.stdout.splitlines() if line.startswith("## ")]
-    assert sections == ["## Symptom", "## How it was recognised", "## Usual causes", "## Fix", "## How to verify"]
+    assert sections == ["## Symptom", "## How it was detected", "## Usual causes", "## Fix", "## How to verify"]
 
 
 @pytest.mark.parametrize("code", codes())
