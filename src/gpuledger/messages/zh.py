@@ -81,7 +81,7 @@ _REPORT: Final[dict[str, str]] = {
     "medium": "中",
     "{time} per step": "每步 {time}",
     # ledger/causes
-    "framework overhead": "框架派发",
+    "framework overhead": "框架开销",
     "unattributed": "无法归因",
     "lost by the profiler": "记录已丢失",
     # findings/idle
@@ -223,8 +223,8 @@ _REPORT: Final[dict[str, str]] = {
     "it happens once, however long the program runs": "无论程序运行多久，只发生一次",
     "{share} of it {cause}": "其中 {share} 为{cause}",
     "the time until the first work": "第一项工作开始之前的时间",
-    "{share} of it in one gap: it is loaded once": "其中 {share} 在一个空隙里：加载一次后不再重复",
-    "the time of its gaps": "其空隙的时间",
+    "{share} of it in one gap: it is loaded once": "其中 {share} 在一个间隙里：加载一次后不再重复",
+    "the time of its gaps": "其间隙的时间",
     # findings/unified_memory
     "unified-memory pages migrate between host and device: {count} migrations, {size}, {time} in total": (
         "统一内存的页面在主机与设备之间迁移：共 {count} 次，{size}，{time}"
@@ -376,17 +376,17 @@ _REPORT: Final[dict[str, str]] = {
     "OS calls": "操作系统",
     "waiting on a thread": "等待其他线程",
     "profiler overhead": "profiler 自身",
-    "kernel-to-kernel gaps": "kernel 之间",
+    "kernel-to-kernel gaps": "kernel 间隙",
     "work launched before the recording": "记录开始之前的工作",
-    "queued, not started": "设备侧等待",
+    "queued, not started": "已排队未开始",
     "another process": "其他进程占用",
     "inside a graph": "graph 内部",
     "after the last work": "最后一项工作之后",
     "idle: {cause}": "空闲：{cause}",
     "compute": "计算",
     "  other families": "  其他类别",
-    "exposed communication": "通信（未被掩盖）",
-    "exposed copies": "拷贝（未被掩盖）",
+    "exposed communication": "未掩盖的通信",
+    "exposed copies": "未掩盖的拷贝",
     "total": "合计",
     "line": "账目",
     "share": "占比",

@@ -87,7 +87,7 @@ ANSWERS: Final[dict[str, str]] = {
     ),
     # overlap
     "GPU {gpu}: busy {busy} of the window: compute {compute}, exposed communication {communication}, exposed copies "
-    "{copies}.": "GPU {gpu}：窗口内忙碌 {busy}：计算 {compute}，暴露的通信 {communication}，暴露的拷贝 {copies}。",
+    "{copies}.": "GPU {gpu}：窗口内忙碌 {busy}：计算 {compute}，未掩盖的通信 {communication}，未掩盖的拷贝 {copies}。",
     "Of {time} of {what}, {share} is not overlapped with compute.": "{time} 的{what}中，{share} 没有与计算重叠。",
     "Fix: of {time} of {what}, {share} is not overlapped with compute (`gpuledger explain {code}`).": (
         "解决：{time} 的{what}中，{share} 没有与计算重叠（`gpuledger explain {code}`）。"

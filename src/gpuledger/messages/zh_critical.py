@@ -38,7 +38,7 @@ CRITICAL: Final[dict[str, str]] = {
     "little of the path: it costs the framework overhead and the launch latency after it. "
     "`gpuledger report` has the saving of removing it.": (
         "GPU {gpu}：路径经由 {waits} 走到它们所等待的工作。等待本身在路径上从不显得长："
-        "它的代价是其后的框架派发与 launch 延迟。去掉等待能省多少，见 `gpuledger report`。"
+        "它的代价是其后的框架开销与 launch 延迟。去掉等待能省多少，见 `gpuledger report`。"
     ),
     "GPU {gpu}: no significant kernel runs off the path.": "GPU {gpu}：路径之外没有值得一提的 kernel。",
     "GPU {gpu}: making these kernels faster saves nothing: {kernels}.": (

@@ -30,7 +30,7 @@ HTML: Final[dict[str, str]] = {
     # present/views/page/time_breakdown
     "GPU {gpu}": "{gpu} 号 GPU",
     "The busy {share}, full width": "工作的 {share}，放大到整个宽度",
-    "Time breakdown, GPU {gpu}": "各项账目，GPU {gpu}",
+    "Time breakdown, GPU {gpu}": "时间明细，GPU {gpu}",
     # present/views/page/what_to_do
     "nothing that repeats covers the window, so it is shown as a whole; --level=NAME makes one level the step": (
         "没有哪个重复的层级覆盖整个窗口，因此按整个窗口给出；可用 --level=NAME 指定步"
@@ -60,11 +60,11 @@ HTML: Final[dict[str, str]] = {
     "Unusual steps, the longest first": "异常的步（长的在前）",
     "No step is unusual for its phase.": "没有异常的步。",
     "One column per step; a dot marks an unusual one. Pick one to see its time breakdown.": (
-        "每柱为一步，上方圆点表示异常的步。点选一步可查看其账目。"
+        "每柱为一步，上方圆点表示异常的步。点选一步可查看其时间明细。"
     ),
     "{count} steps; each column is the longest of {each} neighbors, and a dot marks an unusual "
     "one. Pick one to see its time breakdown.": (
-        "共 {count} 步，每柱为相邻 {each} 步中最长的一步，上方圆点表示异常的步。点选一步可查看其账目。"
+        "共 {count} 步，每柱为相邻 {each} 步中最长的一步，上方圆点表示异常的步。点选一步可查看其时间明细。"
     ),
     "everything else": "其余各项",
     "The median step, number {step}: {time}": "中位数的一步（第 {step} 步）：{time}",
@@ -212,7 +212,7 @@ HTML: Final[dict[str, str]] = {
     "Copies": "拷贝次数",
     "Running": "运行",
     "Hidden": "被掩盖",
-    "Exposed": "暴露",
+    "Exposed": "未掩盖",
     "Of the window": "占窗口",
     "Host": "主机时间",
     "GPU, own": "GPU 自身",

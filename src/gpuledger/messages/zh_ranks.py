@@ -104,7 +104,7 @@ RANKS: Final[dict[str, str]] = {
     "the whole run": "整个运行",
     "{why}: without that the job's step is {saved} shorter": "{why}：否则任务每步短 {saved}",
     "the waiting of all ranks": "各 rank 的等待时间",
-    "the exposed communication of all ranks": "各 rank 暴露的通信时间",
+    "the exposed communication of all ranks": "各 rank 未掩盖的通信时间",
     "the collectives of all ranks": "各 rank 的集合通信",
     "ranks {numbers}": "{numbers} 号 rank",
     "{rank} arrives last at {count} of {of} collectives": "{rank} 在 {of} 次集合通信中有 {count} 次最后到达",
@@ -121,7 +121,7 @@ RANKS: Final[dict[str, str]] = {
     "actual transfer": "不是等待",
     "waiting for other ranks": "在等其他 rank",
     "of the exposed communication of all ranks, {share} is {what}; the waiting part is COMM-SKEW": (
-        "各 rank 暴露的通信中有 {share} {what}；等待部分见 COMM-SKEW"
+        "各 rank 未掩盖的通信中有 {share} {what}；等待部分见 COMM-SKEW"
     ),
     "{count} collectives were not matched: this includes their waits": (
         "{count} 次集合通信没有匹配上：它们的等待也计在内"
@@ -189,7 +189,7 @@ RANKS: Final[dict[str, str]] = {
     "Failed: {count}": "失败：{count} 个",
     # present/views/ranks
     "Compute": "计算",
-    "Exposed comm": "暴露的通信",
+    "Exposed comm": "未掩盖的通信",
     "Hidden comm": "被掩盖的通信",
     "Transfers": "传输",
     "Late": "迟到次数",
