@@ -30,6 +30,7 @@ from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
 from gpuledger.ledger.steps import Wanted
+from gpuledger.present.views.answers import operator_answer
 from gpuledger.present.views.operators import ops_sheets
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Gpu
@@ -425,6 +426,55 @@ def test_the_rate_and_mfu_of_a_known_product() -> None:
     assert device.steady_ns == 1_364_903  # from the launch call on
     assert done.mfu == pytest.approx(2 * 8192**3 / 989.4e12 / 1_364_903e-9)
     assert (done.coverage, done.is_bound, done.without_peak_share) == (1.0, False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "moved", "rows"),
+    [
+        ("aten::mm", ([8, 4096], [4096, 28672]), 2 * (8 * 4096 + 4096 * 28672 + 8 * 28672), 8),
+        ("aten::linear", ([2, 4, 64], [32, 64], []), 2 * (8 * 64 + 64 * 32 + 8 * 32), 8),
+        ("aten::addmm", ([32], [8, 64], [64, 32]), 2 * (8 * 64 + 64 * 32 + 8 * 32), 8),
+        ("aten::bmm", ([4, 8, 64], [4, 64, 32]), 2 * 4 * (8 * 64 + 64 * 32 + 8 * 32), 0),
+    ],
+)
+def test_a_product_moves_its_matrices_once(name: str, shapes: tuple[list[int], ...], moved: int, rows: int) -> None:
+    read = parse_inputs(inputs(*shapes))
+    assert read is not None
+    counted = COUNTERS[name](read)
+    assert counted is not None
+    assert (counted.moved_bytes, counted.rows) == (moved, rows)
+
+
+def product_of(rows: int, gpu: str = "NVIDIA H200", kind: str = BF16) -> Any:
+    shapes = inputs([rows, 4096], [4096, 28672], kind=kind)
+    return work_of([Op("aten::mm", 10, 90, inputs=shapes)], gpu=gpu).work[0]
+
+
+def test_few_rows_are_bound_by_the_bytes_of_the_weights() -> None:
+    few, many = product_of(8), product_of(4096)
+    assert (few.is_memory_bound, many.is_memory_bound) == (True, False)
+    assert few.memory_ns == pytest.approx(few.moved_bytes / 4_800, rel=1e-3)  # 4.8 TB/s
+    assert few.roof_share == pytest.approx(few.memory_ns / few.device_ns)
+    assert many.roof_share == pytest.approx(many.peak_share)
+
+
+def test_a_product_without_peak_or_type_has_no_roof() -> None:
+    for work in (product_of(8, gpu="some GPU"), product_of(8, kind="c10::Odd")):
+        assert (work.is_memory_bound, work.roof_share) == (False, None)
+
+
+def test_products_of_few_rows_are_a_matter_of_the_batch() -> None:
+    """Said without a saving; nothing is said of products of many rows."""
+    said = {}
+    for rows in (8, 4096):
+        shapes = inputs([rows, 4096], [4096, 28672])
+        trace = traced([Op("aten::mm", 10, 90, inputs=shapes)], [Launch(20, 30, ((100, 160_100, "gemm"),))])
+        [device] = whole(trace)
+        said[rows] = " ".join(operator_answer(operator_costs(trace, device), device))
+    assert "100.0 % of the GPU time is in matrix products of few rows (8 in the largest)" in said[8]
+    assert "Up to about 100 rows take hardly longer" in said[8]
+    assert "aten::mm with 8 rows is far from it, at 30." in said[8]
+    assert "few rows" not in said[4096]
 
 
 def work_of(found: list[Op], kernel: str = "gemm", gpu: str = "NVIDIA H200") -> Any:

@@ -14,6 +14,18 @@ USE: Final[dict[str, str]] = {
     "GPU {gpu} was sampled less than twice": "GPU {gpu} 的采样不足两次",
     "no kernel of GPU {gpu} was sampled": "GPU {gpu} 上没有采样到任何 kernel",
     "GPU {gpu} was sampled {count} times while its kernels ran": "GPU {gpu} 的 kernel 运行期间只采样了 {count} 次",
+    # present/views/operators, present/views/answers: matrix products against their roofs
+    "Roof": "屋顶线",
+    "Of its roof": "占屋顶线",
+    "partly from the caches": "部分数据来自缓存",
+    "{share} of the GPU time is in matrix products of few rows ({rows} in the largest), bound by reading their "
+    "weights: they run at {roof} of the memory bandwidth. Up to about {free} rows take hardly longer, so a larger "
+    "batch gives more tokens per second; quantized weights are fewer bytes to read.": (
+        "GPU 时间的 {share} 用于行数很少的矩阵乘（耗时最多者为 {rows} 行），受限于读取权重：达到显存带宽的 {roof}。"
+        "约 {free} 行以内耗时几乎不变，因此增大 batch 可提高每秒 token 数；量化权重可减少读取的字节数。"
+    ),
+    "{name} with {rows} rows is far from it, at {share}: split-K, stream-K or a smaller tile keeps more reads in "
+    "flight.": "{rows} 行的 {name} 离该上限较远，仅 {share}：split-K、stream-K 或更小的 tile 可使更多读取同时进行。",
     # present/views/kernel_use
     "SMs active": "SM 活跃",
     "Issue": "发射",

@@ -6,6 +6,9 @@ stride and padding. Attention is counted in full, and a convolution for the outp
 for one as large as its input: both are upper bounds and are marked so.
 
 MFU is the time that the counted work would take at the GPU's dense peak, each type at its own, over the time it took.
+
+A matrix product also reads both matrices and writes the result, once at least. With few rows that takes longer than its
+arithmetic: the weights' bytes are its roof, and more rows cost nothing more.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpuledger.analyse.operators.operators import Ops
-from gpuledger.catalog.gpu_peaks import peak_flops, peaks_of
+from gpuledger.catalog.gpu_peaks import peak_bytes_per_s, peak_flops, peaks_of
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
@@ -43,6 +46,8 @@ TYPE_NAMES: Final[Mapping[str, str]] = {
     "c10::Float8_e5m2fnuz": "fp8",
 }
 """torch's names of types, in the words of `peaks`."""
+
+ELEMENT_BYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 
 UNDECIDED: Final = "fp32 or tf32"
 _TF32: Final = re.compile(r"tf32|xf32|s1688", re.IGNORECASE)
@@ -72,6 +77,10 @@ class Count(NamedTuple):
     """The type of what is multiplied; None: not recorded."""
     is_bound: bool = False
     """At most so many."""
+    moved_bytes: int | None = None
+    """What a matrix product reads and writes at least; None: another operator, or a type of unknown size."""
+    rows: int = 0
+    """Of a product with one matrix of weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,35 @@ class OperatorWork:
     is_bound: bool
     peak: float | NotMeasured
     """The GPU's operations per second in this type."""
+    moved_bytes: int | None
+    """That all executions read and write at least; None: not a matrix product, or not known."""
+    bandwidth: float | NotMeasured
+    """The GPU's bytes per second to and from its memory."""
+    rows: int
+    """Of a product with one matrix of weights; 0 for others."""
+
+    @property
+    def memory_ns(self) -> float | None:
+        """How long the bytes take at the GPU's bandwidth; None where either is not known."""
+        known = self.moved_bytes is not None and not isinstance(self.bandwidth, NotMeasured)
+        return self.moved_bytes * 1e9 / self.bandwidth if known else None  # type: ignore[operator]
+
+    @property
+    def compute_ns(self) -> float | None:
+        """How long the arithmetic takes at the GPU's peak."""
+        return None if isinstance(self.peak, NotMeasured) else self.flops * 1e9 / self.peak
+
+    @property
+    def is_memory_bound(self) -> bool:
+        """Whether the bytes of a matrix product take longer than its arithmetic, at best."""
+        memory, compute = self.memory_ns, self.compute_ns
+        return memory is not None and compute is not None and memory > compute
+
+    @property
+    def roof_share(self) -> float | None:
+        """What a matrix product would take at its roof, of the time it took; over 1 where caches had the bytes."""
+        memory, compute = self.memory_ns, self.compute_ns
+        return max(memory, compute) / self.device_ns if memory and compute and self.device_ns else None
 
     @property
     def flops_per_s(self) -> float | None:
@@ -161,6 +199,7 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     # the number of the counted operator around each activity, -1 for none
     around = np.append(operators.nest.handed_down(np.where(chosen, number, -1)), -1)[operators.innermost]
     singles = _singles(trace, device, operators, gpu, around)
+    bandwidth = gpu.bandwidth_bytes_per_s or peak_bytes_per_s(gpu)
     work = []
     for position in np.flatnonzero(times).tolist():
         if (count := counts[position]) is not None:
@@ -168,7 +207,8 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
             peak = peak_flops(gpu, kind) if kind else NotMeasured(say("the type of the inputs was not recorded"))
             name, given = (text or "" for text in named[position])
             amounts = int(times[position]), int(times[position]) * count.flops, int(spent_ns[position])
-            work.append(OperatorWork(name, given, *amounts, kind, count.is_bound, peak))
+            moved = None if count.moved_bytes is None else amounts[0] * count.moved_bytes
+            work.append(OperatorWork(name, given, *amounts, kind, count.is_bound, peak, moved, bandwidth, count.rows))
     work.sort(key=lambda done: (-done.device_ns, -done.flops, done.name, done.inputs))
     activities = device.work
     matrix = [number for number, name in enumerate(activities.families) if name in _MATRIX_FAMILIES]
@@ -235,9 +275,23 @@ def _product(rows: Shape, columns: Shape) -> int | None:
     return 2 * prod(b if a == 1 else a for a, b in pairs) * m * k * n
 
 
+def _counted(flops: int, given: Inputs, rows: int, *matrices: int) -> Count:
+    """A product of two inputs, `matrices` being the positions of both; each is read once, and the result written."""
+    sizes = [ELEMENT_BYTES.get(given.kind(position) or "") for position in matrices]
+    elements = [prod(given.shapes[position]) for position in matrices]
+    kind, inner = given.kind(matrices[0]), given.shapes[matrices[0]][-1]
+    if None in sizes or not inner:
+        return Count(flops, kind)
+    read = sum(count * size for count, size in zip(elements, sizes, strict=True) if size)
+    return Count(flops, kind, moved_bytes=read + flops // (2 * inner) * (sizes[0] or 0), rows=rows)
+
+
 def _matmul(given: Inputs, first: int = 0) -> Count | None:
     flops = _product(*given.shapes[first : first + 2]) if len(given.shapes) >= first + 2 else None
-    return None if flops is None else Count(flops, given.kind(first))
+    if flops is None:
+        return None
+    has_weights = len(given.shapes[first + 1]) == 2
+    return _counted(flops, given, prod(given.shapes[first][:-1]) if has_weights else 0, first, first + 1)
 
 
 def _grouped(given: Inputs) -> Count | None:
@@ -253,7 +307,7 @@ def _linear(given: Inputs) -> Count | None:
         return None
     inner = given.shapes[0][-1]
     flops = 2 * prod(given.shapes[0]) * given.shapes[1][0]
-    return Count(flops, given.kind(0)) if inner == given.shapes[1][1] else None
+    return _counted(flops, given, prod(given.shapes[0][:-1]), 0, 1) if inner == given.shapes[1][1] else None
 
 
 def _attention(given: Inputs, heads_at: int, *, backward: bool = False) -> Count | None:

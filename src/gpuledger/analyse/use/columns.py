@@ -38,6 +38,8 @@ _PARTS_IF_OFTEN: Final = (0.04, 0.08, 0.12, 0.16, 0.2, 0.3)
 """In periods: from what length on a kernel with so many launches has one column more, two, and so on. Its launches lie
 differently in the periods each time, so that many of them show what one period cannot: that a kernel of ten
 microseconds reads little at first, and that what is read then is its neighbour's."""
+_MOST_WITH_FINER: Final = 300
+"""Columns in all, up to which kernels get finer ones, by time: the fit takes time by the cube of their number."""
 _MOST_PARTS: Final = 1 + len(_PARTS) + len(_PARTS_IF_OFTEN)
 _PHASES_DIFFER: Final = 20.0
 """Points by which the phases of a kernel usually differ from their mean."""
@@ -68,9 +70,11 @@ class FitColumns:
         length, rank = groups.mean_ns / period_ns, np.empty(len(groups), np.int64)
         rank[order] = np.arange(len(groups))
         may_split = (rank < _MOST_SPLIT) & (groups.launches >= _FEWEST_LAUNCHES)
-        more = np.searchsorted(_PARTS, length, side="right")
-        more += np.where(groups.launches >= _OFTEN, np.searchsorted(_PARTS_IF_OFTEN, length, side="right"), 0)
-        parts = np.where(may_split, 1 + more, 1)
+        parts = np.where(may_split, 1 + np.searchsorted(_PARTS, length, side="right"), 1)
+        may_be_finer = may_split & (groups.launches >= _OFTEN)
+        finer = np.where(may_be_finer, np.searchsorted(_PARTS_IF_OFTEN, length, side="right"), 0)
+        finer[order[np.cumsum(finer[order]) > _MOST_WITH_FINER - parts.sum()]] = 0
+        parts += finer
         shared = rank >= _MOST_GROUPS
         first = np.zeros(len(groups), np.int64)
         own = order[:_MOST_GROUPS]

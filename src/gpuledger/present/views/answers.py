@@ -36,6 +36,16 @@ _NAMED: Final = 3
 _MUCH: Final = 0.01
 """From this share of the step on, something is worth a sentence about what to do."""
 
+_FEW_ROWS: Final = 0.1
+"""Of the GPU time: from here on, products of few rows are worth a sentence."""
+
+_FAR: Final = 0.5
+"""Of its roof: a product that reaches less is far from it."""
+
+_HIDDEN: Final = 0.5
+"""Of the rows at which arithmetic takes as long as the bytes: up to here it hides behind them (H200: 64 rows take a
+tenth longer than 16)."""
+
 _HALF: Final = 0.5
 
 
@@ -333,11 +343,55 @@ def operator_answer(costs: OperatorCosts, device: Device) -> Sentences:
         largest=joined(say(", "), largest),
         time=_a_step(device, operators.device_ns),
     )
+    few_rows = _few_rows(costs)
     if isinstance(mfu, NotMeasured) or mfu is None:
-        return (answer,)
+        return (answer, *few_rows)
     if costs.work.is_bound:
-        return answer, say("MFU at most {share} of the dense peak of {gpu}.", share=share_text(mfu), gpu=costs.work.gpu)
-    return answer, say("MFU {share} of the dense peak of {gpu}.", share=share_text(mfu), gpu=costs.work.gpu)
+        return (
+            answer,
+            *few_rows,
+            say("MFU at most {share} of the dense peak of {gpu}.", share=share_text(mfu), gpu=costs.work.gpu),
+        )
+    return answer, *few_rows, say("MFU {share} of the dense peak of {gpu}.", share=share_text(mfu), gpu=costs.work.gpu)
+
+
+def _few_rows(costs: OperatorCosts) -> Sentences:
+    """What matrix products with few rows are bound by, where they matter: no saving, but more work in the same time."""
+    bound = [work for work in costs.work.work if work.rows and work.is_memory_bound and work.device_ns]
+    time_ns = sum(work.device_ns for work in bound)
+    if time_ns < _FEW_ROWS * costs.operators.device_ns:
+        return ()
+    largest = max(bound, key=lambda work: work.device_ns)
+    memory_ns, compute_ns = largest.memory_ns or 0.0, largest.compute_ns or 1.0
+    free = say(
+        "{share} of the GPU time is in matrix products of few rows ({rows} in the largest), bound by reading their "
+        "weights: they run at {roof} of the memory bandwidth. Up to about {free} rows take hardly longer, so a larger "
+        "batch gives more tokens per second; quantized weights are fewer bytes to read.",
+        share=share_text(time_ns / costs.operators.device_ns),
+        rows=count_text(largest.rows),
+        roof=share_text(min(sum(work.memory_ns or 0.0 for work in bound) / time_ns, 1.0)),
+        free=count_text(_rounded(_HIDDEN * largest.rows * memory_ns / compute_ns)),
+    )
+    far = [work for work in bound if (work.roof_share or 1.0) < _FAR]
+    if sum(work.device_ns for work in far) < _FEW_ROWS * costs.operators.device_ns:
+        return (free,)
+    farthest = max(far, key=lambda work: work.device_ns)
+    return (
+        free,
+        say(
+            "{name} with {rows} rows is far from it, at {share}: split-K, stream-K or a smaller tile keeps more reads "
+            "in flight.",
+            name=farthest.name,
+            rows=count_text(farthest.rows),
+            share=share_text(farthest.roof_share or 0.0),
+        ),
+    )
+
+
+def _rounded(number: float) -> int:
+    """To one leading digit: what is known of a roof is no more than that."""
+    unit = int("1" + "0" * (len(str(int(number))) - 1))
+    return int(number) // unit * unit
 
 
 def kernel_answer(overview: StepOverview, device: Device) -> Sentences:

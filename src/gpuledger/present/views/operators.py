@@ -39,7 +39,9 @@ _SHAPES = (
     Column("flops", "FLOPs", Unit.COUNT, detail=5),
     Column("computed_in", say("Computed in"), Unit.TEXT, detail=2),
     Column("tflops_per_s", "TFLOP/s", Unit.MEAN),
-    Column("peak_percent", say("Of peak"), Unit.SHARE_PERCENT),
+    Column("peak_percent", say("Of peak"), Unit.SHARE_PERCENT, detail=1),
+    Column("roof", say("Roof"), Unit.TEXT),
+    Column("roof_percent", say("Of its roof"), Unit.SHARE_PERCENT),
     Column("note", "", Unit.TEXT, detail=2),
 )
 _AGAINST = (
@@ -191,12 +193,16 @@ def _by_shape(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
 
 def _rates(work: OperatorWork | None) -> tuple[Cell, ...]:
     if work is None:
-        return (None, None, None, None, None)
-    rate, share = work.flops_per_s, work.peak_share
+        return (None,) * 7
+    rate, share, of_roof = work.flops_per_s, work.peak_share, work.roof_share
     notes: list[str] = [say("at most")] if work.is_bound else []
+    notes += [say("partly from the caches")] if of_roof is not None and of_roof > 1 else []
     notes += [work.peak.reason] if isinstance(work.peak, NotMeasured) else []
     tera = None if rate is None else rate / 1e12
-    return (work.flops, work.kind, tera, None if share is None else 100 * share, joined(say("; "), notes))
+    roof = None if of_roof is None else say("memory") if work.is_memory_bound else say("compute")
+    shares = (None if part is None else 100 * part for part in (share, of_roof))
+    of_peak, of_its_roof = shares
+    return (work.flops, work.kind, tera, of_peak, roof, of_its_roof, joined(say("; "), notes))
 
 
 def shapes_text(given: Inputs) -> str:
