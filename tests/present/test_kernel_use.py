@@ -44,6 +44,8 @@ def test_programs_get_every_kernel_with_its_intervals(llama: Path) -> None:
         "samples",
     )
     assert list(first["use"]) == ["sm_active", "sm_issue", "tensor", "warps", "dram_read", "dram_write"]
+    assert first["occupancy"]["limited_by"] == "registers"
+    assert 0 < first["occupancy"]["percent"] <= first["occupancy"]["limit_percent"] == 18.75
     tensor = first["use"]["tensor"]
     assert 85 < tensor["percent"] < 90
     assert tensor["low"] < tensor["percent"] < tensor["high"]

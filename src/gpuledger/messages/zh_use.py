@@ -24,8 +24,29 @@ USE: Final[dict[str, str]] = {
         "GPU 时间的 {share} 用于行数很少的矩阵乘（耗时最多者为 {rows} 行），受限于读取权重：达到显存带宽的 {roof}。"
         "约 {free} 行以内耗时几乎不变，因此增大 batch 可提高每秒 token 数；量化权重可减少读取的字节数。"
     ),
-    "{name} with {rows} rows is far from it, at {share}: split-K, stream-K or a smaller tile keeps more reads in "
-    "flight.": "{rows} 行的 {name} 离该上限较远，仅 {share}：split-K、stream-K 或更小的 tile 可使更多读取同时进行。",
+    "{name} with {rows} rows is far from it, at {share}: split-K, stream-K or a smaller tile keeps more reads "
+    "in flight.": "{rows} 行的 {name} 离该上限较远，仅 {share}：split-K、stream-K 或更小的 tile 可使更多读取同时进行。",
+    "Occupancy limit": "占用率上限",
+    "{share} by {resource}": "{share}（受限于{resource}）",
+    "registers": "寄存器",
+    "shared memory": "共享内存",
+    "block size": "block 大小",
+    "blocks per SM": "每 SM 的 block 数",
+    "{kernel} ({share} of kernel time) is at no roof with an occupancy of {occupancy}; what more warps would save is "
+    "not known.": (
+        "{kernel}（占 kernel 时间 {share}）未达到任何屋顶线，占用率为 {occupancy}；增加 warp 能节省多少未知。"
+    ),
+    "{kernel} ({share} of kernel time) is at no roof with an occupancy of {occupancy}, of {limit} allowed by "
+    "{resource}; what more warps would save is not known.": (
+        "{kernel}（占 kernel 时间 {share}）未达到任何屋顶线，占用率为 {occupancy}，{resource}允许的上限为 {limit}；"
+        "增加 warp 能节省多少未知。"
+    ),
+    "{share} of kernel time is in matrix kernels bound by DRAM, at {dram} of its bandwidth: products of few rows read "
+    "all their weights. More rows (a larger batch) take hardly longer and give more tokens per second; quantized "
+    "weights are fewer bytes to read.": (
+        "kernel 时间的 {share} 用于受显存限制的矩阵 kernel，达到显存带宽的 {dram}：行数很少的矩阵乘需读取全部权重。"
+        "增加行数（更大的 batch）耗时几乎不变，可提高每秒 token 数；量化权重可减少读取的字节数。"
+    ),
     # present/views/kernel_use
     "SMs active": "SM 活跃",
     "Issue": "发射",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import hypot
+from math import hypot, prod
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from gpuledger.analyse.use.thinned import LookedAt
 from gpuledger.analyse.use.use_class import CLASSES, UNKNOWN, FigureColumns, UseClass, use_classes
 from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.occupancy import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.kernel_report import Dim3
@@ -48,6 +49,8 @@ _DEVIATIONS: Final = 1.645
 """Of a normal distribution on each side of the mean, for that coverage."""
 
 _FEWEST_SAMPLES: Final = 20
+_FEWEST_ACTIVE: Final = 5.0
+"""Percent of multiprocessors active, below which nothing is said of how many warps each has."""
 _EXPECTED: Final = {GpuMetric.SM_ACTIVE: 0.25, GpuMetric.WARPS: 0.25}
 """Of what the launch shape allows, where samples tell nothing: every kernel has warps on multiprocessors."""
 _SHARED_DIFFER: Final = 15.0
@@ -77,6 +80,17 @@ class KernelUse:
     time_ns: int
     figures: Mapping[GpuMetric, UseFigure]
     use_class: UseClass
+    occupancy_limit: OccupancyLimit | None = None
+    """What its launch allows; None where registers were not read, or the GPU is not known."""
+
+    @property
+    def occupancy(self) -> float | None:
+        """Resident warps of those that the active multiprocessors have room for, 0 to 1; None where not sampled."""
+        warps, active = (self.figures.get(metric) for metric in (GpuMetric.WARPS, GpuMetric.SM_ACTIVE))
+        if warps is None or active is None or active.percent < _FEWEST_ACTIVE:
+            return None
+        most = 1.0 if self.occupancy_limit is None else self.occupancy_limit.share
+        return min(warps.percent / active.percent, most)
 
     @property
     def dram(self) -> UseFigure | None:
@@ -150,6 +164,8 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
     order = order[launches[order] > 0]
     place = np.full(len(groups), -1)
     place[order] = np.arange(len(order))
+    device = trace.origin.gpu(gpu)
+    capability = None if device is None else device.compute_capability
     rows = len(trace[Table.KERNELS])
     class_of_row, kernel_of_row = np.full(rows, UNKNOWN, np.int8), np.full(rows, -1)
     class_of_row[groups.row], kernel_of_row[groups.row] = classes[groups.group], place[groups.group]
@@ -165,6 +181,9 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
                 int(total_ns[row]),
                 {metric: UseFigure(*(float(side[row]) for side in sides)) for metric, sides in figures.items()},
                 CLASSES[classes[row]],
+                occupancy_limit(
+                    capability, prod(groups.blocks[row]), int(groups.registers[row]), int(groups.shared_bytes[row])
+                ),
             )
             for row in order.tolist()
         ),

@@ -38,6 +38,10 @@ class LaunchGroups:
     """Of each group: as its first launch has it."""
     grids: tuple[Dim3, ...]
     blocks: tuple[Dim3, ...]
+    registers: Ints
+    """Of each group's first launch: registers of a thread; -1 where they were not read."""
+    shared_bytes: Ints
+    """Of each group's first launch: shared memory of a block; -1 where it was not read."""
     launches: Ints
     total_ns: Ints
     before: Positions
@@ -122,10 +126,20 @@ def launch_groups(trace: Trace, gpu: int) -> LaunchGroups:
         full_names,
         grids,
         blocks,
+        *_resources(kernels, np.flatnonzero(ran)[first]),
         np.bincount(number, minlength=len(first)),
         np.bincount(number, length, minlength=len(first)).astype(np.int64),
         *_neighbours(rows, number),
     )
+
+
+def _resources(kernels: Rows, chosen: Positions) -> tuple[Ints, Ints]:
+    """Registers of a thread and shared memory of a block; a report does not read them."""
+    columns = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
+    if any(column not in kernels for column in columns):
+        return np.full(len(chosen), -1), np.full(len(chosen), -1)
+    registers, fixed, asked = (kernels[column][chosen].astype(np.int64) for column in columns)
+    return registers, fixed + asked
 
 
 def _neighbours(rows: Rows, number: Positions) -> tuple[Positions, Positions]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpuledger.analyse.kernels.verdict import LOW_OCCUPANCY
 from gpuledger.analyse.use.kernel_use import KernelUse, UseOfKernels
 from gpuledger.analyse.use.stretches import Clock, UseOfStretches
 from gpuledger.analyse.use.use_class import VAGUE, UseClass
 from gpuledger.analyse.use.use_figure import UseFigure
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
@@ -51,6 +53,13 @@ CLASS_BOUNDS: Final = {
     UseClass.UNKNOWN: "unknown",
 }
 """What a verdict on Nsight Compute's numbers calls it: pictures have one colour for both."""
+LIMITERS: Final = {
+    "registers": say("registers"),
+    "shared memory": say("shared memory"),
+    "warps": say("block size"),
+    "blocks": say("blocks per SM"),
+}
+"""What limits how many warps of a kernel a multiprocessor holds."""
 _DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
 _SOURCE: Final = "samples"
 _SHOWN: Final = 25
@@ -63,6 +72,10 @@ _COLUMNS: Final = (
     Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
 )
 _BOUND: Final = Column("class", say("Bound by"), Unit.TEXT, detail=2)
+_OCCUPANCY: Final = (
+    Column("occupancy_percent", say("Occupancy"), Unit.SHARE_PERCENT, detail=5),
+    Column("occupancy_limit", say("Occupancy limit"), Unit.TEXT, detail=5),
+)
 _SHAPES: Final = (
     Column("grid", say("Grid"), Unit.TEXT, detail=5),
     Column("block", say("Block"), Unit.TEXT, detail=6),
@@ -89,17 +102,23 @@ def shown_sheet(use: UseOfKernels) -> Sheet:
             *_time(kernel, whole_ns),
             *map(figure_text, map(kernel.figures.get, OF_KERNELS)),
             CLASS_LIMITS[kernel.use_class],
+            *_occupancy(kernel),
             *_shape(kernel),
         )
         for kernel in use.kernels[:_SHOWN]
     ]
     rest = use.kernels[_SHOWN:]
-    blank = (None,) * (len(OF_KERNELS) + 1 + len(_SHAPES))
+    blank = (None,) * (len(OF_KERNELS) + 1 + len(_OCCUPANCY) + len(_SHAPES))
     more = say("({count} more kernels)", count=count_text(len(rest)))
     calls, rest_ns = sum(kernel.launches for kernel in rest), sum(kernel.time_ns for kernel in rest)
     foot = ((more, calls, rest_ns, 100 * rest_ns / whole_ns, *blank),) if rest else ()
     return Sheet(
-        f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, _BOUND, *_SHAPES), tuple(rows), foot, rounded=True
+        f"use_gpu{use.gpu}",
+        _title(use),
+        (*_COLUMNS, *columns, _BOUND, *_OCCUPANCY, *_SHAPES),
+        tuple(rows),
+        foot,
+        rounded=True,
     )
 
 
@@ -118,16 +137,28 @@ def use_sheet(use: UseOfKernels) -> Sheet:
                 for side in _SIDES
             ),
             kernel.use_class.value,
+            *_occupancy(kernel),
             *_shape(kernel),
         )
         for kernel in use.kernels
     )
-    return Sheet(f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, _BOUND, *_SHAPES), rows)
+    return Sheet(f"use_gpu{use.gpu}", _title(use), (*_COLUMNS, *columns, _BOUND, *_OCCUPANCY, *_SHAPES), rows)
 
 
 def _time(kernel: KernelUse, whole_ns: int) -> tuple[Cell, ...]:
     share = 100 * kernel.time_ns / whole_ns if whole_ns else None
     return kernel.full_name, kernel.launches, kernel.time_ns, share
+
+
+def _occupancy(kernel: KernelUse) -> tuple[Cell, ...]:
+    """Warps on the active multiprocessors, and what the launch allows."""
+    achieved, limit = kernel.occupancy, kernel.occupancy_limit
+    return (
+        None if achieved is None else 100 * achieved,
+        None
+        if limit is None
+        else say("{share} by {resource}", share=share_text(limit.share), resource=LIMITERS[limit.limited_by]),
+    )
 
 
 def _shape(kernel: KernelUse) -> tuple[Cell, ...]:
@@ -158,7 +189,7 @@ def use_answer(use: UseOfKernels, stretches: UseOfStretches) -> list[Message]:
         )
     ]
     if use.kernels:
-        sentences.append(_first_kernel(use))
+        sentences += [_first_kernel(use), *_low_occupancy(use), *_reading_weights(use)]
     if stretches.clock is not None and (sentence := _clock_sentence(stretches.clock)):
         sentences.append(sentence)
     return sentences
@@ -200,6 +231,66 @@ def _first_kernel(use: UseOfKernels) -> Message:
     )
 
 
+_WORTH_A_SENTENCE: Final = 0.05
+"""Of kernel time."""
+
+
+def _low_occupancy(use: UseOfKernels) -> list[Message]:
+    """The kernel with the most time that is at no roof with few warps: an observation, as nobody knows what more of
+    them would save."""
+    whole_ns = sum(kernel.time_ns for kernel in use.kernels)
+    for kernel in use.kernels:
+        achieved, limit = kernel.occupancy, kernel.occupancy_limit
+        if kernel.time_ns < _WORTH_A_SENTENCE * whole_ns:
+            break
+        if kernel.use_class is UseClass.STALLED and achieved is not None and achieved < LOW_OCCUPANCY:
+            told = {
+                "kernel": cut_label(label(kernel.full_name)),
+                "share": share_text(kernel.time_ns / whole_ns),
+                "occupancy": share_text(achieved),
+            }
+            if limit is None or limit.share >= 2 * achieved:
+                return [
+                    say(
+                        "{kernel} ({share} of kernel time) is at no roof with an occupancy of {occupancy}; what more "
+                        "warps would save is not known.",
+                        **told,
+                    )
+                ]
+            return [
+                say(
+                    "{kernel} ({share} of kernel time) is at no roof with an occupancy of {occupancy}, of {limit} "
+                    "allowed by {resource}; what more warps would save is not known.",
+                    **told,
+                    limit=share_text(limit.share),
+                    resource=LIMITERS[limit.limited_by],
+                )
+            ]
+    return []
+
+
+def _reading_weights(use: UseOfKernels) -> list[Message]:
+    """Matrix kernels that DRAM bounds, which is so where a product has few rows."""
+    bound = [
+        kernel
+        for kernel in use.kernels
+        if kernel.use_class is UseClass.MEMORY_ROOF and family(kernel.full_name) == "gemm" and kernel.dram is not None
+    ]
+    time_ns, whole_ns = (sum(kernel.time_ns for kernel in some) for some in (bound, use.kernels))
+    if not bound or time_ns < 2 * _WORTH_A_SENTENCE * whole_ns:
+        return []
+    dram = sum(kernel.time_ns * kernel.dram.percent for kernel in bound if kernel.dram is not None) / time_ns
+    return [
+        say(
+            "{share} of kernel time is in matrix kernels bound by DRAM, at {dram} of its bandwidth: products of few "
+            "rows read all their weights. More rows (a larger batch) take hardly longer and give more tokens per "
+            "second; quantized weights are fewer bytes to read.",
+            share=share_text(time_ns / whole_ns),
+            dram=share_text(dram / 100),
+        )
+    ]
+
+
 _HELD_DOWN: Final = 0.97
 """Of the highest clock: below it, the clock is worth a sentence."""
 
@@ -228,10 +319,20 @@ def kernels_use_json(use: UseOfKernels) -> list[dict[str, Any]]:
             "ns": kernel.time_ns,
             "source": _SOURCE,
             "class": kernel.use_class.value,
+            "occupancy": _occupancy_json(kernel),
             "use": {metric.value: figure_json(kernel.figures.get(metric)) for metric in OF_KERNELS},
         }
         for kernel in use.kernels
     ]
+
+
+def _occupancy_json(kernel: KernelUse) -> dict[str, Any]:
+    limit = kernel.occupancy_limit
+    return {
+        "percent": None if kernel.occupancy is None else round(100 * kernel.occupancy, 2),
+        "limit_percent": None if limit is None else round(100 * limit.share, 2),
+        "limited_by": None if limit is None else limit.limited_by,
+    }
 
 
 def figure_json(figure: UseFigure | None) -> dict[str, float] | None:
