@@ -22,7 +22,7 @@ from gpuledger.present import palette
 from gpuledger.present.charts.amounts import Bar, Change, Column, Node, Part, columns, icicle, stacked, ticks, waterfall
 from gpuledger.present.charts.over_time import STRIP, Row, StripLine, heat_map, memory_area, step_strip
 from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
-from gpuledger.present.charts.svg import Boxes, Dot, Picture, Trail, Words, svg, svg_alone
+from gpuledger.present.charts.svg import WIDE, Boxes, Dot, Picture, Trail, Words, svg, svg_alone, text_width
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Span, total, union
 from support.html_pages import reported
@@ -72,10 +72,10 @@ def test_the_parts_of_a_bar_fill_it(amounts: list[int], name: str) -> None:
 def test_a_name_is_drawn_where_it_fits_and_shorter_where_it_does_not() -> None:
     wide = stacked("", "", [Bar("", (Part("comm", 1.0, "idle: dispatch", "100 %", "3 ms", "dispatch"),))])
     assert "idle: dispatch 100 % (3 ms)" in svg(wide)
-    narrow = Part("comm", 0.11, "idle: dispatch", "11 %", "3 ms", "dispatch")
-    shown = svg(stacked("", "", [Bar("", (narrow, Part("copy", 0.89, "copies", "89 %")))]))
-    assert ">dispatch 11 %<" in shown
-    assert "idle: dispatch 11 %<" not in shown.replace("<title>idle: dispatch: 11 % (3 ms)</title>", "")
+    narrow = Part("comm", 0.16, "idle: dispatch", "16 %", "3 ms", "dispatch")
+    shown = svg(stacked("", "", [Bar("", (narrow, Part("copy", 0.84, "copies", "84 %")))]))
+    assert ">dispatch 16 %<" in shown
+    assert "idle: dispatch 16 %<" not in shown.replace("<title>idle: dispatch: 16 % (3 ms)</title>", "")
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 10**9)), min_size=1, max_size=60), st.booleans())
@@ -166,6 +166,44 @@ def test_dots_lie_under_their_roofs() -> None:
     assert (high.x > low.x, high.y < low.y, high.radius > low.radius) == (True, True, True)
     assert slanted.points[1][1] == pytest.approx(flat.points[0][1])
     assert slanted.points[1][0] - slanted.points[0][0] > 0
+
+
+RATES = st.floats(1e8, 1e15)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 900), RATES, st.floats(0, 1)), min_size=1, max_size=9), RATES, RATES)
+def test_no_name_in_a_roofline_touches_another_or_covers_a_dot(
+    dots: list[tuple[float, float, float]], lower: float, higher: float
+) -> None:
+    spots = [
+        Spot(f"kernel_{number}_of_some_length", across, up, weight, "comm", "hint")
+        for number, (across, up, weight) in enumerate(dots)
+    ]
+    roofs = [
+        Ceiling("fp32 60 TOP/s", lower, slanted=False),
+        Ceiling("tensor bf16 973 TOP/s", higher, slanted=False),
+        Ceiling("DRAM 5 TB/s", 5e12, slanted=True),
+    ]
+    picture = roofline("t", "d", "x", spots, roofs)
+    for width in (WIDE, 2 * WIDE):
+        rooms = [_room(mark, width) for mark in picture.marks if isinstance(mark, Words)]
+        circles = [mark for mark in picture.marks if isinstance(mark, Dot)]
+        named = [room for room in rooms if room[4] == "ink"]
+        for room in named:
+            assert room[0] >= 0
+            assert room[1] <= width
+            assert not any(_overlap(room, other) for other in rooms if other is not room)
+            assert not any(room[0] < dot.x * width < room[1] and room[2] < dot.y < room[3] for dot in circles)
+
+
+def _room(words: Words, width: int) -> tuple[float, float, float, float, str]:
+    wide, at = text_width(words.text), words.x * width + words.aside
+    left = {"start": at, "middle": at - wide / 2, "end": at - wide}[words.anchor]
+    return left, left + wide, words.y - 9, words.y + 2, words.tone
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
 
 
 @given(st.integers(0, 10**15), st.integers(2, 6))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuledger.present.charts.svg import SIZE, WIDE, Dot, Mark, Picture, Rule, Trail, Words, text_width
+from gpuledger.present.charts.labels import LabelledPaper
+from gpuledger.present.charts.svg import SIZE, Dot, Mark, Picture, Rule, Trail, Words
 
 _TALL: Final = 340
 _HEAD: Final = 18
@@ -80,20 +81,23 @@ def roofline(
     )
     marks = _grid(plane)
     marks.append(Words(1, _HEAD + _TALL + 2 * SIZE + 12, axis_title, anchor="end"))
-    taken: list[tuple[float, float, float]] = []
-    for roof in roofs:
-        marks += _roof(roof, max(flat), plane)
-        if not roof.slanted:
-            taken.append((1 - text_width(roof.name) / WIDE, 1, plane.down(roof.per_s) - 5))
+    largest_first = sorted(spots, key=lambda each: (-each.weight, each.name))
+    dots = [_dot(spot, plane) for spot in largest_first]
+    paper = LabelledPaper(marks, dots)
+    for roof in sorted(roofs, key=lambda each: -each.per_s):
+        _draw_roof(roof, max(flat), plane, paper)
     named: set[str] = set()
-    for spot in sorted(spots, key=lambda each: (-each.weight, each.name)):
-        x, y = plane.across(spot.operations_per_byte), plane.down(spot.operations_per_s)
-        radius = 4 + 14 * math.sqrt(max(spot.weight, 0.0))
-        marks.append(Dot(x, y, radius, spot.tone, spot.hollow, spot.hint))
+    for dot, spot in zip(dots, largest_first, strict=True):
         if spot.name not in named and len(named) < _NAMED:
-            marks += _label(spot.name, x, y, radius, taken)
+            paper.name(dot, spot.name)
             named.add(spot.name)
-    return Picture(_HEAD + _TALL + 2 * SIZE + 18, title, description, tuple(marks), legend)
+    return Picture(_HEAD + _TALL + 2 * SIZE + 18, title, description, (*paper.marks, *dots), legend)
+
+
+def _dot(spot: Spot, plane: _Plane) -> Dot:
+    radius = 4 + 14 * math.sqrt(max(spot.weight, 0.0))
+    x, y = plane.across(spot.operations_per_byte), plane.down(spot.operations_per_s)
+    return Dot(x, y, radius, spot.tone, spot.hollow, spot.hint)
 
 
 def _decades(values: Sequence[float]) -> tuple[int, int]:
@@ -115,31 +119,18 @@ def _grid(plane: _Plane) -> list[Mark]:
     return marks
 
 
-def _roof(roof: Ceiling, highest: float, plane: _Plane) -> list[Mark]:
+def _draw_roof(roof: Ceiling, highest: float, plane: _Plane, paper: LabelledPaper) -> None:
     """A roof over the plane; a slanted one ends under the highest flat one."""
     if not roof.slanted:
         height = plane.down(roof.per_s)
-        name = Words(1, height - 5, roof.name, "ink", "end", room=0.6)
-        return [Trail("muted", ((0.0, height), (1.0, height)), hint=roof.name), name]
+        paper.line(Trail("muted", ((0.0, height), (1.0, height)), hint=roof.name))
+        paper.name_line(roof.name, [(1.0, height - 5), (1.0, height + SIZE + 2)])
+        return
     begin = max(10.0**plane.x_low, 10.0**plane.y_low / roof.per_s)
     end = min(10.0**plane.x_high, highest / roof.per_s)
     if begin >= end:
-        return []
+        return
     first, last = ((plane.across(each), plane.down(each * roof.per_s)) for each in (begin, end))
-    middle = math.sqrt(begin * end)
-    x, y = plane.across(middle) - 0.012, plane.down(middle * roof.per_s) - 6
-    return [Trail("muted", (first, last), dashed=True, hint=roof.name), Words(x, y, roof.name, "ink", "end", room=0.5)]
-
-
-def _label(name: str, x: float, y: float, radius: float, taken: list[tuple[float, float, float]]) -> list[Mark]:
-    """A name to the right of its dot, or to the left where the edge is near; none where another name is."""
-    wide = text_width(name) / WIDE
-    to_left = x + radius / WIDE + wide + 0.01 > 1
-    begin = x - radius / WIDE - wide - 0.006 if to_left else x + radius / WIDE + 0.006
-    for shift in (4, -9, 17, -22, 30):
-        line = y + shift
-        if all(abs(line - other) >= SIZE + 1 or begin + wide < left or begin > right for left, right, other in taken):
-            taken.append((begin, begin + wide, line))
-            where, anchor = (begin + wide, "end") if to_left else (begin, "start")
-            return [Words(where, line, name, "ink", anchor, wide * 1.01, halo=True)]
-    return []
+    paper.line(Trail("muted", (first, last), dashed=True, hint=roof.name))
+    places = [math.exp((1 - part) * math.log(begin) + part * math.log(end)) for part in (0.5, 0.65, 0.35, 0.8)]
+    paper.name_line(roof.name, [(plane.across(at) - 0.012, plane.down(at * roof.per_s) - 6) for at in places])

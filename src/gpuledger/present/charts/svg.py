@@ -16,8 +16,11 @@ from typing import Final, Protocol
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import visible
 
-WIDE: Final = 900
-"""How many pixels a picture is wide where there is room; text is left out where it would not fit then."""
+WIDE: Final = 640
+"""How many pixels a picture has at least on a page that is not narrow; text that would not fit then is left out."""
+
+ALONE: Final = 900
+"""How wide a picture is that stands alone."""
 
 NARROW: Final = 330
 """On a telephone; text that does not fit then is shown on wider pages only."""
@@ -83,7 +86,8 @@ class Dot:
 class Words:
     """A short text at its baseline. `room` is the share of the width that it may take: None, as much as it needs.
 
-    `halo` sets it off from shapes behind it; `only` narrow: for pages that are too narrow for the others.
+    `halo` sets it off from shapes behind it; `only` narrow: for pages that are too narrow for the others; `aside` moves
+    it to the right by so many pixels, however wide the picture is.
     """
 
     x: float
@@ -95,6 +99,7 @@ class Words:
     bold: bool = False
     halo: bool = False
     only: str = ""
+    aside: float = 0
 
 
 Mark = Boxes | Trail | Rule | Dot | Words
@@ -171,7 +176,7 @@ _ABOVE: Final = 44
 _LINE: Final = 20
 
 
-def svg_alone(picture: Picture, width: int = WIDE) -> str:
+def svg_alone(picture: Picture, width: int = ALONE) -> str:
     """The picture as a file of its own, with its title above and its legend below, on white paper."""
     paint = ByColour()
     legend, lines = _legend(picture, paint, width)
@@ -270,7 +275,8 @@ def _words(mark: Words, paint: Paint) -> str:
         return ""  # a picture that stands alone is wide
     anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
     bold = ' font-weight="600"' if mark.bold else ""
-    where = f'x="{_percent(mark.x)}" y="{_number(mark.y)}" font-size="{SIZE}"{anchor}{bold}'
+    aside = f' dx="{_number(mark.aside)}"' if mark.aside else ""
+    where = f'x="{_percent(mark.x)}"{aside} y="{_number(mark.y)}" font-size="{SIZE}"{anchor}{bold}'
     text = f"<text {where} {paint.fill(mark.tone)}>{_text(mark.text)}</text>"
     if mark.halo:
         text = f'<g {paint.stroke("paper")} stroke-width="3" stroke-linejoin="round" paint-order="stroke">{text}</g>'
