@@ -19,7 +19,6 @@ pytest.importorskip("jinja2")
 
 EVENTS = 50_000
 FRAME_MS = 16.7
-WIDTHS = (390, 800, 1400)
 Unpacked = Callable[[str], Path]
 
 
@@ -92,7 +91,7 @@ def test_zooming_and_moving_over_50_000_events_is_smooth(large: str, browser: Br
         assert max(drawn for drawn, _ in measured) <= lanes * (width + 2)
         assert len({drawn for drawn, _ in measured}) > 10
         times = sorted(ms for _, ms in measured)
-        assert times[len(times) // 2] < 2 * FRAME_MS  # a shared machine without a GPU; usually a few milliseconds
+        assert times[len(times) // 2] < FRAME_MS / 2  # of our script, which leaves the browser the other half
 
 
 def test_search_finds_a_kernel_and_goes_from_hit_to_hit(large: str, browser: Browser) -> None:
@@ -155,18 +154,6 @@ def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, brows
         page.mouse.wheel(0, -600)
         page.wait_for_function(f"{drawn} !== '{before}'")
         assert page.locator(".tl-card").is_visible()
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_runs_over_at_any_width(width: int, decode_page: str, browser: Browser) -> None:
-    with opened(browser, decode_page, width=width) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        inside = page.evaluate(
-            "[...document.querySelectorAll('main > *, .tl-frame, .tl-tools > *, .top-findings > *, .table')]"
-            ".filter(part => part.offsetParent).map(part => part.getBoundingClientRect())"
-            ".every(box => box.left >= 0 && box.right <= innerWidth + 0.5)"
-        )
-        assert inside
 
 
 def test_the_flame_graph_zooms_and_searches_with_mouse_and_keys(decode_page: str, browser: Browser) -> None:
