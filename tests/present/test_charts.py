@@ -196,13 +196,16 @@ def test_no_name_in_a_roofline_touches_another_or_covers_a_dot(
             assert not any(room[0] < dot.x * width < room[1] and room[2] < dot.y < room[3] for dot in circles)
 
 
-def _room(words: Words, width: int) -> tuple[float, float, float, float, str]:
+Room = tuple[float, float, float, float, str]
+
+
+def _room(words: Words, width: int) -> Room:
     wide, at = text_width(words.text), words.x * width + words.aside
     left = {"start": at, "middle": at - wide / 2, "end": at - wide}[words.anchor]
     return left, left + wide, words.y - 9, words.y + 2, words.tone
 
 
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _overlap(one: Room, other: Room) -> bool:
     return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
 
 

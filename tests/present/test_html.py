@@ -108,7 +108,7 @@ def test_every_step_is_in_the_strip_or_the_longest_of_its_neighbours(tmp_path: P
     assert len(lengths) == 1000
     assert [each["step"] // 3 for each in steps] == list(range(334))
     assert all(sum(each["ns"]) == max(lengths[3 * at : 3 * at + 3]) for at, each in enumerate(steps))
-    assert "each column is the longest of 3 neighbours" in page.one("steps").text
+    assert "each column is the longest of 3 neighbors" in page.one("steps").text
 
 
 def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
