@@ -18,6 +18,9 @@ from gpuledger.findings.pages import page
 from gpuledger.findings.rules import RULES, codes
 from gpuledger.ledger.causes import CAUSES, QueueTrigger
 from gpuledger.messages import LANGUAGES, translated
+from gpuledger.present.safe_text import display_width
+from gpuledger.present.terminal import Terminal
+from gpuledger.present.writers.page_text import page_text
 from gpuledger.read.registry import READERS
 from support.command import ROOT, gpuledger
 from support.package_source import MODULES, PACKAGE, nodes
@@ -59,6 +62,39 @@ def test_a_page_in_chinese_has_the_sections_and_the_commands_of_the_english_one(
     fenced = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
     assert sorted(fenced.findall(shown)) == sorted(fenced.findall(page(code)))
     assert not re.search(r"[a-z]+(?: [a-z]+){5}", re.sub(r"```.*?```|`[^`]*`", "", shown, flags=re.DOTALL))
+
+
+_FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", codes())
+def test_a_page_shows_the_pattern_and_the_fix_before_and_after(code: str) -> None:
+    """The picture closes the symptom."""
+    symptom, fix = (re.split(r"^## .*$", page(code), flags=re.MULTILINE)[place] for place in (1, 4))
+    (picture,) = re.findall(r"^```text\n(.*?)^```\s*\Z", symptom, re.MULTILINE | re.DOTALL)
+    assert len(picture.splitlines()) <= 10
+    assert max(map(len, picture.splitlines())) <= 72
+    changes = [block for _, block in _FENCED.findall(fix) if re.search(r"^(?:#|//) after", block, re.MULTILINE)]
+    assert [re.match(r"(?:#|//) before", block) is not None for block in changes] == [True]
+    assert len(changes[0].splitlines()) <= 14
+    for language, block in _FENCED.findall(page(code)):
+        if language == "python":
+            ast.parse(block)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_pages_fit_80_columns(language: str) -> None:
+    for code in codes():
+        shown = page_text(page(code, language), Terminal(80, has_colours=False))
+        assert [line for line in shown.splitlines() if display_width(line) > 80] == []
+
+
+@pytest.mark.parametrize("code", codes())
+def test_a_page_tells_which_number_changes_once_it_is_fixed(code: str) -> None:
+    """Beside the commands, not only which they are."""
+    verify = re.split(r"^## .*$", page(code), flags=re.MULTILINE)[5]
+    said = re.sub(r"\nDoes not mean:.*|^```.*?^```$", "", verify, flags=re.MULTILINE | re.DOTALL)
+    assert re.search(r"\bshould\b|\bfalls?\b|\bmust\b|\bgone\b", said)
 
 
 def test_every_code_that_is_told_is_registered() -> None:
