@@ -97,6 +97,13 @@ def test_a_page_tells_which_number_changes_once_it_is_fixed(code: str) -> None:
     assert re.search(r"\bshould\b|\bfalls?\b|\bmust\b|\bgone\b", said)
 
 
+@pytest.mark.parametrize(("language", "quoted"), [("en", r"`idle: ([^`]+)`"), ("zh", "“空闲：([^”]+)”")])
+def test_pages_call_causes_what_the_report_calls_them(language: str, quoted: str) -> None:
+    labels = {translated(cause.label, language) for cause in CAUSES}
+    named = [(code, name) for code in codes() for name in re.findall(quoted, page(code, language).replace("\n", " "))]
+    assert [(code, name) for code, name in named if name not in labels] == []
+
+
 def test_every_code_that_is_told_is_registered() -> None:
     """A code is written twice, in its rule and in what that finds."""
     told = {
