@@ -41,7 +41,7 @@ def test_a_command_keeps_its_memory(library: _Library) -> None:
         pytest.raises(SystemExit),
     ):
         main()
-    assert library.settings == [(-8, 1), (-3, 24 << 20), (-1, 2**31 - 1)]
+    assert library.settings == [(-8, 1), (-3, 16 << 20), (-1, 2**31 - 1)]
 
 
 def test_a_library_does_not_decide_for_its_process(decode: Path, library: _Library) -> None:

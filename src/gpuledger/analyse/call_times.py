@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.statistics import Statistics, summarise
 from gpuledger.trace.tables import Rows
@@ -25,7 +27,8 @@ def by_function(calls: Rows, chosen: Positions | None = None) -> list[CallTimes]
         names, length = names[chosen], length[chosen]
     first, number = group(names)
     codes = names[first]
-    times = summarise(length, number)
+    del names
+    times = summarise(length, number.astype(np.int32))
     return [
         CallTimes(text or "", code, statistics)
         for text, code, statistics in zip(calls.strings.decode(codes), codes.tolist(), times, strict=True)

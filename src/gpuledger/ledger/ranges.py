@@ -22,7 +22,7 @@ _MOST_PAIRS: Final = 4_000_000
 """So many pairs of ranges and calls are held at a time."""
 _PAIRS_PER_ROW: Final = 50
 """Ranges that lie in one another deeper than this take longer by pairs than one after another."""
-_MOST_CALLS: Final = 500_000
+_MOST_CALLS: Final = 200_000
 """So many calls are looked for at a time: what is kept of each meanwhile adds up."""
 _MOST_CLIMBED: Final = 64
 """Likewise, where a call is looked for from the range that began last before it outwards."""

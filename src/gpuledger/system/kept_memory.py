@@ -16,7 +16,7 @@ _TRIM_THRESHOLD: Final = -1  # the numbers of glibc's malloc.h
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 _NEVER: Final = 2**31 - 1
-_GIVEN_BACK_BYTES: Final = 24 << 20
+_GIVEN_BACK_BYTES: Final = 16 << 20
 
 
 def keep_freed_memory() -> None:

@@ -10,15 +10,17 @@ exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
+
+_ROWS_AT_ONCE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,22 @@ def summarise(values: Ints, number: Positions) -> list[Statistics]:
     median = (low + high) / 2
     least, most = ordered[first], ordered[first + count - 1]
     # centred on a whole number near the average, so that the sum of the offsets is exact and their squares stay small
-    ordered -= np.repeat(np.rint(average).astype(np.int64), count)
-    offset_sum, squares = np.add.reduceat(ordered, first), ordered.astype(np.float64)
-    squares *= squares
+    centre, edges = np.rint(average).astype(np.int64), np.append(first, len(ordered))
+    for part in _parts(len(ordered)):
+        ordered[part] -= np.repeat(centre, np.diff(np.clip(edges, part.start, part.stop)))
+    offset_sum, squares = np.add.reduceat(ordered, first), ordered.view(np.float64)  # in the same place
+    for part in _parts(len(ordered)):
+        squares[part] = ordered[part].astype(np.float64) ** 2
     around_mean = np.add.reduceat(squares, first) - offset_sum.astype(np.float64) ** 2 / count
     deviation = np.sqrt(np.maximum(around_mean, 0) / np.maximum(count - 1, 1))
     columns = (count, total, average, median, least, most, deviation)
     return [Statistics(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _parts(rows: int) -> Iterator[slice]:
+    """A long column some rows at a time, so that there is no second one of its length."""
+    for first in range(0, rows, _ROWS_AT_ONCE):
+        yield slice(first, min(first + _ROWS_AT_ONCE, rows))
 
 
 def _by_group(values: Ints, number: Positions) -> tuple[Ints, Positions]:
