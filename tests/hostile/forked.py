@@ -23,6 +23,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,8 @@ class Outcome:
     stdout: bytes
     stderr: bytes
     cpu_s: float
+    peak_bytes: int
+    """The most memory that it had at once, with what it shares with the server."""
     deeds: tuple[str, ...]
     """What reached outside of the process."""
 
@@ -95,8 +98,13 @@ class Server:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
         stdout: Path | None = None,
+        file_bytes: int | None = None,
+        ended: tuple[float, int] | None = None,
     ) -> Outcome:
-        """Run the command; its outputs and its home are in `folder`."""
+        """Run the command; its outputs and its home are in `folder`.
+
+        No file that it writes may grow beyond `file_bytes`; after so many seconds it is `ended` by a signal.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         places = {name: str(folder / name) for name in ("stdout", "stderr", "deeds")}
         home = {"HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
@@ -108,6 +116,8 @@ class Server:
             "arguments": [str(each) for each in arguments],
             "cwd": str(cwd or folder),
             "environment": home | dict(environment or {}),
+            "file_bytes": file_bytes,
+            "ended": ended,
         }
         assert self._server.stdin is not None
         assert self._server.stdout is not None
@@ -119,6 +129,7 @@ class Server:
             stdout=b"" if stdout is not None else Path(places["stdout"]).read_bytes(),
             stderr=Path(places["stderr"]).read_bytes(),
             cpu_s=answer["cpu_s"],
+            peak_bytes=answer["peak_bytes"],
             deeds=tuple(Path(places["deeds"]).read_text(errors="backslashreplace").splitlines()),
         )
 
@@ -145,27 +156,32 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             _child(request)
+        if request["ended"]:
+            time.sleep(request["ended"][0])
+            os.kill(pid, request["ended"][1])  # ours until it is waited for, if it has ended by itself
         _, status, usage = os.wait4(pid, 0)
-        answer = {"exit_code": os.waitstatus_to_exitcode(status), "cpu_s": usage.ru_utime + usage.ru_stime}
+        answer = {
+            "exit_code": os.waitstatus_to_exitcode(status),
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "peak_bytes": usage.ru_maxrss * 1024,
+        }
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
 def _load() -> None:
     """Import what every call would import, once."""
-    import gpuledger.cli.main
-    import gpuledger.config
-    import gpuledger.read
-    from gpuledger.cli.main import verb_named
+    from gpuledger.cli.main import VERBS, verb_named
 
-    for module in pkgutil.walk_packages(gpuledger.read.__path__, "gpuledger.read."):
-        importlib.import_module(module.name)
-    for verb in ("info", "report", "stats", "kernels"):
+    for part in ("read", "ledger", "replay", "analyse", "findings", "present"):
+        package = importlib.import_module(f"gpuledger.{part}")
+        for module in pkgutil.walk_packages(package.__path__, f"gpuledger.{part}."):
+            with contextlib.suppress(ImportError):  # of an optional package
+                importlib.import_module(module.name)
+    for verb in VERBS:
         verb_named(verb)
     for name in ("numpy.ma", "tomllib"):  # what numpy and a verb load when they are first asked
         importlib.import_module(name)
-    with contextlib.suppress(ImportError):
-        import gpuledger.present.views.page.report_page
     gc.collect()
     gc.freeze()  # a child that collects garbage would write to every page that it shares with us
 
@@ -187,7 +203,7 @@ def _called(request: Mapping[str, Any]) -> int:
     os.environ.update(request["environment"])
     os.chdir(request["cwd"])
     _redirect(request)
-    _bound()
+    _bound(request["file_bytes"])
     _watch(request["deeds"])
     warnings.simplefilter("error")
     sys.argv = ["gpuledger", *request["arguments"]]
@@ -214,7 +230,9 @@ def _redirect(request: Mapping[str, Any]) -> None:
     )
 
 
-def _bound() -> None:
+def _bound(file_bytes: int | None) -> None:
+    if file_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS * _PATIENCE, CPU_SECONDS * _PATIENCE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

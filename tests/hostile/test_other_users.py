@@ -32,8 +32,9 @@ import os, sys
 for pid in sys.argv[2].split(","):
     for name in ("environ", "maps", "mem", "fd/1"):
         try:
-            with open(f"/proc/{pid}/{name}", "rb"):
-                print("opened", pid, name)
+            with open(f"/proc/{pid}/{name}", "rb") as file:
+                if name == "fd/1" or file.read(1):  # of a process that ends one may open what holds nothing
+                    print("opened", pid, name)
         except OSError:
             pass
 for place, folders, files in os.walk(sys.argv[1]):

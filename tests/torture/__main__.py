@@ -1,76 +1,145 @@
 """`make torture`: profiles broken in every way we know, and whether each is read the same, told as lost, or refused.
 
-    python -m torture [--quick] [--seed=N] [--minutes=N]
+    python -m torture [--quick] [--minutes=N] [--seed=N] [--testers=N] [--keep=FOLDER]
 
-Takes captures of the repository, drops, renames, nulls and empties each table and column, and shuffles rows; and bombs
-at growing sizes, of which the exponent of the time is fitted. Each case is a process with bounds on time and memory.
-The oracle: exit code 0, books that sum to the window, and what is other than in the whole profile is told in its health
-or as not measured; or exit code 1 with one `error:` sentence that is no internal error. What differs in silence is
-listed: a column that only some number needs may be missed without harm, so it is for people to judge.
+Several testers work side by side, each on cases that chance gives: structure and values of every capture changed, bombs
+at growing sizes, kills at any moment, no room to write, damaged caches, two calls at once, another user who looks. What
+counts as a result is said in `oracle`. At the end: how many cases, and how many crashed, hung, were wrong, or took time
+or memory by the square of their size. What went wrong is kept in a folder, with the file and the seed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import multiprocessing
+import os
+import random
+import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from torture.bombs import BOMBS, Bomb
-from torture.breaks import broken_captures
-from torture.growth import exponent
-from torture.tried import BAD, judged, ran
+from torture import breaks, caches, growth, kills, users, values
+from torture.bench import BAD, Bench, Verdict
 
-_WORST_EXPONENT = 1.7
-"""Of times that are mostly a process's start; those that grow with the square come near 2 at these sizes."""
+_EVERY_S: Final = 60
+"""How often it is said how far it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to break things: its cases, and how often it comes up."""
+
+    name: str
+    cases: Callable[[Bench], Iterator[Verdict]]
+    weight: float
+
+
+WAYS: Final = (
+    Way("structure", breaks.cases, 10),
+    Way("values", values.cases, 10),
+    Way("kills", kills.killed, 2),
+    Way("no room", kills.without_room, 2),
+    Way("cache", caches.flipped, 2),
+    Way("two at once", caches.two_at_once, 0.5),
+    Way("bombs", growth.cases, 0.15),
+    *((Way("another user", users.cases, 0.05),) if users.can_try() else ()),
+)
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(prog="torture", description=__doc__.splitlines()[0])
-    options.add_argument("--quick", action="store_true", help="a minute, as in CI")
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--minutes", type=float)
+    options = argparse.ArgumentParser(prog="torture", description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--quick", action="store_true", help="a minute, not an hour")
+    options.add_argument("--minutes", type=float, help="another time")
+    options.add_argument("--seed", type=int, default=int(time.time()))
+    options.add_argument("--testers", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--keep", type=Path, default=Path("build/torture"), help="where finds are kept")
     asked = options.parse_args()
     ends = time.monotonic() + 60 * (asked.minutes or (1 if asked.quick else 60))
+    context = multiprocessing.get_context("fork")
+    results: multiprocessing.Queue[Verdict | None] = context.Queue()
+    testers = [
+        context.Process(target=_test, args=(f"{asked.seed}-{number}", ends, results)) for number in range(asked.testers)
+    ]
+    for tester in testers:
+        tester.start()
+    counts = _gathered(results, len(testers), _Kept(asked.keep, asked.seed))
+    for tester in testers:
+        tester.join()
+    counts["crash"] += sum(tester.exitcode != 0 for tester in testers)
+    _tell(counts, asked.seed)
+    return 1 if any(counts[verdict] for verdict in BAD) else 0
+
+
+def _test(seed: str, ends: float, results: multiprocessing.Queue[Verdict | None]) -> None:
+    """One tester: cases of all ways, as chance gives them, until the time is over."""
+    with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+        bench = Bench(Path(folder), random.Random(seed))
+        cases = {way.name: way.cases(bench) for way in WAYS}
+        while time.monotonic() < ends:
+            [way] = bench.chance.choices(WAYS, [way.weight for way in WAYS])
+            case = next(cases[way.name])
+            if case.verdict in BAD and case.file is not None:
+                case = _aside(case)
+            results.put(case)
+        bench.server.close()
+    results.put(None)
+
+
+def _aside(case: Verdict) -> Verdict:
+    """The same with a copy of its file, as the next case writes over it."""
+    assert case.file is not None
+    copy = Path(tempfile.mkdtemp(prefix="torture-find-")) / case.file.name
+    (shutil.copytree if case.file.is_dir() else shutil.copyfile)(case.file, copy)
+    return Verdict(case.case, case.verdict, case.detail, copy)
+
+
+class _Kept:
+    """The folder of finds: what was wrong, a line each, and the files that show it."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder, self._seed, self._count = folder, seed, 0
+
+    def add(self, case: Verdict) -> None:
+        self._count += 1
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = None
+        if case.file is not None:
+            name = f"{self._seed}-{self._count}-{case.file.name}"
+            shutil.move(case.file, self._folder / name)
+        find = {"seed": self._seed, "verdict": case.verdict, "case": case.case, "file": name, "said": case.detail}
+        with (self._folder / "finds.jsonl").open("a") as file:
+            file.write(json.dumps(find) + "\n")
+
+
+def _gathered(results: multiprocessing.Queue[Verdict | None], testers: int, kept: _Kept) -> Counter[str]:
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for bomb in BOMBS:
-            for verb in bomb.verbs[: 1 if asked.quick else None]:
-                if time.monotonic() > ends - (30 if asked.quick else 0):
-                    break
-                _tell(counts, _grows(bomb, verb, Path(folder)), f"{bomb.name}: {verb[0]}")
-        for name, whole, broken in broken_captures(Path(folder), asked.seed):
-            if time.monotonic() > ends:
-                break
-            _tell(counts, judged(whole, ran(("report", str(broken), "--format=json"))), name)
-            broken.unlink()
-    sys.stdout.write(
-        ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) + f"; seed {asked.seed}\n"
-    )
-    return 1 if any(counts[verdict] for verdict in (*BAD, "square")) else 0
+    begun = told = time.monotonic()
+    while testers:
+        case = results.get()
+        if case is None:
+            testers -= 1
+            continue
+        counts[case.verdict] += 1
+        if case.verdict in BAD:
+            kept.add(case)
+            sys.stderr.write(f"{case.verdict}: {case.case}\n")
+        if time.monotonic() > told + _EVERY_S:
+            told = time.monotonic()
+            sys.stderr.write(f"{counts.total()} cases in {told - begun:.0f} s\n")
+    return counts
 
 
-def _grows(bomb: Bomb, verb: tuple[str, ...], folder: Path) -> str:
-    """`in proportion` or `square`, or how a run went wrong."""
-    times = []
-    for factor in (1, 4):
-        where = folder / "bomb"
-        where.mkdir(exist_ok=True)
-        path = bomb.put(where, factor * bomb.size)
-        outcome = ran(tuple(str(path) if word == "FILE" else word for word in verb))
-        path.unlink()
-        if outcome.verdict in BAD:
-            return outcome.verdict
-        times.append(outcome.cpu_s)
-    return "square" if exponent((1, 4), (times[0], times[1])) > _WORST_EXPONENT else "in proportion"
-
-
-def _tell(counts: Counter[str], verdict: str, what: str) -> None:
-    counts[verdict] += 1
-    if verdict in (*BAD, "square", "silent"):
-        sys.stderr.write(f"{verdict}: {what}\n")
+def _tell(counts: Counter[str], seed: int) -> None:
+    good = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()) if verdict not in BAD)
+    bad = ", ".join(f"{counts[verdict]} {verdict}" for verdict in BAD)
+    sys.stdout.write(f"{counts.total()} cases, seed {seed}: {good}\n{bad}\n")
 
 
 if __name__ == "__main__":
