@@ -14,11 +14,7 @@ import pytest
 
 from hostile.catalogue import CASES, Case, Read, Refused, Same
 from hostile.files import Make
-from hostile.forked import CPU_SECONDS, Outcome, server
-
-LOADED = 12
-"""A machine that others work on counts their time as ours: 12 s of processor time were seen for what takes 3. What this
-is to find, work that grows with what a file claims, has no bound at all."""
+from hostile.forked import CPU_SECONDS, PATIENCE, Outcome, server
 
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 
@@ -60,7 +56,7 @@ def check_manners(case: Case, ran: Outcome, folder: Path) -> None:
     assert "internal error" not in ran.said, ran.said
     assert CONTROL.search(ran.stdout.decode()) is None
     assert CONTROL.search(ran.stderr.decode()) is None
-    assert ran.cpu_s < LOADED * CPU_SECONDS
+    assert ran.cpu_s < PATIENCE * CPU_SECONDS
     aside = (str(folder / "tmp"), str(folder / "cache"))
     outside = [deed for deed in ran.deeds if not any(each in deed for each in aside) and "/dev/null" not in deed]
     if case.id in NEEDS_LIBRARY:

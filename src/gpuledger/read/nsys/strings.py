@@ -6,6 +6,7 @@ label, an NVTX text that was stored in line). When all are read, the texts in us
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,15 +105,16 @@ class TextCoder:
         wanted = used[(used >= 0) & (used < _FIRST_OWN)]
         stored = export.texts_by_id("StringIds", "id", "value", wanted.tolist())
         decoder = _Decoder(limits.text_bytes)
-        by_id: dict[int, str] = {}
-        for each in used[(used != NULL) & (used < _FIRST_OWN)].tolist():
-            check()
-            by_id[each] = decoder.text(stored[each]) if each in stored else f"[string {each} is not in the export]"
+        check()
+        texts = dict(zip(stored, decoder.texts(list(stored.values())), strict=True))
+        named = used[(used != NULL) & (used < _FIRST_OWN)].tolist()
+        by_id = {each: texts.get(each) or _missing(each, texts) for each in named}
         for own, each in self._own.items():
             by_id[each] = own if isinstance(own, str) else decoder.text(own)
         code: dict[str, int] = {}
         codes = np.array([code.setdefault(text, len(code)) for text in by_id.values()], np.int32)
-        lost = sum(1 for each in used.tolist() if each != NULL and each not in stored)
+        check()
+        lost = len(named) - len(stored)
         notes = decoder.notes()
         if lost:
             sentence = say(
@@ -124,6 +126,11 @@ class TextCoder:
         return TextCoding(Strings(code), notes, ids, codes)
 
 
+def _missing(number: int, texts: Mapping[int, str]) -> str:
+    """What stands for a text that is empty, or not there."""
+    return "" if number in texts else f"[string {number} is not in the export]"
+
+
 class _Decoder:
     """Bytes to text. What is not UTF-8 stays visible as `\\xNN`, so that two different names stay different."""
 
@@ -131,6 +138,14 @@ class _Decoder:
         self._longest = longest
         self._odd = 0
         self._cut = 0
+
+    def texts(self, stored: list[bytes]) -> list[str]:
+        """All of them at once where that can be, as nearly always: there may be a million."""
+        with contextlib.suppress(UnicodeDecodeError):  # then one by one, to see which
+            whole = b"\0".join(stored).decode().split("\0")
+            if len(whole) == len(stored) and max(map(len, stored), default=0) <= self._longest:
+                return whole
+        return [self.text(each) for each in stored]
 
     def text(self, stored: bytes) -> str:
         if len(stored) > self._longest:
