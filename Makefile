@@ -4,6 +4,8 @@
 # make bench    us against other programs, on 1 M and 5 M kernels: takes long
 # make bench-quick    are we slower than before? fails if so
 # make torture    profiles broken in every way we know, for an hour; `make torture QUICK=--quick`: a minute
+# make audit    does anything that a release runs on have a known vulnerability? skips where the advisories cannot be reached
+# make release    dist/: the packages and their bill of materials, what they run on installed by hash; `make lock` renews that list
 # make test-workloads    tests of the programs to profile; installs torch, which is large
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +17,7 @@ WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runb
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite torture test-workloads docs bench bench-quick clean
+.PHONY: demo test lint types suite torture audit release lock test-workloads docs bench bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -44,6 +46,23 @@ test-workloads: $(VENV)/installed-dev
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture $(QUICK)
 
+audit: $(VENV)/audit/bin/pip
+	$(VENV)/audit/bin/pip install --quiet --disable-pip-version-check pip-audit || true  # no network: the script says so
+	$(VENV)/audit/bin/python release/audit.py
+
+$(VENV)/audit/bin/pip: | $(VENV)/bin/pip
+	$(PYTHON) -m venv $(VENV)/audit
+
+release: | $(VENV)/bin/pip
+	$(PYTHON) -m venv --clear build/release
+	build/release/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: --requirement release/requirements.txt
+	build/release/bin/pip install --quiet --disable-pip-version-check build
+	build/release/bin/python -m build --outdir dist
+	build/release/bin/python release/sbom.py > dist/gpuledger.cdx.json
+
+lock: | $(VENV)/bin/pip
+	$(BIN)/python release/lock.py
+
 docs: $(VENV)/installed-dev
 	$(BIN)/python docs/generate.py
 
@@ -70,4 +89,4 @@ build/%.sqlite: captures/nsys/%.sqlite.xz | $(VENV)/bin/pip
 	$(BIN)/python -c 'import lzma, pathlib, sys; pathlib.Path(sys.argv[2]).write_bytes(lzma.open(sys.argv[1]).read())' $< $@
 
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build dist

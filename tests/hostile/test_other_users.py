@@ -20,31 +20,12 @@ import pytest
 
 from support.command import PATIENCE_S, gpuledger
 from support.nsys_exports import call, kernel, minimal
-from support.own_processes import Watched, listening
+from support.own_processes import PROBE, Watched, listening
 from support.rank_traces import generator
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="no /proc on this system")
 IS_ROOT = os.geteuid() == 0 and shutil.which("setpriv") is not None
 needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root can ask another user to try")
-
-PROBE = """
-import os, sys
-for pid in sys.argv[2].split(","):
-    for name in ("environ", "maps", "mem", "fd/1"):
-        try:
-            with open(f"/proc/{pid}/{name}", "rb") as file:
-                if name == "fd/1" or file.read(1):  # of a process that ends one may open what holds nothing
-                    print("opened", pid, name)
-        except OSError:
-            pass
-for place, folders, files in os.walk(sys.argv[1]):
-    for name in (*folders, *files):
-        path = os.path.join(place, name)
-        if any(os.access(path, mode) for mode in (os.R_OK, os.W_OK)):
-            print("may use", path)
-print("looked")
-"""
-"""Prints what whoever runs it can reach below a folder and of processes."""
 
 
 @pytest.fixture(scope="module")

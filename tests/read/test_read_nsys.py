@@ -157,7 +157,7 @@ def test_a_null_where_one_is_required_drops_the_row(tmp_path: Path) -> None:
     )
     trace = open_trace(path)
     assert len(trace[Table.KERNELS]) == 1
-    assert codes(trace) == {"rows-dropped": 2, "gpu-not-recorded": 1}
+    assert codes(trace) == {"rows-dropped": 2, "gpu-not-recorded": 1, "links-missing": 1}
 
 
 def test_times_that_run_backward_are_kept_and_doubted(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_copies_take_nvidias_labels_or_the_built_in_ones(tmp_path: Path) -> None
         (None, 64, "Pageable", "Device"),
         ("Memset", 64, None, None),
     ]
-    assert codes(trace) == {"copy-kind-unknown": 1}
+    assert codes(trace) == {"copy-kind-unknown": 1, "links-missing": 1}
 
 
 def test_ranges_nest_per_thread(tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ def export(folder: Path, *statements: str) -> Path:
         (("DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY",), ["work-not-recorded"]),
         ((f"UPDATE {KERNELS} SET deviceId = -1",), ["gpu-not-recorded"]),
         ((f"ALTER TABLE {KERNELS} DROP COLUMN deviceId",), ["gpu-not-recorded"]),
+        (("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET correlationId = NULL",), ["links-missing"]),
+        (("ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN globalTid",), ["links-missing"]),
+        (("ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN correlationId",), ["links-missing"]),
         (("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET returnValue = 1", f"DELETE FROM {KERNELS}"), []),
         (
             (f"DELETE FROM {KERNELS}", "INSERT INTO StringIds VALUES (5, 'cudaStreamBeginCapture_v10000')")
@@ -49,7 +52,10 @@ def export(folder: Path, *statements: str) -> Path:
             [],
         ),
     ],
-    ids=["whole", "dropped", "emptied", "a view", "no copies", "GPU -1", "no device", "failed", "captured"],
+    ids=[
+        *("whole", "dropped", "emptied", "a view", "no copies", "GPU -1", "no device"),
+        *("no copy ids", "no thread", "no ids", "failed", "captured"),
+    ],
 )
 def test_what_is_not_recorded_is_told_and_no_gpu_is_made_up(
     tmp_path: Path, statements: tuple[str, ...], codes: list[str]

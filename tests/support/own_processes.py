@@ -11,6 +11,25 @@ from threading import Event, Thread
 _LISTENS = "0A"
 _ACCEPTS = 0x10000
 
+PROBE = """
+import os, sys
+for pid in sys.argv[2].split(","):
+    for name in ("environ", "maps", "mem", "fd/1"):
+        try:
+            with open(f"/proc/{pid}/{name}", "rb") as file:
+                if name == "fd/1" or file.read(1):  # of a process that ends one may open what holds nothing
+                    print("opened", pid, name)
+        except OSError:
+            pass
+for place, folders, files in os.walk(sys.argv[1]):
+    for name in (*folders, *files):
+        path = os.path.join(place, name)
+        if any(os.access(path, mode) for mode in (os.R_OK, os.W_OK)):
+            print("may use", path)
+print("looked")
+"""
+"""Prints what whoever runs it can reach below a folder and of processes."""
+
 
 def family(pid: int) -> set[int]:
     """A process and all that it started, directly or not."""

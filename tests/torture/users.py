@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from hostile.test_other_users import PROBE
-from support.own_processes import family, listening
+from support.own_processes import PROBE, family, listening
 from support.rank_traces import generator
 from torture.bench import Bench, Verdict
 from torture.captures import an_export

@@ -303,6 +303,10 @@ _REPORT: Final[dict[str, str]] = {
     # read/nsys/devices, reader, strings
     "table {table} has no column {column}": "表 {table} 没有列 {column}",
     "{reason}; it was left out": "{reason}，已略去",
+    "no row of {table} has a usable {column}; {lost}": "{table} 没有一行有可用的 {column}；{lost}",
+    "which call launched which work is not known": "无法得知哪个调用启动了哪项工作",
+    "which process it belongs to is not known": "无法得知它属于哪个进程",
+    "which thread it belongs to is not known": "无法得知它属于哪个线程",
     "{count} values in {table} are not usable numbers and count as not recorded": (
         "{table} 中有 {count} 个值不是可用的数字，按未记录处理"
     ),

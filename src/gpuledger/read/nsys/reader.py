@@ -127,6 +127,7 @@ class _ExportReading:
             )
             self._note(Severity.WARNING, "values-unusable", sentence, unusable)
         rows = len(columns["start_ns"])
+        self._tell_lost_links(feed, name, {ours: known[ours].nulls < rows for ours in columns}, optional)
         keep = same(1, rows, np.bool_)
         if any(known[ours].nulls for ours in feed.required):
             keep = np.logical_and.reduce([columns[ours] != NULL for ours in feed.required])
@@ -143,6 +144,19 @@ class _ExportReading:
             if theirs in schema.STRING_COLUMNS:
                 columns[ours] = self.coder.use(columns[ours])
         return dict.fromkeys(optional, same(NULL, rows)) | columns, keep, name
+
+    def _tell_lost_links(
+        self, feed: schema.NsysTable, table: str, has_value: Mapping[str, bool], optional: Mapping[str, str]
+    ) -> None:
+        """Say that no row has what ties it to rows of other tables: the books come out otherwise without it."""
+        if feed not in _TIED or not has_value["start_ns"]:  # a table without rows
+            return
+        for ours, lost in _LOST_WITHOUT.items():
+            if ours in optional and not has_value.get(ours, False):
+                sentence = say(
+                    "no row of {table} has a usable {column}; {lost}", table=table, column=optional[ours], lost=lost
+                )
+                self._note(Severity.LOSS, "links-missing", sentence, 1)
 
     def _tell_if_view(self, feed: schema.NsysTable) -> None:
         """nsys writes tables alone; a view could be a query without end, and is not read."""
@@ -295,6 +309,12 @@ class _ExportReading:
         return raw | {"kind": self.coder.labels(raw["kind"], self._labels("ENUM_CUPTI_SYNC_TYPE"))}
 
 
+_TIED = (schema.KERNEL, schema.MEMCPY, schema.MEMSET, schema.RUNTIME)
+_LOST_WITHOUT = {
+    "correlation": say("which call launched which work is not known"),
+    "pid": say("which process it belongs to is not known"),
+    "tid": say("which thread it belongs to is not known"),
+}
 _TIMES = frozenset(("start_ns", "end_ns"))
 _NARROW = frozenset(("device", "registers", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
 _NVTX_KINDS = {

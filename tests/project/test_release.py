@@ -1,0 +1,64 @@
+"""What a release runs on: locked by hash, listed in a bill of materials, looked up among known vulnerabilities."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from typing import Any
+
+import pytest
+
+from support.command import ROOT
+
+RELEASE = ROOT / "release"
+pytestmark = pytest.mark.skipif(not RELEASE.is_dir(), reason="not part of what was unpacked")
+
+
+def script(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(RELEASE / f"{name}.py"), run_name="release")
+
+
+def locked() -> dict[str, tuple[str, list[str]]]:
+    found: dict[str, tuple[str, list[str]]] = script("sbom")["locked"]((RELEASE / "requirements.txt").read_text())
+    return found
+
+
+def test_every_dependency_is_locked_by_hash() -> None:
+    wanted = {re.split(r"[<>=!~\[ ;]", each)[0].lower() for each in script("lock")["wanted"]()}
+    assert {"click", "numpy", "distributed", "jinja2"} <= wanted <= locked().keys()
+    assert all(digests for _, digests in locked().values())
+
+
+def test_the_bill_of_materials_names_each_with_its_hashes() -> None:
+    bill = script("sbom")["bill"]((RELEASE / "requirements.txt").read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "gpuledger")
+    listed = {
+        each["name"]: (each["version"], [digest["content"] for digest in each["externalReferences"][0]["hashes"]])
+        for each in bill["components"]
+    }
+    assert listed == locked()
+    assert {each["purl"] for each in bill["components"]} == set(bill["dependencies"][0]["dependsOn"])
+    json.dumps(bill)
+
+
+FLAW = {"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2"]}]}
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "stderr", "code", "said"),
+    [
+        ([{"name": "a", "version": "1", "vulns": []}], "", 0, "no known vulnerability in 1 packages"),
+        ([FLAW], "", 1, "a 1: PYSEC-1, fixed in 2"),
+        ([{"name": "a", "skip_reason": "not found"}], "", 0, "audit skipped: the advisories cannot be reached"),
+        (None, "requests.exceptions.ConnectionError: Max retries exceeded", 0, "audit skipped"),
+        (None, "error: the file is no list of requirements", 1, "audit failed"),
+    ],
+)
+def test_an_audit_fails_where_something_is_known_and_is_skipped_without_network(
+    dependencies: list[dict[str, Any]] | None, stderr: str, code: int, said: str
+) -> None:
+    stdout = "" if dependencies is None else json.dumps({"dependencies": dependencies})
+    found = script("audit")["verdict"](int(bool(stderr) or code), stdout, stderr)
+    assert found[0] == code
+    assert said in found[1]
