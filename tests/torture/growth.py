@@ -50,7 +50,12 @@ def _tried(bench: Bench, bomb: Bomb, verb: tuple[str, ...]) -> Verdict:
     seconds = fitted([cpu_s - costs[0][0] for cpu_s, _ in costs[1:]], _ENOUGH_S)
     memory = fitted([peak - costs[0][1] for _, peak in costs[1:]], _ENOUGH_BYTES)
     detail = f"time grows with the power of {seconds:.2f}, memory with {memory:.2f}, up to {size}"
-    return Verdict(f"{bomb.name}: {verb[0]}", "square" if max(seconds, memory) > WORST_EXPONENT else "equal", detail)
+    if max(seconds, memory) <= WORST_EXPONENT:
+        return Verdict(f"{bomb.name}: {verb[0]}", "equal", detail)
+    path = bomb.put(bench.empty("bomb"), 4 * size)
+    ran = bench.call(*(str(path) if word == "FILE" else word for word in verb))
+    is_bounded = ran.verdict == "refused"  # it grows up to a bound, and what would be beyond is refused in time
+    return Verdict(f"{bomb.name}: {verb[0]}", "refused" if is_bounded else "square", detail)
 
 
 def fitted(costs: Sequence[float], least: float) -> float:
