@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.errors import TooManyPairs
+from gpuledger.trace.deadline import check
 
 try:
     from gpuledger.trace.native import _sweep as native
@@ -184,6 +185,7 @@ def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> I
     """
     if _pays(number) and into.flags.c_contiguous:
         for first in range(0, len(number), _AT_ONCE):
+            check()
             part = slice(first, first + _AT_ONCE)
             native.fold(_column(number[part]), _column(values[part]), into, list(_FOLDS).index(how))
     else:
