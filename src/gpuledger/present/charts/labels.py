@@ -20,7 +20,7 @@ _APART: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _LabelBox:
     """A rectangle on the narrowest page, in pixels."""
 
     left: float
@@ -29,13 +29,13 @@ class _Room:
     bottom: float
 
     @classmethod
-    def of(cls, words: Words) -> _Room:
+    def of(cls, words: Words) -> _LabelBox:
         """What a text takes."""
         wide, at = text_width(words.text), words.x * WIDE + words.aside
         left = at - {"start": 0.0, "middle": wide / 2, "end": wide}[words.anchor]
         return cls(left, left + wide, words.y - SIZE + 2, words.y + 3)
 
-    def meets(self, other: _Room) -> bool:
+    def meets(self, other: _LabelBox) -> bool:
         return (
             self.left < other.right + _APART
             and other.left < self.right + _APART
@@ -55,12 +55,12 @@ class LabelledPaper:
     def __init__(self, marks: Sequence[Mark], dots: Sequence[Dot]) -> None:
         self.marks = list(marks)
         self._dots: Final = {
-            dot: _Room(
+            dot: _LabelBox(
                 dot.x * WIDE - dot.radius, dot.x * WIDE + dot.radius, dot.y - dot.radius / 2, dot.y + dot.radius / 2
             )
             for dot in dots
         }
-        self._taken = [_Room.of(mark) for mark in marks if isinstance(mark, Words)]
+        self._taken = [_LabelBox.of(mark) for mark in marks if isinstance(mark, Words)]
         self._lines: list[Trail] = []
 
     def line(self, trail: Trail) -> None:
@@ -82,19 +82,19 @@ class LabelledPaper:
         self._put([words for words in places if not self._crosses(words)] or places)
 
     def _put(self, places: Sequence[Words]) -> None:
-        free = next((words for words in places if self._is_free(_Room.of(words))), None)
+        free = next((words for words in places if self._is_free(_LabelBox.of(words))), None)
         if free is not None:
             self.marks.append(free)
-            self._taken.append(_Room.of(free))
+            self._taken.append(_LabelBox.of(free))
 
-    def _is_free(self, room: _Room) -> bool:
+    def _is_free(self, room: _LabelBox) -> bool:
         if room.left < 0 or room.right > WIDE:
             return False
         return not any(room.meets(other) for other in (*self._taken, *self._dots.values()))
 
     def _crosses(self, words: Words) -> bool:
         """Whether a text lies on a line."""
-        room = _Room.of(words)
+        room = _LabelBox.of(words)
         for line in self._lines:
             (x0, y0), (x1, y1) = line.points[0], line.points[-1]
             slope = (y1 - y0) / max((x1 - x0) * WIDE, 1e-9)
