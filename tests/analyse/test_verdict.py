@@ -49,7 +49,7 @@ def test_caches_that_feed_the_tensor_cores_do_not_make_it_memory_bound() -> None
             "occupancy is 15.0 %; its registers allow no more than 19.0 %",
         ),
         ({"waves": 8.0, "occupancy": 0.2, "possible": 1.0}, "occupancy", "occupancy is only 20.0 %"),
-        ({"time": 4000}, "short", "it runs 4.00 us only"),
+        ({"time": 4000}, "short", "it runs for only 4.00 us"),
         ({}, "unexplained", "the collected metrics do not show what it waits for"),
     ],
 )

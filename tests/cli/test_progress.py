@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
+from gpuledger.cli import main as main_module
 from gpuledger.cli import progress as progress_module
+from gpuledger.cli.main import verb_named
 from gpuledger.cli.progress import ProgressLine
 from gpuledger.read import open_trace
 from support.command import gpuledger
@@ -27,7 +30,6 @@ def test_the_stages_are_named_and_gone_before_the_answer(unpacked: Callable[[str
     sent = in_terminal("report", unpacked("graph.sqlite"), "--no-cache", columns=80)
     drawn, _, answer = sent.rpartition("\r\x1b[K")
     for stage in (
-        "starting",
         "reading CUPTI_ACTIVITY_KIND_KERNEL",
         "booking the time",
         "looking for what to fix",
@@ -35,6 +37,18 @@ def test_the_stages_are_named_and_gone_before_the_answer(unpacked: Callable[[str
         assert stage in drawn
     assert "graph.sqlite" in answer
     assert "booking" not in answer
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_verb_that_takes_long_to_load_says_so(
+    unpacked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(name: str) -> click.Command:
+        time.sleep(0.1)
+        return verb_named(name)
+
+    monkeypatch.setattr(main_module, "verb_named", slowly)
+    assert "starting" in in_terminal("info", unpacked("graph.sqlite"), "--no-cache", columns=80)
 
 
 def test_a_reader_tells_of_each_table_again_when_it_is_put_into_shape(unpacked: Callable[[str], Path]) -> None:

@@ -377,7 +377,7 @@ CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
     ),
     "CUDA programs fail": (
         Room(answers={"trial_launches.py": Ran(1, "cuInit gave error 999\n")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "cuInit gave error 999", "mend the driver",
+        "Trial capture", DoctorVerdict.PROBLEM, "cuInit gave error 999", "fix the driver",
     ),
     "CUDA programs fail under nsys": (
         Room(answers={"nsys profile": lambda argv: replace(recorded(argv), output="Segmentation fault\n")}),

@@ -31,7 +31,7 @@ def test_a_fixed_finding_is_gone_from_the_timeline(attn: Path, tmp_path: Path) -
     ("arguments", "error"),
     [
         (("--fix=NONSENSE",), "there is no finding NONSENSE"),
-        (("--fix=CAPTURE-LOSS",), "stands for CAPTURE-LOSS"),
+        (("--fix=CAPTURE-LOSS",), "CAPTURE-LOSS has no change to replay"),
         (("--fix=COMM-EXPOSED",), "has no finding COMM-EXPOSED"),
     ],
 )

@@ -101,7 +101,7 @@ def test_without_nsys_one_sentence_says_how(report: Path, tmp_path: Path, monkey
     report.with_suffix(".sqlite").touch()
     with pytest.raises(MissingPackage) as raised:
         open_trace(report)
-    assert raised.value.hint == "run of mine.sqlite lies beside it: open that"
+    assert raised.value.hint == "run of mine.sqlite is next to it: open that"
 
 
 @pytest.mark.parametrize(

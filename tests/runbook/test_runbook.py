@@ -563,7 +563,7 @@ def test_a_cell_that_the_profiler_slows_is_told() -> None:
         OTHER: Documents({"bench": {"median_ms": 3.0}}, {"report": report(4_000_000)}),
     }
     assert slowed(compare, cells) == [
-        "mode=loop: a step takes 1.60 ms plain and 4.00 ms profiled, 2.50 x: "
+        "mode=loop: a step takes 1.60 ms unprofiled and 4.00 ms profiled, 2.50 x: "
         "what its report would save is in part the profiler's own"
     ]
     assert slowed(saving(), cells) == []

@@ -548,7 +548,7 @@ def test_what_did_not_settle_says_so(folder: Path) -> None:
     ran = timed(folder, "mocks.py:sines", "--target=0.0001%", seconds=1)
     assert ran.exit_code == 0
     assert "not converged" in ran.stdout
-    assert "note: did not settle within " in ran.stdout
+    assert "note: did not converge within " in ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_where_the_host_is_the_limit_they_save_next_to_nothing_and_it_is_said() 
     assert told.now.steady_ns - told.then.steady_ns < 0.01 * told.now.steady_ns
     assert told.then.idle_ns > told.now.idle_ns
     assert "busy 30.0 us less per step" in told.alone[0].note
-    assert "waits 30.0 us longer" in told.alone[0].note
+    assert "idle 30.0 us longer" in told.alone[0].note
 
 
 def test_faster_kernels_stop_where_the_host_becomes_the_limit() -> None:
