@@ -44,7 +44,7 @@ def commands_page() -> str:
     lines += [f"Exit codes: {codes}.", ""]
     lines += ["| variable | effect |", "|---|---|"]
     lines += ["| `COLUMNS` | width of text output; without it, the terminal's, and no limit where there is none |"]
-    lines += ["| `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR_FORCE` | no colours in a terminal; colours in a pipe too |"]
+    lines += ["| `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR_FORCE` | no colors in a terminal; colors in a pipe too |"]
     lines += ["| `GPULEDGER_DEBUG=1` | errors come with a traceback |"]
     lines += [
         "| `XDG_CACHE_HOME` | where exports of .nsys-rep files, and profiles that took long to read, are kept (Linux) |"

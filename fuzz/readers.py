@@ -97,7 +97,7 @@ class Fuzzed:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        grown = _peak_bytes()
         return f"grew to {grown >> 20} MiB" if grown > BYTES and not self._is_known("grown") else None
 
     def _smaller(self, content: bytes, place: str) -> bytes:
@@ -130,6 +130,12 @@ def _bound_memory() -> None:
     """No more than 1 GiB beside what the process has already, so that a finding is not the end of the machine."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES, resource.RLIM_INFINITY))
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process had; what `getrusage` says begins with what its parent had."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 
 
 def _where(error: BaseException) -> str:

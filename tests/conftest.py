@@ -20,7 +20,7 @@ from support.ncu_answers import asked_once
 
 # how long an example takes says more about the machine than about us, so there is no deadline; the same code gives the
 # same result, so the usual examples are always the same ones, and a thorough run looks for new ones
-settings.register_profile("usual", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("usual", deadline=None, max_examples=20, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 

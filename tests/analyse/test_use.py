@@ -142,6 +142,16 @@ def test_one_block_uses_one_multiprocessor() -> None:
     assert found["tiny"].high <= 100 / 132
 
 
+def test_thousands_of_launch_shapes_share_what_cannot_be_told_of_each() -> None:
+    """Every launch has another grid: the fit has as many unknowns as it has columns, not as there are launches."""
+    launches = [Ran(at * 20_000, at * 20_000 + 15_000, "rare", blocks=1_000 + at) for at in range(3_000)]
+    use = use_of_kernels(sampled(launches, {SM_ACTIVE: {"rare": 60.0}}), 0)
+    assert not isinstance(use, NotMeasured)
+    assert len(use.kernels) == len({kernel.grid for kernel in use.kernels}) == 3_000
+    levels = [kernel.figures[GpuMetric.SM_ACTIVE] for kernel in use.kernels]
+    assert sum(level.low <= 60 <= level.high for level in levels) >= 2_700
+
+
 def test_the_order_of_rows_and_rows_told_twice_change_nothing() -> None:
     launches = in_turn(["a", "b"], [70_000, 21_000], 100)
     trace = sampled(launches, {SM_ACTIVE: {"a": 90, "b": 30}, TENSOR: {"a": 50}})

@@ -133,7 +133,8 @@ def test_the_command_prints_the_address_and_ends_cleanly(profile: Path, tmp_path
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     with running(profile, TMPDIR=str(scratch)) as started:
-        address = urlsplit(address_of(started))
+        printed = address_of(started)
+        address = urlsplit(printed)
         assert address.hostname == "127.0.0.1"
         assert list(scratch.iterdir()) == []  # so that not even a kill leaves the timeline behind
         [url] = parse_qs(address.fragment.removeprefix("!/?"))["url"]
@@ -144,7 +145,8 @@ def test_the_command_prints_the_address_and_ends_cleanly(profile: Path, tmp_path
         connection.close()
         started.send_signal(number)
         out, err = started.communicate(timeout=PATIENCE_S)
-    assert (started.returncode, out) == (0, "")
+    assert started.returncode == 0
+    assert out in ("", f"{printed}\n")  # a signal between the write and its return makes Python write it again
     assert err == "open this address in a browser; Ctrl-C ends\nended\n"
     assert list(scratch.iterdir()) == []
 

@@ -39,7 +39,7 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
         lambda report: report.to_text(width=80),
         lambda report: report.to_markdown(),
     )
-    for number, path in enumerate(sorted(unpacked("random.tar").glob("*.sqlite"))[part::4]):
+    for number, path in enumerate(sorted(unpacked("random.tar").glob("*.sqlite"))[part::8]):
         form = ("text", "md", "csv", "json")[number % 4]
         trace = open_trace(path, cache=False)
         narrowed = (Wanted(range_pattern="step|layer"), Wanted(kernel_pattern="gemm"))[number // 4 % 2]
@@ -66,7 +66,7 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
                 assert write(tables_document("gaps", path.name, made, trace.health, device.zero_ns), form, width=80)
             assert broken_laws(report) == []
             assert ways[number % 3](report)
-    assert answered > 40
+    assert answered > 20
 
 
 def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: Path) -> None:

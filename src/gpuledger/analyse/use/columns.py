@@ -140,14 +140,20 @@ class FitColumns:
         share = (self._offset(mean, parts, part + 1) - self._offset(mean, parts, part)) / np.round(mean)
         return groups, self.first[groups] + part, share
 
-    def weights(self) -> Floats:
-        """A row per group: how much of its time is in each column."""
-        weights = np.zeros((len(self.groups), self.total))
+    def mixes(self) -> tuple[Floats, Ints]:
+        """A row per mix of columns, how much of its time is in each; and the row of every group.
+
+        Groups that share a column have one row: there may be as many groups as launches, but there are few columns.
+        """
+        own, columns_shared = np.flatnonzero(~self.shared), np.unique(self.first[self.shared])
+        row = np.empty(len(self.groups), np.int64)
+        row[own] = np.arange(len(own))
+        row[self.shared] = len(own) + np.searchsorted(columns_shared, self.first[self.shared])
+        weights = np.zeros((len(own) + len(columns_shared), self.total))
         groups, columns, share = self._places()
-        weights[groups, columns] = share
-        others = np.flatnonzero(self.shared)
-        weights[others, self.first[others]] = 1.0
-        return weights
+        weights[row[groups], columns] = share
+        weights[len(own) + np.arange(len(columns_shared)), columns_shared] = 1.0
+        return weights, row
 
     def prior(self, ceiling: Floats, expected: float, differ: Floats) -> Prior:
         """A level is between nothing and its ceiling; phases of a kernel are near their mean; nothing uses none.

@@ -149,7 +149,7 @@ def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOf
         return NotMeasured(
             say("GPU {gpu} was sampled {count} times while its kernels ran", gpu=gpu, count=len(shares.used))
         )
-    mixtures = Mixtures.of(shares, columns.weights())
+    mixtures = Mixtures.of(shares, *columns.mixes())
     ceilings = {metric: groups.ceiling(metric, trace.origin.gpu(gpu)) for metric in metrics}
     fits = {}
     for metric in metrics:

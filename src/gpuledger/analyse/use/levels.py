@@ -60,14 +60,16 @@ class Mixtures:
     shares: SampleShares
     squared: Floats
     weights: Floats
-    """A row per group: which columns its level is the mean of."""
+    """A row per mix of columns that a level is the mean of."""
+    row: Ints
+    """Of each group: its mix."""
     rough: Floats
     """The inverse of `squared`, or nearly."""
 
     @classmethod
-    def of(cls, shares: SampleShares, weights: Floats) -> Mixtures:
+    def of(cls, shares: SampleShares, weights: Floats, row: Ints) -> Mixtures:
         squared = shares.squared()
-        return cls(shares, squared, weights, np.linalg.inv(squared + _ROUGHLY * np.eye(len(squared))))
+        return cls(shares, squared, weights, row, np.linalg.inv(squared + _ROUGHLY * np.eye(len(squared))))
 
 
 def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLevels:
@@ -87,7 +89,8 @@ def fitted(mixtures: Mixtures, values: NDArray[Any], prior: Prior) -> FittedLeve
     solved = np.linalg.solve(system, weights.T).T
     alone = noise * np.einsum("gc,gc->g", solved, weights)
     together = ((solved @ _pulls(shares, left).T) ** 2).sum(1)
-    return FittedLevels(weights @ levels, np.sqrt(np.maximum(alone, together)), float(levels[-1]), noise**0.5)
+    level, deviation = weights @ levels, np.sqrt(np.maximum(alone, together))
+    return FittedLevels(level[mixtures.row], deviation[mixtures.row], float(levels[-1]), noise**0.5)
 
 
 def before_rounding(values: NDArray[Any]) -> Floats:
