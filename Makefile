@@ -6,6 +6,7 @@
 # make torture    profiles broken in every way we know, for an hour; `make torture QUICK=--quick`: a minute
 # make audit    does anything that a release runs on have a known vulnerability? skips where the advisories cannot be reached
 # make release    dist/: the packages and their bill of materials, what they run on installed by hash; `make lock` renews that list
+# make test-thorough    the suite with all inputs and a thousand examples of each law: takes an hour
 # make test-workloads    tests of the programs to profile; installs torch, which is large
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +18,7 @@ WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runb
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite torture audit release lock test-workloads docs bench bench-quick clean
+.PHONY: demo test lint types suite torture audit release lock test-thorough test-workloads docs bench bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -38,6 +39,9 @@ types: $(VENV)/installed-dev
 
 suite: $(VENV)/installed-dev
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal  # two cores, and some tests wait; more threads only spin
+
+test-thorough: $(VENV)/installed-dev
+	OPENBLAS_NUM_THREADS=1 HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 3 --dist=worksteal --timeout=3600
 
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check safetensors torch==2.13.0

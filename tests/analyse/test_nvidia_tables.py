@@ -13,6 +13,7 @@ from gpuledger.present.views.nvidia import nvidia_sheet
 from gpuledger.present.writers.csv import sheet_csv
 from support.command import CAPTURES, NAMES, ROOT, gpuledger
 from support.nsys_exports import call, kernel, minimal, push
+from support.thorough import some
 
 REPORT_NAMES = [report.name for report in NVIDIA_REPORTS]
 
@@ -38,8 +39,8 @@ def test_every_table_of_a_capture_equals_nvidias(capture: str, unpacked: Callabl
 
 @pytest.mark.parametrize("part", range(4))
 def test_every_table_of_a_random_export_equals_nvidias(part: int, unpacked: Callable[[str], Path]) -> None:
-    exports = sorted(unpacked("random.tar").glob("*.sqlite"))[part::4]
-    assert len(exports) == 50
+    exports = some(sorted(unpacked("random.tar").glob("*.sqlite"))[part::4], 3)
+    assert len(exports) >= 17
     for path in exports:
         trace = open_trace(path)
         for name in REPORT_NAMES:

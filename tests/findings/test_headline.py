@@ -18,6 +18,7 @@ from support.command import ROOT
 from support.corpus import CORPUS, corpus_file
 from support.opened import report_of, trace_of
 from support.saving_laws import broken_laws
+from support.thorough import some
 
 OURS = sorted(path.name.removesuffix(".xz") for path in (ROOT / "captures" / "nsys").glob("*.sqlite.xz"))
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
@@ -63,7 +64,7 @@ def test_our_torch_captures_are_told_as_they_are_booked(path: Path) -> None:
     check(report_of(path))
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", some(OTHERS, 4))
 def test_public_profiles_are_told_as_they_are_booked(name: str) -> None:
     path = corpus_file(name)
     if not any(len(trace_of(path)[table]) for table in NEEDS):

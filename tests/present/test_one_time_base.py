@@ -33,12 +33,13 @@ from gpuledger.units import parse_instant, time_text
 from support.command import NAMES, ROOT, gpuledger
 from support.corpus import FILES
 from support.opened import report_of
+from support.thorough import some
 
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 
 
 def profiles() -> list[Path | str]:
-    return [*NAMES, *TORCH, *FILES]
+    return [*NAMES, *TORCH, *some(FILES, 4)]
 
 
 @pytest.fixture(scope="module", params=profiles(), ids=lambda given: Path(given).name.split("__")[-1])

@@ -29,6 +29,7 @@ from gpuledger.present.writers.json import json_text
 from support.book_checks import check_balance
 from support.nsys_exports import call, kernel, minimal, push
 from support.saving_laws import broken_laws
+from support.thorough import some
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -39,7 +40,7 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
         lambda report: report.to_text(width=80),
         lambda report: report.to_markdown(),
     )
-    for number, path in enumerate(sorted(unpacked("random.tar").glob("*.sqlite"))[part::8]):
+    for number, path in enumerate(some(sorted(unpacked("random.tar").glob("*.sqlite"))[part::4], 4)):
         form = ("text", "md", "csv", "json")[number % 4]
         trace = open_trace(path, cache=False)
         narrowed = (Wanted(range_pattern="step|layer"), Wanted(kernel_pattern="gemm"))[number // 4 % 2]
@@ -66,7 +67,7 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
                 assert write(tables_document("gaps", path.name, made, trace.health, device.zero_ns), form, width=80)
             assert broken_laws(report) == []
             assert ways[number % 3](report)
-    assert answered > 20
+    assert answered > 10
 
 
 def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: Path) -> None:
