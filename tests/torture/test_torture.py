@@ -63,4 +63,4 @@ def test_some_seconds_of_it_find_nothing(tmp_path: Path) -> None:
     )
     counted, bad = ran.stdout.splitlines()
     assert bad == ", ".join(f"0 {verdict}" for verdict in BAD), ran.stderr
-    assert int(counted.split()[0]) > 1
+    assert int(counted.split()[0]) >= 1
