@@ -8,9 +8,9 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+IS_THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 
 def some(items: Sequence[Item], one_in: int) -> Sequence[Item]:
     """One in so many, always the same ones; all of them in a thorough run."""
-    return items if THOROUGH else items[::one_in]
+    return items if IS_THOROUGH else items[::one_in]

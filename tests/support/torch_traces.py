@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from support.command import ROOT
+from support.thorough import IS_THOROUGH
 
 CAPTURES = ROOT / "captures" / "torch"
 OURS = sorted(CAPTURES.glob("*.json.gz"))
@@ -19,7 +19,6 @@ CORPUS = ROOT.parent / "shared" / "corpus" / "torch"
 
 FILES = [*OURS, *sorted(CORPUS.glob("*.json.gz"))]
 
-IS_THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 COUNTED = [path for path in FILES if IS_THOROUGH or path.stat().st_size < 1_500_000]
 """Those that plain Python counts again, event by event, which takes seconds for a large one."""
