@@ -238,6 +238,12 @@ def test_markdown_with_pictures(decode: Path, tmp_path: Path) -> None:
     assert (ran.exit_code, "--charts goes with a Markdown file" in ran.stderr) == (2, True)
 
 
+def test_code_in_a_fix_is_marked_as_code(drawn: Callable[[str], tuple[Report, str]]) -> None:
+    section = parsed(drawn("decode.sqlite")[1]).one("findings")
+    assert "torch.compile(mode='reduce-overhead')" in section.text
+    assert "`torch" not in section.text
+
+
 def test_a_notebook_shows_the_verdict_the_bar_and_the_findings(decode: Path, tmp_path: Path) -> None:
     import gpuledger as package
 
