@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from gpuledger.replay.edits import with_durations
 from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound
 from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Table
 from support.call_notation import called
 from support.random_graphs import graph_of
 
@@ -87,3 +90,13 @@ def test_events_among_hostile_calls() -> None:
     )
     for hostile in (nothing_launched, other_thread):
         assert (graph_of(hostile).operations.other == -1).all()
+
+
+def test_a_replay_needs_no_call_that_is_known_to_launch() -> None:
+    """As in an export without correlation ids."""
+    trace = called(*SIDE_BY_SIDE)
+    calls = trace.tables[Table.CALLS]
+    loose = replace(
+        trace, tables={**trace.tables, Table.CALLS: calls.replaced("correlation", -np.ones(len(calls), np.int64))}
+    )
+    assert replayed(graph_of(loose)).end.tolist() == [500_000, 600_000]

@@ -53,6 +53,12 @@ def test_ranges_in_ranges_take_time_by_their_number(tmp_path: Path) -> None:
     assert grown(bomb, tmp_path, 200, 8, lambda path: cpu_s(lambda: gpuledger("ranges", path, "--no-cache"))) < 1.7
 
 
+def test_a_deep_nest_is_not_set_in_without_end(tmp_path: Path) -> None:
+    """8,000 levels printed 128 MB of blanks: a row of the innermost was set in by 16,000."""
+    bomb = NAMED["nested ranges"]
+    assert grown(bomb, tmp_path, 400, 4, lambda path: len(gpuledger("ranges", path, "--no-cache").stdout)) < 1.2
+
+
 @pytest.mark.parametrize(
     ("name", "table"), [("one correlation id", "cuda_kern_exec_sum"), ("ranges around kernels", "nvtx_kern_sum")]
 )

@@ -307,8 +307,21 @@ _REPORT: Final[dict[str, str]] = {
     "which call launched which work is not known": "无法得知哪个调用启动了哪项工作",
     "which process it belongs to is not known": "无法得知它属于哪个进程",
     "which thread it belongs to is not known": "无法得知它属于哪个线程",
+    "how much of the GPU a kernel fills is not known": "无法得知一个 kernel 能占满 GPU 的多少",
     "{count} values in {table} are not usable numbers and count as not recorded": (
         "{table} 中有 {count} 个值不是可用的数字，按未记录处理"
+    ),
+    "the GPU ran {count} operations, and the profile holds no call that launched any: why it was idle is not known": (
+        "GPU 执行了 {count} 个操作，而分析文件里没有一个启动它们的调用：无法得知 GPU 为何空闲"
+    ),
+    "{count} kernels of CUDA graphs do not say which node they are: gaps between them look like the host's": (
+        "CUDA graph 的 {count} 个 kernel 没有说明自己是哪个节点：它们之间的空隙看起来像是主机造成的"
+    ),
+    "{count} counters of GPU_METRICS have no name in the export: what they measure is not known": (
+        "GPU_METRICS 的 {count} 个计数器在导出文件中没有名称：无法得知它们测量什么"
+    ),
+    "the export does not say how many SMs its GPUs have: how much of them a kernel fills is not known": (
+        "导出文件没有说明 GPU 有多少个 SM：无法得知一个 kernel 能占满 GPU 的多少"
     ),
     "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle": (
         "{count} 个调用向 GPU 提交了 {table}，而分析文件中没有任何记录：它们的时间看起来像空闲"

@@ -1,7 +1,9 @@
-"""Work that calls put on the GPU and of which a profile holds nothing at all: tables in, notes out.
+"""Work without its calls, and calls without their work, where a profile holds nothing at all of one: tables in, notes out.
 
 A profile without a table of kernels, or with an empty one, whose calls launch kernels did not record them: their time
 looks idle. Launches that are written into a graph run nothing, so where graphs are captured or traced nothing is said.
+Work of which no call was recorded was launched by somebody: why the GPU was idle before it cannot be told. Kernels of a
+graph that do not say which node they are look as if the host had launched them one by one.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.catalog.device_operations import CAPTURE_BEGINS, DeviceOperation, operation_number
+from gpuledger.catalog.device_operations import CAPTURE_BEGINS, NO_OPERATION, DeviceOperation, operation_number
 from gpuledger.messages import say
 from gpuledger.trace.health import Note, Severity
-from gpuledger.trace.tables import Rows, Table
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
 _CAPTURES: Final = -2
@@ -27,7 +29,26 @@ _KINDS: Final = ("kernels", "copies", "memsets")
 def unrecorded_work(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[Note, ...]:
     """What is said of the tables that were read; `asked` are those that would have been, had they been there."""
     calls = tables.get(Table.CALLS)
-    if calls is None or "name" not in calls or len(tables.get(Table.GRAPHS, ())):
+    if calls is None or "name" not in calls:
+        return ()
+    return _without_calls(tables, calls) or (*_without_work(tables, calls, asked), *_without_nodes(tables, calls))
+
+
+def _without_calls(tables: Mapping[Table, Rows], calls: Rows) -> tuple[Note, ...]:
+    """Work on the GPU, and among the calls not one that puts any there."""
+    work = sum(len(tables.get(table, ())) for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
+    if not work or (calls.strings.each(calls.codes("name"), _puts_work, np.int8) > 0).any():
+        return ()
+    sentence = say(
+        "the GPU ran {count} operations, and the profile holds no call that launched any: why it was idle is not known",
+        count=count_text(work),
+    )
+    return (Note(Severity.LOSS, "launches-not-recorded", sentence, work),)
+
+
+def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Table]) -> tuple[Note, ...]:
+    """Calls that put work of a kind on the GPU, and not one record of that kind."""
+    if len(tables.get(Table.GRAPHS, ())):
         return ()
     operation = calls.strings.each(calls.codes("name"), _operation, np.int8)
     if (operation == _CAPTURES).any():
@@ -45,6 +66,26 @@ def unrecorded_work(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tu
     return tuple(notes)
 
 
+def _without_nodes(tables: Mapping[Table, Rows], calls: Rows) -> tuple[Note, ...]:
+    """Kernels that launches of graphs started, not one of which says which node it is."""
+    kernels = tables.get(Table.KERNELS)
+    if kernels is None or "graph_node" not in kernels or "correlation" not in kernels or "correlation" not in calls:
+        return ()
+    launches = calls.strings.each(calls.codes("name"), _launches_graph, np.int8) > 0
+    if not launches.any() or (kernels["graph_node"] != NOT_RECORDED).any():
+        return ()
+    launched = np.isin(kernels["correlation"], calls["correlation"][launches]) & (
+        kernels["correlation"] != NOT_RECORDED
+    )
+    if not (count := int(np.count_nonzero(launched))):
+        return ()
+    sentence = say(
+        "{count} kernels of CUDA graphs do not say which node they are: gaps between them look like the host's",
+        count=count_text(count),
+    )
+    return (Note(Severity.LOSS, "graph-nodes-not-recorded", sentence, count),)
+
+
 def _recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bool, bool, bool]:
     """Whether there are records of each of the kinds, or nobody asked for them."""
     kernels = Table.KERNELS not in asked or len(tables.get(Table.KERNELS, ())) > 0
@@ -55,6 +96,15 @@ def _recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bo
         return kernels, bool(copies), bool(copies)
     is_memset = copies.codes("kind") == copies.strings.code("Memset")
     return kernels, not is_memset.all(), bool(is_memset.any())
+
+
+def _puts_work(function: str) -> int:
+    """1: a launch, a copy or a launch of a graph."""
+    return int(operation_number(function.partition("_v")[0]) != NO_OPERATION)
+
+
+def _launches_graph(function: str) -> int:
+    return int(operation_number(function.partition("_v")[0]) == DeviceOperation.GRAPH.number)
 
 
 def _operation(function: str) -> int:

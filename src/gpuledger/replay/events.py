@@ -43,7 +43,7 @@ def event_edges(
     """Those that the order of the calls tells and the times do not contradict; of two for one operation the later."""
     waiting, recording = (np.flatnonzero(outer.named(host, pattern)) for pattern in (WAITS, RECORDS))
     none = np.empty(0, np.intp)
-    if not len(waiting) or not len(recording) or len(streams.by_stream) < 2:
+    if not len(waiting) or not len(recording) or len(streams.by_stream) < 2 or not (launch >= 0).any():
         return EventEdges(none, none)
     finder = _Events(outer, work, launch, streams)
     record = _last_before(outer.thread, recording, waiting)

@@ -91,8 +91,9 @@ def sheet_of_nodes(tree: RangeTree, nodes: Iterable[RangeNode], *, with_outside:
 
 
 def _row(node: RangeNode) -> tuple[Cell, ...]:
+    depth = min(node.depth, _DEEPEST)
     return (
-        Term("  " * min(node.depth, _DEEPEST) + node.name, node.name, depth=node.depth),
+        Term("  " * depth + node.name, node.name, depth=depth),
         node.instances,
         node.host_ns,
         None if node.steady_share is None else 100 * node.steady_share,

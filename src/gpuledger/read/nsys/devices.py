@@ -151,6 +151,11 @@ class NsysDevices:
             )
             notes.append(Note(Severity.INFO, "gpus-by-place", sentence, len(self._by_place)))
         described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
+        if without := sum(gpu.sm_count is None for gpu in described):
+            sentence = say(
+                "the export does not say how many SMs its GPUs have: how much of them a kernel fills is not known"
+            )
+            notes.append(Note(Severity.INFO, "sms-not-recorded", sentence, without))
         if described and (unknown := len(self._gpus) - len(described)):
             sentence = say(
                 "work ran on {count} GPUs that the export does not match to the ones it describes",

@@ -24,22 +24,24 @@ _NAMES: Final = "TARGET_INFO_GPU_METRICS"
 _GPU_BITS: Final = 0xFF
 
 
-def metric_columns(export: NsysExport, coder: TextCoder, raw: Raw) -> Raw:
-    """Names in place of numbers, the GPU in place of the type of hardware."""
+def metric_columns(export: NsysExport, coder: TextCoder, raw: Raw) -> tuple[Raw, int]:
+    """Names in place of numbers, the GPU in place of the type of hardware; and how many counters have no name."""
     if not len(raw["start_ns"]):
-        return raw | {"end_ns": raw["start_ns"]}
+        return raw | {"end_ns": raw["start_ns"]}, 0
     hardware_row, hardware = group(raw["hardware"])
     counter_row, counter = group(raw["name"])
     kinds, numbers = raw["hardware"][hardware_row].tolist(), raw["name"][counter_row].tolist()
     if len(kinds) * len(numbers) > MOST_COUNTERS:
         name = np.broadcast_to(np.int64(NULL), len(raw["name"]))
+        unnamed = len(numbers)
     else:
         names = _names(export)
         texts = [[names.get((kind, number)) or f"metric {number}" for number in numbers] for kind in kinds]
+        unnamed = sum(not any(names.get((kind, number)) for kind in kinds) for number in numbers)
         codes = np.array([[coder.own(text) for text in row] for row in texts], np.int64)
         name = by_row(lambda *place: codes[place], hardware, counter)
     gpu = by_row(lambda ids: np.where(ids == NULL, NULL, ids & _GPU_BITS), raw["hardware"])
-    return raw | {"end_ns": raw["start_ns"], "name": name, "hardware": gpu}
+    return raw | {"end_ns": raw["start_ns"], "name": name, "hardware": gpu}, unnamed
 
 
 def _names(export: NsysExport) -> dict[tuple[int, int], str]:

@@ -148,7 +148,7 @@ class _ExportReading:
     def _tell_lost_links(
         self, feed: schema.NsysTable, table: str, has_value: Mapping[str, bool], optional: Mapping[str, str]
     ) -> None:
-        """Say that no row has what ties it to rows of other tables: the books come out otherwise without it."""
+        """Say that no row has what ties it to rows of other tables, or its size: the books come out otherwise."""
         if feed not in _TIED or not has_value["start_ns"]:  # a table without rows
             return
         for ours, lost in _LOST_WITHOUT.items():
@@ -303,17 +303,29 @@ class _ExportReading:
         return raw | named | {"end_ns": raw["start_ns"]}
 
     def metrics(self, raw: Raw, *_: object) -> Raw:
-        return metric_columns(self.export, self.coder, raw)
+        columns, unnamed = metric_columns(self.export, self.coder, raw)
+        if unnamed:
+            sentence = say(
+                "{count} counters of GPU_METRICS have no name in the export: what they measure is not known",
+                count=count_text(unnamed),
+            )
+            self._note(Severity.WARNING, "counters-unnamed", sentence, unnamed)
+        return columns
 
     def syncs(self, raw: Raw, *_: object) -> Raw:
         return raw | {"kind": self.coder.labels(raw["kind"], self._labels("ENUM_CUPTI_SYNC_TYPE"))}
 
 
-_TIED = (schema.KERNEL, schema.MEMCPY, schema.MEMSET, schema.RUNTIME)
+_TIED = (
+    *(schema.KERNEL, schema.MEMCPY, schema.MEMSET, schema.GRAPH),
+    *(schema.RUNTIME, schema.OSRT, schema.CUBLAS, schema.CUDNN, schema.NVTX, schema.SAMPLE),
+)
 _LOST_WITHOUT = {
     "correlation": say("which call launched which work is not known"),
     "pid": say("which process it belongs to is not known"),
     "tid": say("which thread it belongs to is not known"),
+    **dict.fromkeys(("grid_x", "grid_y", "grid_z"), say("how much of the GPU a kernel fills is not known")),
+    **dict.fromkeys(("block_x", "block_y", "block_z"), say("how much of the GPU a kernel fills is not known")),
 }
 _TIMES = frozenset(("start_ns", "end_ns"))
 _NARROW = frozenset(("device", "registers", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
