@@ -795,8 +795,8 @@ def test_every_row_has_a_cell_for_every_column() -> None:
 def test_the_verb_answers_without_operators(decode: Path) -> None:
     ran = CliRunner().invoke(verb, [str(decode)])
     assert ran.exit_code == 0
-    assert "(ops_gpu0): no data" in ran.stdout
-    assert "(ops_by_shape_gpu0): no data" in ran.stdout
+    assert "(ops_gpu0): no operators were recorded" in ran.stdout
+    assert "(ops_by_shape_gpu0): no operators were recorded" in ran.stdout
     assert "no operators were recorded" in ran.stdout
     assert "cudaLaunchKernel" in ran.stdout
 

@@ -34,15 +34,17 @@ ANSWERS: Final[dict[str, str]] = {
     "Most of it in the steady steps: {trigger}, {share} ({count} gaps, {time}).": (
         "稳定步内最多的是：{trigger}，{share}（{count} 段间隙，{time}）。"
     ),
-    "Fix first: {trigger}, {share} of it in the steady steps ({count} gaps, {time}): `gpuledger explain {code}`.": (
-        "先解决：{trigger}，占稳定步内空闲的 {share}（{count} 段间隙，{time}）：`gpuledger explain {code}`。"
+    "Most of it in the steady steps: {trigger}, {share} ({count} gaps, {time}): `gpuledger explain {code}`; "
+    "`gpuledger report` ranks fixes by what they save.": (
+        "稳定步内最多的是：{trigger}，{share}（{count} 段间隙，{time}）：`gpuledger explain {code}`；"
+        "`gpuledger report` 按节省排列各项优化。"
     ),
     # launches
     "GPU {gpu}: no launch call was recorded in the steady steps.": "GPU {gpu}：稳定步内没有记录到启动调用。",
     "GPU {gpu}: launch calls take {time} on the CPU ({share} of the time): {count}; {ahead}.": (
-        "GPU {gpu}：启动耗费 CPU {time}（占时间的 {share}）：{count}；{ahead}。"
+        "GPU {gpu}：启动调用占用 CPU：{time}（占时间的 {share}）：{count}；{ahead}。"
     ),
-    "The CPU waits {time} for the GPU: {count}.": "等待 GPU 用时 {time}：{count}。",
+    "The CPU waits {time} for the GPU: {count}.": "CPU 等待 GPU：{time}，{count}。",
     "Fix: {share} of the GPU work takes under 5 us, less than launching it: fuse it, or capture "
     "the step in a CUDA graph (`gpuledger explain TINY-KERNELS`).": (
         "解决：{share} 的 GPU 工作不到 5 us，比一次启动还短：融合它们，或把一步捕获为 CUDA graph"
@@ -58,7 +60,7 @@ ANSWERS: Final[dict[str, str]] = {
     # memory
     "GPU {gpu}: no copies in the steady steps.": "GPU {gpu}：稳定步内没有拷贝。",
     "GPU {gpu}: copies and memsets take {time} ({share} of the time) and move {size}: {count}.": (
-        "GPU {gpu}：拷贝和 memset 用时 {time}（占时间的 {share}），搬运 {size}：{count}。"
+        "GPU {gpu}：拷贝和 memset：{time}（占时间的 {share}），搬运 {size}：{count}。"
     ),
     "Peak device memory: {size}.": "显存峰值：{size}。",
     "Fix: {count} of {whole} copies use pageable host memory, which blocks the CPU; pin it (`gpuledger explain "

@@ -238,7 +238,6 @@ KERNELS: Final[dict[str, str]] = {
     "Severity": "严重程度",
     "Bound by": "瓶颈",
     "Saves per step": "每步可省",
-    "Of the step": "占整步",
     "Profiled, but not in these steps": "已采集、但不在这些步中的 kernel",
     # present/views/kernels
     "latency": "延迟",

@@ -29,7 +29,10 @@ PHASES: Final[dict[str, str]] = {
     "(in no layer)": "（不在任何层内）",
     "all": "全部",
     "kernel names": "kernel 名称",
-    "{table}: not measured: {reason}.": "{table}：未测量：{reason}。",
+    "{what} ({table}): not measured: {reason}.": "{what} ({table})：未测量：{reason}。",
+    "Phases": "阶段",
+    "Phases by layer": "各层的阶段",
+    "Waiting for other ranks": "等待其他 rank",
     "GPU {gpu}: of {whole} {unit}, phases take {busy}, other work {other}, idle {idle}": (
         "GPU {gpu}：{unit} {whole}，其中各阶段占 {busy}，不属于任何阶段的工作占 {other}；空闲 {idle}"
     ),

@@ -35,7 +35,7 @@ TABLES: Final[dict[str, str]] = {
     "nsys does not record {table}": "nsys 不记录 {table}",
     "no {table} were recorded": "没有记录到 {table}",
     # present/writers
-    "{table}: no data": "{table}：没有数据",
+    "{table}: {reason}": "{table}：{reason}",
     "No data.": "没有数据。",
     "{term}: {sentence}": "{term}：{sentence}",
     "Commands": "命令",

@@ -46,6 +46,8 @@ def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per 
             return f"{tenths(value)} GB/s"
         case Unit.COUNT if isinstance(value, int):
             return count_text(value)
+        case Unit.MEAN:
+            return f"{Decimal(tenths(value)):,}"
         case Unit.ID:
             return str(value)
         case _:

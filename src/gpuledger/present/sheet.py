@@ -111,6 +111,8 @@ class Sheet:
     foot: tuple[tuple[Cell, ...], ...] = ()
     rounded: bool = True
     """Whether text and Markdown show numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""
+    why_empty: str = ""
+    """Why there are no rows where the profile does not say; without it, there are none of what it lists."""
 
     @property
     def all_rows(self) -> tuple[tuple[Cell, ...], ...]:
@@ -135,6 +137,7 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
         columns=columns,
         rows=tuple(map(told, sheet.rows)),
         foot=tuple(map(told, sheet.foot)),
+        why_empty=translated(sheet.why_empty, language),
     )
 
 

@@ -1,4 +1,4 @@
-"""Work without its calls, and calls without their work, where a profile holds nothing at all of one: tables in, notes out.
+"""Work without its calls, or calls without their work, where a profile holds none of one at all: tables in, notes out.
 
 A profile without a table of kernels, or with an empty one, whose calls launch kernels did not record them: their time
 looks idle. Launches that are written into a graph run nothing, so where graphs are captured or traced nothing is said.

@@ -151,7 +151,8 @@ def gap_answer(summary: GapSummary, device: Device) -> Sentences:
     if code is None or first.time_ns < _MUCH * device.steady_ns:
         return answer, say("Most of it in the steady steps: {trigger}, {share} ({count} gaps, {time}).", **told)
     return answer, say(
-        "Fix first: {trigger}, {share} of it in the steady steps ({count} gaps, {time}): `gpuledger explain {code}`.",
+        "Most of it in the steady steps: {trigger}, {share} ({count} gaps, {time}): `gpuledger explain {code}`; "
+        "`gpuledger report` ranks fixes by what they save.",
         **told,
         code=code,
     )

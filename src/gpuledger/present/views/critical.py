@@ -17,7 +17,7 @@ from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.tables_page import stretch_text, tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note
-from gpuledger.units import share_text, time_text
+from gpuledger.units import count_text, share_text, time_text
 
 _SIDES: Final = {
     PathSide.HOST: say("host"),
@@ -266,7 +266,7 @@ def path_remarks(summary: PathSummary) -> list[Message]:
 
 
 def _waits_remark(gpu: int, waits: Sequence[CallOnPath]) -> Message:
-    named = [say("{count} x {call}", count=call.waits, call=call.name) for call in waits]
+    named = [say("{count} x {call}", count=count_text(call.waits), call=call.name) for call in waits]
     return say(
         "GPU {gpu}: the path passes through {waits} to the work they waited for. A wait itself takes "
         "little of the path: it costs the framework overhead and the launch latency after it. "

@@ -17,11 +17,11 @@ from gpuledger.units import time_text
 _CALLS: Final = (
     Column("name", say("Call"), Unit.TEXT),
     Column("calls", say("Calls"), Unit.COUNT),
-    Column("per_step", say("A step"), Unit.MEAN),
+    Column("per_step", say("Per step"), Unit.MEAN),
     Column("total_ns", say("Time"), Unit.NS),
     Column("avg_ns", say("Avg"), Unit.MEAN_NS, detail=1),
     Column("med_ns", say("Med"), Unit.MEAN_NS, detail=2),
-    Column("step_percent", say("Of the step"), Unit.SHARE_PERCENT),
+    Column("step_percent", say("Share of step"), Unit.SHARE_PERCENT),
 )
 _QUEUE: Final = (
     Column("figure", say("Figure"), Unit.TEXT),
@@ -33,7 +33,7 @@ _RANGES: Final = (
     Column("range", say("Range"), Unit.TEXT),
     Column("instances", say("Instances"), Unit.COUNT),
     Column("launches", say("Launches"), Unit.COUNT),
-    Column("per_instance", say("Each"), Unit.MEAN),
+    Column("per_instance", say("Per instance"), Unit.MEAN),
     Column("total_ns", say("Time"), Unit.NS),
 )
 

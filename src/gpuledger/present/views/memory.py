@@ -22,7 +22,7 @@ _COPIES: Final = (
     Column("from", say("From"), Unit.TEXT),
     Column("to", say("To"), Unit.TEXT),
     Column("copies", say("Copies"), Unit.COUNT),
-    Column("per_step", say("A step"), Unit.MEAN),
+    Column("per_step", say("Per step"), Unit.MEAN),
     Column("total_bytes", "MB", Unit.MB, page_name=say("Size")),
     Column("total_ns", say("Time"), Unit.NS),
     Column("bytes_per_s", "MB/s", Unit.MB_PER_S, detail=1, page_name=say("Rate")),
@@ -30,7 +30,7 @@ _COPIES: Final = (
 _CALLS: Final = (
     Column("name", say("Call"), Unit.TEXT),
     Column("calls", say("Calls"), Unit.COUNT),
-    Column("per_step", say("A step"), Unit.MEAN),
+    Column("per_step", say("Per step"), Unit.MEAN),
     Column("total_ns", say("Time"), Unit.NS),
 )
 _IN_USE: Final = (
@@ -94,7 +94,7 @@ def _calls(device: Device, functions: Sequence[CallTimes]) -> Sheet:
 def _in_use(device: Device, totals: MemoryTotals | NotMeasured) -> Sheet:
     name, title = f"memory_in_use_gpu{device.gpu}", say("Device memory, GPU {gpu}", gpu=device.gpu)
     if isinstance(totals, NotMeasured):
-        return Sheet(name, title, _IN_USE)
+        return Sheet(name, title, _IN_USE, why_empty=totals.reason)
     rows = (
         (say("peak"), totals.peak_bytes),
         (say("at the end"), totals.end_bytes),

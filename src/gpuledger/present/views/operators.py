@@ -19,7 +19,7 @@ _COUNT = Column("count", say("Count"), Unit.COUNT)
 _OPERATORS = (
     Column("name", say("Operator"), Unit.TEXT),
     _COUNT,
-    Column("per_step", say("A step"), Unit.MEAN, detail=2),
+    Column("per_step", say("Per step"), Unit.MEAN, detail=2),
     Column("host_ns", say("Host"), Unit.NS, detail=1),
     Column("host_self_ns", say("Host, self"), Unit.NS),
     Column("device_ns", "GPU", Unit.NS, detail=1),
@@ -49,7 +49,7 @@ _AGAINST = (
     Column("name", say("Name"), Unit.TEXT, shorten=label),
     Column("where", say("Where"), Unit.TEXT, detail=1),
     Column("count", say("Count"), Unit.COUNT, detail=2),
-    Column("per_step", say("A step"), Unit.MEAN, detail=3),
+    Column("per_step", say("Per step"), Unit.MEAN, detail=3),
     Column("host_ns_per_step", say("Host per step"), Unit.NS),
     Column("device_ns_per_step", say("GPU per step"), Unit.NS),
 )
@@ -64,7 +64,7 @@ _GRAPHS = (
     Column("place", say("Place"), Unit.TEXT),
     Column("known_by", say("How known"), Unit.TEXT, detail=1),
     Column("count", say("Executions"), Unit.COUNT),
-    Column("per_step", say("A step"), Unit.MEAN, detail=2),
+    Column("per_step", say("Per step"), Unit.MEAN, detail=2),
     Column("device_ns", "GPU", Unit.NS, detail=1),
     Column("device_percent", "GPU", Unit.SHARE_PERCENT),
 )
@@ -95,11 +95,13 @@ def ops_sheets(costs: OperatorCosts, *, with_units: bool = False) -> list[Sheet]
 def _sheet(
     costs: OperatorCosts, name: str, title: str, columns: tuple[Column, ...], rows: list[tuple[Cell, ...]]
 ) -> Sheet:
+    launched = costs.operators.attributed_share
     return Sheet(
         f"{name}_gpu{costs.gpu}",
         say("{title}, steady steps, GPU {gpu}", title=title, gpu=costs.gpu),
         columns,
         tuple(rows),
+        why_empty=launched.reason if name.startswith("ops") and isinstance(launched, NotMeasured) else "",
     )
 
 

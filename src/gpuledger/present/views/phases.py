@@ -80,12 +80,12 @@ def phases_document(
     """The phases of every GPU, for every format; JSON is the document gpuledger.phases/1."""
     sheets = [sheet for costs, waits in answers for sheet in phase_sheets(costs, waits)]
     missing = [
-        (f"{name}_gpu{costs.gpu}", result.reason)
+        (what, f"{name}_gpu{costs.gpu}", result.reason)
         for costs, waits in answers
-        for name, result in (
-            ("phases", costs.phases or _NO_PHASES),
-            ("phase_layers", costs.layers),
-            ("phase_waits", waits),
+        for what, name, result in (
+            (say("Phases"), "phases", costs.phases or _NO_PHASES),
+            (say("Phases by layer"), "phase_layers", costs.layers),
+            (say("Waiting for other ranks"), "phase_waits", waits),
         )
         if isinstance(result, NotMeasured)
     ]
@@ -96,14 +96,17 @@ def phases_document(
             "profile": profile,
             "zero_ns": zero_ns,
             "tables": tables_json(sheets),
-            "not_measured": [{"table": table, "reason": reason} for table, reason in missing],
+            "not_measured": [{"table": table, "reason": reason} for _, table, reason in missing],
             "health": health_json(notes),
         }
 
     sentences = [Paragraph(_sentence(costs)) for costs, _ in answers]
     if any(costs.phases and not costs.tell_the_most for costs, _ in answers):
         sentences.append(Paragraph(_UNTOLD))
-    doubts = [Paragraph(say("{table}: not measured: {reason}.", table=table, reason=why)) for table, why in missing]
+    doubts = [
+        Paragraph(say("{what} ({table}): not measured: {reason}.", what=what, table=table, reason=why))
+        for what, table, why in missing
+    ]
     return Document(
         blocks=lambda: (
             *sentences,

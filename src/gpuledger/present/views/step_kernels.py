@@ -201,7 +201,7 @@ def _bottlenecks(found: MatchedTimeline, device: Device) -> Iterator[Block]:
         Column("kernel", say("Kernel"), Unit.TEXT),
         Column("bound", say("Bound by"), Unit.TEXT),
         Column("saves", say("Saves per step"), Unit.FIGURE),
-        Column("of_step", say("Of the step"), Unit.FIGURE),
+        Column("of_step", say("Share of step"), Unit.FIGURE),
     )
     rows: list[tuple[Cell, ...]] = [
         (

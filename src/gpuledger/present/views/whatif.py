@@ -51,7 +51,7 @@ _FOR_PROGRAMS: Final = (
 _IN_ORDER: Final = (
     Column("change", say("In order"), Unit.TEXT),
     Column("saving_ns", say("Saves extra"), Unit.NS),
-    Column("saving_percent", say("Of the step"), Unit.SHARE_PERCENT),
+    Column("saving_percent", say("Share of step"), Unit.SHARE_PERCENT),
     _NEW_STEP,
     _SPEED_UP,
 )

@@ -231,7 +231,10 @@ def ranges_sheet(found: Diff) -> Sheet:
         Column("host", say("Host time"), Unit.FIGURE),
         Column("share", say("Change"), Unit.FIGURE),
         Column(
-            "of_whole", say("Of the step") if found.before.whole == STEP else say("Of the whole"), Unit.FIGURE, detail=1
+            "of_whole",
+            say("Share of step") if found.before.whole == STEP else say("Of the whole"),
+            Unit.FIGURE,
+            detail=1,
         ),
         *([Column("corrected", say("Corrected"), Unit.FIGURE, detail=1)] if corrects else []),
         Column("gpu", say("GPU time"), Unit.FIGURE, detail=3),
