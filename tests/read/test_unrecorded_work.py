@@ -67,7 +67,7 @@ def export(folder: Path, *statements: str) -> Path:
         (("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET returnValue = 1", f"DELETE FROM {KERNELS}"), []),
         (
             (f"DELETE FROM {KERNELS}", "INSERT INTO StringIds VALUES (5, 'cudaStreamBeginCapture_v10000')")
-            + ("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = 5 WHERE nameId = 4",),
+            + ("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = 5, start = 0 WHERE nameId = 4",),
             [],
         ),
     ],

@@ -42,7 +42,9 @@ class Element:
 
     @property
     def text(self) -> str:
-        return "".join(each if isinstance(each, str) else each.text for each in self.children)
+        """With the spaces between numbers and units as they are in other outputs."""
+        text = "".join(each if isinstance(each, str) else each.text for each in self.children)
+        return text.replace("\xa0", " ")
 
     def walk(self) -> Iterator[Element]:
         for each in self.children:

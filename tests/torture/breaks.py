@@ -7,12 +7,16 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from torture.bench import Bench, Verdict
 from torture.captures import an_export
 from torture.oracle import judged
 
 Change = tuple[str, tuple[str, ...]]
+
+_MAY_BE_EMPTY: Final = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
+"""A profiler that held nobody up writes none: nobody can tell that rows were taken out."""
 
 
 def cases(bench: Bench) -> Iterator[Verdict]:
@@ -42,7 +46,8 @@ def _changes(path: Path) -> Iterator[Change]:
             rows, columns = f'"{table}"', [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
             yield f"{table} dropped", (f"DROP TABLE {rows}",)
             yield f"{table} renamed", (f'ALTER TABLE {rows} RENAME TO "{table}_other"',)
-            yield f"{table} emptied", (f"DELETE FROM {rows}",)
+            if table not in _MAY_BE_EMPTY:
+                yield f"{table} emptied", (f"DELETE FROM {rows}",)
             yield f"{table} a view", (f'ALTER TABLE {rows} RENAME TO "v"', f'CREATE VIEW {rows} AS SELECT * FROM "v"')
             yield f"{table} shuffled", _shuffled(rows, columns)
             for column in columns:

@@ -123,7 +123,7 @@ def _by_sequence(device: Device, chosen: Positions, without: LaunchPlaces) -> La
     for number, begin in first.items():
         if number >= 0 and np.array_equal(names[begin : begin + usual], model) and counts[number] == usual:
             of[begin : begin + usual] = slot + 1
-    places_in_layer = tuple((f"#{position + 1}",) for position in range(period))
+    places_in_layer = tuple((f"#{position + 1} of {period}",) for position in range(period))
     return LaunchPlaces(of, ((), *places_in_layer), count, (False, *(True for _ in range(period))))
 
 

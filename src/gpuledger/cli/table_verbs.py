@@ -11,7 +11,7 @@ import click
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, output_options, profile_argument, step_options
+from gpuledger.cli.output import Output, page_options, profile_argument, step_options
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -48,4 +48,4 @@ def question(
         answers = [answer(trace, device, **own) for device in devices]
         output.show(answers_document(answer.__name__, profile.name, answers, trace.health, devices[0].zero_ns))
 
-    return click.command(answer.__name__)(profile_argument(step_options(limit_option(output_options(verb)))))
+    return click.command(answer.__name__)(profile_argument(step_options(limit_option(page_options(verb)))))

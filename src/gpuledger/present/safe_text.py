@@ -25,7 +25,7 @@ _NO_WIDTH: Final = ("Mn", "Me", "Cf")
 """Categories of characters that a terminal draws over the one before, or not at all."""
 
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=%|[mun]?s\b|[kMGT]?B\b|[个次步条])")
-"""The space between a number and its unit: no line ends there, in Chinese text."""
+"""The space between a number and its unit: no line ends there."""
 
 
 def visible(text: str) -> str:
@@ -63,8 +63,9 @@ def wrapped(line: str, width: int | None, indent: int = 0) -> str:
     if width is None:
         return line
     if not any(map(_is_wide, line)):
-        margin = " " * indent
-        return textwrap.fill(line, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+        margin, kept = " " * indent, _BEFORE_UNIT.sub("\0", line)
+        lines = textwrap.fill(kept, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+        return lines.replace("\0", " ")
     lines = [""]
     for piece in _pieces(line):
         if lines[-1].strip() and display_width(lines[-1]) + display_width(piece.rstrip()) > width:
@@ -72,6 +73,11 @@ def wrapped(line: str, width: int | None, indent: int = 0) -> str:
             piece = piece.lstrip()
         lines[-1] += piece
     return "\n".join(each.rstrip() for each in lines if each.strip())
+
+
+def unbroken(text: str) -> str:
+    """A text in which no browser ends a line between a number and its unit."""
+    return _BEFORE_UNIT.sub("\xa0", text)
 
 
 def _pieces(line: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Work without its calls, or calls without their work, where a profile holds none of one at all: tables in, notes out.
 
 A profile without a table of kernels, or with an empty one, whose calls launch kernels did not record them: their time
-looks idle. Launches that are written into a graph run nothing, so where graphs are captured or traced nothing is said.
+looks idle. Launches that are written into a graph, while a stream is captured, run nothing.
 Work of which no call was recorded was launched by somebody: why the GPU was idle before it cannot be told. Kernels of a
 graph that do not say which node they are look as if the host had launched them one by one.
 """
@@ -12,15 +12,22 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpuledger.catalog.device_operations import CAPTURE_BEGINS, NO_OPERATION, DeviceOperation, operation_number
+from gpuledger.catalog.device_operations import (
+    CAPTURE_BEGINS,
+    CAPTURE_ENDS,
+    NO_OPERATION,
+    DeviceOperation,
+    operation_number,
+)
 from gpuledger.messages import say
 from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
-_CAPTURES: Final = -2
-"""Stands for a call that begins to write a graph."""
+_BEGINS, _ENDS = -2, -3
+"""Stand for calls that begin and end to write a graph."""
 
 _KINDS: Final = ("kernels", "copies", "memsets")
 """What is looked for; a call holds its number, or a negative one."""
@@ -48,15 +55,13 @@ def _without_calls(tables: Mapping[Table, Rows], calls: Rows) -> tuple[Note, ...
 
 def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Table]) -> tuple[Note, ...]:
     """Calls that put work of a kind on the GPU, and not one record of that kind."""
-    if len(tables.get(Table.GRAPHS, ())):
-        return ()
     operation = calls.strings.each(calls.codes("name"), _operation, np.int8)
-    if (operation == _CAPTURES).any():
-        return ()
-    succeeded = calls["result"] <= 0 if "result" in calls else np.ones(len(calls), np.bool_)
+    ran = ~_captured(calls, operation)
+    if "result" in calls:
+        ran &= calls["result"] <= 0
     notes = []
     for number, is_there in enumerate(_recorded(tables, asked)):
-        if not is_there and (count := int(np.count_nonzero(succeeded & (operation == number)))):
+        if not is_there and (count := int(np.count_nonzero(ran & (operation == number)))):
             sentence = say(
                 "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle",
                 count=count_text(count),
@@ -64,6 +69,19 @@ def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Ta
             )
             notes.append(Note(Severity.LOSS, "work-not-recorded", sentence, count))
     return tuple(notes)
+
+
+def _captured(calls: Rows, operation: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Which calls were made while some stream was captured, in whatever process."""
+    start_ns = calls["start_ns"]
+    edges = np.flatnonzero((operation == _BEGINS) | (operation == _ENDS))
+    if not len(edges):
+        return np.zeros(len(calls), np.bool_)
+    edges = edges[np.argsort(start_ns[edges], kind="stable")]
+    depth = np.cumsum(np.where(operation[edges] == _BEGINS, 1, -1))
+    open_before = max(0, -int(depth.min()))  # begun before the recording
+    inside: NDArray[np.bool_] = np.append(0, depth)[np.searchsorted(start_ns[edges], start_ns)] + open_before > 0
+    return inside
 
 
 def _without_nodes(tables: Mapping[Table, Rows], calls: Rows) -> tuple[Note, ...]:
@@ -110,7 +128,9 @@ def _launches_graph(function: str) -> int:
 def _operation(function: str) -> int:
     """What a function puts on the GPU; its name may end in a version: `cudaLaunchKernel_v7000`."""
     if CAPTURE_BEGINS.search(function):
-        return _CAPTURES
+        return _BEGINS
+    if CAPTURE_ENDS.search(function):
+        return _ENDS
     number = operation_number(function.partition("_v")[0])
     if number == DeviceOperation.COPY.number:
         return _KINDS.index("memsets" if "Memset" in function else "copies")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuledger.cli.limits import limit_option
-from gpuledger.cli.output import Output, output_options, step_options
+from gpuledger.cli.output import Output, page_options, step_options
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
 from gpuledger.read.registry import reader_of
@@ -26,7 +26,7 @@ from gpuledger.stages import BOOKS
 )
 @step_options
 @limit_option
-@output_options
+@page_options
 def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Wanted, limits: Limits, output: Output) -> None:
     """Show what limits each kernel in NCU: memory, compute or latency, and what to try.
 
@@ -43,6 +43,7 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Wanted, limi
     \b
     Examples:
       gpuledger kernels layer.ncu-rep
+      gpuledger kernels layer.ncu-rep -o kernels.html
       gpuledger kernels details.csv -o kernels.json
       gpuledger kernels layer.ncu-rep --format=csv
       gpuledger kernels run.sqlite --range=layer0
@@ -89,4 +90,6 @@ def _of_timeline(profile: Path, ncu: tuple[Path, ...], wanted: Wanted, limits: L
     sentences = [sentence for kernels, device in steps for sentence in kernel_answer(kernels, device)]
     use = {device.gpu: use_of_device(trace, device) for device in devices}
     zero_ns = devices[0].zero_ns
-    output.show(timeline_document(profile.name, use, sheets, trace.health, zero_ns, counted, unsampled=sentences))
+    output.show(
+        timeline_document(profile.name, use, sheets, trace.origin, trace.health, zero_ns, counted, unsampled=sentences)
+    )

@@ -70,8 +70,11 @@ class LabelledPaper:
 
     def name_line(self, name: str, places: Sequence[tuple[float, float]]) -> None:
         """The name of a line, which ends at the first of these places that is free; if none is, the line has a hint."""
-        room = 0.6 if places[0][0] == 1 else _room_of_wide_pages(name)  # at the edge nothing is in its way
-        self._put([Words(x, y, name, "ink", "end", room, halo=True) for x, y in places])
+        inside = _room_of_wide_pages(name)
+        rooms = [0.6 if x == 1 else inside for x, _ in places]  # at the edge nothing is in its way
+        self._put(
+            [Words(x, y, name, "ink", "end", room, halo=True) for (x, y), room in zip(places, rooms, strict=True)]
+        )
 
     def name(self, dot: Dot, name: str) -> None:
         """The name of a dot, beside it; none where there is no room, as the dot has a hint."""

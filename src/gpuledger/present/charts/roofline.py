@@ -124,7 +124,8 @@ def _draw_roof(roof: Ceiling, highest: float, plane: _Plane, paper: LabelledPape
     if not roof.slanted:
         height = plane.down(roof.per_s)
         paper.line(Trail("muted", ((0.0, height), (1.0, height)), hint=roof.name))
-        paper.name_line(roof.name, [(1.0, height - 5), (1.0, height + SIZE + 2)])
+        heights = (height - 5, height + SIZE + 2)
+        paper.name_line(roof.name, [(across, down) for across in (1.0, 0.75, 0.5) for down in heights])
         return
     begin = max(10.0**plane.x_low, 10.0**plane.y_low / roof.per_s)
     end = min(10.0**plane.x_high, highest / roof.per_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.analyse.kernels.device_roofs import device_of
 from gpuledger.analyse.kernels.judgement import FigureSpread, JudgedKernel, JudgedLaunch, severity
@@ -22,6 +22,9 @@ from gpuledger.trace.health import Note, NotMeasured, Severity
 from gpuledger.trace.model import Gpu
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
+if TYPE_CHECKING:
+    from gpuledger.present.writers.html.parts import Page, Reader
+
 CLOCKS: Final = say(
     "Times here are Nsight Compute's: it replays each kernel in isolation, with caches flushed "
     "and, by default, clocks locked. Times on a timeline differ; rank by those (`gpuledger "
@@ -35,7 +38,17 @@ def kernels_document(files: Sequence[str], made: Sequence[JudgedKernel], notes: 
         blocks=lambda: (Group(tuple(_blocks(files, made, notes))),),
         data=lambda: kernels_data(files, made, notes),
         sheets=lambda: (figures_sheet(made),),
+        page=lambda reader: _page(files, made, notes, reader),
     )
+
+
+def _page(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note], reader: Reader) -> Page:
+    from gpuledger.present.views.page.ncu_page import ncu_page
+
+    total = sum(kernel.duration_ns for kernel in made)
+    verdict = Paragraph(_verdict(made, total))
+    blocks = [block for block in _blocks(files, made, notes) if block != verdict]
+    return ncu_page(", ".join(files), verdict.text, made, blocks, reader)
 
 
 def _blocks(files: Sequence[str], made: Sequence[JudgedKernel], notes: Sequence[Note]) -> list[Block]:

@@ -10,7 +10,7 @@ from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
 from gpuledger.present.sheet import Sheet
 
 if TYPE_CHECKING:
-    from gpuledger.present.writers.html.parts import Page, Reader
+    from gpuledger.present.writers.html.parts import Page, Part, Reader
 
 
 def stretch_text(steps: int | None, gpu: int) -> str:
@@ -29,21 +29,25 @@ def tables_page(
     reader: Reader,
     *,
     more: Sequence[Block] = (),
+    charts: Sequence[Part] = (),
 ) -> Page:
-    """The sentences as the verdict, then each table under its title, then what else is to be said."""
+    """The first sentence as the verdict, the others under it, pictures, each table under its title, and what else."""
     from gpuledger.present.writers.html.blocks import block_sections
-    from gpuledger.present.writers.html.parts import Command, Page, Section
+    from gpuledger.present.writers.html.parts import Command, Page, Section, Text
     from gpuledger.present.writers.html.tables import cut
 
     name = cut(profile, reader.room.letters, reader.tell)
+    told = [cut(reader.tell(sentence.text), reader.room.letters, reader.tell) for sentence in sentences]
     blocks: list[Block] = [block for sheet in sheets for block in (Heading(sheet.title), SheetBlock(sheet))]
     return Page(
         title=f"{name} · gpuledger",
         name=name,
         headline="",
-        verdict=" ".join(cut(reader.tell(sentence.text), reader.room.letters, reader.tell) for sentence in sentences),
+        verdict=told[0] if told else "",
         tiles=(),
+        opening=tuple(Text(sentence, "lead") for sentence in told[1:]),
         sections=(
+            *((Section("charts", reader.tell(say("Roofline")), tuple(charts)),) if charts else ()),
             *block_sections([*blocks, *more], reader, ""),
             Section("again", say("Reproduce"), (Command(reader.command),)),
         ),

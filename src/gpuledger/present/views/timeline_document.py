@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuledger.analyse.use.against_counters import held_against
 from gpuledger.analyse.use.stretches import SampledUse
@@ -22,12 +22,17 @@ from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.kernel_report import KernelReport
+from gpuledger.trace.model import Origin
+
+if TYPE_CHECKING:
+    from gpuledger.present.writers.html.parts import Part, Reader
 
 
 def timeline_document(
     profile: str,
     use: Mapping[int, SampledUse | NotMeasured],
     in_order: Sequence[Sheet],
+    origin: Origin,
     notes: Sequence[Note],
     zero_ns: int,
     counted: KernelReport | None = None,
@@ -72,5 +77,19 @@ def timeline_document(
             }
         ),
         sheets=lambda: (*(use_sheet(kernels) for kernels, _ in sampled), *in_order),
-        page=lambda reader: tables_page(profile, [Paragraph(sentence) for sentence in sentences], shown, reader),
+        page=lambda reader: tables_page(
+            profile, list(map(Paragraph, sentences)), shown, reader, charts=_charts(use, origin, reader)
+        ),
     )
+
+
+def _charts(use: Mapping[int, SampledUse | NotMeasured], origin: Origin, reader: Reader) -> list[Part]:
+    """The kernels of each GPU under its roofs, where it was sampled and its peaks are known."""
+    from gpuledger.present.views.page.sampled_kernels import sampled_chart
+
+    charts = [
+        sampled_chart(found, origin.gpu(gpu), reader.tell)
+        for gpu, found in use.items()
+        if not isinstance(found, NotMeasured)
+    ]
+    return [chart for chart in charts if chart is not None]

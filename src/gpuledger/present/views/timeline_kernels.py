@@ -21,7 +21,7 @@ _COLUMNS: Final = (
     Column("share_percent", say("Share"), Unit.SHARE_PERCENT),
     Column("call_ns", say("One call"), Unit.NS, detail=1),
     Column("family", say("Family"), Unit.TEXT, detail=3),
-    Column("range", say("Range"), Unit.TEXT, detail=2),
+    Column("range", say("Place"), Unit.TEXT, detail=2),
     Column("layers", say("Layers"), Unit.COUNT, detail=4),
     Column("grid", say("Grid"), Unit.TEXT, detail=5),
     Column("block", say("Block"), Unit.TEXT, detail=6),

@@ -319,6 +319,7 @@ class _ExportReading:
 _TIED = (
     *(schema.KERNEL, schema.MEMCPY, schema.MEMSET, schema.GRAPH),
     *(schema.RUNTIME, schema.OSRT, schema.CUBLAS, schema.CUDNN, schema.NVTX, schema.SAMPLE),
+    *(schema.PROFILER_OVERHEAD, schema.CUPTI_OVERHEAD),
 )
 _LOST_WITHOUT = {
     "correlation": say("which call launched which work is not known"),

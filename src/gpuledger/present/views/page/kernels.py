@@ -8,20 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.kernels.device_roofs import Roofs
-from gpuledger.analyse.kernels.judgement import JudgedLaunch
 from gpuledger.analyse.nvidia.kernels import KernelTimes, cuda_gpu_kern_sum
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
-from gpuledger.catalog.kernel_names import cut_label, label
+from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.lines import COMM, Line
 from gpuledger.messages import say
-from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.present.views.kernel_words import BOUNDS
-from gpuledger.present.views.kernels import bound_text
+from gpuledger.present.views.page.launch_roofline import DrawnLaunch, launch_roofline
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import kernel_blocks
 from gpuledger.present.writers.html.blocks import block_parts
@@ -30,7 +25,7 @@ from gpuledger.present.writers.html.tables import table
 from gpuledger.trace.columns import take
 from gpuledger.trace.statistics import shares
 from gpuledger.trace.tables import Table as Recorded
-from gpuledger.units import bytes_text, count_text, share_text, time_text
+from gpuledger.units import count_text
 
 _KERNELS: Final = (
     Column("name", say("Name"), Unit.TEXT, shorten=label),
@@ -115,67 +110,15 @@ def _families(scene: Scene) -> dict[str, str]:
 
 
 def roofline_picture(scene: Scene) -> Picture | None:
-    """Every profiled launch at DRAM, and the roofs over the one that took longest; None where nothing is known."""
-    spots, roofs = _spots(scene), _roofs(scene)
-    if not spots or not any(not roof.slanted for roof in roofs):
-        return None
-    tell = scene.tell
-    said = "; ".join(spot.hint for spot in sorted(spots, key=lambda spot: -spot.weight)[:8])
-    across = tell(say("operations per byte of DRAM traffic"))
-    legend = tuple((TONES[bound], tell(words)) for bound, words in BOUNDS.items())
-    return roofline(tell(say("Roofline")), said, across, spots, roofs, legend)
-
-
-def _launches(scene: Scene) -> list[tuple[JudgedLaunch, int, bool]]:
-    """Launches that Nsight Compute profiled: each with the time it stands for, and whether that is in these steps."""
+    """Every launch that Nsight Compute profiled, under its roofs; None where nothing is known."""
     joined = scene.report.kernels.get(scene.device.gpu)
     if joined is None:
-        return []
-    here = [(match.launch, match.entry.time_ns, True) for match in joined.matches if match.launch and match.covered]
-    return here + [(launch, launch.duration_ns, False) for launch in joined.unused]
-
-
-def _spots(scene: Scene) -> list[Spot]:
-    given = _launches(scene)
-    totals = {inside: sum(time for _, time, where in given if where is inside) or 1 for inside in (True, False)}
-    spots = []
-    for launch, time, inside in given:
-        point = next((point for point in launch.points if point.level == "DRAM"), None)
-        if point is None or point.operations_per_byte <= 0 or point.operations_per_s <= 0:
-            continue
-        name = cut_label(label(launch.launch.name))
-        spots.append(
-            Spot(
-                name=name,
-                operations_per_byte=point.operations_per_byte,
-                operations_per_s=point.operations_per_s,
-                weight=time / totals[inside],
-                tone=TONES.get(launch.verdict.bound, "muted"),
-                hint=f"{name}: {rate_text(point.operations_per_s)}, {share_text(point.share)}, "
-                f"{scene.tell(bound_text(launch))}, {time_text(time)}",
-                hollow=not inside,
-            )
-        )
-    return spots
-
-
-def _roofs(scene: Scene) -> list[Ceiling]:
-    """DRAM, and the compute peaks of what the launches compute in, of the launch that took the most time."""
-    given = [launch for launch, _, _ in _launches(scene) if launch.points]
-    if not given:
-        return []
-    over: Roofs = max(given, key=lambda launch: launch.duration_ns).roofs
-    kinds = sorted({point.kind for launch in given for point in launch.points if point.kind in over.compute})
-    flat = [
-        Ceiling(f"{kind} {rate_text(over.compute[kind].per_s)}", over.compute[kind].per_s, slanted=False)
-        for kind in kinds
+        return None
+    here = [
+        DrawnLaunch(match.launch, match.entry.time_ns) for match in joined.matches if match.launch and match.covered
     ]
-    slanted = [
-        Ceiling(f"{level} {bytes_text(round(roof.per_s))}/s", roof.per_s, slanted=True)
-        for level, roof in over.memory.items()
-        if level == "DRAM"
-    ]
-    return flat + slanted
+    elsewhere = [DrawnLaunch(launch, launch.duration_ns, is_inside=False) for launch in joined.unused]
+    return launch_roofline([*here, *elsewhere], scene.tell)
 
 
 def _sampled(scene: Scene) -> list[Part]:

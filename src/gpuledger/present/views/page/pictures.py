@@ -28,13 +28,13 @@ class Named:
 def report_pictures(report: ProfiledRun, language: str) -> list[Named]:
     """Those that there is something to show in."""
     scene = Scene(report, contents(report.trace), Reader(language, Room(rows=0, letters=120), "", ""))
-    use = report.use.get(scene.device.gpu)
+    use, gpu = report.use.get(scene.device.gpu), report.trace.origin.gpu(scene.device.gpu)
     made = (
         ("ledger", ledger_picture(scene)),
         ("steps", strip_picture(scene)),
         ("streams", use_picture(scene)[0]),
         ("gaps", gaps_picture(scene)),
         ("roofline", roofline_picture(scene)),
-        ("sampled-roofline", None if use is None else sampled_picture(scene, use)),
+        ("sampled-roofline", None if use is None else sampled_picture(use, gpu, scene.tell)),
     )
     return [Named(f"-{name}.png", picture) for name, picture in made if picture is not None]

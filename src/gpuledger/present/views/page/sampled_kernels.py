@@ -13,11 +13,13 @@ from gpuledger.present.charts.svg import Picture
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.views.kernel_use import CLASS_BOUNDS, CLASS_WORDS
 from gpuledger.present.views.kernel_words import BOUNDS
+from gpuledger.present.views.page.launch_roofline import Tell
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import use_blocks_of
 from gpuledger.present.writers.html.blocks import block_parts
 from gpuledger.present.writers.html.parts import Chart, Part
 from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Gpu
 from gpuledger.units import bytes_text, share_text, time_text
 
 _MOST_SPOTS: Final = 60
@@ -26,26 +28,31 @@ _MOST_SPOTS: Final = 60
 
 def sampled_parts(scene: Scene, use: SampledUse) -> list[Part]:
     """The picture, where the GPU's peaks are known, and the tables of a report in text."""
-    parts: list[Part] = []
-    if (picture := sampled_picture(scene, use)) is not None:
-        said = say(
-            "Each dot is a kernel, sized by its share of the time, from samples of the GPU's counters: "
-            "tensor-core cycles at the peak rate of its type; for kernels that hardly use them, issue "
-            "slots counted as FP32 multiply-adds, an upper bound. Roofs are at the mean clock."
-        )
-        parts.append(Chart(picture, scene.tell(said), name="sampled-roofline-chart"))
-    return [*parts, *block_parts(use_blocks_of(scene.report), scene.reader)]
+    chart = sampled_chart(use, scene.report.trace.origin.gpu(scene.device.gpu), scene.tell)
+    return [*([] if chart is None else [chart]), *block_parts(use_blocks_of(scene.report), scene.reader)]
 
 
-def sampled_picture(scene: Scene, use: SampledUse) -> Picture | None:
+def sampled_chart(use: SampledUse, gpu: Gpu | None, tell: Tell) -> Chart | None:
+    """The picture, and how to read it; None where the GPU's peaks are not known."""
+    picture = sampled_picture(use, gpu, tell)
+    if picture is None:
+        return None
+    said = say(
+        "Each dot is a kernel, sized by its share of the time, from samples of the GPU's counters: "
+        "tensor-core cycles at the peak rate of its type; for kernels that hardly use them, issue "
+        "slots counted as FP32 multiply-adds, an upper bound. Roofs are at the mean clock."
+    )
+    return Chart(picture, tell(said), name="sampled-roofline-chart")
+
+
+def sampled_picture(use: SampledUse, gpu: Gpu | None, tell: Tell) -> Picture | None:
     """Kernels under their roofs; None where the GPU's peaks are not known."""
-    sampled = sampled_roofline(use, scene.report.trace.origin.gpu(scene.device.gpu))
-    return None if isinstance(sampled, NotMeasured) else _picture(scene, sampled)
+    sampled = sampled_roofline(use, gpu)
+    return None if isinstance(sampled, NotMeasured) else _picture(sampled, tell)
 
 
-def _picture(scene: Scene, sampled: SampledRoofline) -> Picture:
+def _picture(sampled: SampledRoofline, tell: Tell) -> Picture:
     """Kernels by their samples, and the roofs at the clock that was sampled."""
-    tell = scene.tell
     whole_ns = sum(point.kernel.time_ns for point in sampled.points)
     spots = []
     for point in sampled.points[:_MOST_SPOTS]:

@@ -21,7 +21,7 @@ from gpuledger.messages import say, translated
 from gpuledger.present.charts.svg import ByClass, Picture, hatch, is_hatched, svg
 from gpuledger.present.document import Document
 from gpuledger.present.palette import TONES
-from gpuledger.present.safe_text import visible, visible_json
+from gpuledger.present.safe_text import unbroken, visible, visible_json
 from gpuledger.present.writers.html.parts import Page, Reader, Room
 from gpuledger.version import own_version
 
@@ -192,7 +192,7 @@ def _svg(picture: Picture) -> Markup:
 @pass_context
 def _coded(context: Context, text: str) -> Markup:
     """Text with what stands between backquotes as code."""
-    told = _told(context, text)
+    told = unbroken(_told(context, text))
     pieces = told.split("`")
     if len(pieces) % 2 == 0:
         return Markup("{}").format(told)
