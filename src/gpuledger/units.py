@@ -51,7 +51,7 @@ def _unit_of(value: float, scale: tuple[tuple[int, str], ...]) -> tuple[int, str
 
 def _scaled(value: int, scale: tuple[tuple[int, str], ...]) -> str:
     factor, unit = _unit_of(value, scale)
-    return f"{three_figures(value / factor)} {unit}"
+    return f"{value} {unit}" if factor == 1 else f"{three_figures(value / factor)} {unit}"
 
 
 def precise_time_text(ns: float) -> str:
@@ -62,7 +62,7 @@ def precise_time_text(ns: float) -> str:
 
 
 def time_text(ns: int) -> str:
-    """A duration for people: 1234567 -> '1.23 ms'."""
+    """A duration for people: 1234567 -> '1.23 ms', and 14 -> '14 ns'."""
     return _scaled(ns, _TIME)
 
 

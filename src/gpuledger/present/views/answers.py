@@ -273,7 +273,7 @@ def range_answer(tree: RangeTree) -> Sentences:
     if not sum(own.values()):
         return (say("GPU {gpu}: no GPU work was launched in a range.", gpu=tree.gpu),)
     largest = [
-        say("{name} {share}", name=name, share=share_text(time_ns / whole_ns))
+        say("{name} {share}", name=cut_label(name), share=share_text(time_ns / whole_ns))
         for name, time_ns in own.most_common(_NAMED)
         if time_ns
     ]

@@ -26,7 +26,7 @@ const figures = (value) => {
 
 const scaled = (value, scale) => {
   const [factor, unit] = scale.find(([size]) => Math.abs(value) >= size) || scale[scale.length - 1];
-  return `${figures(value / factor)} ${unit}`;
+  return `${factor === 1 ? Math.round(value) : figures(value / factor)} ${unit}`;
 };
 const timeText = (ns) => scaled(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]]);
 const bytesText = (bytes) => scaled(bytes, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
