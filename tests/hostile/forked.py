@@ -29,7 +29,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 MEMORY_BYTES = 1 << 30
 CPU_SECONDS = 5
@@ -150,14 +150,19 @@ def server() -> Server:
     return Server()
 
 
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+
+
 def main() -> None:
     """Serve until stdin ends."""
     _load()
     for line in sys.stdin:
         request = json.loads(line)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the child has made itself ready
         pid = os.fork()
         if pid == 0:
             _child(request)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         if request["ended"]:
             time.sleep(request["ended"][0])
             os.kill(pid, request["ended"][1])  # ours until it is waited for, if it has ended by itself
@@ -211,6 +216,10 @@ def _called(request: Mapping[str, Any]) -> int:
     sys.argv = ["gpuledger", *request["arguments"]]
     from gpuledger.cli.main import main as command
 
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    except KeyboardInterrupt:  # it came before there was a command to end
+        return 128 + signal.SIGINT
     try:
         command()
     except SystemExit as end:
