@@ -132,6 +132,9 @@ HTML: Final[dict[str, str]] = {
     "operations and DRAM traffic were not collected together; collect the roofline sections": (
         "没有同时采集运算次数和 DRAM 流量；请采集 roofline 相关的 section"
     ),
+    "Each dot is a profiled launch, sized by its share of the time; the further below the roof, the more to gain.": (
+        "每个圆点是一次被分析的 launch，面积为其时间占比；离上限（roofline）越远，可提速越多。"
+    ),
     "Each dot is a profiled launch, sized by its share of the time; the further below the roof, "
     "the more to gain. Hollow dots are kernels outside the steady steps.": (
         "每个圆点是一次被分析的 launch，面积为其时间占比；离上限（roofline）越远，可提速越多。"

@@ -64,8 +64,8 @@ def wrapped(line: str, width: int | None, indent: int = 0) -> str:
         return line
     if not any(map(_is_wide, line)):
         margin, kept = " " * indent, _BEFORE_UNIT.sub("\0", line)
-        lines = textwrap.fill(kept, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
-        return lines.replace("\0", " ")
+        filled = textwrap.fill(kept, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+        return filled.replace("\0", " ")
     lines = [""]
     for piece in _pieces(line):
         if lines[-1].strip() and display_width(lines[-1]) + display_width(piece.rstrip()) > width:
