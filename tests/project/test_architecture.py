@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "findings": {"stages", "units", "messages", "trace", "catalog", "ledger", "replay", "analyse"},
     "whatif": {"errors", "units", "messages", "trace", "catalog", "ledger", "replay", "analyse", "findings"},
     "fleet": {"errors", "limits", "version", "units", "messages", "trace", "system", "read", "ledger", "analyse"},
+    "diagnosis": {"errors", "version", "trace", "read", "ledger", "findings"},
     "present": {
         "units",
         "version",
@@ -54,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "analyse",
         "findings",
         "whatif",
+        "diagnosis",
     },
     "export": {"errors", "units", "trace", "catalog", "ledger", "replay", "analyse", "findings"},
 }
@@ -113,6 +115,9 @@ OPENERS = {
     "read/cache/trace_folder.py": "the cache, which it wrote itself",
     "config.py": "the user's settings",
     "findings/pages.py": "pages, which are part of the package",
+    "diagnosis/cases.py": "the cases, which are part of the package",
+    "diagnosis/answers.py": "a tool's answers",
+    "diagnosis/own_answers.py": "archives of our own captures",
     "capture/record.py": "what a program's environment was seen to be",
     "capture/remote.py": "a script of ours that goes to another machine",
     "capture/plain_run.py": "when a program without its profiler noted its windows",

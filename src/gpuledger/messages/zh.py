@@ -8,6 +8,7 @@ from gpuledger.messages.zh_answers import ANSWERS
 from gpuledger.messages.zh_busy import BUSY
 from gpuledger.messages.zh_compare import COMPARE
 from gpuledger.messages.zh_critical import CRITICAL
+from gpuledger.messages.zh_diagnosis import DIAGNOSIS
 from gpuledger.messages.zh_first_fix import FIRST_FIX
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
@@ -483,4 +484,5 @@ TEMPLATES: Final = {
     **PROGRAMS,
     **BUSY,
     **USE,
+    **DIAGNOSIS,
 }

@@ -26,12 +26,27 @@ BENCHES = {
 """Each with what it is; the modules have the same names, those of their options too."""
 
 
+DIAGNOSIS = "diagnosis"
+"""No workload: it scores reports, and has options of its own."""
+
+
 class _Bench(click.Command):
-    """Lists the workloads in its help."""
+    """Lists the workloads in its help, and hands over where no workload is asked for."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != [DIAGNOSIS]:
+            return super().make_context(info_name, args, parent, **extra)
+        from gpuledger.cli.bench_diagnosis import diagnosis
+
+        return diagnosis.make_context(f"{info_name} {DIAGNOSIS}", args[1:], parent, **extra)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Workloads"):
             formatter.write_dl(list(BENCHES.items()))
+        with formatter.section("Not a workload"):
+            formatter.write_dl([(DIAGNOSIS, "How well reports of planted faults name them; scores other tools too.")])
         super().format_options(ctx, formatter)
 
 

@@ -1,0 +1,138 @@
+"""The cases of the benchmark: `cases.yaml` in; causes by name, programs with their captures and measured savings out.
+
+Causes are named without any tool's words. Whoever answers may use a cause's id, one of its aliases, or only its area.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from importlib.resources import files
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from gpuledger.trace.health import NotMeasured
+
+CaseKind = Literal["fault", "fixed", "decoy", "tuned"]
+
+RECORDING: Final = "recording"
+"""The cause, and the area, that say nothing about the program."""
+
+
+class FaultCause(Struct, frozen=True, forbid_unknown_fields=True):
+    """One reason to lose time; `codes` are the findings of ours that name it."""
+
+    id: str
+    area: str
+    means: str
+    codes: tuple[str, ...]
+    aliases: tuple[str, ...]
+
+
+class CaseGroup(Struct, frozen=True, forbid_unknown_fields=True):
+    """Cases that were made together; `seen` says what our rules had to do with them."""
+
+    id: str
+    about: str
+    seen: Literal["built on", "adjusted after", "not used"]
+    made_by: str
+    measured_in: str
+
+
+class MeasuredSaving(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a fix saved of each step of `step_ns`."""
+
+    step_ns: int
+    saves_ns: int
+
+    @property
+    def percent(self) -> float:
+        """Of the step before the fix."""
+        return 100 * self.saves_ns / self.step_ns
+
+
+class BothSavings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Under the profiler and without it."""
+
+    profiled: MeasuredSaving
+    plain: MeasuredSaving
+
+
+class PlantedFault(Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that is wrong with a program: any of the `accepted` causes is right."""
+
+    accepted: tuple[str, ...]
+    profiled: MeasuredSaving | None = None
+    plain: MeasuredSaving | None = None
+    not_measured: str = ""
+
+    @property
+    def saving(self) -> MeasuredSaving | NotMeasured:
+        """As profiled, which is what a tool sees."""
+        return self.profiled or NotMeasured(self.not_measured)
+
+
+class DiagnosisCase(Struct, frozen=True, forbid_unknown_fields=True):
+    """One capture, and what is to be said of it."""
+
+    id: str
+    kind: CaseKind
+    group: str
+    loses: str
+    program: str
+    capture: str
+    torch: str = ""
+    faults: tuple[PlantedFault, ...] = ()
+    all_fixed: BothSavings | None = None
+    never: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The causes that are right, of any of its faults."""
+        return tuple(dict.fromkeys(cause for fault in self.faults for cause in fault.accepted))
+
+
+class DiagnosisBenchmark(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """All of it."""
+
+    areas: Mapping[str, str]
+    causes: tuple[FaultCause, ...]
+    groups: tuple[CaseGroup, ...]
+    left_out: Mapping[str, str]
+    cases: tuple[DiagnosisCase, ...]
+
+    @cached_property
+    def cause_of_code(self) -> Mapping[str, str]:
+        """The cause that each of our findings names."""
+        return {code: cause.id for cause in self.causes for code in cause.codes}
+
+    @cached_property
+    def area_of(self) -> Mapping[str, str]:
+        """The area of each cause; an area is in itself."""
+        return {**{area: area for area in self.areas}, **{cause.id: cause.area for cause in self.causes}}
+
+    @cached_property
+    def _named(self) -> Mapping[str, str]:
+        aliases = {alias: cause.id for cause in self.causes for alias in cause.aliases}
+        return {**aliases, **{known: known for known in self.area_of}}
+
+    def named(self, text: str) -> str | None:
+        """The cause or the area that a tool's word stands for; None where the list has no such word."""
+        return self._named.get("-".join(text.lower().replace("_", " ").replace("-", " ").split()))
+
+    def only(self, ids: Collection[str]) -> DiagnosisBenchmark:
+        """The same with some of its cases, in their order."""
+        return msgspec.structs.replace(self, cases=tuple(case for case in self.cases if case.id in ids))
+
+    def unknown(self, ids: Sequence[str]) -> list[str]:
+        """Those that are no cases."""
+        known = {case.id for case in self.cases}
+        return [name for name in ids if name not in known]
+
+
+def diagnosis_benchmark() -> DiagnosisBenchmark:
+    """The cases that come with the package."""
+    text = files("gpuledger").joinpath("diagnosis", "cases.yaml").read_bytes()
+    return msgspec.yaml.decode(text, type=DiagnosisBenchmark)

@@ -1,0 +1,160 @@
+"""How right a tool's answers are: cases and answers in; a score of each case, and counts over some of them, out.
+
+Right is what names an accepted cause. First, among the first three, and whether the first at least names the area;
+whether its saving is what the fix saved; and what is claimed of programs that do not have it. Findings about the
+recording take no place. A finding that says it saves less than NO_CLAIM percent claims nothing: runs differ by as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from gpuledger.diagnosis.answers import DiagnosisAnswers, NamedFinding
+from gpuledger.diagnosis.cases import RECORDING, DiagnosisBenchmark, DiagnosisCase, MeasuredSaving
+from gpuledger.trace.health import NotMeasured
+
+LOOKED_AT: Final = 3
+"""So many findings count; who lists every cause there is names none."""
+NO_CLAIM: Final = 5.0
+WITHIN: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScore:
+    """One case. `place` is the place, from 1, of the first finding that is right, among those that are looked at."""
+
+    case: DiagnosisCase
+    is_answered: bool
+    first: str
+    """The first finding, in the tool's words; empty where it has none."""
+    place: int | None
+    is_area_right: bool
+    said_percent: float | None
+    """What the finding that is right says it saves; None where none is, or says nothing."""
+    measured: MeasuredSaving | NotMeasured
+    """What fixing that, or else the first of the faults, saved."""
+    false_claims: tuple[str, ...]
+    not_in_list: tuple[str, ...]
+    """Words that name no cause that is known."""
+
+    @property
+    def saving_error(self) -> float | None:
+        """Of what was said, as a share of what was saved."""
+        if self.said_percent is None or isinstance(self.measured, NotMeasured):
+            return None
+        return self.said_percent / self.measured.percent - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTally:
+    """Counts over some cases: `faults` that could be named, `controls` without them."""
+
+    faults: int
+    first: int
+    in_first_three: int
+    area: int
+    measured: int
+    """Faults whose saving was measured."""
+    savings_given: int
+    savings_within: int
+    median_error: float | None
+    """Of the savings that were given; None where none was."""
+    controls: int
+    claimed: int
+    """Controls of which something false is claimed."""
+    answered: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolScore:
+    """One tool."""
+
+    tool: str
+    version: str
+    cases: tuple[CaseScore, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.tool} {self.version}".rstrip()
+
+    @property
+    def total(self) -> ScoreTally:
+        return tally(self.cases)
+
+    def of_group(self, group: str) -> ScoreTally:
+        return tally(score for score in self.cases if score.case.group == group)
+
+
+def tool_score(benchmark: DiagnosisBenchmark, answers: DiagnosisAnswers) -> ToolScore:
+    """How a tool does on all cases; one that it does not answer is not named."""
+    given = {answer.id: answer.findings for answer in answers.cases}
+    scores = tuple(case_score(benchmark, case, given.get(case.id)) for case in benchmark.cases)
+    return ToolScore(answers.tool, answers.version, scores)
+
+
+def case_score(
+    benchmark: DiagnosisBenchmark, case: DiagnosisCase, findings: Sequence[NamedFinding] | None
+) -> CaseScore:
+    """How right the findings of one case are; None: it was not answered."""
+    told = [finding for finding in findings or () if benchmark.named(finding.cause) != RECORDING][:LOOKED_AT]
+    causes = [benchmark.named(finding.cause) for finding in told]
+    place = next((at for at, cause in enumerate(causes) if cause in case.accepted), None)
+    right = None if place is None else causes[place]
+    areas = {benchmark.area_of[cause] for cause in case.accepted}
+    return CaseScore(
+        case,
+        is_answered=findings is not None,
+        first=told[0].cause if told else "",
+        place=None if place is None else place + 1,
+        is_area_right=bool(causes) and benchmark.area_of.get(causes[0] or "") in areas,
+        said_percent=None if place is None else told[place].saving_percent,
+        measured=_measured(case, right),
+        false_claims=tuple(
+            finding.cause
+            for finding, cause in zip(told, causes, strict=True)
+            if _is_claim(finding) and _is_false(benchmark, case, cause)
+        ),
+        not_in_list=tuple(finding.cause for finding, cause in zip(told, causes, strict=True) if cause is None),
+    )
+
+
+def _measured(case: DiagnosisCase, cause: str | None) -> MeasuredSaving | NotMeasured:
+    """What fixing the fault with this cause saved; of none, the first of them."""
+    if not case.faults:
+        return NotMeasured("nothing is wrong")
+    return next((fault for fault in case.faults if cause in fault.accepted), case.faults[0]).saving
+
+
+def _is_claim(finding: NamedFinding) -> bool:
+    return finding.saving_percent is None or finding.saving_percent >= NO_CLAIM
+
+
+def _is_false(benchmark: DiagnosisBenchmark, case: DiagnosisCase, cause: str | None) -> bool:
+    """Of a tuned program every reason is false, in any words; what names no reason at all is none."""
+    if case.kind == "tuned":
+        return benchmark.area_of.get(cause or "") != RECORDING
+    return cause in case.never
+
+
+def tally(scores: Iterable[CaseScore]) -> ScoreTally:
+    """The counts over some cases."""
+    scores = list(scores)
+    faults = [score for score in scores if score.case.faults]
+    controls = [score for score in scores if not score.case.faults]
+    errors = [abs(score.saving_error) for score in faults if score.saving_error is not None]
+    return ScoreTally(
+        faults=len(faults),
+        first=sum(score.place == 1 for score in faults),
+        in_first_three=sum(score.place is not None for score in faults),
+        area=sum(score.is_area_right for score in faults),
+        measured=sum(isinstance(score.measured, MeasuredSaving) for score in faults),
+        savings_given=len(errors),
+        savings_within=sum(error <= WITHIN for error in errors),
+        median_error=median(errors) if errors else None,
+        controls=len(controls),
+        claimed=sum(bool(score.false_claims) for score in controls),
+        answered=sum(score.is_answered for score in scores),
+    )
