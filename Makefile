@@ -2,6 +2,7 @@
 # make test    the same, then lint, types and all tests, side by side; `make suite`, `lint`, `types`: one of them
 # make docs    writes the generated pages again
 # make bench    us against other programs, on 1 M and 5 M kernels: takes long
+# make bench-diagnosis    does a report, and does nsys-ai, name planted faults? installs nsys-ai in an environment of its own
 # make bench-quick    are we slower than before? fails if so
 # make torture    profiles broken in every way we know, for an hour; `make torture QUICK=--quick`: a minute
 # make audit    does anything that a release runs on have a known vulnerability? skips where the advisories cannot be reached
@@ -18,7 +19,7 @@ WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runb
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite torture audit release lock test-thorough test-workloads docs bench bench-quick clean
+.PHONY: demo test lint types suite torture audit release lock test-thorough test-workloads docs bench bench-diagnosis bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -72,6 +73,9 @@ docs: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py
+
+bench-diagnosis: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/run_diagnosis.py
 
 bench-quick: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py --quick

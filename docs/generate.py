@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.nvidia.reports import NVIDIA_REPORTS
+from gpuledger.cli.bench_diagnosis import diagnosis
 from gpuledger.cli.main import VERBS, cli, verb_named
+from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
 from gpuledger.present.sheet import Digits
 from gpuledger.present.views.nvidia import nvidia_table
 from gpuledger.trace.tables import Table
@@ -26,6 +28,7 @@ def pages() -> dict[str, str]:
     found["commands.md"] = commands_page()
     found["trace-tables.md"] = trace_tables_page()
     found["reports.md"] = reports_page()
+    found["diagnosis-cases.md"] = diagnosis_cases_page()
     return found
 
 
@@ -71,6 +74,9 @@ def verb_page(verb: str) -> str:
             for name in sorted(command.list_commands(click.Context(command)))
         ]
         helps += [help_of(each, f"gpuledger {verb} {name}") for name, each in inside if each is not None]
+    if verb == "bench":
+        helps.append(help_of(diagnosis, "gpuledger bench diagnosis"))
+        schema += "That of `bench diagnosis` is [gpuledger.diagnosis/1](../schemas/gpuledger.diagnosis-1.json).\n"
     shown = "\n".join(f"```text\n{text}\n```\n" for text in helps)
     return f"# gpuledger {verb}\n\n{shown}" + (f"\n{schema}" if has_schema else "")
 
@@ -113,6 +119,58 @@ def reports_page() -> str:
         ]
         parts.append("")
     return "\n".join(parts)
+
+
+def diagnosis_cases_page() -> str:
+    """Causes, groups and cases of the diagnosis benchmark."""
+    benchmark = diagnosis_benchmark()
+    parts = [
+        "# Causes and cases of the diagnosis benchmark\n",
+        "From `src/gpuledger/diagnosis/cases.yaml`. [How it is scored](../concepts/diagnosis-benchmark.md).\n",
+        "## Causes\n",
+        "A tool names a cause by its id or an alias, or only its area, in any case, with spaces, _ or -.\n",
+        "| cause | area | what it means | findings of gpuledger | aliases |",
+        "|---|---|---|---|---|",
+    ]
+    parts += [
+        f"| `{cause.id}` | {cause.area} | {cause.means} | {', '.join(cause.codes)} | {', '.join(cause.aliases)} |"
+        for cause in benchmark.causes
+    ]
+    parts += ["", "| area | what it means |", "|---|---|"]
+    parts += [f"| `{area}` | {means} |" for area, means in benchmark.areas.items()]
+    parts += [
+        "",
+        "## Groups\n",
+        "| group | what it holds | our rules | made by | savings measured in |",
+        "|---|---|---|---|---|",
+    ]
+    parts += [
+        f"| {group.id} | {group.about} | {group.seen} | `{group.made_by}` | {group.measured_in} |"
+        for group in benchmark.groups
+    ]
+    parts += ["", "Left out:\n", *(f"- {name}: {why}" for name, why in benchmark.left_out.items()), "", "## Cases\n"]
+    parts += ["Savings are of one step: profiled, and plain (without the profiler). Of two faults, each fixed alone.\n"]
+    parts += ["| case | what it loses | accepted | saved, profiled | saved, plain | capture | program |"]
+    parts += ["|---|---|---|--:|--:|---|---|", *(_case_row(case) for case in benchmark.cases if case.faults)]
+    parts += ["", "## Controls\n", "| case | kind | must not be claimed | capture | program |", "|---|---|---|---|---|"]
+    parts += [
+        f"| {case.id} | {case.kind} | {', '.join(case.never) or 'anything'} | {case.capture} | `{case.program}` |"
+        for case in benchmark.cases
+        if not case.faults
+    ]
+    return "\n".join([*parts, ""])
+
+
+def _case_row(case: DiagnosisCase) -> str:
+    accepted = "; ".join(", ".join(fault.accepted) for fault in case.faults)
+    profiled, plain = (
+        "; ".join(_saved(fault.profiled if how else fault.plain) for fault in case.faults) for how in (True, False)
+    )
+    return f"| {case.id} | {case.loses} | {accepted} | {profiled} | {plain} | {case.capture} | `{case.program}` |"
+
+
+def _saved(saving: MeasuredSaving | None) -> str:
+    return "not measured" if saving is None else f"{saving.saves_ns / 1e6:.2f} ms ({saving.percent:.1f} %)"
 
 
 if __name__ == "__main__":

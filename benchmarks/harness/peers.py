@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,11 +70,11 @@ def home(work: Path) -> Path:
     return work.absolute() / "peers" / "home"
 
 
-def install(work: Path, say: Callable[[str], None]) -> None:
+def install(work: Path, say: Callable[[str], None], names: Collection[str] = tuple(WANTED)) -> None:
     """Make the virtual environments that are not there."""
     home(work).mkdir(parents=True, exist_ok=True)
     for name, wheels in WANTED.items():
-        if _in_environment(name, work).program:
+        if name not in names or _in_environment(name, work).program:
             continue
         say(f"installing {', '.join(wheels)}")
         folder = environment(name, work)

@@ -127,7 +127,9 @@ def test_empty_answers_name_nothing_and_claim_nothing() -> None:
 def test_who_claims_everything_is_seen_through() -> None:
     """Only the first three count, and controls hold them against the tool."""
     words = tuple(NamedFinding(cause.id) for cause in BENCHMARK.causes)
-    total = tool_score(BENCHMARK, DiagnosisAnswers("all", tuple(CaseAnswer(c.id, words) for c in BENCHMARK.cases))).total
+    total = tool_score(
+        BENCHMARK, DiagnosisAnswers("all", tuple(CaseAnswer(c.id, words) for c in BENCHMARK.cases))
+    ).total
     assert total.in_first_three < total.faults / 4
     assert total.claimed > 0
 

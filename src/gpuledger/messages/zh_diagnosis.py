@@ -6,18 +6,17 @@ from typing import Final
 
 DIAGNOSIS: Final[dict[str, str]] = {
     "{faults} faults, {controls} controls": "{faults} 个有问题的程序，{controls} 个对照",
-    (
-        "{tool}: names the fault first in {first}, among its first {few} in {three}; savings within {within}: "
-        "{savings}; false claims: {claims}."
-    ): (
-        "{tool}：首条即指出问题 {first}，前 {few} 条内指出 {three}；收益误差在 {within} 以内：{savings}；误报：{claims}。"
-    ),
+    "names the fault first in {first}, in its first three in {three}": "首条即指出问题 {first}，前三条内指出 {three}",
+    "savings within 25 % in {count}": "收益误差在 25 % 以内 {count}",
+    "false claims in {count}": "误报 {count}",
+    "{tool}: {told}.": "{tool}：{told}。",
     "built on": "据此制定",
     "adjusted after": "事后调整过",
     "not used": "未使用",
     "Faults": "问题",
     "Named first": "首条",
-    "In first 3": "前 3 条内",
+    "First": "首条即中",
+    "Top 3": "前 3 条内",
     "Right area": "方向正确",
     "Measured savings": "实测收益",
     "Within 25 %": "误差 25 % 内",

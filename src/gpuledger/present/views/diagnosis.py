@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from gpuledger.diagnosis.cases import CaseGroup, DiagnosisBenchmark, MeasuredSaving
-from gpuledger.diagnosis.score import LOOKED_AT, WITHIN, CaseScore, ScoreTally, ToolScore
+from gpuledger.diagnosis.score import CaseScore, ScoreTally, ToolScore
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Block, Conclusion, Document, Group, Opening, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
@@ -51,34 +51,30 @@ def _headline(benchmark: DiagnosisBenchmark) -> Message:
 
 
 def _of(count: int, whole: int) -> str:
-    share = f" ({share_text(count / whole)})" if whole else ""
-    return f"{count}/{whole}{share}"
+    return f"{count}/{whole} ({share_text(count / whole)})"
 
 
 def _verdict(score: ToolScore) -> Message:
-    total = score.total
-    return say(
-        "{tool}: names the fault first in {first}, among its first {few} in {three}; savings within {within}: {savings}; "
-        "false claims: {claims}.",
-        tool=score.name,
-        first=_of(total.first, total.faults),
-        few=LOOKED_AT,
-        three=_of(total.in_first_three, total.faults),
-        within=f"{100 * WITHIN:.0f} %",
-        savings=_of(total.savings_within, total.measured),
-        claims=_of(total.claimed, total.controls),
-    )
+    total, told = score.total, list[str]()
+    if total.faults:
+        first, three = (_of(count, total.faults) for count in (total.first, total.in_first_three))
+        told.append(say("names the fault first in {first}, in its first three in {three}", first=first, three=three))
+    if total.measured:
+        told.append(say("savings within 25 % in {count}", count=_of(total.savings_within, total.measured)))
+    if total.controls:
+        told.append(say("false claims in {count}", count=_of(total.claimed, total.controls)))
+    return say("{tool}: {told}.", tool=score.name, told=joined(say("; "), told))
 
 
 _TALLY_COLUMNS: Final = (
     Column("faults", say("Faults"), Unit.COUNT),
-    Column("first", say("Named first"), Unit.COUNT),
-    Column("in_first_three", say("In first 3"), Unit.COUNT),
+    Column("first", say("First"), Unit.COUNT),
+    Column("in_first_three", say("Top 3"), Unit.COUNT),
     Column("area", say("Right area"), Unit.COUNT, detail=3),
     Column("measured", say("Measured savings"), Unit.COUNT, detail=2),
     Column("savings_within", say("Within 25 %"), Unit.COUNT),
     Column("median_error_percent", say("Median error"), Unit.SHARE_PERCENT),
-    Column("controls", say("Controls"), Unit.COUNT),
+    Column("controls", say("Controls"), Unit.COUNT, detail=2),
     Column("claimed", say("False claims"), Unit.COUNT),
 )
 
@@ -99,7 +95,9 @@ def _tally_cells(total: ScoreTally) -> tuple[Cell, ...]:
 
 def _tool_sheet(scores: Sequence[ToolScore]) -> Sheet:
     columns = (Column("tool", say("Tool"), Unit.TEXT), *_TALLY_COLUMNS)
-    return Sheet("tools", say("All cases"), columns, tuple((score.name, *_tally_cells(score.total)) for score in scores))
+    return Sheet(
+        "tools", say("All cases"), columns, tuple((score.name, *_tally_cells(score.total)) for score in scores)
+    )
 
 
 def _group_sheet(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Sheet:

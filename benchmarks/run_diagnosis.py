@@ -1,0 +1,155 @@
+"""gpuledger and nsys-ai on the diagnosis benchmark: both asked, both scored, one table.
+
+    python benchmarks/run_diagnosis.py                 nsys-ai is installed in an environment of its own; ten minutes
+    python benchmarks/run_diagnosis.py --kept          the answers that are kept, scored again; a second
+    python benchmarks/run_diagnosis.py --write-docs    and put the tables on docs/concepts/diagnosis-benchmark.md
+
+Answers are kept in benchmarks/diagnosis_answers/. What counts: docs/concepts/diagnosis-benchmark.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import nsys_ai_answers, peers
+
+from gpuledger.diagnosis.answers import answers_at
+from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving, diagnosis_benchmark
+from gpuledger.diagnosis.score import ScoreTally, ToolScore, tool_score
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+KEPT = HERE / "diagnosis_answers"
+PAGE = ROOT / "docs" / "concepts" / "diagnosis-benchmark.md"
+TOOLS = ("gpuledger", *nsys_ai_answers.WAYS)
+BEGIN = "<!-- score: from here to the end mark, `python benchmarks/run_diagnosis.py --write-docs` writes -->"
+END = "<!-- score: end -->"
+
+
+def kept_at(tool: str) -> Path:
+    """The file of a tool's answers."""
+    return KEPT / f"{tool.replace(' ', '-')}.json"
+
+
+def ask_all(work: Path) -> None:
+    """Ask both tools of all captures, and keep what they say."""
+    KEPT.mkdir(exist_ok=True)
+    command = ["bench", "diagnosis", f"--write-answers={kept_at('gpuledger')}", "--force", "--quiet", "--format=json"]
+    subprocess.run([sys.executable, "-m", "gpuledger", *command], check=True, stdout=subprocess.DEVNULL)
+    peers.install(work, say, (peers.NSYS_AI,))
+    peer = peers.found(work)[peers.NSYS_AI]
+    if peer.program is None:
+        sys.exit("nsys-ai could not be installed")
+    for tool, cases in nsys_ai_answers.answers(peer.program, peers.home(work), ROOT / "captures", say).items():
+        document: dict[str, Any] = {"schema": "gpuledger.diagnosis-answers/1", "tool": tool, "version": peer.version}
+        kept_at(tool).write_text(f"{json.dumps({**document, 'cases': cases}, indent=1)}\n")
+
+
+def say(text: str) -> None:
+    """What goes on, for people who wait."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def scores(benchmark: DiagnosisBenchmark) -> list[ToolScore]:
+    """Each tool's score by the answers that are kept."""
+    return [tool_score(benchmark, answers_at(kept_at(tool), benchmark)) for tool in TOOLS]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
+    """Markdown; so many columns are words."""
+    rule = ["---" if at < left else "--:" for at in range(len(head))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
+
+
+def tally_cells(total: ScoreTally) -> tuple[str, ...]:
+    """The counts of one row."""
+    error = "–" if total.median_error is None else f"{100 * total.median_error:.1f} %"
+    within, claimed = f"{total.savings_within} of {total.measured}", f"{total.claimed} of {total.controls}"
+    first, three, area = (f"{count} of {total.faults}" for count in (total.first, total.in_first_three, total.area))
+    return (first, three, area, within if total.measured else "–", error, claimed if total.controls else "–")
+
+
+TALLY = ("named first", "in first 3", "right area", "saving within 25 %", "median error", "false claims")
+
+
+def docs_part(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
+    """The tables of the page: tools, groups, and every case."""
+    tools = table(("tool", *TALLY), [(score.name, *tally_cells(score.total)) for score in found], 1)
+    groups = table(
+        ("group", "our rules", "tool", *TALLY),
+        [
+            (group.id, group.seen, score.tool, *tally_cells(score.of_group(group.id)))
+            for group in benchmark.groups
+            for score in found
+        ],
+        3,
+    )
+    return "\n\n".join(
+        (
+            tools,
+            "By group; *our rules* says what the rules of gpuledger had to do with it:",
+            groups,
+            "What each tool names first, and what gpuledger says it saves; **bold** is right:",
+            table(("case", "accepted", "measured", *(score.tool for score in found), "said"), case_rows(found), 2),
+            "Controls, with what must not be claimed; **bold** is a false claim:",
+            table(("case", "must not be claimed", *(score.tool for score in found)), control_rows(found), 2),
+        )
+    )
+
+
+def case_rows(found: Sequence[ToolScore]) -> list[tuple[str, ...]]:
+    """The programs with a fault."""
+    rows = []
+    for each in zip(*(score.cases for score in found), strict=True):
+        if not each[0].case.faults:
+            continue
+        measured = f"{each[0].measured.percent:.1f} %" if isinstance(each[0].measured, MeasuredSaving) else "–"
+        said = "–" if each[0].said_percent is None else f"{each[0].said_percent:.1f} %"
+        named = [f"**{one.first}**" if one.place == 1 else one.first or "–" for one in each]
+        rows.append((each[0].case.id, ", ".join(each[0].case.accepted), measured, *named, said))
+    return rows
+
+
+def control_rows(found: Sequence[ToolScore]) -> list[tuple[str, ...]]:
+    """Those without."""
+    rows = []
+    for each in zip(*(score.cases for score in found), strict=True):
+        if each[0].case.faults:
+            continue
+        claimed = [f"**{', '.join(one.false_claims)}**" if one.false_claims else one.first or "–" for one in each]
+        rows.append((each[0].case.id, ", ".join(each[0].case.never) or "anything", *claimed))
+    return rows
+
+
+def page_with(text: str, part: str) -> str:
+    """A page with this between its markers."""
+    before, _, rest = text.partition(BEGIN)
+    if END not in rest:
+        sys.exit(f"the page has no {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{part}\n\n{END}{rest.partition(END)[2]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kept", action="store_true", help="ask nobody: score the answers that are kept")
+    parser.add_argument("--write-docs", action="store_true", help="replace the tables of the page")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench", metavar="FOLDER")
+    options = parser.parse_args()
+    if not options.kept:
+        ask_all(options.work)
+    benchmark = diagnosis_benchmark()
+    part = docs_part(benchmark, scores(benchmark))
+    if options.write_docs:
+        PAGE.write_text(page_with(PAGE.read_text(), part))
+    files = [f"--answers={kept_at(tool)}" for tool in TOOLS]
+    subprocess.run([sys.executable, "-m", "gpuledger", "bench", "diagnosis", *files], check=True)
+
+
+if __name__ == "__main__":
+    main()
