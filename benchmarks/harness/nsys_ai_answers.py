@@ -133,7 +133,7 @@ def matched(rows: Sequence[Told]) -> list[Told]:
             "cause": first_match(ADVICE, row["recommendation"])
             if row["pattern"] == BUBBLES
             else PATTERNS.get(row["pattern"]),
-            "where": f"{row['pattern']}: {row['evidence']}",
+            "where": row["pattern"],
         }
         for row in ordered
     )

@@ -79,7 +79,7 @@ def test_savings_are_those_that_were_measured(how: str) -> None:
     for case in BENCHMARK.cases:
         if case.group == "together":
             steps = {variant: round(step[how]) for variant, step in together[case.id].items()}
-            bad, fixes = steps["bad"], (steps["fix1"], steps["fix2"])
+            bad, fixes = steps["bad"], [steps["fix1"], steps["fix2"]]
         elif case.group == "structures" and case.id in structures:
             bad, *fixes = (round(step[how]) for step in structures[case.id].values())
         else:

@@ -35,7 +35,7 @@ def diagnosis(files: tuple[Path, ...], written: Path | None, only: str | None, o
       gpuledger bench diagnosis
       gpuledger bench diagnosis --only=host_read,llama_tuned
       gpuledger bench diagnosis --write-answers=ours.json
-      gpuledger bench diagnosis --answers=ours.json --answers=theirs.json -o score.md
+      gpuledger bench diagnosis --answers=ours.json --answers=theirs.json
 
     What counts, and how to enter a tool: docs/concepts/diagnosis-benchmark.md.
     """

@@ -43,7 +43,7 @@ def captures_folder(benchmark: DiagnosisBenchmark) -> Path:
 
 def own_answers(benchmark: DiagnosisBenchmark, folder: Path, tell: Tell) -> DiagnosisAnswers:
     """What our reports of all captures say."""
-    answers = []
+    answers: list[CaseAnswer] = []
     for case, capture in _unpacked(benchmark.cases, folder):
         tell(len(answers), case)
         trace = open_trace(capture, only=columns_for(profiled=False), where_sampled=WHERE_SAMPLED, cache=False)

@@ -55,7 +55,7 @@ class _Bench(click.Command):
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
     epilog="`gpuledger bench NAME --help` lists the options of one.",
 )
-@click.argument("name", metavar="NAME", required=False, shell_complete=words(lambda: BENCHES))
+@click.argument("name", metavar="NAME", required=False, shell_complete=words(lambda: (*BENCHES, DIAGNOSIS)))
 @click.argument("arguments", metavar="[OPTIONS OF NAME]...", nargs=-1, type=click.UNPROCESSED)
 @output_options
 @click.pass_context
@@ -79,7 +79,7 @@ def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], 
         click.echo(context.get_help())
         return
     if name not in BENCHES:
-        raise click.UsageError(f"no workload {name!r}. There are: {', '.join(BENCHES)}.")
+        raise click.UsageError(f"no workload {name!r}. There are: {', '.join((*BENCHES, DIAGNOSIS))}.")
     result = _result(name, arguments)
     if result is None:  # another rank tells
         return
