@@ -54,7 +54,8 @@ const startTimeline = () => {
   // The step, and as much of what led to it as leaves most of the room to it.
   const whole = () => {
     const [start, end] = stretch.core;
-    return [Math.max(stretch.span[0], start - (end - start) / 8), end];
+    const begin = Math.max(stretch.span[0], start - (end - start) / 8);
+    return [Math.min(begin, hostBegin(stretch.rows, begin, end)), end];
   };
   const open = (number) => {
     if (stretch && stretch.number === number) return;

@@ -24,4 +24,11 @@ const layOut = (rows) => {
   return { lanes, height: top };
 };
 
+// From when to show host threads: those that launched all of it before have nothing in view, and a blank field says nothing.
+const hostBegin = (rows, begin, end) => {
+  const lanes = rows.filter((row) => row.kind === "thread").flatMap((row) => row.lanes);
+  const isSeen = lanes.some((lane) => lane.starts.some((start, at) => start < end && lane.ends[at] > begin));
+  return isSeen ? begin : lanes.reduce((first, lane) => Math.min(first, lane.starts[0] ?? first), begin);
+};
+
 const laneAt = (lanes, top) => lanes.find((lane) => top >= lane.top && top < lane.top + lane.height);
