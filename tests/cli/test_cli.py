@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.cli.main import VERBS
+from gpuledger.cli.main import VERBS, sentence
+from gpuledger.errors import UnreadableProfile
 from gpuledger.present.safe_text import cut_apart, visible_lines
 from support.command import gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal, push
@@ -320,3 +321,11 @@ def test_a_profile_without_calls_is_answered(verb: str, tmp_path: Path) -> None:
     path = minimal(tmp_path / "run.sqlite", KERNEL=[kernel(10, 20), kernel(30, 40)], NVTX=[push(0, 50, "a")])
     ran = gpuledger(verb, path)
     assert (ran.exit_code, ran.stderr) == (0, "")
+
+
+def test_an_error_is_a_sentence_however_long_the_names_of_a_file_are() -> None:
+    said = sentence(UnreadableProfile("a", found=f"table {'x' * 100_000} is bad", hint="export it again"))
+    assert len(said) < 1_200
+    assert "table xxx" in said
+    assert "xxx is bad" in said
+    assert said.endswith("hint: export it again")

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TextIO
+from typing import Final, NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -262,12 +262,21 @@ def _unexpected(error: Exception) -> GpuledgerError:
     return GpuledgerError(f"internal error: {what}", hint="" if isinstance(error, MemoryError) else hint)
 
 
+_LONGEST_LINE: Final = 1_000
+"""Of an error: what a file calls its tables and columns may be as long as the file."""
+
+
 def sentence(error: GpuledgerError) -> str:
     """An error for stderr: the claim, what was found set under it, and the hint after an empty line."""
     from gpuledger.present.safe_text import visible
 
-    lines = [f"error: {visible(error.claim)}"]
-    lines += [f"       {visible(line)}" for line in error.found.splitlines()]
+    def told(text: str) -> str:
+        return visible(
+            text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE // 2]}…{text[-_LONGEST_LINE // 2 :]}"
+        )
+
+    lines = [f"error: {told(error.claim)}"]
+    lines += [f"       {told(line)}" for line in error.found.splitlines()]
     if error.hint:
-        lines += ["", f"hint: {visible(error.hint)}"]
+        lines += ["", f"hint: {told(error.hint)}"]
     return "\n".join(lines)
