@@ -28,9 +28,9 @@ pytestmark = pytest.mark.usefixtures("ncu_asked_once")
 def test_help_lists_the_verbs() -> None:
     ran = gpuledger("--help")
     assert ran.exit_code == 0
-    for verb, sentence in VERBS.items():
+    for verb, line in VERBS.items():
         assert f"{verb} " in ran.stdout
-        assert sentence.split(".")[0][:40] in " ".join(ran.stdout.split())
+        assert line.split(".")[0][:40] in " ".join(ran.stdout.split())
 
 
 def test_version() -> None:
