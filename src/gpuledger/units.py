@@ -24,6 +24,14 @@ def parse_instant(text: str) -> int:
     return int(Decimal(match[1]) * factor)
 
 
+def parse_stretch(text: str) -> tuple[int | None, int | None]:
+    """From A to B in nanoseconds, as `--time` takes it: '0.5s:1.5s'; either side may be left out."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise ValueError("expected A:B, e.g. 0.5s:1.5s")
+    return (parse_instant(first) if first.strip() else None, parse_instant(last) if last.strip() else None)
+
+
 def instant_text(ns: int) -> str:
     """An instant for people, exactly, so that it can be given back: 156012345678 -> '156.012345678 s'."""
     seconds, rest = divmod(abs(ns), _TIME[0][0])

@@ -45,6 +45,7 @@ VERBS = {
     "run": "Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells.",
     "export": "Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.",
     "view": "Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.",
+    "mcp": "Serve profiles to agents over the Model Context Protocol (stdio), read-only.",
     "explain": "Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify.",
 }
 """Each verb with the first line of its help; a test keeps the two the same."""

@@ -314,13 +314,10 @@ def _stretch(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     """A:B in nanoseconds; either side may be left out."""
     if value is None:
         return None
-    from gpuledger.units import parse_instant
+    from gpuledger.units import parse_stretch
 
-    first, colon, last = value.partition(":")
     try:
-        if not colon:
-            raise ValueError("expected A:B, e.g. 0.5s:1.5s")
-        return (parse_instant(first) if first.strip() else None, parse_instant(last) if last.strip() else None)
+        return parse_stretch(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -85,6 +85,8 @@ class EventFinder:
         is_other = by_row(lambda codes: ~np.isin(codes, cuda), calls.codes("layer"))
         self.ranges: Final = ranges.where(ranges.codes("kind") != ranges.strings.code("mark"))
         self.cuda_calls: Final = host.calls
+        self.call_kinds: Final = host.kinds
+        """Of each of those, as `CALL_KINDS` numbers them."""
         self.other_calls: Final = calls.where(is_other)
         self.work: Final = work
         host_tables = (self.ranges, self.cuda_calls, self.other_calls)

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from gpuledger.analyse.range_tree import range_tree
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import range_answer
-from gpuledger.present.views.ranges import printed_ranges_sheet, ranges_sheet
+from gpuledger.present.views.questions import ranges_of
+from gpuledger.present.views.ranges import printed_ranges_sheet
 from gpuledger.present.views.tables import TableAnswer
-from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import Table
-
-if TYPE_CHECKING:
-    from gpuledger.analyse.use.kernel_use import UseOfKernels
 
 
 @partial(question, of_tables=lambda side: [printed_ranges_sheet(side)], reads_samples=True)
@@ -37,14 +30,4 @@ def ranges(trace: Trace, device: Device) -> TableAnswer:
       gpuledger ranges run.sqlite
       gpuledger ranges run.sqlite --format=json
     """
-    tree = range_tree(trace, device, _use(trace, device))
-    return TableAnswer(range_answer(tree), (ranges_sheet(tree),))
-
-
-def _use(trace: Trace, device: Device) -> UseOfKernels | None:
-    if Table.METRICS not in trace.tables:
-        return None
-    from gpuledger.analyse.use.kernel_use import use_of_kernels
-
-    use = use_of_kernels(trace, device.gpu, device.ledger.busy.stretches)
-    return None if isinstance(use, NotMeasured) else use
+    return ranges_of(trace, device)

@@ -6,12 +6,9 @@ from functools import partial
 
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import step_answer
-from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.views.questions import steps_of
 from gpuledger.present.views.tables import TableAnswer
-from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import Table
 
 
 @partial(question, reads_samples=True)
@@ -29,13 +26,4 @@ def steps(trace: Trace, device: Device) -> TableAnswer:
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
     """
-    sentences, sheets = step_answer(device), tuple(step_sheets(device))
-    if device.steps is None or Table.METRICS not in trace.tables:
-        return TableAnswer(sentences, sheets)
-    from gpuledger.analyse.use.stretches import use_of_device
-    from gpuledger.present.views.step_use import step_use_sheet
-
-    use = use_of_device(trace, device)
-    if isinstance(use, NotMeasured):
-        return TableAnswer(sentences, sheets)
-    return TableAnswer(sentences, (*sheets, step_use_sheet(use, device.zero_ns)))
+    return steps_of(trace, device)

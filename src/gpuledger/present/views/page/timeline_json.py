@@ -15,25 +15,18 @@ from numpy.typing import NDArray
 from gpuledger.analyse.timeline.events import EventFinder, Events, EventSource, EventTrack
 from gpuledger.analyse.timeline.stretches import Stretch
 from gpuledger.analyse.use.samples import GpuSamples, gpu_samples
-from gpuledger.catalog.call_kinds import CALL_KINDS
 from gpuledger.catalog.gpu_metrics import GpuMetric
-from gpuledger.catalog.kernel_families import COMMUNICATION
-from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import State
-from gpuledger.ledger.calls import shortened
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.lines import COMM, Line
 from gpuledger.messages import Message, say
-from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import visible
+from gpuledger.present.views.page.event_words import event_words, track_words
 from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.writers.html.packed import packed, steps_between
 from gpuledger.present.writers.html.tables import cut, middle
 from gpuledger.trace.keys import group
-from gpuledger.trace.model import os_pid
 from gpuledger.trace.spans import Ints, Span
-from gpuledger.trace.stacks import torch_frame
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, instant_text, time_text
 
@@ -45,9 +38,6 @@ _MOST_CAUSES: Final = 3
 """Of one gap, those with the most time."""
 
 _LONGEST_NAME: Final = 60
-
-_RANGE_WORDS: Final = {"op": say("operator"), "python": say("Python function")}
-_RANGE_TONES: Final = {"op": "host-operator", "python": "host-python"}
 
 _SERIES: Final = (
     (say("SMs active"), "compute-gemm", (GpuMetric.SM_ACTIVE,)),
@@ -164,17 +154,7 @@ class _TimelineWriter:
 
     def _row(self, track: EventTrack) -> list[str]:
         """What a thread or a stream is called."""
-        scene, processes = self._scene, self._scene.report.trace.origin.processes
-        pid = os_pid(track.pid)
-        if track.is_thread:
-            name = say("Main thread") if track.number == pid else say("Thread {tid}", tid=track.number)
-        elif len(scene.report.devices) > 1:
-            name = say("GPU {gpu}, stream {stream}", gpu=track.gpu, stream=track.number)
-        else:
-            name = say("Stream {stream}", stream=track.number)
-        if len(processes) > 1:
-            name = say("{track} of process {pid}", track=name, pid=pid)
-        return ["thread" if track.is_thread else "stream", scene.tell(name)]
+        return ["thread" if track.is_thread else "stream", self._scene.tell(track_words(self._scene.report, track))]
 
     def _launched(self, events: Events) -> tuple[Ints, Ints, Ints]:
         """Of each record its correlation (-1: none), the time since its launch call (-1: unknown), and bytes copied."""
@@ -210,7 +190,7 @@ class _TimelineWriter:
                     finder.ranges.codes("kind")[rows] if source is EventSource.RANGE else np.zeros(len(rows), np.int32)
                 )
                 if source is EventSource.CUDA_CALL:
-                    kinds = self._scene.device.host.kinds[rows]
+                    kinds = finder.call_kinds[rows]
             if not len(rows):
                 continue
             first, number = group(codes, kinds)
@@ -220,29 +200,12 @@ class _TimelineWriter:
 
     def _name(self, source: EventSource, text: str | None, kind: int) -> int:
         """A name's number: what it is called in short and in whole, its tone, and what kind of thing it is."""
-        short, tone, words = self._described(source, text, kind)
+        short, tone, words = event_words(self._finder, source, text, kind)
         room, tell = self._scene.room, self._scene.tell
         shown = visible(middle(short, _LONGEST_NAME))
         whole = cut(text or "", room.letters, tell)
         entry = [shown, "" if whole == shown else whole, tone, self.kinds.number(words, tell(words))]
         return self.names.number((source, text, kind), entry)
-
-    def _described(self, source: EventSource, text: str | None, kind: int) -> tuple[str, str, Message]:
-        if source is EventSource.RANGE:
-            code = self._scene.report.trace.strings.text(kind) or ""
-            name = torch_frame(text or "?") if code == "python" else text or "?"
-            return name, _RANGE_TONES.get(code, "host-range"), _RANGE_WORDS.get(code, say("range"))
-        if source is EventSource.CUDA_CALL:
-            return shortened(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
-        if source is EventSource.OTHER_CALL:
-            return text or "?", "idle-os", say("call")
-        if kind < 0:
-            return text or "?", "copy", say("copy")
-        family = self._finder.work.families[kind]
-        if text is None:
-            return "CUDA graph", line_tone(Line.of_family(family)), say("graph")
-        line = COMM if family == COMMUNICATION else Line.of_family(family)
-        return label(text), line_tone(line), say("kernel")
 
     def _gaps(self, device: Device, span: Span) -> dict[str, Any]:
         gaps = device.ledger.gaps

@@ -1,0 +1,47 @@
+"""`gpuledger mcp`: profiles for agents. The SDK is imported when the server starts."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import click
+
+from gpuledger.cli.limits import limit_option
+from gpuledger.cli.output import cache_option
+from gpuledger.errors import MissingPackage
+from gpuledger.limits import Limits
+
+
+@click.command()
+@click.argument(
+    "folders", metavar="[FOLDER]...", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@limit_option
+@cache_option
+def mcp(folders: tuple[Path, ...], limits: Limits) -> None:
+    """Serve profiles to agents over the Model Context Protocol (stdio), read-only.
+
+    An agent can open profiles below FOLDER (default: the current folder; symbolic links are followed, and refused
+    where they lead elsewhere), and ask for the report, a finding with its evidence, steps, gaps, kernels, a comparison,
+    and a picture of the timeline. Answers are small; tables come in pages. Nothing is written but the cache.
+
+    It is started by the agent's program, see docs/guides/agents.md, and ends when its stdin does. Needs
+    `pip install 'gpuledger[mcp]'`.
+
+    \b
+    Examples:
+      gpuledger mcp
+      gpuledger mcp traces/ /data/profiles
+      claude mcp add gpuledger -- gpuledger mcp traces/
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingPackage(
+            "the server needs the package mcp, which is not installed",
+            hint="`pip install 'gpuledger[mcp]'` installs it",
+        )
+    from gpuledger.agents.folders import AllowedFolders
+    from gpuledger.agents.profiles import AgentProfiles
+    from gpuledger.agents.server import serve
+
+    serve(AgentProfiles(AllowedFolders(folders or (Path(),)), limits))

@@ -1,0 +1,50 @@
+"""Questions whose answer has more where GPUs were sampled: a trace and a device in, sentences and tables out.
+
+The command line asks them, and so do agents: both are told the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuledger.analyse.range_tree import range_tree
+from gpuledger.ledger.device import Device
+from gpuledger.present.views.answers import range_answer, step_answer
+from gpuledger.present.views.ranges import ranges_sheet
+from gpuledger.present.views.steps import step_sheets
+from gpuledger.present.views.tables import TableAnswer
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Trace
+from gpuledger.trace.tables import Table
+
+if TYPE_CHECKING:
+    from gpuledger.analyse.use.kernel_use import UseOfKernels
+
+
+def steps_of(trace: Trace, device: Device) -> TableAnswer:
+    """The steps of one GPU; with each step's means of its counters, where they were sampled."""
+    sentences, sheets = step_answer(device), tuple(step_sheets(device))
+    if device.steps is None or Table.METRICS not in trace.tables:
+        return TableAnswer(sentences, sheets)
+    from gpuledger.analyse.use.stretches import use_of_device
+    from gpuledger.present.views.step_use import step_use_sheet
+
+    use = use_of_device(trace, device)
+    if isinstance(use, NotMeasured):
+        return TableAnswer(sentences, sheets)
+    return TableAnswer(sentences, (*sheets, step_use_sheet(use, device.zero_ns)))
+
+
+def ranges_of(trace: Trace, device: Device) -> TableAnswer:
+    """Host and GPU time by range; with what the kernels of each use of the GPU, where it was sampled."""
+    tree = range_tree(trace, device, _use(trace, device))
+    return TableAnswer(range_answer(tree), (ranges_sheet(tree),))
+
+
+def _use(trace: Trace, device: Device) -> UseOfKernels | None:
+    if Table.METRICS not in trace.tables:
+        return None
+    from gpuledger.analyse.use.kernel_use import use_of_kernels
+
+    use = use_of_kernels(trace, device.gpu, device.ledger.busy.stretches)
+    return None if isinstance(use, NotMeasured) else use
