@@ -52,7 +52,7 @@ class AllowedFolders:
         try:
             self._with_its_files(path.resolve(), path.name)
             return reader_of(look_at(path)) is not None
-        except (GpuledgerError, OSError):
+        except (GpuledgerError, OSError, RuntimeError):
             return False  # whatever is wrong with it is said when somebody opens it
 
     def _inside(self, given: str) -> Path | None:

@@ -79,7 +79,7 @@ class AgentProfiles:
         finally:
             self._tell = before
 
-    def open(self, given: str, wanted: Wanted) -> OpenedProfile:
+    def opened(self, given: str, wanted: Wanted) -> OpenedProfile:
         """The profile at a path that an agent gives; the handle it has already, if the file is as it was."""
         address = self.folders.address(given)
         ticket = _Ticket(address, wanted, _state(address))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpuledger.messages.zh_agents import AGENTS
 from gpuledger.messages.zh_answers import ANSWERS
 from gpuledger.messages.zh_busy import BUSY
 from gpuledger.messages.zh_compare import COMPARE
@@ -485,4 +486,5 @@ TEMPLATES: Final = {
     **BUSY,
     **USE,
     **DIAGNOSIS,
+    **AGENTS,
 }

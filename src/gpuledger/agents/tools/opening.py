@@ -64,7 +64,7 @@ def open_profile(
         )
     except ValueError as error:
         raise GpuledgerError(str(error)) from None
-    return AgentAnswer(_opened(profiles.open(path, wanted)))
+    return AgentAnswer(_opened(profiles.opened(path, wanted)))
 
 
 def _opened(opened: OpenedProfile) -> dict[str, Any]:

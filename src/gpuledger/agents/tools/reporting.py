@@ -94,7 +94,10 @@ def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None 
 
 
 def explain(profiles: AgentProfiles, code: str | None = None) -> AgentAnswer:  # noqa: ARG001  all tools take them
-    """Explain a finding's code: symptom, how it was detected, usual causes, fix, how to verify. Without code, list all."""
+    """Explain a finding's code: symptom, how it was detected, usual causes, fix, how to verify.
+
+    Without code, list all codes.
+    """
     if code is None:
         return AgentAnswer({"codes": {known: OurWords(_title(known)) for known in codes()}})
     known = _known(code.upper())

@@ -16,7 +16,7 @@ from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.memory.memory_figures import memory_figures
 from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.analyse.overlap import overlap
-from gpuledger.analyse.use.kernel_use import UseOfKernels
+from gpuledger.analyse.use.stretches import SampledUse, use_of_device
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
@@ -31,6 +31,8 @@ from gpuledger.present.views.questions import ranges_of, steps_of
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline_kernels import step_kernels_sheet
 from gpuledger.present.writers.json import tables_json
+from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.tables import Table
 
 _FEW: Final = 5
 """Rows of each table where no table is named."""
@@ -81,9 +83,9 @@ def kernels(
 ) -> AgentAnswer:
     """List the kernels of the steady steps, those with the most time first: calls, time per step, share of compute.
 
-    Where the GPU was sampled, `use` says of the same page of kernels how they use it: SMs, tensor cores, DRAM in
-    percent with an interval, and whether each is at a roof, under-filled or stalled. Keys are those of `gpuledger
-    kernels`; times in the table are per step, `ns` under `use` is of all.
+    Where the GPU was sampled, `use` says by name and shape how kernels use it: SMs, tensor cores, DRAM in percent with
+    an interval, and whether each is at a roof, under-filled or stalled. Keys are those of `gpuledger kernels`; times in
+    the table are per step, `ns` under `use` is of the whole window.
     """
     opened = profiles.of(handle)
     on = opened.device(device)
@@ -91,8 +93,7 @@ def kernels(
     sheet = step_kernels_sheet(found, on, opened.wanted.families)
     time = [column.key for column in sheet.columns].index("time_ns")
     by_time = replace(sheet, rows=tuple(sorted(sheet.rows, key=lambda row: -int(str(row[time])))))
-    used = opened.run.use.get(on.gpu)
-    sampled: UseOfKernels | None = None if used is None else used[0]
+    used = _use(opened, on)
     sentences = answers.kernel_answer(found, on) if used is None else use_answer(*used)
     content = {
         **_about(opened, on),
@@ -100,9 +101,16 @@ def kernels(
         "tables": _tables([by_time], Part(table=sheet.name, offset=offset, limit=limit), MOST_LETTERS // 2),
         "use": None,
     }
-    if sampled is not None:
-        content["use"] = paged(kernels_use_json(sampled), offset, limit, MOST_LETTERS // 2)
+    if used is not None:
+        content["use"] = paged(kernels_use_json(used[0]), offset, limit, MOST_LETTERS // 2)
     return AgentAnswer(content)
+
+
+def _use(opened: OpenedProfile, device: Device) -> SampledUse | None:
+    if Table.METRICS not in opened.run.trace.tables:
+        return None
+    use = use_of_device(opened.run.trace, device)
+    return None if isinstance(use, NotMeasured) else use
 
 
 def _answer(opened: OpenedProfile, question: Question, part: Part) -> AgentAnswer:

@@ -70,7 +70,8 @@ def _bars(row: LaneRow, top: float) -> list[Mark]:
     names: list[Mark] = []
     for bar in row.bars:
         down = top + bar.lane * _LANE
-        boxes.setdefault(bar.tone, []).append((bar.left, down, max(bar.width, _LEAST), _LANE - 1))
+        width = max(bar.width, _LEAST)
+        boxes.setdefault(bar.tone, []).append((min(bar.left, 1 - width), down, width, _LANE - 1))
         room = bar.width * WIDE - 6
         name = cut_in_the_middle(bar.name, int(room / text_width("n")))
         if len(name) >= min(_FEWEST_LETTERS, len(bar.name)) and name:
