@@ -16,7 +16,12 @@ from pathlib import Path
 from click.testing import CliRunner
 from playwright.sync_api import Browser, sync_playwright
 
+from gpuledger.agents.folders import AllowedFolders
+from gpuledger.agents.profiles import AgentProfiles
+from gpuledger.agents.tools.opening import open_profile
+from gpuledger.agents.tools.pictures import timeline_picture
 from gpuledger.cli.main import verb_named
+from gpuledger.limits import DEFAULT_LIMITS
 
 ROOT = Path(__file__).parent.parent
 SHOTS = Path(__file__).parent / "screenshots"
@@ -94,6 +99,14 @@ def take(shot: Shot, browser: Browser, folder: Path) -> None:
     page.close()
 
 
+def draw_agent_timeline(folder: Path) -> None:
+    """What an agent sees of a step."""
+    profiles = AgentProfiles(AllowedFolders([folder]), DEFAULT_LIMITS)
+    unpacked("nsys/moe_batched_gemm.sqlite", folder)
+    handle = open_profile(profiles, "moe_batched_gemm.sqlite").content["handle"]
+    (SHOTS / "agent-timeline.png").write_bytes(timeline_picture(profiles, handle, step=20).picture or b"")
+
+
 def main() -> None:
     """All of them."""
     chromium = sys.argv[1] if len(sys.argv) > 1 else shutil.which("chromium") or shutil.which("google-chrome")
@@ -101,6 +114,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as play:
         folder = Path(name)
         make_pages(folder)
+        draw_agent_timeline(folder)
         browser = play.chromium.launch(executable_path=chromium, args=list(QUIET))
         for shot in WANTED:
             take(shot, browser, folder)

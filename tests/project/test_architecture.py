@@ -237,7 +237,7 @@ def test_tests_lie_beside_their_parts() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    heavy = {"numpy", "sqlite3", "platformdirs", "json"}
+    heavy = {"numpy", "sqlite3", "platformdirs", "json", "mcp", "anyio", "pydantic"}
     code = "import sys; from gpuledger.cli.main import cli; cli.main(['--help'], standalone_mode=False); "
     code += f"sys.stderr.write(' '.join(sys.modules.keys() & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
