@@ -15,8 +15,9 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.steps import Wanted
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.report import verdict
+from gpuledger.read.source import look_at
 from gpuledger.trace.health import Severity
-from gpuledger.units import bytes_text, parse_stretch
+from gpuledger.units import parse_stretch
 
 _MOST_LISTED: Final = 50
 _MOST_GPUS: Final = 8
@@ -30,7 +31,7 @@ def list_profiles(profiles: AgentProfiles) -> AgentAnswer:
     """List the profiles in the folders that this server may read."""
     found = list(islice(profiles.folders.profiles(), _MOST_LISTED + 1))
     listed = [
-        {"path": str(path), "folder": str(folder), "size": bytes_text((folder / path).stat().st_size)}
+        {"path": str(path), "folder": str(folder), "bytes": look_at(folder / path).size}
         for folder, path in found[:_MOST_LISTED]
     ]
     folders = [str(folder) for folder in profiles.folders.folders]

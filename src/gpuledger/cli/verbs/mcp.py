@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -44,4 +48,21 @@ def mcp(folders: tuple[Path, ...], limits: Limits) -> None:
     from gpuledger.agents.profiles import AgentProfiles
     from gpuledger.agents.server import serve
 
-    serve(AgentProfiles(AllowedFolders(folders or (Path(),)), limits))
+    if sys.stdin.isatty():
+        click.echo("answers a program on stdin and stdout, see docs/guides/agents.md; Ctrl-C ends", err=True)
+    with _ended_by_interrupts():
+        serve(AgentProfiles(AllowedFolders(folders or (Path(),)), limits))
+
+
+@contextlib.contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """Ctrl-C ends us at once, as SIGTERM does: the thread that waits for input would hear of nothing else."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
