@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(match[1]) for match in found if match is not None]
 
 
+@cache
+def printed(verb: str, profile: Path, *more: str) -> str:
+    """What a verb prints as JSON."""
+    return gpuledger(verb, profile, "--format=json", *more).stdout
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_and_its_options_are_there(page: Path) -> None:
     told = commands(page)
@@ -57,7 +64,7 @@ def test_the_keys_that_are_named_are_in_the_documents(decode: Path) -> None:
     assert len(rows) >= 6
     for verb, said in rows:
         more = ["--fix=HOST-LOAD"] if verb == "whatif" else []
-        document = json.loads(gpuledger(verb, decode, "--format=json", *more).stdout)
+        document = json.loads(printed(verb, decode, *more))
         for key in re.findall(r"`\.(\w+)", said):
             assert key in document, (verb, key)
         tables = {table["table"] for table in document.get("tables", []) if isinstance(table, dict)}
@@ -69,8 +76,9 @@ def test_the_filters_find_something(decode: Path) -> None:
     filters = re.findall(r"^gpuledger (\w+) run\.sqlite --format=json \| jq '(.*)'$", AGENTS.read_text(), re.MULTILINE)
     assert len(filters) == 3
     for verb, pattern in filters:
-        document = gpuledger(verb, decode, "--format=json").stdout
-        found = subprocess.run(["jq", pattern], input=document, capture_output=True, text=True, check=True).stdout
+        found = subprocess.run(
+            ["jq", pattern], input=printed(verb, decode), capture_output=True, text=True, check=True
+        ).stdout
         assert 100 < len(found) < 2_500
 
 
