@@ -44,7 +44,7 @@ Question = Callable[[OpenedProfile, Device], TableAnswer]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AskedPart:
     """Which part of an answer is wanted: all tables in short, or one of them, from a row on."""
 
     device: int | None = None
@@ -58,7 +58,7 @@ def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
     """
-    return _answer(profiles.of(handle), _steps, Part(**part))
+    return _answer(profiles.of(handle), _steps, AskedPart(**part))
 
 
 def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
@@ -66,7 +66,7 @@ def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
     """
-    return _answer(profiles.of(handle), _gaps, Part(**part))
+    return _answer(profiles.of(handle), _gaps, AskedPart(**part))
 
 
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
@@ -75,7 +75,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
     GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
     """
-    return _answer(profiles.of(handle), _OTHERS[question], Part(**part))
+    return _answer(profiles.of(handle), _OTHERS[question], AskedPart(**part))
 
 
 def kernels(
@@ -98,7 +98,7 @@ def kernels(
     content = {
         **_about(opened, on),
         "answer": list(sentences),
-        "tables": _tables([by_time], Part(table=sheet.name, offset=offset, limit=limit), MOST_LETTERS // 2),
+        "tables": _tables([by_time], AskedPart(table=sheet.name, offset=offset, limit=limit), MOST_LETTERS // 2),
         "use": None,
     }
     if used is not None:
@@ -113,7 +113,7 @@ def _use(opened: OpenedProfile, device: Device) -> SampledUse | None:
     return None if isinstance(use, NotMeasured) else use
 
 
-def _answer(opened: OpenedProfile, question: Question, part: Part) -> AgentAnswer:
+def _answer(opened: OpenedProfile, question: Question, part: AskedPart) -> AgentAnswer:
     device = opened.device(part.device)
     told = question(opened, device)
     return AgentAnswer(
@@ -130,7 +130,7 @@ def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
     }
 
 
-def _tables(sheets: Sequence[Sheet], part: Part, letters: int) -> list[dict[str, Any]]:
+def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict[str, Any]]:
     """Tables as every JSON document has them, but for their rows, of which there is a page."""
     chosen = [sheet for sheet in sheets if part.table in (None, sheet.name)]
     if not chosen:
