@@ -68,8 +68,8 @@ def test_what_a_hint_proposes_is_understood_and_helps(tmp_path: Path) -> None:
     assert "unpacks to more" not in server().run("info", proposed, path, folder=tmp_path / "b").said
 
 
-READS_NONE = {"time", "capture", "doctor", "bench", "run", "explain"}
-"""The verbs that are given no profile."""
+READS_NONE = {"time", "capture", "doctor", "bench", "run", "explain", "mcp"}
+"""The verbs that are given no profile; what is asked of `mcp` has its own test."""
 PROFILE = "PROFILE"
 CALLS: dict[str, tuple[str, ...]] = {
     "whatif": (PROFILE, "--speedup=gemm=2"),
