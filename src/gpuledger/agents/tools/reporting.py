@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gpuledger.agents.answers import AgentAnswer, OurWords, picked
+from gpuledger.agents.answers import AgentAnswer, OurWords, paged, picked
 from gpuledger.agents.evidence_rows import evidence_rows
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.agents.tools.tool import DEVICE, HANDLE, AgentTool
@@ -22,6 +22,7 @@ from gpuledger.present.views.report_json import finding_dict, report_data
 _MOST_FINDINGS: Final = 4
 _MOST_LINES: Final = 7
 _MOST_CORRELATIONS: Final = 5
+_EVIDENCE_LETTERS: Final = 2_000
 
 _IN_SHORT: Final = ("code", "claim", "saving_ns_per_step", "saving_ns", "saving_is_bound", "fix", "device")
 """Of a finding, in a report."""
@@ -81,16 +82,24 @@ def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None 
     told = finding_dict(found, opened.run.zero_ns)
     for piece in told["evidence_data"]:
         del piece["correlations"][_MOST_CORRELATIONS:]
+    rows = evidence_rows(opened.run, found, _MOST_CORRELATIONS)
     sections = _sections(found.code)
     return AgentAnswer(
         {
             "handle": handle,
             **told,
-            "evidence_rows": evidence_rows(opened.run, found, _MOST_CORRELATIONS),
+            "evidence_data": _first(told["evidence_data"]),
+            "evidence_rows": _first(rows),
             "how_to_fix": OurWords(sections["Fix"]),
             "how_to_verify": OurWords(sections["How to verify"]),
         }
     )
+
+
+def _first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as there is room for."""
+    shown: list[dict[str, Any]] = paged(rows, 0, len(rows), _EVIDENCE_LETTERS)["rows"]
+    return shown
 
 
 def explain(profiles: AgentProfiles, code: str | None = None) -> AgentAnswer:  # noqa: ARG001  all tools take them
