@@ -62,7 +62,7 @@ def test_what_leads_elsewhere_is_refused_whether_it_is_there_or_not(place: Path,
     assert str(place / "mine") in refusal.value.found
 
 
-@pytest.mark.parametrize("given", ["a\0b", "circle"])
+@pytest.mark.parametrize("given", ["a\0b", "circle", "."])
 def test_what_is_no_path_is_refused(place: Path, given: str) -> None:
     with pytest.raises(UnreadableProfile):
         AllowedFolders([place / "mine"]).address(given)

@@ -74,8 +74,12 @@ class AllowedFolders:
 
     def _with_its_files(self, path: Path, given: str) -> Path:
         """The same path, if the files of a folder, which a reader would follow, do not lead out either."""
-        entries = (path, *path.iterdir()) if path.is_dir() else (path,)
-        if not all(self._holds(entry.resolve()) for entry in entries):
+        try:
+            entries = (path, *path.iterdir()) if path.is_dir() else (path,)
+            inside = all(self._holds(entry.resolve()) for entry in entries)
+        except (OSError, RuntimeError) as error:
+            raise UnreadableProfile(f"{given}: cannot be opened: {error}") from None
+        if not inside:
             raise self._outside(given)
         return path
 
