@@ -62,12 +62,14 @@ OF_QUESTIONS = ("gaps", "steps", "launches", "memory", "ranges", "overlap", "ops
 ELSEWHERE = {
     "bench": "needs torch; tests/workloads",
     "capture": "needs a profiler; tests/capture",
+    "diagnosis": "scores a whole benchmark; tests/diagnosis",
+    "diagnosis-answers": "what other tools write for that; tests/diagnosis",
     "doctor": "says what this machine is; tests/doctor",
     "runbook": "runs programs; tests/runbook",
     "time": "needs torch; tests/timing",
     "timepair": "needs torch; tests/timing",
 }
-"""Documents that cannot be written from captures, and where they are held against their schemas."""
+"""Documents that cannot be written from a capture, and where they are held against their schemas."""
 
 
 @cache
