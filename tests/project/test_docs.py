@@ -61,6 +61,9 @@ def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: P
     for packed in ROOT.glob("captures/n*/*.xz"):
         if packed.stem in page.read_text():
             shutil.copy(plain(packed), tmp_path)
+    for trace in ROOT.glob("captures/torch/*.json.gz"):
+        if trace.name in page.read_text():
+            shutil.copy(trace, tmp_path)
     (tmp_path / "serve").mkdir()
     for packed in ROOT.glob("captures/serve/*.xz"):
         if f"serve/{packed.stem}" in page.read_text():

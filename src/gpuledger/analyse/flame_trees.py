@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.name_paths import NamePaths
+from gpuledger.analyse.placed_work import place_of_work, placed_paths
 from gpuledger.analyse.program_ranges import NamedNest, ProgramRanges
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
@@ -73,7 +74,12 @@ def flame_trees(trace: Trace, device: Device) -> tuple[FlameTree, ...]:
         (TreeKind.OPERATORS, ranges.operators),
         (TreeKind.FUNCTIONS, ranges.functions),
     )
-    trees = [_of_ranges(kind, nest, trace, device) for kind, nest in named if len(nest)]
+    is_placed = trace.places is not None
+    trees = [
+        _of_ranges(kind, nest, trace, device)
+        for kind, nest in named
+        if len(nest) or (is_placed and kind is TreeKind.RANGES)
+    ]
     return tuple(tree for tree in (*trees, *_of_stacks(trace, device)) if len(tree))
 
 
@@ -110,9 +116,15 @@ def _of_ranges(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device) 
     around = host.range_of_call if is_every_range else innermost(ranges.rows, host.calls)
     path_of_call = np.append(paths.of_row.astype(np.int32)[around], np.int32(-1))  # the last: what no call launched
     shown = [torch_frame(name) for name in ranges.names] if kind is TreeKind.FUNCTIONS else ranges.names
+    host_ns = paths.sums(ranges.rows.duration_ns)
+    path: NDArray[Any] = path_of_call[work.call]
+    if kind is not TreeKind.FUNCTIONS and trace.places is not None:
+        placed = placed_paths(trace, paths, shown, path, place_of_work(trace, device.work.of(device.gpu)))
+        whole = np.zeros(len(placed.paths), np.int64)
+        whole[placed.of_base[:-1]] = host_ns
+        paths, shown, host_ns, path = placed.paths, placed.names, whole, placed.of_work
     names = [shown[name] for name in paths.name.tolist()]
-    named = _NamedPaths(kind, paths, names, paths.sums(ranges.rows.duration_ns))
-    return _with_kernels(named, path_of_call[work.call], work, trace)
+    return _with_kernels(_NamedPaths(kind, paths, names, host_ns), path, work, trace)
 
 
 def _of_stacks(trace: Trace, device: Device) -> Iterator[FlameTree]:

@@ -13,10 +13,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.placed_work import place_of_work
 from gpuledger.catalog.name_likeness import normalised
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, thread
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, parents
 from gpuledger.trace.statistics import median
@@ -54,6 +55,9 @@ def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: st
     _, inner = calls_in_ranges(matching, device.host.calls.at(call[launched]))
     inside = np.zeros(len(chosen), np.bool_)
     inside[launched[inner]] = True
+    if trace.places is not None:  # what a second file says of work inside graphs
+        matches = [any(map(wanted.search, place.path)) for place in trace.places.places]
+        inside |= np.array([*matches, False], np.bool_)[place_of_work(trace, device.work)[chosen]]
     return inside
 
 
@@ -76,11 +80,16 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
             paths[inner] = (*paths[above[inner]], texts[inner] or "?")
         return paths[chain[0] if chain else position]
 
-    distinct, number = np.unique(inner, return_inverse=True)
-    real = [path(position) for position in distinct.tolist()]
+    told = () if trace.places is None else trace.places.places
+    place = place_of_work(trace, device.work)[chosen]
+    first, number = group(inner, place)
+    real = [
+        (*path(position), *(told[named].path if named >= 0 else ()))
+        for position, named in zip(inner[first].tolist(), place[first].tolist(), strict=True)
+    ]
     general = [tuple(normalised(name) for name in names) for names in real]
     names = sorted(set(general))
-    of = np.array([names.index(place) for place in general], np.int64)[number.reshape(-1)]
+    of = np.array([names.index(place) for place in general], np.int64)[number]
     depth, layers = _layer_depth(real)
     layered = tuple(depth >= 0 and len(name) > depth and name[depth] == layers[0] for name in names)
     return LaunchPlaces(of, tuple(names), layers[1], layered)

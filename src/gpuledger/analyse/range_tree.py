@@ -1,12 +1,13 @@
 """The program's ranges as a tree by name: host and GPU time, launches and waits of each, over the whole window.
 
 GPU work belongs to the ranges around its launch call, on the call's thread; GPU times add up durations. Where only a
-part of the profile is looked at, it is the work that begins there, and the instances that launched any of it.
+part of the profile is looked at, it is the work that begins there, and the instances that launched any of it. Names
+that a second file gave to work inside graphs are ranges below those around the launch, without host time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.host_stretch import begins_in, host_stretch, of_this_gpu
 from gpuledger.analyse.name_paths import NamePaths
+from gpuledger.analyse.placed_work import PlacedPaths, place_of_work, placed_paths
 from gpuledger.analyse.program_ranges import folded_names
 from gpuledger.catalog.call_kinds import CallKind
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
-from gpuledger.catalog.name_likeness import counted_as
+from gpuledger.catalog.name_likeness import counted_as, normalised
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
@@ -35,11 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RangeNode:
-    """The ranges of one path of names."""
+    """The ranges of one path of names, or the work of graphs that a second file names so."""
 
     name: str
     depth: int
     instances: int
+    """How many ranges; of work inside graphs how many launches."""
     host_ns: int
     gpu_ns: int
     """With the ranges inside."""
@@ -79,7 +82,6 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     launches[work.launch] = True
     launching = around[:-1][launches[:-1] & host.are(CallKind.LAUNCH)]
     length = work.end_ns - work.start_ns
-    own_gpu = sweep.fold("sum", launcher, length, np.zeros(len(ranges), np.int64))
     own_launches, own_waits = (np.bincount(place[place >= 0], minlength=len(ranges)) for place in (launching, waiting))
     above = (
         parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)) if host.nesting is None else host.nesting.above
@@ -89,26 +91,52 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
         works = np.zeros(len(ranges), np.bool_)
         works[launcher[launcher >= 0]] = True
         shown = _with_parents(above, works)
-    amounts = (shown, ranges.duration_ns, own_gpu, own_launches, own_waits, _steady_ns(trace, device, ranges))
-    used = None if use is None else _used(work, use, launcher, len(ranges))
-    named = folded_names(ranges) if folded else _counted_names(ranges)
-    nodes = _nodes(NamePaths(above, named[1]), named[0], amounts, device.steady_ns, used)
+    amounts = (shown, ranges.duration_ns, own_launches, own_waits, _steady_ns(trace, device, ranges))
+    names, name_of = folded_names(ranges) if folded else _counted_names(ranges)
+    base = NamePaths(above, name_of)
+    called = normalised if folded else counted_as
+    placed = placed_paths(trace, base, names, base.of_row[launcher], place_of_work(trace, work), called)
+    own_gpu = sweep.fold("sum", placed.of_work, length, np.zeros(len(placed.paths), np.int64))
+    used = None if use is None else _used(work, use, placed.of_work, len(placed.paths))
+    tree = _PathAmounts(base, placed, amounts, own_gpu, placed.launches(work.launch))
     outside_ns = int(length.sum()) - int(own_gpu.sum())
-    return RangeTree(device.gpu, nodes, outside_ns, int((launching < 0).sum()))
+    return RangeTree(device.gpu, _nodes(tree, device.steady_ns, used), outside_ns, int((launching < 0).sum()))
 
 
-def _used(work: Activities, use: UseOfKernels, launcher: NDArray[Any], ranges: int) -> NDArray[np.float64]:
-    """A row per range: how long its own kernels ran whose use is known, then that time times each of OF_KERNELS."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _PathAmounts:
+    """What is added up along paths: of each range whether it is shown, and amounts; of each path its GPU time."""
+
+    base: NamePaths
+    """The paths of ranges."""
+    placed: PlacedPaths
+    of_ranges: tuple[NDArray[Any], ...]
+    own_gpu_ns: Ints
+    graph_launches: Ints
+
+    def sums(self) -> list[Ints]:
+        """Of each path how many ranges are shown, and the amounts of those."""
+        shown = self.of_ranges[0]
+        return [self._of_paths(self.base.sums(column * shown)) for column in (shown, *self.of_ranges[1:])]
+
+    def _of_paths(self, of_base: Ints) -> Ints:
+        amounts = np.zeros(len(self.placed.paths), np.int64)
+        amounts[self.placed.of_base[:-1]] = of_base
+        return amounts
+
+
+def _used(work: Activities, use: UseOfKernels, path: NDArray[Any], paths: int) -> NDArray[np.float64]:
+    """A row per path: how long its own kernels ran whose use is known, then that time times each of OF_KERNELS."""
     is_kernel = (work.family >= 0) & (work.family != work.families.index(GRAPH_FAMILY))
-    here = np.flatnonzero(is_kernel & (launcher >= 0))
+    here = np.flatnonzero(is_kernel & (path >= 0))
     kernel = use.kernel_of_row[work.row[here]]
     here, kernel = here[kernel >= 0], kernel[kernel >= 0]
-    launcher, length = launcher[here], (work.end_ns - work.start_ns)[here]
+    path, length = path[here], (work.end_ns - work.start_ns)[here]
     columns = [np.ones(len(use.kernels))]
     for metric in OF_KERNELS:
         figures = [known.figures.get(metric) for known in use.kernels]
         columns.append(np.array([np.nan if figure is None else figure.percent for figure in figures]))
-    return np.stack([np.bincount(launcher, length * level[kernel], minlength=ranges) for level in columns], axis=1)
+    return np.stack([np.bincount(path, length * level[kernel], minlength=paths) for level in columns], axis=1)
 
 
 def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -130,24 +158,16 @@ def _steady_ns(trace: Trace, device: Device, ranges: Rows) -> Ints:
     return np.where(counts, open_ns, 0)
 
 
-def _nodes(
-    paths: NamePaths,
-    texts: Sequence[str],
-    amounts: tuple[NDArray[Any], ...],
-    steady_ns: int,
-    used: NDArray[np.float64] | None,
-) -> tuple[RangeNode, ...]:
-    """One node per path of names; of each range whether it is shown, and what is added up."""
-    shown, host_ns, gpu_ns, launches, waits, in_steps_ns = amounts
-    instances = paths.sums(shown)
-    own_host, own_gpu, own_launches, own_waits, own_steps = (
-        paths.sums(column * shown) for column in (host_ns, gpu_ns, launches, waits, in_steps_ns)
-    )
+def _nodes(tree: _PathAmounts, steady_ns: int, used: NDArray[np.float64] | None) -> tuple[RangeNode, ...]:
+    """One node per path of names."""
+    paths = tree.placed.paths
+    instances, own_host, own_launches, own_waits, own_steps = tree.sums()
+    own_gpu, instances = tree.own_gpu_ns, instances + tree.graph_launches
     inner = [paths.with_inner(own) for own in (own_gpu, own_launches, own_waits)]
-    names = [texts[name] for name in paths.name.tolist()]
+    names = [tree.placed.names[name] for name in paths.name.tolist()]
     order = paths.in_order(inner[0], names)
     order = order[instances[order] > 0]
-    use = [{}] * len(order) if used is None else [_means(row) for row in paths.with_inner(paths.sums(used))[order]]
+    use = [{}] * len(order) if used is None else [_means(row) for row in paths.with_inner(used)[order]]
     columns = (paths.depth, instances, own_host, own_gpu, own_steps, *inner)
     return tuple(
         RangeNode(

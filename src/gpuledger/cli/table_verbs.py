@@ -11,6 +11,7 @@ import click
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.cli.limits import limit_option
+from gpuledger.cli.names import named, names_option
 from gpuledger.cli.output import Output, page_options, profile_argument, step_options
 from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
@@ -35,7 +36,9 @@ def question(
     """
 
     @functools.wraps(answer)
-    def verb(profile: Path, wanted: Wanted, limits: Limits, output: Output, **own: object) -> None:
+    def verb(
+        profile: Path, wanted: Wanted, names_from: Path | None, limits: Limits, output: Output, **own: object
+    ) -> None:
         if of_tables is not None and is_printed_tables(profile, limits=limits):
             printed = open_summaries(profile, limits=limits)
             sheets = of_tables(side_of_tables(printed, profile.name, wanted.families))
@@ -43,9 +46,12 @@ def question(
             return
         sampled = SAMPLES if reads_samples else {}
         trace = open_trace(profile, where_sampled=sampled, limits=limits, progress=output.progress)
+        trace = named(trace, profile.name, names_from, limits, output.progress)
         output.progress.stage(BOOKS)
         devices = analysed(trace, profile.name, wanted)
         answers = [answer(trace, device, **own) for device in devices]
         output.show(answers_document(answer.__name__, profile.name, answers, trace.health, devices[0].zero_ns))
 
-    return click.command(answer.__name__)(profile_argument(step_options(limit_option(page_options(verb)))))
+    return click.command(answer.__name__)(
+        profile_argument(step_options(names_option(limit_option(page_options(verb)))))
+    )

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 _NEVER_READ: Final = {
     Table.KERNELS: {"short_name", "mangled_name", "registers", "smem_static_bytes", "smem_dynamic_bytes"},
+    Table.CALLS: {"kernel"},
 }
 _SHAPES: Final = {"grid", "block"}
 
 
 def columns_for(*, profiled: bool) -> dict[Table, frozenset[str]]:
-    """What a report reads of a trace; the blocks of launches only to find those that Nsight Compute `profiled`."""
+    """What a report reads of a trace; the blocks of launches only to find those that another file `profiled` too."""
     return {
         table: frozenset(column.name for column in table.schema.columns)
         - _NEVER_READ.get(table, set())

@@ -28,7 +28,7 @@ from gpuledger.version import own_version
 
 NEEDED: Final = {
     table: frozenset(column.name for column in table.schema.columns)
-    - {"stack", "grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"}
+    - {"stack", "kernel", "grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"}
     for table in Table
     if table not in (Table.ALLOCS, Table.SAMPLES, Table.METRICS)
 }

@@ -13,6 +13,7 @@ from gpuledger.messages.zh_diagnosis import DIAGNOSIS
 from gpuledger.messages.zh_first_fix import FIRST_FIX
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
+from gpuledger.messages.zh_names import NAMES
 from gpuledger.messages.zh_page import PAGE
 from gpuledger.messages.zh_phases import PHASES
 from gpuledger.messages.zh_programs import PROGRAMS
@@ -481,6 +482,7 @@ TEMPLATES: Final = {
     **ANSWERS,
     **FIRST_FIX,
     **COMPARE,
+    **NAMES,
     **RANKS,
     **PROGRAMS,
     **BUSY,

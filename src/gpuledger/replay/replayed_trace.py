@@ -38,7 +38,7 @@ def replayed_trace(model: Scenario, *edits: Edit) -> Trace:
     tables |= _operations(trace, model.part.work, graph, times)
     if Table.CALLS in tables:
         tables[Table.CALLS] = tables[Table.CALLS].where(~_gone_calls(trace, graph, times))
-    return replace(trace, tables=tables)
+    return replace(trace, tables=tables, places=None)  # rows may be gone
 
 
 def _with_times(rows: Rows, start_ns: Ints, end_ns: Ints) -> Rows:

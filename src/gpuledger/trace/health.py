@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,6 +26,15 @@ class Note:
     code: str
     sentence: str
     count: int = 1
+
+
+NAMES_FROM = "names-from"
+"""The code of the note that says how much of the work inside graphs a second file names: it belongs to every answer."""
+
+
+def told_always(notes: Iterable[Note]) -> list[str]:
+    """The sentences that people see in any case, besides what was lost."""
+    return [note.sentence for note in notes if note.code == NAMES_FROM]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuledger.messages import say
+from gpuledger.trace.graph_places import GraphPlaces
 from gpuledger.trace.health import Note, NotMeasured
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.trace.stacks import Stacks
@@ -136,6 +137,8 @@ class Trace:
     """The call stacks that columns called `stack` point to."""
     plain_window_ns: int | NotMeasured = NO_MANIFEST
     """How long what was recorded took in a run without the profiler. Of the file beside it, not of the profile."""
+    places: GraphPlaces | None = None
+    """Where work inside graphs comes from, if a second file was asked; goes with these very rows."""
 
     def __getitem__(self, table: Table | str) -> Rows:
         """The rows of a table, by its name too; none if the profile does not hold it. Asks only for what was read."""

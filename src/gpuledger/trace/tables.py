@@ -160,6 +160,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             ColumnSchema("layer", Kind.TEXT, "runtime, driver, os, cublas or cudnn"),
             ColumnSchema("result", Kind.INT64, "the call's return value; 0 is success in CUDA"),
             _STACK,
+            ColumnSchema("kernel", Kind.TEXT, "the kernel that it launches, where the call says so, as ROCm's do"),
         ),
     ),
     Table.RANGES: Schema(

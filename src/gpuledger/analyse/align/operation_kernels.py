@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.align.forwards import ForwardKernel, triple
 from gpuledger.analyse.align.sequence_search import occurrences, searched
 from gpuledger.analyse.launch_places import repeated
+from gpuledger.analyse.placed_work import place_of_work
 from gpuledger.catalog.kernel_names import label
 from gpuledger.catalog.name_likeness import LEVELS, NONE, likeness
 from gpuledger.errors import NothingRecorded
@@ -132,15 +133,20 @@ def _whole_period(names: NDArray[np.signedinteger]) -> int | None:
 
 
 def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> OperationKernels:
-    """Each instance of a matching range is a forward; the outermost where they nest."""
+    """Each instance of a matching range is a forward; the outermost where they nest.
+
+    Where a second file names the work inside graphs, each stretch of a launch under a matching name is one too.
+    """
     expression = re.compile(pattern)
-    chosen, notes = _matching(trace, spans_of_time(trace), expression), tuple[str, ...]()
-    if not len(chosen):  # torch's operators and modules, where no annotation is called so
-        chosen, notes = _matching(trace, trace[Table.RANGES], expression), (_operators(profile, pattern),)
-    if not len(chosen):
-        raise _no_range(trace, profile, pattern)
     kernels = _kernels_on(device)
+    chosen, notes = _matching(trace, spans_of_time(trace), expression), tuple[str, ...]()
+    placed = _placed_in(trace, device, kernels, expression)
+    if not len(chosen) and (placed < 0).all():  # torch's operators and modules, where no annotation is called so
+        chosen, notes = _matching(trace, trace[Table.RANGES], expression), (_operators(profile, pattern),)
+        if not len(chosen):
+            raise _no_range(trace, profile, pattern)
     forward = _launched_in(device, kernels, chosen)
+    forward = np.where((forward < 0) & (placed >= 0), len(chosen) + placed, forward)
     steady = device.begins_steady(device.work.start_ns[kernels])
     cut = np.unique(forward[~steady])
     kept = (forward >= 0) & ~np.isin(forward, cut)
@@ -149,9 +155,29 @@ def by_range(trace: Trace, device: Device, profile: str, pattern: str) -> Operat
         raise NothingRecorded(
             f"{profile}: nothing ran in ranges matching '{pattern}'",
             found=f"{count_text(len(chosen))} such ranges; {inside}",
-            hint="kernels of a CUDA graph belong to the range around its launch: try --auto or --pattern=REGEX",
+            hint="kernels of a CUDA graph belong to the range around its launch: try --names-from, --auto or --pattern",
         )
     return OperationKernels(kernels[kept], forward[kept], notes)
+
+
+def _placed_in(trace: Trace, device: Device, kernels: Positions, expression: re.Pattern[str]) -> Positions:
+    """For each kernel that a second file names inside a graph the stretch under a matching name; -1 for none."""
+    if trace.places is None:
+        return np.full(len(kernels), -1, np.intp)
+    paths = [place.path for place in trace.places.places]
+    outermost = [next((at for at, name in enumerate(path) if expression.search(name)), None) for path in paths]
+    known: dict[tuple[str, ...], int] = {}
+    matching = [
+        -1 if at is None else known.setdefault(path[: at + 1], len(known))
+        for path, at in zip(paths, outermost, strict=True)
+    ]
+    name = np.array([*matching, -1], np.intp)[place_of_work(trace, device.work)[kernels]]
+    launch = device.work.launch[kernels]
+    order = np.argsort(launch, kind="stable")
+    begins = (np.diff(launch[order], prepend=-2) != 0) | (np.diff(name[order], prepend=-2) != 0)
+    stretch = np.empty(len(kernels), np.intp)
+    stretch[order] = np.cumsum(begins) - 1
+    return np.where(name >= 0, stretch, -1)
 
 
 def _operators(profile: str, pattern: str) -> str:

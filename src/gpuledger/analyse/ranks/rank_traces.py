@@ -137,7 +137,7 @@ def _at(trace: Trace, place: Place) -> Trace:
     rank = _RankRows(trace, place)
     tables = {table: _kept(rows, rank.owns(table, rows)) for table, rows in trace.tables.items()}
     processes = tuple(process for process in trace.origin.processes if process.pid == place.pid)
-    return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes))
+    return replace(trace, tables=tables, origin=replace(trace.origin, processes=processes), places=None)
 
 
 class _RankRows:

@@ -22,6 +22,7 @@ from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.cli.completion import files
 from gpuledger.cli.diff_sides import timings_at, told_apart
 from gpuledger.cli.limits import limit_option
+from gpuledger.cli.names import named, names_option
 from gpuledger.cli.output import Output, cache_option, page_options
 from gpuledger.cli.progress import ProgressLine
 from gpuledger.cli.regex import regex_option
@@ -60,10 +61,13 @@ class _Reading:
 
     limits: Limits
     tell: ProgressLine
+    names_from: Path | None
 
-    def trace(self, path: str) -> Trace:
+    def trace(self, path: str, *, is_model: bool = False) -> Trace:
         self.tell.clear()
         trace = open_trace(path, limits=self.limits, progress=self.tell)
+        if is_model:
+            trace = named(trace, Path(path).name, self.names_from, self.limits, self.tell)
         self.tell.stage("looking for the operation")
         return trace
 
@@ -88,6 +92,7 @@ class _Reading:
 @click.option("--forwards-e2e", type=_COUNT, metavar="N", help="Forwards in the model's tables. Default: found.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the checks as JUnit XML too.")
 @click.option("--gate", is_flag=True, help="Exit with 3 if a check fails.")
+@names_option
 @cache_option
 @limit_option
 @page_options
@@ -106,6 +111,7 @@ def align(
     forwards_e2e: int | None,
     junit: Path | None,
     gate: bool,
+    names_from: Path | None,
     limits: Limits,
     output: Output,
 ) -> None:
@@ -123,6 +129,7 @@ def align(
     \b
     Examples:
       gpuledger align attn.sqlite model.sqlite --range=attention
+      gpuledger align attn.json graph.json --range=attn --names-from=capture.json
       gpuledger align attn.sqlite model.sqlite --pattern='flash|fmha'
       gpuledger align attn.json.gz ranks/ --known=known.toml --gate
       gpuledger align timed.json --tier=same-module
@@ -135,7 +142,7 @@ def align(
     timed = _timed(mock, e2e, limits)
     if timed is None and not e2e:
         raise click.UsageError("give MOCK and E2E, or one file of two operations that `gpuledger time` timed in turns.")
-    reading = _Reading(limits, output.progress)
+    reading = _Reading(limits, output.progress, names_from)
     if timed is None:
         ours = _mock(mock, mock_range, isolation, forwards_mock, reading)
         theirs = _model(e2e, Wanted(step_range, step_kernel), isolation, ours.side, forwards_e2e, reading)
@@ -229,7 +236,7 @@ def _model(
         )
     ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
     for profile in _profiles(given, reading.limits):
-        trace = reading.trace(profile.address)
+        trace = reading.trace(profile.address, is_model=True)
         found = of_model(trace, profile.name, wanted, isolation, mock.kernels)
         ranks += found.forwards
         remarks |= dict.fromkeys(found.notes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuledger.cli.limits import limit_option
+from gpuledger.cli.names import named, names_option
 from gpuledger.cli.output import (
     Output,
     need,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--charts", is_flag=True, help="With a Markdown file: write its charts next to it, as PNG.")
 @click.option("--brief", is_flag=True, help="Only the answer and what to do (text and Markdown).")
 @step_options
+@names_option
 @limit_option
 @page_options
 def report(
@@ -46,6 +48,7 @@ def report(
     charts: bool,
     brief: bool,
     wanted: Wanted,
+    names_from: Path | None,
     limits: Limits,
     output: Output,
 ) -> None:
@@ -65,6 +68,7 @@ def report(
       gpuledger report run.sqlite -o report.md --charts
       gpuledger report run.sqlite --lang=zh
       gpuledger report run.sqlite --ncu=layer.ncu-rep
+      gpuledger report replay.json.gz --names-from=capture.json.gz
     """
     if charts and (output.format != "md" or output.path is None):
         raise click.UsageError(
@@ -72,8 +76,9 @@ def report(
         )
     if charts:
         need("vl_convert", "a picture")
-    columns = columns_for(profiled=bool(ncu))
+    columns = columns_for(profiled=bool(ncu) or names_from is not None)
     trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=output.progress)
+    trace = named(trace, profile.name, names_from, limits, output.progress)
     profiled = _profiled(ncu, limits, output.progress) if ncu else None
     made = diagnosed(trace, profile.name, wanted, profiled, stage=output.progress.stage)
     pictures = _written(made, output) if charts else []

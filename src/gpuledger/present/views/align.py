@@ -19,7 +19,7 @@ from gpuledger.present.document import Block, Document, Group, Heading, Paragrap
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.writers.json import health_json
 from gpuledger.present.writers.junit import Case, junit_xml
-from gpuledger.trace.health import Note, Severity
+from gpuledger.trace.health import Note, Severity, told_always
 from gpuledger.units import count_text, time_text
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[Block]:
                 say("{count} more kinds of kernels, and single calls, are in CSV and JSON.", count=count_text(left_out))
             )
         )
-    lost = [note.sentence for note in health if note.severity is Severity.LOSS]
+    lost = [*(note.sentence for note in health if note.severity is Severity.LOSS), *told_always(health)]
     if noted := (*made.notes, *lost):
         blocks.append(Points(say("Notes"), tuple(map(_sentence, noted)), is_section=True))
     return blocks

@@ -326,6 +326,8 @@ def _exposed(what: Message, work: Exposure, code: str, window_ns: int) -> Messag
 def operator_answer(costs: OperatorCosts, device: Device) -> Sentences:
     """Which operators take the most GPU time, and how much of its peak the GPU gives."""
     operators, mfu = costs.operators, costs.work.mfu
+    if not operators.by_name and costs.graphs.named_ns:
+        return (_operators_in_graphs(costs, device),)
     if not operators.by_name:
         return (
             say("GPU {gpu}: no operators were recorded.", gpu=costs.gpu),
@@ -354,6 +356,24 @@ def operator_answer(costs: OperatorCosts, device: Device) -> Sentences:
             say("MFU at most {share} of the dense peak of {gpu}.", share=share_text(mfu), gpu=costs.work.gpu),
         )
     return answer, *few_rows, say("MFU {share} of the dense peak of {gpu}.", share=share_text(mfu), gpu=costs.work.gpu)
+
+
+def _operators_in_graphs(costs: OperatorCosts, device: Device) -> Message:
+    """Where all of a program runs in graphs, what is innermost there."""
+    sums: dict[str, int] = {}
+    for work in costs.graphs.work:
+        if work.path:
+            sums[work.path[-1]] = sums.get(work.path[-1], 0) + work.device_ns
+    largest = [
+        say("{name} {share}", name=name, share=share_text(time_ns / costs.graphs.device_ns))
+        for name, time_ns in sorted(sums.items(), key=lambda named: (-named[1], named[0]))[:_NAMED]
+    ]
+    return say(
+        "GPU {gpu}: inside graphs, operators with the most GPU self time: {largest}, of {time}.",
+        gpu=costs.gpu,
+        largest=joined(say(", "), largest),
+        time=_a_step(device, costs.graphs.device_ns),
+    )
 
 
 def _few_rows(costs: OperatorCosts) -> Sentences:

@@ -30,7 +30,7 @@ from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
-from gpuledger.trace.health import Severity
+from gpuledger.trace.health import Severity, told_always
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
 
@@ -360,7 +360,7 @@ def closing(report: ProfiledRun) -> list[Message]:
         lines.append(say("Not measured: {what}.", what=OS_CALLS_MISSING))
     notes = (*report.trace.health, *report.kernel_health)
     losses = [note.sentence for note in notes if note.severity is Severity.LOSS]
-    lines += [say("Note: {sentence}.", sentence=sentence) for sentence in losses]
+    lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *told_always(notes))]
     return [*lines, *_next(report)]
 
 

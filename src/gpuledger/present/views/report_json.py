@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.analyse.inventory import missing
@@ -16,6 +17,7 @@ from gpuledger.ledger.lines import Line
 from gpuledger.ledger.phases import PHASES
 from gpuledger.ledger.step_variation import variation
 from gpuledger.present.made_at import made_at
+from gpuledger.trace.graph_places import GraphPlaces
 from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.spans import Span
 
@@ -53,8 +55,16 @@ def report_data(report: ProfiledRun) -> dict[str, Any]:
         "steps": _steps(report.main_device),
         "levels": [_level(level) for level in report.main_device.levels],
         "findings": [finding_dict(found, report.zero_ns) for found in report.findings],
+        **_graph_names(report.trace.places),
         **_kernels(report),
     }
+
+
+def _graph_names(places: GraphPlaces | None) -> dict[str, Any]:
+    """How much of the work inside graphs a second file names, where one was given."""
+    if places is None or places.coverage is None:
+        return {}
+    return {"graph_names": {"file": places.file, **asdict(places.coverage)}}
 
 
 def _kernels(report: ProfiledRun) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from gpuledger.messages import say
 from gpuledger.present.document import Block, Conclusion, Document, Paragraph, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.tables_page import tables_page
 from gpuledger.present.writers.json import health_json, tables_json
-from gpuledger.trace.health import Note
+from gpuledger.trace.health import Note, told_always
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,10 @@ def tables_document(
     shown: Sequence[Sheet] | None = None,
 ) -> Document:
     """Sentences for each GPU, then tables; JSON is the document gpuledger.VERB/1. Instants are told from `zero_ns`."""
+    notes = tuple(notes)
     first = [block for told in sentences for block in answer_blocks(told)]
+    always = [say("Note: {sentence}.", sentence=sentence) for sentence in told_always(notes)]
+    first += [Remarks(tuple(always))] if always else []
     people = sheets if shown is None else shown
     return Document(
         blocks=lambda: (*first, *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in people)),
@@ -67,5 +71,5 @@ def tables_document(
             "health": health_json(notes),
         },
         sheets=lambda: tuple(sheets),
-        page=lambda reader: tables_page(profile, list(map(Paragraph, chain(*sentences))), people, reader),
+        page=lambda reader: tables_page(profile, list(map(Paragraph, chain(*sentences, always))), people, reader),
     )

@@ -92,6 +92,7 @@ class Shaper:
             "correlation": _ints([each.correlation for each in args]),
             "name": self._text([event.name for event in events]),
             "layer": np.full(len(events), self.codes[kind]),
+            "kernel": self._given([each.kernel for each in args]),
         }
 
     def ranges(self, events: list[Any], args: list[Any], kind: str) -> Columns:
@@ -182,6 +183,13 @@ class Shaper:
 
     def _text(self, texts: list[str]) -> NDArray[np.int32]:
         return np.fromiter(map(self.codes.__getitem__, texts), np.int32, len(texts))
+
+    def _given(self, texts: list[Any]) -> NDArray[np.int32]:
+        """Codes of texts of which most events have none; what is no text is none."""
+        if not any(texts):
+            return np.full(len(texts), NO_TEXT, np.int32)
+        codes = (self.codes[text] if text and isinstance(text, str) else NO_TEXT for text in texts)
+        return np.fromiter(codes, np.int32, len(texts))
 
     def _raw(self, texts: Sequence[Any]) -> Ints:
         """Codes of texts that are JSON of their own; NO_TEXT where there is none."""

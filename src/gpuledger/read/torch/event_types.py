@@ -20,9 +20,11 @@ class CallArgs(_Struct):
     """What is read of the arguments of a call."""
 
     correlation: int = -1
+    kernel: str = ""
 
 
-class _WhereArgs(CallArgs):
+class _WhereArgs(_Struct):
+    correlation: int = -1
     device: int = -1
     context: int = -1
     stream: int = -1
@@ -123,6 +125,7 @@ class Args(KernelArgs):
     memory_device: int = msgspec.field(name="Device Id", default=-1)
     memory_device_type: int = msgspec.field(name="Device Type", default=-1)
     address: int = msgspec.field(name="Addr", default=-1)
+    kernel: Any = ""
     name: str = ""
 
 

@@ -1,0 +1,259 @@
+"""What a trace launched, in order: work that ran by itself, graphs as sequences of nodes, and captures.
+
+A symbol is equal for equal work: a kernel by its name and shape, a copy by its kind and bytes. Symbols of two files can
+be compared, if both were made together. Names are compared as they stand where one tool wrote both files, else in
+the form that profilers agree on; shapes only where all graph kernels have one, as ROCm's have none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.catalog.call_kinds import CallKind
+from gpuledger.catalog.kernel_names import parse
+from gpuledger.ledger.activity import Activities
+from gpuledger.ledger.host import Host, host_and_activities
+from gpuledger.ledger.launches import launching_call
+from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Ints
+from gpuledger.trace.strings import NO_TEXT, Codes
+from gpuledger.trace.tables import Rows, Table
+
+Flags = NDArray[np.bool_]
+_LAUNCH, _BEGIN, _END = (re.compile(name) for name in ("GraphLaunch", "StreamBeginCapture", "StreamEndCapture"))
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedRows:
+    """Kernels, then copies and memsets, that took time."""
+
+    row: Positions
+    """In the kernels, or behind them in the copies."""
+    start_ns: Ints
+    end_ns: Ints
+    gpu: Ints
+    stream: Ints
+    symbol: Positions
+    is_copy: Flags
+    call: Positions
+    launch: Positions
+    """A number for each triple of process, correlation and GPU."""
+    in_graph: Flags
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def at(self, rows: Positions) -> LaunchedRows:
+        return LaunchedRows(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSequences:
+    """Graph launches in order, and the distinct sequences of nodes that they run."""
+
+    ordered: LaunchedRows
+    """The nodes, launch by launch, in order of execution."""
+    distinct: list[LaunchedRows]
+    which: list[int]
+    """For each launch the position of its sequence in `distinct`."""
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(nodes) for nodes in self.distinct]
+
+
+class LaunchSide:
+    """One trace, seen as what it launched."""
+
+    def __init__(self, trace: Trace, host: Host, launching: Positions) -> None:
+        self.trace, self.host = trace, host
+        self._launching = launching
+
+    @classmethod
+    def of(cls, trace: Trace) -> LaunchSide:
+        host, work = host_and_activities(trace)
+        return cls.seen(trace, host, work)
+
+    @classmethod
+    def seen(cls, trace: Trace, host: Host, work: Activities) -> LaunchSide:
+        """Where host and activities are known already."""
+        return cls(trace, host, work.launch)
+
+    @property
+    def calls(self) -> Rows:
+        return self.host.calls
+
+    @cached_property
+    def _took_time(self) -> tuple[Rows, Rows, Positions]:
+        """The kernels and copies that took time, and which rows they are."""
+        kernels, copies = (self.trace[table] for table in (Table.KERNELS, Table.COPIES))
+        real = kernels.duration_ns > 0, copies.duration_ns > 0
+        rows = np.concatenate((np.flatnonzero(real[0]), len(kernels) + np.flatnonzero(real[1])))
+        return kernels.where(real[0]), copies.where(real[1]), rows
+
+    def column(self, name: str) -> Ints:
+        """Of kernels, then copies."""
+        kernels, copies, _ = self._took_time
+        return np.concatenate((kernels[name], copies[name]))
+
+    @cached_property
+    def call(self) -> Positions:
+        """The call that launched each."""
+        return launching_call(self.column("pid"), self.column("correlation"), self.calls)
+
+    @cached_property
+    def in_graph(self) -> Flags:
+        by_graph = np.append(_named(self.calls, _LAUNCH), [False])[self.call]
+        inside: Flags = by_graph | (self.column("graph_node") > 0)
+        return inside
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether every kernel in a graph has a grid."""
+        kernels, _, _ = self._took_time
+        return bool((kernels["grid"][self.in_graph[: len(kernels)], 0] > 0).all())
+
+    def keys(self, numbers: dict[str, int], *, spelled: bool, shaped: bool) -> tuple[Ints, ...]:
+        """What tells work apart: names by `numbers`, as they are `spelled` or in canonical form; and its shape."""
+        kernels, copies, _ = self._took_time
+        shapes = np.concatenate((kernels["grid"], kernels["block"]), axis=1) * shaped
+        sizes = np.zeros((len(copies), shapes.shape[1]), np.int64)
+        sizes[:, 0] = copies["bytes"]
+        named = (numbered(kernels.codes("name"), self.trace, numbers, spelled=spelled), self._kinds(copies, numbers))
+        return np.concatenate(named), *np.concatenate((shapes, sizes)).T
+
+    def _kinds(self, copies: Rows, numbers: dict[str, int]) -> Ints:
+        return copies.strings.each(copies.codes("kind"), lambda kind: numbers.setdefault(f"copy {kind}", len(numbers)))
+
+    def rows(self, symbol: Positions) -> LaunchedRows:
+        """All that took time, with its symbols."""
+        kernels, copies, row = self._took_time
+        return LaunchedRows(
+            row,
+            self.column("start_ns"),
+            self.column("end_ns"),
+            self.column("gpu"),
+            self.column("stream"),
+            symbol,
+            np.repeat((False, True), (len(kernels), len(copies))),
+            self.call,
+            group(self.column("pid"), self.column("correlation"), self.column("gpu"))[1],
+            self.in_graph,
+        )
+
+    def captures(self) -> Iterator[Positions]:
+        """For each capture the calls that put work into the graph, in order: those in it that ran nothing."""
+        calls = self.calls
+        makes = self.host.are(CallKind.LAUNCH) | self.host.are(CallKind.COPY_CALL)
+        makes[self._launching[self._launching >= 0]] = False
+        makes &= ~_named(calls, _LAUNCH)
+        candidates, ends = (
+            chosen[np.argsort(calls["start_ns"][chosen], kind="stable")]
+            for chosen in (np.flatnonzero(makes), np.flatnonzero(_named(calls, _END)))
+        )
+        begins = np.flatnonzero(_named(calls, _BEGIN))
+        for begin in begins[np.argsort(calls["start_ns"][begins], kind="stable")].tolist():
+            began, pid = calls["start_ns"][begin], calls["pid"][begin]
+            later = ends[(calls["start_ns"][ends] > began) & (calls["pid"][ends] == pid)]
+            if len(later):
+                ended = calls["start_ns"][later[0]]
+                inside = candidates[slice(*np.searchsorted(calls["start_ns"][candidates], (began, ended)))]
+                yield inside[calls["pid"][inside] == pid]
+
+    def is_copy_call(self, calls: Positions) -> Flags:
+        copying: Flags = self.host.are(CallKind.COPY_CALL)[calls]
+        return copying
+
+
+def numbered(codes: Codes, trace: Trace, numbers: dict[str, int], *, spelled: bool) -> Ints:
+    """A number for each name; equal names have equal ones, whichever trace they are of."""
+
+    def number(name: str) -> int:
+        return numbers.setdefault(name if spelled else parse(name).bare, len(numbers))
+
+    return trace.strings.each(codes, number)
+
+
+def _named(calls: Rows, pattern: re.Pattern[str]) -> Flags:
+    """Which calls are of functions whose name matches."""
+    codes = [code for code in np.unique(calls.codes("name")).tolist() if pattern.search(calls.strings.text(code) or "")]
+    matching: Flags = np.isin(calls.codes("name"), codes)
+    return matching
+
+
+def sequences(work: LaunchedRows) -> GraphSequences:
+    """Graph work launch by launch in order of execution."""
+    mine = np.flatnonzero(work.in_graph)
+    ordered = work.at(mine[np.lexsort((work.stream[mine], work.start_ns[mine], work.launch[mine]))])
+    cuts = np.flatnonzero(np.diff(ordered.launch)) + 1
+    known: dict[bytes, int] = {}
+    distinct: list[LaunchedRows] = []
+    which = []
+    for rows in np.split(np.arange(len(ordered)), cuts) if len(ordered) else []:
+        key = ordered.symbol[rows].tobytes()
+        if key not in known:
+            known[key] = len(distinct)
+            distinct.append(ordered.at(rows))
+        which.append(known[key])
+    return GraphSequences(ordered, distinct, which)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLaunches:
+    """Launches of which one knows what they launched, in order: what ran by itself, then what was only captured."""
+
+    call: Positions
+    symbol: Positions
+    ran: int
+    """How many of them ran by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSides:
+    """The graphs of one trace and the launches of another, or of the same, with symbols that can be compared."""
+
+    graphs: GraphSequences
+    launches: KnownLaunches
+    captures: list[Positions]
+    """The captures whose calls do not say what they launch."""
+
+
+def compared(target: LaunchSide, source: LaunchSide) -> ComparedSides:
+    """The graphs of `target` and the launches of `source`."""
+    numbers: dict[str, int] = {}
+    spelled = target.trace.origin.tool == source.trace.origin.tool
+    shaped = target.has_shapes
+    captures = list(source.captures())
+    named = [] if shaped else [capture for capture in captures if _says_kernels(source.calls, capture)]
+    captured = np.concatenate((np.empty(0, np.intp), *named))
+    of_target, of_source = (side.keys(numbers, spelled=spelled, shaped=shaped) for side in (target, source))
+    of_calls = numbered(source.calls.codes("kernel")[captured], source.trace, numbers, spelled=spelled)
+    nothing = np.zeros(len(captured), np.int64)
+    keys = [
+        np.concatenate((one, other, of_calls if place == 0 else nothing))
+        for place, (one, other) in enumerate(zip(of_target, of_source, strict=True))
+    ]
+    symbol = group(*keys)[1]
+    ours, theirs, of_captured = np.split(symbol, np.cumsum((len(of_target[0]), len(of_source[0]))))
+    work = source.rows(theirs)
+    ran = np.flatnonzero(~work.in_graph & (work.call >= 0))
+    process, start = (source.calls[column][work.call[ran]] for column in ("pid", "start_ns"))
+    ran = ran[np.lexsort((work.start_ns[ran], start, work.gpu[ran], process))]
+    return ComparedSides(
+        sequences(target.rows(ours)),
+        KnownLaunches(
+            np.concatenate((work.call[ran], captured)), np.concatenate((work.symbol[ran], of_captured)), len(ran)
+        ),
+        [capture for capture in captures if not any(capture is known for known in named)],
+    )
+
+
+def _says_kernels(calls: Rows, capture: Positions) -> bool:
+    return len(capture) > 0 and bool((calls.codes("kernel")[capture] != NO_TEXT).all())

@@ -1,0 +1,231 @@
+"""Names for the work inside CUDA graphs: where it comes from in the program, as far as a trace can tell.
+
+A graph's kernels carry no operator: they were launched long ago. Two things may tell, in the same trace or in a second
+one of the same program. Where the same kernels also ran without a graph, as in a warm-up, a graph's work takes the
+annotations, modules and operators of the equal run: same kernels and shapes in the same order. Where the capture
+itself was recorded, its launch calls are the graph's nodes in order: call by call where they say which kernel they
+launch, else if there are as many. Where several runs or captures fit and differ, what was launched before and after
+may tell them apart; if not, only what they agree on is a name, counted from the innermost. Where nothing fits there
+is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.analyse.operators.equal_runs import MOST_TRIED, Run, Runs, in_order
+from gpuledger.analyse.operators.graph_launches import ComparedSides, LaunchedRows, LaunchSide, compared
+from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR, Paths, nest
+from gpuledger.analyse.range_nest import Nest
+from gpuledger.ledger.ranges import innermost, thread
+from gpuledger.trace.graph_places import GraphPlace, GraphPlaces, Names
+from gpuledger.trace.keys import Positions
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import parents
+from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+
+SHORTEST_RUN: Final = 4
+"""Fewer kernels in a row say too little, unless they are the whole graph."""
+
+LIKELY: Final = 0.7
+"""A capture of another file that only has as many calls must give so much of the work the operator that equal work
+has elsewhere in the graph."""
+
+EAGER, CAPTURE, ANNOTATED = "equal run", "capture", "annotation"
+_MODULE: Final = "nn.Module: "
+
+
+def graph_places(target: LaunchSide, source: LaunchSide, file: str = "") -> GraphPlaces:
+    """Where the work in the graphs of `target` comes from, as `source` tells; both may be the same."""
+    sides = compared(target, source)
+    of_row = np.full(len(target.trace[Table.KERNELS]) + len(target.trace[Table.COPIES]), -1, np.int32)
+    places: list[GraphPlace] = []
+    if sides.graphs.which:
+        namer = _Namer(source, sides, is_other=source is not target)
+        of_row[sides.graphs.ordered.row] = namer.numbers() - 1
+        places = namer.known
+    of_kernel, of_copy = np.split(of_row, [len(target.trace[Table.KERNELS])])
+    return GraphPlaces(file, tuple(places), of_kernel, of_copy)
+
+
+def places_of_nodes(trace: Trace, names_of_node: Mapping[int, Names], file: str) -> GraphPlaces:
+    """Where work in graphs comes from, by names that were recorded for the graphs' nodes while they were captured.
+
+    A node's id is what CUDA gives to tools: the graph's number above 32 bits. Some profilers record the two apart.
+    """
+    known = [GraphPlace(names, ANNOTATED) for names in dict.fromkeys(names_of_node.values()) if names]
+    number = {place.path: position for position, place in enumerate(known)}
+    of_node = {node: number[names] for node, names in names_of_node.items() if names}
+
+    def of_rows(table: Table) -> NDArray[np.int32]:
+        rows = trace[table]
+        node = rows["graph_node"]
+        graph = rows["graph"] if "graph" in rows else np.full(len(rows), NOT_RECORDED, np.int64)
+        whole = np.where((graph > 0) & (node >= 0) & (node < 1 << 32), graph << 32 | node, node)
+        ids, position = np.unique(np.stack((node, whole), axis=1), axis=0, return_inverse=True)
+        places = [of_node.get(plain, of_node.get(packed, -1)) for plain, packed in ids.tolist()]
+        return np.array([*places, -1], np.int32)[position.reshape(-1)]
+
+    return GraphPlaces(file, tuple(known), of_rows(Table.KERNELS), of_rows(Table.COPIES))
+
+
+class _CallPaths:
+    """The names around calls: annotations, modules and operators, as they enclose each other."""
+
+    def __init__(self, trace: Trace, calls: Rows, used: Positions) -> None:
+        rows = _naming(trace)
+        self._paths: Final = Paths(Nest(rows, parents(rows["start_ns"], rows["end_ns"], thread(rows))))
+        self._of_call = np.full(len(calls) + 1, -1, np.intp)
+        self._of_call[used] = self._paths.of_row[innermost(rows, calls.at(used))]
+        self._names: dict[int, Names] = {}
+
+    def of(self, calls: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The path of each call, as a number."""
+        return self._of_call[calls]
+
+    def names(self, path: int) -> Names:
+        if path not in self._names:
+            self._names[path] = self._paths.names(path)
+        return self._names[path]
+
+
+def _naming(trace: Trace) -> Rows:
+    """The ranges that say where one is: annotations, operators, and of Python's functions the modules."""
+    ranges = trace[Table.RANGES]
+    named = np.isin(ranges.codes("kind"), [trace.strings.code(kind) for kind in (ANNOTATION, OPERATOR)])
+    python = np.flatnonzero(ranges.codes("kind") == trace.strings.code("python"))
+    is_module = trace.strings.each(ranges.codes("name")[python], lambda name: name.startswith(_MODULE), np.bool_)
+    named[python[is_module]] = True
+    return ranges.where(named)
+
+
+class _Namer:
+    """Numbers places: 0 is none, `known[number - 1]` is the place."""
+
+    def __init__(self, source: LaunchSide, sides: ComparedSides, *, is_other: bool) -> None:
+        self._source, self._sides, self._is_other = source, sides, is_other
+        self._eager, calls = sides.launches.call, source.calls
+        self._paths = _CallPaths(source.trace, calls, np.unique(np.concatenate((self._eager, *sides.captures))))
+        annotations = nest(source.trace, ANNOTATION)
+        outermost = np.append(annotations.outermost(), -1)[innermost(annotations.rows, calls.at(self._eager))]
+        self._crossed = np.cumsum(np.diff(outermost, prepend=-1) != 0)
+        self._agreed: dict[tuple[frozenset[int], str], int] = {}
+        self._numbers: dict[GraphPlace, int] = {}
+        self.known: Final[list[GraphPlace]] = []
+
+    def numbers(self) -> Positions:
+        """For each node of each launch, in order, the number of its place."""
+        graphs = self._sides.graphs
+        runs = Runs(self._sides.launches.symbol, [nodes.symbol for nodes in graphs.distinct])
+        whole = in_order(graphs.which, list(runs.occurrences()), graphs.lengths, self._is_run_again)
+        fitting = [self._fitting(nodes) for nodes in graphs.distinct]
+        captured = in_order(graphs.which, fitting, [1] * len(fitting), self._is_captured_again)
+        named: dict[tuple[int, int, int], Positions] = {}
+        longest = list(runs)
+        for number, run, capture in (keys := list(zip(graphs.which, whole, captured, strict=True))):
+            if (number, run, capture) not in named:
+                nodes = graphs.distinct[number]
+                runs_of = longest[number] if run < 0 else [Run(0, len(nodes), np.array([run]))]
+                captures = fitting[number] if capture < 0 else np.array([capture])
+                named[number, run, capture] = self._sequence(nodes, runs_of, captures)
+        return np.concatenate([named[key] for key in keys])
+
+    def _is_run_again(self, number: int, places: list[int]) -> bool:
+        """Whether a whole sequence has the same names wherever it occurs."""
+        nodes = np.arange(len(self._sides.graphs.distinct[number]))
+        return self._are_alike(self._eager[np.array(places[:MOST_TRIED])[:, None] + nodes])
+
+    def _is_captured_again(self, _: int, captures: list[int]) -> bool:
+        return self._are_alike(np.stack([self._sides.captures[capture] for capture in captures[:MOST_TRIED]]))
+
+    def _are_alike(self, calls: NDArray[np.intp]) -> bool:
+        """Whether the calls of each column have the same names around them."""
+        paths = self._paths.of(calls)
+        return bool((paths == paths[0]).all())
+
+    def _sequence(self, nodes: LaunchedRows, runs: Sequence[Run], captures: Positions) -> Positions:
+        """For each node of one graph the number of its place: that of its capture, unless an equal run denies it."""
+        by_run, by_capture = self._by_run(len(nodes), runs), self._by_capture(nodes, captures)
+        fits = [
+            _ends_with(self._path(capture), self._path(run))
+            for capture, run in zip(by_capture.tolist(), by_run.tolist(), strict=True)
+        ]
+        return np.where(fits, by_capture, by_run)
+
+    def _path(self, number: int) -> Names:
+        return self.known[number - 1].path if number else ()
+
+    def _by_run(self, length: int, runs: Sequence[Run]) -> Positions:
+        """By the longest run around each node; of equal ones, those that cross the fewest outermost annotations."""
+        number = np.zeros(length, np.intp)
+        for run in sorted(runs, key=lambda run: (-run.length, run.start)):
+            if run.length >= min(SHORTEST_RUN, length):
+                crossed = self._crossed[run.equal + run.length - 1] - self._crossed[run.equal]
+                best = run.equal[crossed == crossed.min()]
+                free = np.flatnonzero(number[run.start : run.start + run.length] == 0)
+                source = CAPTURE if (best >= self._sides.launches.ran).all() else EAGER
+                number[run.start + free] = self._common(self._eager[best[:, None] + free], source)
+        return number
+
+    def _fitting(self, nodes: LaunchedRows) -> Positions:
+        """The captures with as many calls, if the order of execution is that of the capture: on one stream.
+
+        Those of another file must agree in more than their number.
+        """
+        if (nodes.stream != nodes.stream[0]).any():
+            return np.empty(0, np.intp)
+        captures = enumerate(self._sides.captures)
+        fitting = [number for number, calls in captures if len(calls) == len(nodes) and self._is_likely(nodes, calls)]
+        return np.array(fitting, np.intp)
+
+    def _is_likely(self, nodes: LaunchedRows, calls: Positions) -> bool:
+        if not self._is_other:
+            return True
+        if len(calls) < SHORTEST_RUN or (self._source.is_copy_call(calls) != nodes.is_copy).any():
+            return False
+        inner = [self._paths.names(path)[-1:] for path in self._paths.of(calls).tolist()]
+        of_symbol: dict[int, list[Names]] = {}
+        for symbol, name in zip(nodes.symbol.tolist(), inner, strict=True):
+            of_symbol.setdefault(symbol, []).append(name)
+        repeated = [names for names in of_symbol.values() if len(names) > 1]
+        usual = sum(max(map(names.count, set(names))) for names in repeated)
+        return usual >= LIKELY * sum(map(len, repeated))
+
+    def _by_capture(self, nodes: LaunchedRows, captures: Positions) -> Positions:
+        if not len(captures):
+            return np.zeros(len(nodes), np.intp)
+        calls = np.stack([self._sides.captures[capture] for capture in captures.tolist()])
+        return np.array(self._common(calls, CAPTURE), np.intp)
+
+    def _common(self, calls: NDArray[np.intp], source: str) -> list[int]:
+        """For each column of `calls`, the number of what their places have in common."""
+        return [self._agreed_place(frozenset(column), source) for column in self._paths.of(calls).T.tolist()]
+
+    def _agreed_place(self, paths: frozenset[int], source: str) -> int:
+        if (paths, source) not in self._agreed:
+            whole = {self._paths.names(path) for path in paths}
+            common = _common_ending(whole)
+            self._agreed[paths, source] = self._number(GraphPlace(common, source, len(whole) > 1)) if common else 0
+        return self._agreed[paths, source]
+
+    def _number(self, place: GraphPlace) -> int:
+        if place not in self._numbers:
+            self.known.append(place)
+            self._numbers[place] = len(self.known)
+        return self._numbers[place]
+
+
+def _common_ending(paths: set[Names]) -> Names:
+    """What all paths end with."""
+    shortest, length = min(paths, key=len), 0
+    while length < len(shortest) and len({names[-length - 1] for names in paths}) == 1:
+        length += 1
+    return shortest[len(shortest) - length :]
+
+
+def _ends_with(names: Names, ending: Names) -> bool:
+    return len(names) >= len(ending) and names[len(names) - len(ending) :] == ending
