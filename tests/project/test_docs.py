@@ -55,19 +55,24 @@ def sessions(page: Path) -> list[tuple[list[str], list[str]]]:
     return found
 
 
+def _lay_out(text: str, folder: Path) -> None:
+    """The captures that a page names, where its commands look for them."""
+    for packed in ROOT.glob("captures/n*/*.xz"):
+        if packed.stem in text:
+            shutil.copy(plain(packed), folder)
+    for trace in ROOT.glob("captures/torch/*.json.gz"):
+        if trace.name in text:
+            shutil.copy(trace, folder)
+    (folder / "serve").mkdir()
+    for packed in ROOT.glob("captures/serve/*.xz"):
+        if f"serve/{packed.stem}" in text:
+            shutil.copy(plain(packed), folder / "serve")
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)], ids=lambda page: page.name)
 def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
     (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
-    for packed in ROOT.glob("captures/n*/*.xz"):
-        if packed.stem in page.read_text():
-            shutil.copy(plain(packed), tmp_path)
-    for trace in ROOT.glob("captures/torch/*.json.gz"):
-        if trace.name in page.read_text():
-            shutil.copy(trace, tmp_path)
-    (tmp_path / "serve").mkdir()
-    for packed in ROOT.glob("captures/serve/*.xz"):
-        if f"serve/{packed.stem}" in page.read_text():
-            shutil.copy(plain(packed), tmp_path / "serve")
+    _lay_out(page.read_text(), tmp_path)
     for arguments, shown in sessions(page):
         ran = gpuledger(*arguments, cwd=tmp_path, COLUMNS="80")
         assert ran.exit_code == 0, arguments

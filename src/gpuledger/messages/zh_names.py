@@ -1,4 +1,4 @@
-"""Chinese for names inside graphs from a second file."""
+"""Chinese for names inside graphs from a second file, and for kernels that overlap on one stream."""
 
 from __future__ import annotations
 
@@ -17,4 +17,19 @@ NAMES: Final[dict[str, str]] = {
     "GPU {gpu}: inside graphs, operators with the most GPU self time: {largest}, of {time}.": (
         "GPU {gpu}：graph 内 GPU 自身时间最多的算子：{largest}，共 {time}。"
     ),
+    "programmatic dependent launch": "programmatic dependent launch（PDL）",
+    "programmatic dependent launch, or branches of a graph on one stream": (
+        "programmatic dependent launch（PDL），或同一 stream 上的 graph 分支"
+    ),
+    (
+        "On one stream, {kernels} begin before the one before them ends ({why}): they overlap by {time}, "
+        "and one after the other they would take at most that much longer."
+    ): (
+        "在同一 stream 上，{kernels} 在前一个 kernel 结束之前就已开始（{why}）：重叠 {time}；"
+        "若依次执行，至多再多花这么多时间。"
+    ),
+    # present/views/overlap
+    "Begins before it ends": "在其结束前开始的 kernel",
+    "Overlap": "重叠",
+    "Kernels that overlap on one stream, steady steps, GPU {gpu}": "同一 stream 上重叠的 kernel，稳定步，GPU {gpu}",
 }

@@ -19,8 +19,8 @@ TABLES: Final[dict[str, str]] = {
     "one allocation or release of GPU memory; start_ns equals end_ns": "一次显存分配或释放；start_ns 等于 end_ns",
     "a span in which the profiler itself held a thread": "profiler 自身占住线程的一段时间",
     "one sample of what a thread was running; start_ns equals end_ns": "对线程的一次采样；start_ns 等于 end_ns",
-    "one collective as the framework described it: on its kernel, or on the operator that launched the kernel": (
-        "框架描述的一次集合通信：记在其 kernel 上，或记在启动该 kernel 的算子上"
+    "one collective as the framework or NCCL described it: on its kernel, or on what launched the kernel": (
+        "框架或 NCCL 所描述的一次集合通信：记在其 kernel 上，或记在启动该 kernel 的算子或调用上"
     ),
     # analyse/operators; read/nsys/reader, read/torch/reader
     "no matrix multiplication with recorded shapes was launched; graphs are not counted": (
@@ -32,7 +32,10 @@ TABLES: Final[dict[str, str]] = {
     "nothing ran on the GPU": "GPU 上没有运行任何工作",
     "no {table} were recorded (looked for {names})": "没有记录到 {table}（查找了 {names}）",
     "{tool} records no OS calls": "{tool} 不记录操作系统调用",
-    "nsys does not record {table}": "nsys 不记录 {table}",
+    "no call of NCCL was recorded with a payload in its NVTX range": "未记录到在 NVTX 区间中带有 payload 的 NCCL 调用",
+    "the export has no values of NCCL's NVTX payloads; `nsys export --include-json=true` writes them": (
+        "导出中没有 NCCL 的 NVTX payload 的值；`nsys export --include-json=true` 会写入它们"
+    ),
     "no {table} were recorded": "没有记录到 {table}",
     # present/writers
     "{table}: {reason}": "{table}：{reason}",

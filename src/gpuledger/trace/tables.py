@@ -216,7 +216,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         (_START, _END, _PID, _TID, _STACK, ColumnSchema("source", Kind.TEXT, "cpu or python")),
     ),
     Table.COLLECTIVES: Schema(
-        say("one collective as the framework described it: on its kernel, or on the operator that launched the kernel"),
+        say("one collective as the framework or NCCL described it: on its kernel, or on what launched the kernel"),
         (
             _START,
             _END,
@@ -230,6 +230,9 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
             ColumnSchema("in_elements", Kind.INT64, "elements that each rank gives"),
             ColumnSchema("out_elements", Kind.INT64, "elements that each rank gets"),
             ColumnSchema("dtype", Kind.TEXT, "type of the elements"),
+            ColumnSchema("bytes", Kind.INT64, "bytes that each rank gives, where those are recorded, not elements"),
+            ColumnSchema("rank", Kind.INT64, "which of the group's ranks this is"),
+            ColumnSchema("peer", Kind.INT64, "the rank that it sends to or receives from"),
         ),
     ),
     Table.METRICS: Schema(

@@ -1,8 +1,8 @@
 """What one rank's communication kernels do: a device in, its collectives as columns out.
 
-What a kernel does is best known from the framework's description (torch records one on the kernel, or on the operator
-whose span holds the launch call), else from the annotations around the launch call (`nccl:all_to_all`, NCCL's own NVTX
-ranges), else from the kernel's name.
+What a kernel does is best known from a description: torch records one on the kernel, or on the operator whose span
+holds the launch call, and NCCL one in the payload of its NVTX range; else from the annotations around the launch call
+(`nccl:all_to_all`), else from the kernel's name.
 """
 
 from __future__ import annotations
@@ -175,7 +175,9 @@ def rank_collectives(trace: Trace, device: Device) -> Collectives:
         dtype[known] = np.where(told >= 0, told, dtype[known])
         elements, item = rows["in_elements"][row], _ITEM_BYTES[told]
         usable = (elements >= 0) & (elements < _MOST_BYTES // 16) & (item > 0) & alone[known]
-        size[known] = np.where(usable, elements * np.where(usable, item, 0), NOT_RECORDED)
+        given = rows["bytes"][row]
+        given = np.where((given >= 0) & (given < _MOST_BYTES) & alone[known], given, NOT_RECORDED)
+        size[known] = np.where(usable, elements * np.where(usable, item, 0), given)
         of_group[known] = group_of_row[row]
     launched_ns[launched] = calls["start_ns"]
     times = (start_ns, activities.end_ns[mine], launched_ns)

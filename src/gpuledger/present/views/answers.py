@@ -18,6 +18,7 @@ from gpuledger.analyse.memory.memory_figures import MemoryFigures
 from gpuledger.analyse.operators.operator_costs import OperatorCosts
 from gpuledger.analyse.overlap import Exposure, WorkOverlap
 from gpuledger.analyse.range_tree import RangeTree
+from gpuledger.analyse.stream_overlap import StreamOverlap
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings import idle
 from gpuledger.ledger.causes import Trigger
@@ -306,6 +307,24 @@ def overlap_answer(overlap: WorkOverlap) -> Sentences:
         (say("copies"), overlap.copies, "COPY-EXPOSED"),
     )
     return answer, *(_exposed(what, work, code, overlap.window_ns) for what, work, code in kinds if work.running_ns)
+
+
+def stream_overlap_answer(overlap: StreamOverlap, device: Device) -> Sentences:
+    """That kernels overlap on one stream, why, and what that gains at most; nothing where none do."""
+    if not overlap.kernels:
+        return ()
+    why = say("programmatic dependent launch")
+    if overlap.in_graphs:
+        why = say("programmatic dependent launch, or branches of a graph on one stream")
+    return (
+        say(
+            "On one stream, {kernels} begin before the one before them ends ({why}): they overlap by {time}, "
+            "and one after the other they would take at most that much longer.",
+            kernels=_count(device, overlap.kernels, say("kernel"), say("kernels")),
+            why=why,
+            time=_a_step(device, overlap.overlap_ns),
+        ),
+    )
 
 
 def _exposed(what: Message, work: Exposure, code: str, window_ns: int) -> Message:

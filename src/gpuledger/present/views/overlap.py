@@ -1,10 +1,12 @@
-"""Overlap as a table: how long each kind of work ran, and how much of it was exposed."""
+"""Overlap as tables: how long each kind of work ran, how much of it was exposed, and what overlaps on one stream."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from gpuledger.analyse.overlap import WorkOverlap
+from gpuledger.analyse.stream_overlap import StreamOverlap
+from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import say
 from gpuledger.present.sheet import Column, Sheet, Unit
 
@@ -14,6 +16,13 @@ _COLUMNS: Final = (
     Column("hidden_ns", say("Hidden"), Unit.NS),
     Column("exposed_ns", say("Exposed"), Unit.NS),
     Column("exposed_percent", say("Of the window"), Unit.SHARE_PERCENT),
+)
+_ON_STREAMS: Final = (
+    Column("before", say("Kernel"), Unit.TEXT, shorten=label),
+    Column("name", say("Begins before it ends"), Unit.TEXT, shorten=label),
+    Column("count", say("Count"), Unit.COUNT),
+    Column("per_step", say("A step"), Unit.MEAN, detail=1),
+    Column("overlap_ns", say("Overlap"), Unit.NS),
 )
 
 
@@ -33,3 +42,12 @@ def overlap_sheet(overlap: WorkOverlap) -> Sheet:
     return Sheet(
         f"overlap_gpu{overlap.gpu}", say("Overlap, GPU {gpu}", gpu=overlap.gpu), _COLUMNS, rows, foot=(window,)
     )
+
+
+def stream_overlap_sheet(overlap: StreamOverlap) -> Sheet:
+    """Which kernels overlap on one stream in the steady steps, the longest overlap first."""
+    rows = tuple(
+        (pair.before, pair.name, pair.count, pair.count / overlap.steps, pair.overlap_ns) for pair in overlap.pairs
+    )
+    title = say("Kernels that overlap on one stream, steady steps, GPU {gpu}", gpu=overlap.gpu)
+    return Sheet(f"stream_overlap_gpu{overlap.gpu}", title, _ON_STREAMS, rows)

@@ -19,6 +19,7 @@ from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.devices import NsysDevices
 from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts, ordinals
 from gpuledger.read.nsys.metrics import metric_columns
+from gpuledger.read.nsys.nccl_payloads import collective_columns, may_have_payloads
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
@@ -80,11 +81,14 @@ class _ExportReading:
 
     def table(self, table: Table, wanted: frozenset[str]) -> Raw | None:
         """All rows of one of our tables, from each of nsys's tables that feed it; None if none of them is there."""
+        if table is Table.COLLECTIVES and not may_have_payloads(self.export):
+            return None
         needed = schema.needed(table, wanted)
         parts = [
-            _SHAPE[table, feed.name](self, *taken)
+            part
             for feed in schema.FEEDS[table]
             if (taken := self._take(feed, needed)) is not None
+            and (part := _SHAPE[table, feed.name](self, *taken)) is not None
         ]
         if not parts:
             return None
@@ -93,11 +97,18 @@ class _ExportReading:
     def why_absent(self, table: Table) -> str:
         names = [feed.name for feed in schema.FEEDS[table]]
         broken = [self._unusable[name] for name in names if name in self._unusable]
-        if not names:
-            return say("nsys does not record {table}", table=table.value)
         if broken:
             return broken[0]
+        if table is Table.COLLECTIVES:
+            return self._why_no_collectives()
         return say("no {table} were recorded (looked for {names})", table=table.value, names=", ".join(names))
+
+    def _why_no_collectives(self) -> str:
+        if may_have_payloads(self.export):
+            return say(
+                "the export has no values of NCCL's NVTX payloads; `nsys export --include-json=true` writes them"
+            )
+        return say("no call of NCCL was recorded with a payload in its NVTX range")
 
     def _take(self, feed: schema.NsysTable, needed: frozenset[str]) -> tuple[Raw, NDArray[np.bool_], str] | None:
         """The usable rows of one of nsys's tables, which of its rows those are, and its actual name."""
@@ -167,7 +178,9 @@ class _ExportReading:
             self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
 
     def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
-        self.notes.append(Note(severity, code, sentence, count))
+        note = Note(severity, code, sentence, count)
+        if note not in self.notes:  # a table of nsys may feed two of ours
+            self.notes.append(note)
 
     def _labels(self, enum: str) -> dict[int, str]:
         """The labels of one of nsys's enumerations; the built-in ones where the export brings none."""
@@ -292,6 +305,9 @@ class _ExportReading:
         found[is_named] = name[latest_first[earliest[is_named]]]
         return found
 
+    def collectives(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw | None:
+        return collective_columns(self.export, self.coder, raw, keep, table)
+
     def overheads(self, raw: Raw, *_: object) -> Raw:
         return raw
 
@@ -335,7 +351,7 @@ _NVTX_KINDS = {
     "start_end": schema.NVTX_START_END,
     "mark": schema.NVTX_MARK,
 }
-_SHAPE: Mapping[tuple[Table, str], Callable[..., Raw]] = {
+_SHAPE: Mapping[tuple[Table, str], Callable[..., Raw | None]] = {
     (Table.KERNELS, schema.KERNEL.name): _ExportReading.kernels,
     (Table.COPIES, schema.MEMCPY.name): _ExportReading.memcpy,
     (Table.COPIES, schema.MEMSET.name): _ExportReading.memset,
@@ -351,6 +367,7 @@ _SHAPE: Mapping[tuple[Table, str], Callable[..., Raw]] = {
     (Table.OVERHEADS, schema.CUPTI_OVERHEAD.name): _ExportReading.overheads,
     (Table.SAMPLES, schema.SAMPLE.name): _ExportReading.samples,
     (Table.SAMPLES, schema.PYTHON_SAMPLE.name): _ExportReading.python_samples,
+    (Table.COLLECTIVES, schema.NCCL.name): _ExportReading.collectives,
     (Table.METRICS, schema.METRIC.name): _ExportReading.metrics,
 }
 

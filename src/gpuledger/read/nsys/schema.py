@@ -96,6 +96,12 @@ CUPTI_OVERHEAD: Final = NsysTable("CUPTI_ACTIVITY_KIND_OVERHEAD", _TIMES, _ON_TH
 SAMPLE: Final = NsysTable("COMPOSITE_EVENTS", {"start_ns": "start", "stack": "id"}, _ON_THREAD)
 PYTHON_SAMPLE: Final = NsysTable(NVTX.name, {"start_ns": "start", "class": "eventType"}, _ON_THREAD)
 """nsys keeps its looks at Python's stack as NVTX marks."""
+NCCL: Final = NsysTable(
+    NVTX.name,
+    {"start_ns": "start", "class": "eventType"},
+    _ON_THREAD | {"end_ns": "end", "name": "textId", "domain": "domainId"},
+)
+"""NCCL describes its calls in the payloads of NVTX ranges."""
 METRIC: Final = NsysTable(
     "GPU_METRICS", {"start_ns": "timestamp", "name": "metricId", "value": "value"}, {"hardware": "typeId"}
 )
@@ -110,7 +116,7 @@ FEEDS: Final[Mapping[Table, tuple[NsysTable, ...]]] = {
     Table.ALLOCS: (ALLOC,),
     Table.OVERHEADS: (PROFILER_OVERHEAD, CUPTI_OVERHEAD),
     Table.SAMPLES: (SAMPLE, PYTHON_SAMPLE),
-    Table.COLLECTIVES: (),
+    Table.COLLECTIVES: (NCCL,),
     Table.METRICS: (METRIC,),
 }
 """Which of nsys's tables make up each of ours, in this order."""

@@ -1,0 +1,205 @@
+"""What NCCL says of its own calls: NVTX ranges with payloads in, descriptions of collectives out.
+
+NCCL marks each call with a range that carries its communicator, message size and peer; nsys stores the values as JSON
+if it is told to (`nsys export --include-json=true`). What NCCL calls the message is what a rank gives, but for a
+reduce-scatter and an all-to-all, where it is that part which goes to one rank. Calls between ncclGroupStart and
+ncclGroupEnd are launched when the outermost group ends, so the range of that end describes them together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.nsys.finish import Raw
+from gpuledger.read.nsys.strings import TextCoder
+from gpuledger.trace.deadline import check
+from gpuledger.trace.model import PID_BITS
+from gpuledger.trace.spans import Ints
+
+PREFIX: Final = b"nccl"
+_COMMUNICATOR, _MESSAGE = "NCCL communicator ID", "Message size [bytes]"
+_RANKS, _RANK, _PEER = "No. of ranks", "Rank", "Peer rank"
+_GROUP_START, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"
+_WHOLE: Final = frozenset(("ncclAllReduce", "ncclAllGather", "ncclBroadcast", "ncclBcast", "ncclReduce", "ncclSend"))
+"""Calls whose message is all that a rank gives."""
+_PARTS: Final = frozenset(("ncclReduceScatter", "ncclAlltoAll", "ncclAllToAll"))
+"""Calls whose message is what a rank gives to each rank."""
+_PEER_TO_PEER: Final = frozenset(("ncclSend", "ncclRecv"))
+_EXCHANGE: Final = "ncclSendRecv"
+_SCHEMAS: Final = "NVTX_PAYLOAD_SCHEMAS"
+_LONGEST: Final = 4096
+_MOST_BYTES: Final = 1 << 48
+_MOST_RANKS: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class _NcclCall:
+    name: str
+    communicator: int
+    message_bytes: int
+    peer: int
+
+
+@dataclass(slots=True)
+class _Descriptions:
+    """Columns, row by row."""
+
+    rows: list[int] = field(default_factory=list)
+    """Whose times and thread they have."""
+    name: list[str] = field(default_factory=list)
+    communicator: list[int] = field(default_factory=list)
+    bytes: list[int] = field(default_factory=list)
+    peer: list[int] = field(default_factory=list)
+
+
+def collective_columns(
+    export: NsysExport, coder: TextCoder, raw: Raw, keep: NDArray[np.bool_], table: str
+) -> Raw | None:
+    """The columns of our table of collectives; None where no call of NCCL has a payload."""
+    said, number = _payloads(export, table, np.flatnonzero(keep))
+    speaking = np.flatnonzero(np.isin(number, list(said)))
+    if not len(speaking):
+        return None
+    inside = np.isin(raw["domain"], np.unique(raw["domain"][speaking])) & (raw["end_ns"] != NULL)
+    names = _names(export, raw["name"][inside])
+    chosen = np.flatnonzero(inside & np.isin(raw["name"], list(names)))
+    payloads = [said.get(which) for which in number[chosen].tolist()]
+    members = _members(raw, chosen, payloads)
+    order = np.lexsort((chosen, raw["start_ns"][chosen], raw["tid"][chosen]))
+    made = _Descriptions()
+    for thread in np.split(order, np.flatnonzero(np.diff(raw["tid"][chosen[order]])) + 1):
+        check()
+        calls = [(int(chosen[at]), names[int(raw["name"][chosen[at]])], payloads[at]) for at in thread.tolist()]
+        _describe(calls, int(raw["tid"][chosen[thread[0]]]) >> PID_BITS, members, made)
+    return _as_columns(coder, raw, made, members)
+
+
+def may_have_payloads(export: NsysExport) -> bool:
+    """Whether any range was recorded with a payload."""
+    return _SCHEMAS in export.tables
+
+
+def _names(export: NsysExport, ids: Ints) -> dict[int, str]:
+    """The functions of NCCL that occur, by the ids of their names."""
+    used = np.unique(ids[ids >= 0]).tolist()
+    stored = export.texts_by_id("StringIds", "id", "value", used)
+    return {each: text.decode(errors="replace") for each, text in stored.items() if text.startswith(PREFIX)}
+
+
+def _payloads(export: NsysExport, table: str, rows: Ints) -> tuple[dict[int, dict[str, Any]], Ints]:
+    """The payloads of NCCL by number, and the number that each of these rows of nsys's table has."""
+    if "jsonText" not in export.tables[table]:
+        return {}, np.full(len(rows), NULL, np.int64)
+    column = export.texts(table, "jsonText")
+    parsed = {number: _parsed(text) for number, text in enumerate(column.distinct)}
+    return {number: said for number, said in parsed.items() if said is not None}, column.numbers[rows]
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    if len(text) > _LONGEST or not any(key.encode() in text for key in (_COMMUNICATOR, _MESSAGE)):
+        return None
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) and not said.keys().isdisjoint((_COMMUNICATOR, _MESSAGE)) else None
+
+
+def _number(said: dict[str, Any], key: str, most: int) -> int:
+    value = said.get(key)
+    return value if type(value) is int and 0 <= value < most else NULL
+
+
+Members = dict[tuple[int, int], tuple[int, int]]
+"""By process and communicator: how many ranks it has, and which of them the process is."""
+
+
+def _members(raw: Raw, chosen: Ints, payloads: Sequence[dict[str, Any] | None]) -> Members:
+    """What the calls that made or split communicators say of them."""
+    members: Members = {}
+    for row, said in zip(chosen.tolist(), payloads, strict=True):
+        if said is not None and _number(said, _RANKS, _MOST_RANKS) > 0:
+            key = (int(raw["tid"][row]) >> PID_BITS, _number(said, _COMMUNICATOR, 1 << 64))
+            members[key] = (_number(said, _RANKS, _MOST_RANKS), _number(said, _RANK, _MOST_RANKS))
+    return members
+
+
+def _describe(
+    calls: Sequence[tuple[int, str, dict[str, Any] | None]], process: int, members: Members, made: _Descriptions
+) -> None:
+    """Describe what the calls of one thread launch, in the order of their start."""
+    depth, grouped = 0, list[_NcclCall]()
+    for row, name, said in calls:
+        if name == _GROUP_START:
+            grouped = grouped if depth else []
+            depth += 1
+        elif name == _GROUP_END:
+            depth = max(depth - 1, 0)
+            if not depth and grouped:
+                _add(made, row, grouped, process, members)
+                grouped = []
+        elif said is not None and (size := _number(said, _MESSAGE, _MOST_BYTES)) != NULL:
+            communicator, peer = _number(said, _COMMUNICATOR, 1 << 64), _number(said, _PEER, _MOST_RANKS)
+            call = _NcclCall(name, communicator, size, peer)
+            if depth:
+                grouped.append(call)
+            else:
+                _add(made, row, [call], process, members)
+
+
+def _add(made: _Descriptions, row: int, calls: list[_NcclCall], process: int, members: Members) -> None:
+    """Describe what is launched together: by name and size where all of it is of one kind and communicator."""
+    names = {_EXCHANGE if call.name in _PEER_TO_PEER else call.name for call in calls}
+    communicators, peers = {call.communicator for call in calls}, {call.peer for call in calls}
+    is_one = len(names) == 1 and len(communicators) == 1
+    ranks, _ = members.get((process, calls[0].communicator), (NULL, NULL))
+    given = [size for call in calls if (size := _given(call, ranks)) is not None]
+    made.rows.append(row)
+    made.name.append(calls[0].name if len(calls) == 1 else names.pop() if len(names) == 1 else "")
+    made.communicator.append(communicators.pop() if len(communicators) == 1 else NULL)
+    is_known = is_one and given and NULL not in given and sum(given) < _MOST_BYTES
+    made.bytes.append(sum(given) if is_known else NULL)
+    made.peer.append(peers.pop() if len(peers) == 1 else NULL)
+
+
+def _given(call: _NcclCall, ranks: int) -> int | None:
+    """What a rank gives in a call; NULL where that is not known, None where it only gets something."""
+    if call.name == "ncclRecv":
+        return None
+    if call.name in _PARTS:
+        return call.message_bytes * ranks if ranks != NULL else NULL
+    return call.message_bytes if call.name in _WHOLE else NULL
+
+
+def _as_columns(coder: TextCoder, raw: Raw, made: _Descriptions, members: Members) -> Raw:
+    rows = np.array(made.rows, np.intp)
+    process = (raw["tid"][rows] >> PID_BITS).tolist()
+    of_comm = [members.get(key, (NULL, NULL)) for key in zip(process, made.communicator, strict=True)]
+    nothing = np.full(len(rows), NULL, np.int64)
+
+    def texts(said: Sequence[str]) -> Ints:
+        return np.array([coder.own(text) if text else NULL for text in said], np.int64)
+
+    return {
+        "start_ns": raw["start_ns"][rows],
+        "end_ns": raw["end_ns"][rows],
+        "tid": raw["tid"][rows],
+        "correlation": nothing,
+        "name": texts(made.name),
+        "group": texts([f"{number:#x}" if number != NULL else "" for number in made.communicator]),
+        "ranks": nothing,
+        "group_size": np.array([size for size, _ in of_comm], np.int64),
+        "in_elements": nothing,
+        "out_elements": nothing,
+        "dtype": nothing,
+        "bytes": np.array(made.bytes, np.int64),
+        "rank": np.array([rank for _, rank in of_comm], np.int64),
+        "peer": np.array(made.peer, np.int64),
+    }

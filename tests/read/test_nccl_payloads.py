@@ -1,0 +1,121 @@
+"""NCCL's NVTX payloads: operation, bytes, communicator, rank and peer from an nsys export alone."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger import NotMeasured, Table, Trace, open_trace
+from gpuledger.analyse.ranks.rank_collectives import KINDS, rank_collectives
+from gpuledger.ledger.device import analysed
+from gpuledger.ledger.steps import Wanted
+from gpuledger.read.nsys.nccl_payloads import Members, _describe, _Descriptions
+from support.command import ROOT, gpuledger
+
+MIB = 1 << 20
+COMMUNICATOR = "0xebc713ec40323a64"
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two ranks of one job on one GPU, each an export of its own."""
+    folder = tmp_path_factory.mktemp("two_nccl")
+    with tarfile.open(ROOT / "captures" / "nsys" / "two_nccl.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def given_by(trace: Trace) -> Counter[tuple[str, int]]:
+    """How often each kind of collective gives how many bytes."""
+    [device] = analysed(trace, "test", Wanted())
+    made = rank_collectives(trace, device)
+    return Counter((KINDS[kind], size) for kind, size in zip(made.kind.tolist(), made.bytes.tolist(), strict=True))
+
+
+# Examples.
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_every_kernel_of_nccl_is_described(ranks: Path, rank: int) -> None:
+    trace = open_trace(ranks / f"rank{rank}.sqlite")
+    rows = trace[Table.COLLECTIVES]
+    assert set(rows.texts("group")) == {COMMUNICATOR}
+    assert set(rows["group_size"].tolist()) == {2}
+    assert set(rows["rank"].tolist()) == {rank}
+    peers = dict(zip(rows.texts("name"), rows["peer"].tolist(), strict=True))
+    assert peers["ncclSendRecv"] == 1 - rank
+    assert peers["ncclAllReduce"] == -1
+    whole = dict.fromkeys(("all_reduce", "all_gather", "broadcast", "reduce", "send_recv"), 4 * MIB)
+    assert given_by(trace) == dict.fromkeys((whole | {"reduce_scatter": 8 * MIB, "all_to_all": 8 * MIB}).items(), 5)
+
+
+def test_bus_bandwidth_needs_no_torch(ranks: Path) -> None:
+    ran = json.loads(gpuledger("fleet", ranks / "rank0.sqlite", ranks / "rank1.sqlite", "--format=json").stdout)
+    [rows] = [table["rows"] for table in ran["tables"] if table["table"] == "job_collectives"]
+    [reduced] = [row for row in rows if row["kind"] == "all_reduce"]
+    assert (reduced["group"], reduced["matched"], reduced["bytes"]) == (COMMUNICATOR, 4, 4 * MIB)
+    # NCCL's tests: an all-reduce of two ranks moves 2 (n - 1) / n = 1 times its bytes over the bus
+    assert reduced["bus_gb_per_s"] == pytest.approx(reduced["bytes"] / reduced["transfer_ns"], rel=0.2)
+
+
+def test_an_export_without_values_says_how_to_get_them(unpacked: Callable[[str], Path]) -> None:
+    absent = open_trace(unpacked("one_nccl.sqlite")).absent[Table.COLLECTIVES]
+    assert isinstance(absent, NotMeasured)
+    assert "--include-json=true" in absent.reason
+
+
+# A law.
+
+sizes = st.integers(0, 1 << 40)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ncclSend", "ncclRecv"]), sizes, st.integers(0, 3)), min_size=1, max_size=6))
+def test_a_group_gives_what_its_sends_give(calls: list[tuple[str, int, int]]) -> None:
+    """Nested groups are launched when the outermost one ends."""
+    members: Members = {(1, 7): (4, 0)}
+    told = [
+        (row, name, {"NCCL communicator ID": 7, "Message size [bytes]": size, "Peer rank": peer})
+        for row, (name, size, peer) in enumerate(calls, 10)
+    ]
+    made = _Descriptions()
+    begin, end = [(0, "ncclGroupStart", None), (1, "ncclGroupStart", None)], [(98, "ncclGroupEnd", None)]
+    _describe([*begin, *told, *end, (99, "ncclGroupEnd", None)], 1, members, made)
+    sent = [size for name, size, _ in calls if name == "ncclSend"]
+    assert made.rows == [99]
+    known = sent and sum(sent) < 1 << 48
+    assert made.bytes == ([sum(sent)] if known else made.bytes)
+    peers = {peer for _, _, peer in calls}
+    assert (made.peer[0] in peers) == (len(peers) == 1)
+
+
+# What nobody should write.
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        '{"NCCL communicator ID":-1,"Message size [bytes]":"x"}',
+        '{"Message size [bytes]":1e99}',
+        '{"NCCL communicator ID":',
+        '["Message size [bytes]"]',
+        '{"Message size [bytes]":' + "9" * 30 + "}",
+        "[" * 3000 + '"Message size [bytes]"',
+    ],
+)
+def test_payloads_that_say_nothing_are_none(ranks: Path, tmp_path: Path, payload: str) -> None:
+    path = tmp_path / "odd.sqlite"
+    path.write_bytes((ranks / "rank0.sqlite").read_bytes())
+    with sqlite3.connect(path) as export:
+        export.execute("UPDATE NVTX_EVENTS SET jsonText = ? WHERE jsonText LIKE '%Message size%'", (payload,))
+    export.close()
+    trace = open_trace(path)
+    assert len(trace[Table.COLLECTIVES]) == 0
+    assert {size for _, size in given_by(trace)} == {-1}
