@@ -17,6 +17,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, shares_in_order
+from gpuledger.trace.strings import Codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _shared_with_earlier(start: Ints, end: Ints, owner: Positions) -> Ints:
     return (end - start) - (own_end - own_start)
 
 
-def _pairs(trace: Trace, before: Ints, names: Ints, shared: Ints) -> tuple[OverlappingPair, ...]:
+def _pairs(trace: Trace, before: Codes, names: Codes, shared: Ints) -> tuple[OverlappingPair, ...]:
     first, number = group(before, names)
     total = np.zeros(len(first), np.int64)
     np.add.at(total, number, shared)

@@ -21,7 +21,7 @@ _ON_STREAMS: Final = (
     Column("before", say("Kernel"), Unit.TEXT, shorten=label),
     Column("name", say("Begins before it ends"), Unit.TEXT, shorten=label),
     Column("count", say("Count"), Unit.COUNT),
-    Column("per_step", say("A step"), Unit.MEAN, detail=1),
+    Column("per_step", say("Per step"), Unit.MEAN, detail=1),
     Column("overlap_ns", say("Overlap"), Unit.NS),
 )
 
