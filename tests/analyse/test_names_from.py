@@ -111,6 +111,27 @@ def test_a_capture_of_another_file_names_by_its_length_if_operators_and_kernels_
         named_by_trace(replays(graph_of(3, 0)), "run", traced(found, launches), "capture")
 
 
+def test_modules_and_lines_of_code_are_names_too() -> None:
+    found, launches, at = layers(0, 1, "model")
+    found += [
+        Op("nn.Module: Decoder_0", 0, at, kind="python"),
+        Op("train.py(12): forward", 0, at + 1, kind="python"),
+        Op("threading.py(9): run", 0, at + 2, kind="python"),
+    ]
+    trace = named_by_trace(replays(graph_of(1, 0)), "run", traced(found, launches), "eager")
+    work = graph_names(trace, whole(trace)).work
+    assert {each.where for each in work} == {"forward (train.py:12)"}
+    assert all("nn.Module: Decoder_0" in (each.path or ()) for each in work)
+
+
+def test_a_mock_is_found_inside_a_graph() -> None:
+    """Eight layers and nineteen steady steps: the operation runs 152 times, in one graph a step."""
+    files = TORCH / "attn.json.gz", TORCH / "graph.json.gz"
+    option = f"--names-from={TORCH / 'decode.json.gz'}"
+    ran = gpuledger("align", *files, "--range=scaled_dot", "--mock-range=scaled_dot", option)
+    assert "20 forwards of the mock and 152 forwards of the model" in " ".join(ran.stdout.split())
+
+
 def test_what_has_several_places_is_counted() -> None:
     found, launches, _ = layers(0, 4, "model")
     trace = named_by_trace(replays(graph_of(1, 0)), "run", traced(found, launches), "eager")

@@ -24,6 +24,8 @@ class GraphPlace:
     """How it is known: an equal run, a capture, or an annotation of the graph's node."""
     is_part: bool = False
     """Whether several places fit and differ, and this is what they agree on, counted from the innermost."""
+    where: str = ""
+    """The line of code that launched it, where stacks were recorded and all places that fit agree on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ class GraphWork:
     """Annotations, modules and operators, the outermost first; None: not known."""
     source: str | None
     """How it is known."""
+    where: str | None
+    """The line of code, where stacks were recorded."""
     count: int
     device_ns: int
 
@@ -69,13 +71,13 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     opaque = trace[Table.GRAPHS]
     opaque = opaque.where((opaque["gpu"] == device.gpu) & device.begins_steady(opaque["start_ns"]))
     if len(opaque):
-        by_place.append(GraphWork(None, None, len(opaque), int(np.maximum(opaque.duration_ns, 0).sum())))
-    by_place.sort(key=lambda work: (-work.device_ns, work.path or (), work.source or ""))
+        by_place.append(GraphWork(None, None, None, len(opaque), int(np.maximum(opaque.duration_ns, 0).sum())))
+    by_place.sort(key=lambda work: (-work.device_ns, work.path or (), work.source or "", work.where or ""))
     return GraphNames(int(steady.sum()) + len(opaque), tuple(by_place))
 
 
-def _told(place: GraphPlace | None) -> tuple[Names | None, str | None]:
-    return (None, None) if place is None else (place.path, place.source)
+def _told(place: GraphPlace | None) -> tuple[Names | None, str | None, str | None]:
+    return (None, None, None) if place is None else (place.path, place.source, place.where or None)
 
 
 def _sums(place: NDArray[np.int32], time_ns: Ints) -> list[tuple[int, int, int]]:

@@ -21,11 +21,13 @@ from gpuledger.analyse.operators.equal_runs import MOST_TRIED, Run, Runs, in_ord
 from gpuledger.analyse.operators.graph_launches import ComparedSides, LaunchedRows, LaunchSide, compared
 from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR, Paths, nest
 from gpuledger.analyse.range_nest import Nest
+from gpuledger.analyse.stack_places import place
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.trace.graph_places import GraphPlace, GraphPlaces, Names
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import parents
+from gpuledger.trace.stacks import torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 SHORTEST_RUN: Final = 4
@@ -37,6 +39,8 @@ has elsewhere in the graph."""
 
 EAGER, CAPTURE, ANNOTATED = "equal run", "capture", "annotation"
 _MODULE: Final = "nn.Module: "
+_DEEPEST: Final = 200
+"""Of so many functions around a call its line of code is looked for."""
 
 
 def graph_places(target: LaunchSide, source: LaunchSide, file: str = "") -> GraphPlaces:
@@ -73,24 +77,49 @@ def places_of_nodes(trace: Trace, names_of_node: Mapping[int, Names], file: str)
     return GraphPlaces(file, tuple(known), of_rows(Table.KERNELS), of_rows(Table.COPIES))
 
 
-class _CallPaths:
-    """The names around calls: annotations, modules and operators, as they enclose each other."""
+class _CallPlaces:
+    """The names around calls, as they enclose each other, and the lines of code that made the calls."""
 
     def __init__(self, trace: Trace, calls: Rows, used: Positions) -> None:
         rows = _naming(trace)
-        self._paths: Final = Paths(Nest(rows, parents(rows["start_ns"], rows["end_ns"], thread(rows))))
+        paths = Paths(Nest(rows, parents(rows["start_ns"], rows["end_ns"], thread(rows))))
+        path, (lines, line) = paths.of_row[innermost(rows, calls.at(used))], _lines(trace, calls.at(used))
+        first, number = group(path, line)
         self._of_call = np.full(len(calls) + 1, -1, np.intp)
-        self._of_call[used] = self._paths.of_row[innermost(rows, calls.at(used))]
-        self._names: dict[int, Names] = {}
+        self._of_call[used] = number
+        self._names = [paths.names(each) for each in path[first].tolist()]
+        self._lines: list[str] = [lines[each] for each in line[first].tolist()]
 
     def of(self, calls: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The path of each call, as a number."""
+        """The place of each call, as a number."""
         return self._of_call[calls]
 
-    def names(self, path: int) -> Names:
-        if path not in self._names:
-            self._names[path] = self._paths.names(path)
-        return self._names[path]
+    def names(self, number: int) -> Names:
+        """Annotations, modules and operators."""
+        return self._names[number]
+
+    def line(self, number: int) -> str:
+        """The line of code; '' where none was recorded."""
+        return self._lines[number]
+
+
+def _lines(trace: Trace, calls: Rows) -> tuple[list[str], Positions]:
+    """The lines of code that made these calls, as Python's functions around them tell; and which one each call has."""
+    ranges = trace[Table.RANGES]
+    functions = nest(trace, "python") if trace.strings.code("python") in ranges.codes("kind") else None
+    lines = {"": 0}
+    if functions is None:
+        return [""], np.zeros(len(calls), np.intp)
+    around, number = np.unique(innermost(functions.rows, calls), return_inverse=True)
+    names, above = functions.rows.codes("name"), functions.parent
+    of_function = []
+    for function in around.tolist():
+        frames = list[str]()
+        while function >= 0 and len(frames) < _DEEPEST:
+            frames.append(torch_frame(trace.strings.text(int(names[function])) or ""))
+            function = int(above[function])
+        of_function.append(lines.setdefault(place(frames) or "", len(lines)))
+    return list(lines), np.array(of_function, np.intp)[number.reshape(-1)]
 
 
 def _naming(trace: Trace) -> Rows:
@@ -109,7 +138,7 @@ class _Namer:
     def __init__(self, source: LaunchSide, sides: ComparedSides, *, is_other: bool) -> None:
         self._source, self._sides, self._is_other = source, sides, is_other
         self._eager, calls = sides.launches.call, source.calls
-        self._paths = _CallPaths(source.trace, calls, np.unique(np.concatenate((self._eager, *sides.captures))))
+        self._places = _CallPlaces(source.trace, calls, np.unique(np.concatenate((self._eager, *sides.captures))))
         annotations = nest(source.trace, ANNOTATION)
         outermost = np.append(annotations.outermost(), -1)[innermost(annotations.rows, calls.at(self._eager))]
         self._crossed = np.cumsum(np.diff(outermost, prepend=-1) != 0)
@@ -143,9 +172,9 @@ class _Namer:
         return self._are_alike(np.stack([self._sides.captures[capture] for capture in captures[:MOST_TRIED]]))
 
     def _are_alike(self, calls: NDArray[np.intp]) -> bool:
-        """Whether the calls of each column have the same names around them."""
-        paths = self._paths.of(calls)
-        return bool((paths == paths[0]).all())
+        """Whether the calls of each column were made at the same place."""
+        places = self._places.of(calls)
+        return bool((places == places[0]).all())
 
     def _sequence(self, nodes: LaunchedRows, runs: Sequence[Run], captures: Positions) -> Positions:
         """For each node of one graph the number of its place: that of its capture, unless an equal run denies it."""
@@ -187,7 +216,7 @@ class _Namer:
             return True
         if len(calls) < SHORTEST_RUN or (self._source.is_copy_call(calls) != nodes.is_copy).any():
             return False
-        inner = [self._paths.names(path)[-1:] for path in self._paths.of(calls).tolist()]
+        inner = [self._places.names(number)[-1:] for number in self._places.of(calls).tolist()]
         of_symbol: dict[int, list[Names]] = {}
         for symbol, name in zip(nodes.symbol.tolist(), inner, strict=True):
             of_symbol.setdefault(symbol, []).append(name)
@@ -203,14 +232,17 @@ class _Namer:
 
     def _common(self, calls: NDArray[np.intp], source: str) -> list[int]:
         """For each column of `calls`, the number of what their places have in common."""
-        return [self._agreed_place(frozenset(column), source) for column in self._paths.of(calls).T.tolist()]
+        return [self._agreed_place(frozenset(column), source) for column in self._places.of(calls).T.tolist()]
 
-    def _agreed_place(self, paths: frozenset[int], source: str) -> int:
-        if (paths, source) not in self._agreed:
-            whole = {self._paths.names(path) for path in paths}
+    def _agreed_place(self, places: frozenset[int], source: str) -> int:
+        if (places, source) not in self._agreed:
+            whole = {self._places.names(number) for number in places}
+            lines = {self._places.line(number) for number in places}
             common = _common_ending(whole)
-            self._agreed[paths, source] = self._number(GraphPlace(common, source, len(whole) > 1)) if common else 0
-        return self._agreed[paths, source]
+            line = lines.pop() if len(lines) == 1 else ""
+            agreed = GraphPlace(common, source, len(whole) > 1, line)
+            self._agreed[places, source] = self._number(agreed) if common else 0
+        return self._agreed[places, source]
 
     def _number(self, place: GraphPlace) -> int:
         if place not in self._numbers:

@@ -63,6 +63,7 @@ _FIGURES_WITH_UNITS = (_FIGURES[0], Column("value", say("Value"), Unit.FIGURE), 
 _GRAPHS = (
     Column("place", say("Place"), Unit.TEXT),
     Column("known_by", say("How known"), Unit.TEXT, detail=1),
+    Column("where", say("Where"), Unit.TEXT, detail=3),
     Column("count", say("Executions"), Unit.COUNT),
     Column("per_step", say("Per step"), Unit.MEAN, detail=2),
     Column("device_ns", "GPU", Unit.NS, detail=1),
@@ -88,8 +89,17 @@ def ops_sheets(costs: OperatorCosts, *, with_units: bool = False) -> list[Sheet]
             _by_shape(costs),
         ),
         _sheet(costs, "host_against_device", say("Host vs device"), _AGAINST, _against(costs)),
-        _sheet(costs, "graph_work", say("Work inside graphs"), _GRAPHS, _in_graphs(costs)),
+        _sheet(costs, "graph_work", say("Work inside graphs"), *_graph_columns(costs, for_people=with_units)),
     ]
+
+
+def _graph_columns(costs: OperatorCosts, *, for_people: bool) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
+    """The work inside graphs; for people without the column of lines of code where none is known."""
+    rows = _in_graphs(costs)
+    if not for_people or any(work.where for work in costs.graphs.work):
+        return _GRAPHS, rows
+    at = [column.key for column in _GRAPHS].index("where")
+    return (*_GRAPHS[:at], *_GRAPHS[at + 1 :]), [(*row[:at], *row[at + 1 :]) for row in rows]
 
 
 def _sheet(
@@ -237,12 +247,13 @@ def _in_graphs(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
     """The places with the most GPU time, the others in one row."""
     shown, rest = costs.graphs.work[:MOST_PLACES], costs.graphs.work[MOST_PLACES:]
     places = [
-        (joined(" > ", work.path or (say("(unknown)"),)), work.source, work.count, work.device_ns) for work in shown
+        (joined(" > ", work.path or (say("(unknown)"),)), work.source, work.where, work.count, work.device_ns)
+        for work in shown
     ]
     if rest:
         sums = sum(work.count for work in rest), sum(work.device_ns for work in rest)
-        places.append((say("({count} more)", count=len(rest)), None, *sums))
+        places.append((say("({count} more)", count=len(rest)), None, None, *sums))
     return [
-        (where, source, count, count / costs.steps, device_ns, percent(device_ns, costs.graphs.device_ns))
-        for where, source, count, device_ns in places
+        (place, source, where, count, count / costs.steps, device_ns, percent(device_ns, costs.graphs.device_ns))
+        for place, source, where, count, device_ns in places
     ]
