@@ -57,6 +57,28 @@ def test_every_kernel_of_nccl_is_described(ranks: Path, rank: int) -> None:
     assert given_by(trace) == dict.fromkeys((whole | {"reduce_scatter": 8 * MIB, "all_to_all": 8 * MIB}).items(), 5)
 
 
+def test_bytes_of_payloads_say_what_nvidias_json_says(ranks: Path, tmp_path: Path) -> None:
+    path = tmp_path / "blobs.sqlite"
+    path.write_bytes((ranks / "rank1.sqlite").read_bytes())
+    with sqlite3.connect(path) as export:
+        export.execute("UPDATE NVTX_EVENTS SET jsonText = NULL")
+    export.close()
+    assert (
+        open_trace(path)[Table.COLLECTIVES].to_arrow()
+        == open_trace(ranks / "rank1.sqlite")[Table.COLLECTIVES].to_arrow()
+    )
+
+
+@pytest.mark.parametrize("blob", [b"", b"\1" * 31, b"\xff" * 64, b"\1" + 7 * b"\0" + b"\5\0\0\1" + 100 * b"\0"])
+def test_bytes_that_are_no_payload_say_nothing(ranks: Path, tmp_path: Path, blob: bytes) -> None:
+    path = tmp_path / "odd.sqlite"
+    path.write_bytes((ranks / "rank1.sqlite").read_bytes())
+    with sqlite3.connect(path) as export:
+        export.execute("UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = ? WHERE binaryData IS NOT NULL", (blob,))
+    export.close()
+    assert len(open_trace(path)[Table.COLLECTIVES]) == 0
+
+
 def test_bus_bandwidth_needs_no_torch(ranks: Path) -> None:
     ran = json.loads(gpuledger("fleet", ranks / "rank0.sqlite", ranks / "rank1.sqlite", "--format=json").stdout)
     [rows] = [table["rows"] for table in ran["tables"] if table["table"] == "job_collectives"]
@@ -114,7 +136,7 @@ def test_payloads_that_say_nothing_are_none(ranks: Path, tmp_path: Path, payload
     path = tmp_path / "odd.sqlite"
     path.write_bytes((ranks / "rank0.sqlite").read_bytes())
     with sqlite3.connect(path) as export:
-        export.execute("UPDATE NVTX_EVENTS SET jsonText = ? WHERE jsonText LIKE '%Message size%'", (payload,))
+        export.execute("UPDATE NVTX_EVENTS SET jsonText = ?, binaryData = NULL WHERE jsonText IS NOT NULL", (payload,))
     export.close()
     trace = open_trace(path)
     assert len(trace[Table.COLLECTIVES]) == 0

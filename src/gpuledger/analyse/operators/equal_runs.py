@@ -14,6 +14,11 @@ from gpuledger.trace.keys import Positions
 MOST_TRIED: Final = 32
 """So many equal runs on either side are compared for what they agree on."""
 
+_MOST_PLACES: Final = 10_000
+"""What occurs more often says nothing of where one is."""
+_MOST_COMPARED: Final = 1_000_000_000
+"""So many pairs of a place and a sequence are compared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -56,14 +61,19 @@ class Runs:
             yield list(self._of(np.arange(begin, begin + self._lengths[number])))
 
     def occurrences(self) -> Iterator[Positions]:
-        """For each sequence every place where the whole of it occurs in `eager`, in order."""
+        """For each sequence every place where the whole of it occurs in `eager`, in order; none if there are many."""
+        is_much = len(self) * self._count > _MOST_COMPARED
         for number, begin in enumerate(self._begins()):
             length = self._lengths[number]
+            if is_much:
+                yield np.empty(0, np.intp)
+                continue
             level = length.bit_length() - 1
             rank, last = self._ranks[level], length - (1 << level)
             possible = max(self._count - length + 1, 0)
             equal = rank[:possible] == rank[begin]
-            yield np.flatnonzero(equal & (rank[last : last + possible] == rank[begin + last]))
+            places = np.flatnonzero(equal & (rank[last : last + possible] == rank[begin + last]))
+            yield places if len(places) <= _MOST_PLACES else places[:0]
 
     def _begins(self) -> Positions:
         """Where each sequence begins among all symbols."""

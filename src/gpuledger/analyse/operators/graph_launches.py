@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,8 +232,8 @@ def compared(target: LaunchSide, source: LaunchSide) -> ComparedSides:
     spelled = target.trace.origin.tool == source.trace.origin.tool
     shaped = target.has_shapes
     captures = list(source.captures())
-    named = [] if shaped else [capture for capture in captures if _says_kernels(source.calls, capture)]
-    captured = np.concatenate((np.empty(0, np.intp), *named))
+    says = [not shaped and _says_kernels(source.calls, capture) for capture in captures]
+    captured = np.concatenate((np.empty(0, np.intp), *compress(captures, says)))
     of_target, of_source = (side.keys(numbers, spelled=spelled, shaped=shaped) for side in (target, source))
     of_calls = numbered(source.calls.codes("kernel")[captured], source.trace, numbers, spelled=spelled)
     nothing = np.zeros(len(captured), np.int64)
@@ -251,7 +252,7 @@ def compared(target: LaunchSide, source: LaunchSide) -> ComparedSides:
         KnownLaunches(
             np.concatenate((work.call[ran], captured)), np.concatenate((work.symbol[ran], of_captured)), len(ran)
         ),
-        [capture for capture in captures if not any(capture is known for known in named)],
+        [capture for capture, is_named in zip(captures, says, strict=True) if not is_named],
     )
 
 

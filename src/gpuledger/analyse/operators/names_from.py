@@ -73,17 +73,13 @@ def _named(trace: Trace, profile: str, side: LaunchSide, places: GraphPlaces) ->
     if covered.named_share < LEAST_SHARE:
         raise NothingRecorded(
             f"{places.file} does not name the graphs of {profile}: is it of the same model, at the same size?",
-            found=f"{_of(covered.named, covered.count)} of the work inside graphs has a name, "
-            f"{share_text(covered.named_share)} of its time; less than {share_text(LEAST_SHARE)} is not used",
+            found=f"{count_text(covered.named)} of {count_text(covered.count)} kernels and copies in graphs would get "
+            f"a name, {share_text(covered.named_share)} of their time; less than {share_text(LEAST_SHARE)} is not used",
             hint="give a trace of the same program in which the graph is captured, or runs without a graph, "
             "with the same batch size",
         )
     places = replace(places, coverage=covered)
     return replace(trace, places=places, health=(*trace.health, _note(places, covered)))
-
-
-def _of(part: int, whole: int) -> str:
-    return f"{count_text(part)} of {count_text(whole)}"
 
 
 def _note(places: GraphPlaces, covered: NameCoverage) -> Note:

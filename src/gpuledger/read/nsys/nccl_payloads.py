@@ -1,16 +1,17 @@
 """What NCCL says of its own calls: NVTX ranges with payloads in, descriptions of collectives out.
 
-NCCL marks each call with a range that carries its communicator, message size and peer; nsys stores the values as JSON
-if it is told to (`nsys export --include-json=true`). What NCCL calls the message is what a rank gives, but for a
-reduce-scatter and an all-to-all, where it is that part which goes to one rank. Calls between ncclGroupStart and
-ncclGroupEnd are launched when the outermost group ends, so the range of that end describes them together.
+NCCL marks each call with a range that carries its communicator, message size and peer; nsys stores the values if it is
+told to: `nsys export --include-json=true`, or `--include-blobs=true`. What NCCL calls the message is what a rank gives,
+but for a reduce-scatter and an all-to-all, where it is that part which goes to one rank. Calls between ncclGroupStart
+and ncclGroupEnd are launched when the outermost group ends, so the range of that end describes them together.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from struct import Struct, calcsize, unpack_from
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +35,11 @@ _PARTS: Final = frozenset(("ncclReduceScatter", "ncclAlltoAll", "ncclAllToAll"))
 _PEER_TO_PEER: Final = frozenset(("ncclSend", "ncclRecv"))
 _EXCHANGE: Final = "ncclSendRecv"
 _SCHEMAS: Final = "NVTX_PAYLOAD_SCHEMAS"
+_ENTRIES: Final = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+_WANTED: Final = frozenset((_COMMUNICATOR, _MESSAGE, _RANKS, _RANK, _PEER))
+_FORMATS: Final = {5: "<i", 18: "<Q", 22: "<Q"}
+"""NVTX's numbers of types: int, unsigned 64 bits, size_t."""
+_HEAD: Final = Struct("<4Q")
 _LONGEST: Final = 4096
 _MOST_BYTES: Final = 1 << 48
 _MOST_RANKS: Final = 1 << 24
@@ -86,6 +92,11 @@ def may_have_payloads(export: NsysExport) -> bool:
     return _SCHEMAS in export.tables
 
 
+def has_layouts(export: NsysExport) -> bool:
+    """Whether NCCL recorded payloads, even if the export left their values out."""
+    return _ENTRIES in export.tables and _MESSAGE.encode() in export.texts(_ENTRIES, "name").distinct
+
+
 def _names(export: NsysExport, ids: Ints) -> dict[int, str]:
     """The functions of NCCL that occur, by the ids of their names."""
     used = np.unique(ids[ids >= 0]).tolist()
@@ -94,12 +105,50 @@ def _names(export: NsysExport, ids: Ints) -> dict[int, str]:
 
 
 def _payloads(export: NsysExport, table: str, rows: Ints) -> tuple[dict[int, dict[str, Any]], Ints]:
-    """The payloads of NCCL by number, and the number that each of these rows of nsys's table has."""
-    if "jsonText" not in export.tables[table]:
-        return {}, np.full(len(rows), NULL, np.int64)
-    column = export.texts(table, "jsonText")
-    parsed = {number: _parsed(text) for number, text in enumerate(column.distinct)}
-    return {number: said for number, said in parsed.items() if said is not None}, column.numbers[rows]
+    """The payloads of NCCL by number, and the number that each of these rows of nsys's table has.
+
+    As JSON where the export has it, else as the bytes that NCCL wrote, of which the export has the layouts.
+    """
+    layouts = _layouts(export) if "binaryData" in export.tables[table] and _ENTRIES in export.tables else {}
+    ways: tuple[tuple[str, Callable[[bytes], dict[str, Any] | None]], ...] = (
+        ("jsonText", _parsed),
+        ("binaryData", lambda blob: _unpacked(blob, layouts)),
+    )
+    for name, read in ways:
+        if name in export.tables[table]:
+            column = export.texts(table, name)
+            payloads = {number: read(text) for number, text in enumerate(column.distinct)}
+            if said := {number: payload for number, payload in payloads.items() if payload is not None}:
+                return said, column.numbers[rows]
+    return {}, np.full(len(rows), NULL, np.int64)
+
+
+Layouts = dict[int, list[tuple[str, int, str]]]
+"""By the number of a schema: names, where each value lies, and what it is, in the words of `struct`."""
+
+
+def _layouts(export: NsysExport) -> Layouts:
+    """Where the values that we want lie in payloads."""
+    columns = export.integers(_ENTRIES, ["schemaId", "offset", "type"]).columns
+    names = export.texts(_ENTRIES, "name").rows()
+    layouts: Layouts = {}
+    for name, schema, offset, kind in zip(
+        names, *(columns[column].tolist() for column in ("schemaId", "offset", "type")), strict=True
+    ):
+        text = (name or b"").decode(errors="replace")
+        if text in _WANTED and kind in _FORMATS and (offset == NULL or 0 <= offset < _LONGEST):
+            layouts.setdefault(schema, []).append((text, max(offset, 0), _FORMATS[kind]))
+    return layouts
+
+
+def _unpacked(blob: bytes, layouts: Layouts) -> dict[str, Any] | None:
+    """The values of one payload: how many there are, then of each its schema, its length, and where it lies."""
+    if not _HEAD.size <= len(blob) <= _LONGEST:
+        return None
+    _, schema, size, begin = _HEAD.unpack_from(blob)
+    values = blob[begin : begin + size] if begin < len(blob) else b""
+    fields = [each for each in layouts.get(schema, ()) if each[1] + calcsize(each[2]) <= len(values)]
+    return {name: unpack_from(form, values, offset)[0] for name, offset, form in fields} or None
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:

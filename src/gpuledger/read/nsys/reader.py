@@ -19,7 +19,7 @@ from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.devices import NsysDevices
 from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts, ordinals
 from gpuledger.read.nsys.metrics import metric_columns
-from gpuledger.read.nsys.nccl_payloads import collective_columns, may_have_payloads
+from gpuledger.read.nsys.nccl_payloads import collective_columns, has_layouts, may_have_payloads
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
 from gpuledger.read.nsys.strings import TextCoder
@@ -104,7 +104,7 @@ class _ExportReading:
         return say("no {table} were recorded (looked for {names})", table=table.value, names=", ".join(names))
 
     def _why_no_collectives(self) -> str:
-        if may_have_payloads(self.export):
+        if has_layouts(self.export):
             return say(
                 "the export has no values of NCCL's NVTX payloads; `nsys export --include-json=true` writes them"
             )
