@@ -80,7 +80,8 @@ def test_bytes_that_are_no_payload_say_nothing(ranks: Path, tmp_path: Path, blob
 
 
 def test_bus_bandwidth_needs_no_torch(ranks: Path) -> None:
-    ran = json.loads(gpuledger("fleet", ranks / "rank0.sqlite", ranks / "rank1.sqlite", "--workers=1", "--format=json").stdout)
+    files = ranks / "rank0.sqlite", ranks / "rank1.sqlite"
+    ran = json.loads(gpuledger("fleet", *files, "--workers=1", "--format=json").stdout)
     [rows] = [table["rows"] for table in ran["tables"] if table["table"] == "job_collectives"]
     [reduced] = [row for row in rows if row["kind"] == "all_reduce"]
     assert (reduced["group"], reduced["matched"], reduced["bytes"]) == (COMMUNICATOR, 4, 4 * MIB)
