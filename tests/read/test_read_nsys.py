@@ -320,8 +320,8 @@ def described(path: Path, *rows: str, mapping: tuple[str, ...] = ()) -> Path:
     """The GPUs of a machine as an export lists them: id, name, cuDevice, uuid; and (gpuId, cudaId, pid, uuid)."""
     altered(
         path,
-        "CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, cuDevice INTEGER, uuid TEXT)",
-        *(f"INSERT INTO TARGET_INFO_GPU VALUES ({row})" for row in rows),
+        "CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, cuDevice INTEGER, uuid TEXT, smCount INTEGER)",
+        *(f"INSERT INTO TARGET_INFO_GPU VALUES ({row}, 132)" for row in rows),
         "CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER, uuid TEXT)",
         *(f"INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES ({row})" for row in mapping),
     )
