@@ -17,6 +17,7 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.kernel_report import KernelReport
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
+from support.read_once import read_once
 
 # how long an example takes says more about the machine than about us, so there is no deadline; the same code gives the
 # same result, so the usual examples are always the same ones, and a thorough run looks for new ones
@@ -90,6 +91,13 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ncu_asked_once() -> Iterator[None]:
     """For tests of what is made of a report of Nsight Compute, not of its reading."""
     with asked_once():
+        yield
+
+
+@pytest.fixture
+def profiles_read_once() -> Iterator[None]:
+    """For tests of what is shown of a profile, in several formats or languages; not of its reading."""
+    with read_once():
         yield
 
 

@@ -207,6 +207,7 @@ def test_any_command_comes_back_from_the_shell(arguments: list[str], width: int)
 PROFILES = [*(f"{name}.sqlite" for name in NAMES), "decode.json.gz", "graph.json.gz", "work.json.gz"]
 
 
+@pytest.mark.usefixtures("profiles_read_once")
 @pytest.mark.parametrize(("name", "width"), list(zip(PROFILES, cycle(["60", "80", "132"]), strict=False)))
 def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     name: str, width: str, unpacked: Callable[[str], Path]

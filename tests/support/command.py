@@ -75,7 +75,7 @@ def called(
         _arguments(arguments),
         _collector(),
         _logging(),
-        patch.object(command_line, "keep_freed_memory"),  # a setting for the life of a process, and ours goes on
+        patch.object(command_line, "keep_freed_memory", _nothing),  # a setting for the life of a process: ours goes on
         warnings.catch_warnings(action="error"),
     ):
         exit_code = _called()
@@ -101,6 +101,10 @@ def clean_environment() -> dict[str, str]:
     """The environment of a call: nothing that changes what is printed, one day, and warnings are errors."""
     kept = {name: value for name, value in os.environ.items() if name not in _CHANGE_OUTPUT}
     return kept | {"PYTHONWARNINGS": "error", "SOURCE_DATE_EPOCH": "1765929600"}
+
+
+def _nothing() -> None:
+    """Instead of what a process does for itself; a mock would take as long to make as the rest of a short call."""
 
 
 def _called() -> int:
@@ -180,7 +184,7 @@ def _arguments(arguments: Sequence[str | Path]) -> Iterator[None]:
 def _collector() -> Iterator[None]:
     """The command turns the garbage collector off and on, and freezes what it has: it ends soon, and we do not."""
     try:
-        with patch.object(gc, "freeze"):
+        with patch.object(gc, "freeze", _nothing):
             yield
     finally:
         gc.enable()

@@ -7,6 +7,7 @@ Matrix products, convolutions and attention carry their type in the name: cuBLAS
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
@@ -43,6 +44,7 @@ _TENSOR_CORES: Final = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)  # each type is asked for by itself
 def matrix_type(name: str) -> str | None:
     """`fp64`, `fp32` or `tf32` where a matrix kernel's name says so; None: narrower, or it does not say."""
     if _DOUBLE.search(name):

@@ -1,0 +1,83 @@
+"""What a test asks of the same profile again and again, in other formats or languages: read and analysed once.
+
+Traces, books and findings do not change, so what is made of them is the same whether or not they are made again. The
+tests of reading, of the books and of findings make them each time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from gpuledger import read
+from gpuledger.cli import table_verbs
+from gpuledger.findings import profiled_run
+from gpuledger.ledger.steps import Wanted
+from gpuledger.limits import Limits
+from gpuledger.read.request import Progress, WantedColumns
+from gpuledger.trace.model import Trace
+
+_KEPT: Final = 4
+"""Of each kind: a test looks at few profiles at a time, and they take memory."""
+
+Kept = OrderedDict[tuple[Any, ...], Any]
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """While this is entered, a file that did not change is not read again, nor analysed in the same way again."""
+    with (
+        patch.object(read, "_opened", _opened_once),
+        patch.object(table_verbs, "analysed", _analysed_once),
+        patch.object(profiled_run, "analysed", _analysed_once),
+        patch.object(profiled_run, "findings", _found_once),
+        patch.object(profiled_run, "_sampled", _sampled_once),
+    ):
+        yield
+
+
+def _reading_once(opened: Callable[..., Trace]) -> Callable[..., Trace]:
+    kept: Kept = OrderedDict()
+
+    def once(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:
+        made = partial(opened, path, wanted, limits, progress, cache=cache)
+        if not Path(path).is_file():
+            return made()
+        status = Path(path).stat()
+        key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns, frozenset(wanted.items()), limits, cache)
+        trace: Trace = _known(kept, key, made)
+        return trace
+
+    return once
+
+
+def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, for arguments that do not change; it holds them, so that each keeps its identity."""
+    kept: Kept = OrderedDict()
+
+    def once(*arguments: Any, **named: Any) -> Any:
+        given = (*arguments, *named.values())
+        key = (*named, *(value if isinstance(value, str | Wanted) else id(value) for value in given))
+        return _known(kept, key, lambda: (function(*arguments, **named), given))[0]
+
+    return once
+
+
+def _known(kept: Kept, key: tuple[Any, ...], made: Callable[[], Any]) -> Any:
+    if key not in kept:
+        kept[key] = made()
+    kept.move_to_end(key)
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)
+    return kept[key]
+
+
+_opened_once: Final = _reading_once(read._opened)
+_analysed_once: Final = _once(profiled_run.analysed)
+_found_once: Final = _once(profiled_run.findings)
+_sampled_once: Final = _once(profiled_run._sampled)
