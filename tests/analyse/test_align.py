@@ -28,6 +28,8 @@ from gpuledger.trace.tables import Rows, Table
 from support.command import CAPTURES, ROOT, gpuledger
 from support.schemas import schema_of
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 RANGE, AUTO = Isolation("range", "attention"), Isolation("auto")
 PATTERN = Isolation("pattern", "layer_norm|nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT|direct_copy|sdpa|CUDAFunctor_add")
 PATTERN_OF_BOTH = Isolation("pattern", f"{PATTERN.expression}|debug_check|nvjet_sm90_tst_192x8")

@@ -46,6 +46,8 @@ from support.nsys_exports import kernel as kernel_row
 from support.schemas import schema_of
 from support.thorough import some
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 CORPUS = ROOT.parent / "shared" / "corpus"
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
 

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from gpuledger.present.safe_text import display_width
 from support.command import ROOT, gpuledger
 
-pytestmark = pytest.mark.usefixtures("ncu_asked_once")
+pytestmark = pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

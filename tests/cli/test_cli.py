@@ -101,6 +101,7 @@ NO_TABLE_OF_A_PROFILE = {
 """They have tests of their own."""
 
 
+@pytest.mark.usefixtures("profiles_read_once")
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in NO_TABLE_OF_A_PROFILE])
 @pytest.mark.parametrize("width", [60, 80, 132])
 def test_no_line_is_wider_than_the_terminal(verb: str, width: int, decode: Path, layer_report: Path) -> None:

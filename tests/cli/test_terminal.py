@@ -12,6 +12,8 @@ from gpuledger.present.safe_text import display_width
 from support.command import gpuledger
 from support.terminal import in_terminal, without_colours
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 WIDTHS = (40, 80, 120, 200)
 QUESTIONS = [
     "report",

@@ -96,9 +96,15 @@ def test_the_critical_path_lies_on_a_track_without_gaps(run_of_decode: tuple[Tra
     assert {each.name for each in path if each.arguments["part"] == "host code before a call"} <= {*CAUSES}
 
 
+@pytest.fixture(scope="module")
+def run_of_graph(unpacked: Callable[[str], Path]) -> tuple[Trace, Decoded]:
+    opened = open_trace(unpacked("graph.sqlite"))
+    return opened, exported(opened)
+
+
 @pytest.mark.parametrize("name", ["decode", "graph"])
-def test_every_row_is_on_its_track(unpacked: Callable[[str], Path], name: str) -> None:
-    opened = open_trace(unpacked(f"{name}.sqlite"))
+def test_every_row_is_on_its_track(name: str, request: pytest.FixtureRequest) -> None:
+    opened, found = request.getfixturevalue(f"run_of_{name}")
     made = build_report(opened, name, Wanted())
     [device] = made.devices
     assert device.steps is not None
@@ -110,7 +116,6 @@ def test_every_row_is_on_its_track(unpacked: Callable[[str], Path], name: str) -
         (above, "critical path"): len(critical_path(scenario(opened, device))),
         ("health of the profile", "notes"): len(opened.health),
     }
-    found = exported(opened)
     assert counted(found) == expected(opened) | {track: count for track, count in books.items() if count}
     assert found.arrows == launched(opened) > 0
 

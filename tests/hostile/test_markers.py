@@ -31,6 +31,8 @@ from gpuledger.present.writers import write
 from support.command import ROOT, gpuledger
 from support.torch_traces import OURS
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 MARK = "\x1b]0;own\x07\x9b31m\u061c\u202e\u200b\U000e0041</script>"
 """A title for the window, a colour, text turned around, text that nobody sees, and the end of a script."""
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0041]")

@@ -15,6 +15,8 @@ from gpuledger.present.views.answers import code_of
 from gpuledger.units import share_text, time_text
 from support.command import gpuledger
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 VERBS = ("steps", "gaps", "launches", "memory", "ranges", "overlap", "ops", "kernels")
 
 

@@ -15,6 +15,8 @@ from gpuledger.present.views.bench import bench_document
 from gpuledger.present.writers import write
 from support.command import ROOT, gpuledger
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 CASES = {
     "align": ("attn.sqlite", "decode.sqlite", "--range=attention"),
     "critical": ("zoo_node.sqlite",),

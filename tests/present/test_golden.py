@@ -15,6 +15,8 @@ from markdown_it import MarkdownIt
 from gpuledger.present.safe_text import display_width
 from support.command import NAMES, gpuledger
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 

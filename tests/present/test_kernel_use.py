@@ -24,6 +24,8 @@ from gpuledger.trace.health import NotMeasured
 from gpuledger.trace.tables import Table
 from support.command import ROOT, gpuledger
 
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
+
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.stepkernels-1.json").read_text())
 REPORT_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.report-1.json").read_text())
 

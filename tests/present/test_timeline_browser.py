@@ -12,7 +12,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.html_pages import page_of, reported
-from support.page_browser import Browser, Page, opened
+from support.page_browser import Browser, Page, kept_open, opened
 from support.trace_notation import of_tables, table
 
 pytest.importorskip("jinja2")
@@ -83,7 +83,7 @@ def frames(page: Page, keys: str) -> list[tuple[int, float]]:
 
 
 def test_zooming_and_moving_over_50_000_events_is_smooth(large: str, browser: Browser) -> None:
-    with opened(browser, large, width=1400) as page:
+    with kept_open(browser, large, width=1400) as page:
         assert page.evaluate("JSON.parse(document.getElementById('timeline-json').textContent).stretches.length") >= 1
         measured = frames(page, "wwwwddwwddssaasssswwwwwwwwddddssssssssss")
         width = page.locator(".tl-frame canvas").evaluate("canvas => canvas.clientWidth")
@@ -95,7 +95,7 @@ def test_zooming_and_moving_over_50_000_events_is_smooth(large: str, browser: Br
 
 
 def test_search_finds_a_kernel_and_goes_from_hit_to_hit(large: str, browser: Browser) -> None:
-    with opened(browser, large) as page:
+    with kept_open(browser, large) as page:
         page.locator(".tl-frame").press("/")
         page.keyboard.type("needle")
         assert page.locator(".tl-search output").text_content().startswith("1 of ")
@@ -108,7 +108,7 @@ def test_search_finds_a_kernel_and_goes_from_hit_to_hit(large: str, browser: Bro
 
 
 def test_a_click_on_each_finding_shows_its_place(decode_page: str, browser: Browser) -> None:
-    with opened(browser, decode_page) as page:
+    with kept_open(browser, decode_page) as page:
         links = page.locator("a[data-stretch]").all()
         assert len(links) > 6
         for link in links:
@@ -145,7 +145,7 @@ def test_keys_alone_reach_every_control_and_every_event(decode_page: str, browse
 
 
 def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, browser: Browser) -> None:
-    with opened(browser, decode_page) as page:
+    with kept_open(browser, decode_page) as page:
         box = page.locator(".tl-frame").bounding_box()
         page.mouse.move(box["x"] + 300, box["y"] + 46)
         drawn = "document.querySelector('.tl-frame canvas').dataset.drawn"
@@ -157,7 +157,7 @@ def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, brows
 
 
 def test_the_flame_graph_zooms_and_searches_with_mouse_and_keys(decode_page: str, browser: Browser) -> None:
-    with opened(browser, decode_page) as page:
+    with kept_open(browser, decode_page) as page:
         frame, said = page.locator(".fl-frame"), page.locator(".fl-said")
         boxes = frame.locator("button")
         assert page.locator("#range-chart").is_hidden()

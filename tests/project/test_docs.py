@@ -69,6 +69,7 @@ def _lay_out(text: str, folder: Path) -> None:
             shutil.copy(plain(packed), folder / "serve")
 
 
+@pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once")
 @pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)], ids=lambda page: page.name)
 def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
     (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())

