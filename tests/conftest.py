@@ -18,11 +18,12 @@ from gpuledger.trace.kernel_report import KernelReport
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
 from support.read_once import read_once
+from support.thorough import THOROUGH_EXAMPLES
 
 # how long an example takes says more about the machine than about us, so there is no deadline; the same code gives the
 # same result, so the usual examples are always the same ones, and a thorough run looks for new ones
 settings.register_profile("usual", deadline=None, max_examples=20, derandomize=True)
-settings.register_profile("thorough", deadline=None, max_examples=1_000)
+settings.register_profile("thorough", deadline=None, max_examples=THOROUGH_EXAMPLES)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
@@ -104,4 +105,5 @@ def profiles_read_once() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def layer(layer_report: Path) -> KernelReport:
     """The same, read."""
-    return open_kernels([layer_report])
+    with asked_once():
+        return open_kernels([layer_report])

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 from hostile import containers, databases, files, jsons, meanings, reports
 from hostile.containers import packed, tarred, zipped
@@ -64,8 +65,14 @@ class Case:
 
     @property
     def verbs(self) -> tuple[str, ...]:
+        """All verbs read with the same code: a thorough run asks two of them, others of some inputs only.
+
+        And of those that a report refuses though they can be read: only the other verb says what was found.
+        """
+        is_refused_late = isinstance(self.must, Read) and self.must.report != ""
+        is_asked_twice = IS_THOROUGH or is_refused_late or crc32(self.id.encode()) % 3 == 0
         usual = {"ncu": ("kernels",), "job": ("fleet",)}
-        return _VERBS.get(self.name, usual.get(self.kind, ("info", "report")))
+        return _VERBS.get(self.name, usual.get(self.kind, ("info", "report") if is_asked_twice else ("report",)))
 
     @property
     def id(self) -> str:

@@ -31,6 +31,7 @@ from hostile.files import JSON, export, trace
 from hostile.forked import server
 from support.command import PATIENCE_S, gpuledger
 from support.nsys_exports import call, kernel, minimal
+from support.thorough import some
 
 COMMAND = [sys.executable, "-m", "gpuledger"]
 NOT_CLEAN = ("COLUMNS", "GPULEDGER_DEBUG", "PYTHONUNBUFFERED")
@@ -400,7 +401,7 @@ def check_answer_to_ctrl_c(code: int, stderr: bytes) -> None:
 MOMENTS_S = [0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8]
 
 
-@pytest.mark.parametrize("after_s", MOMENTS_S)
+@pytest.mark.parametrize("after_s", some(MOMENTS_S, 2))
 def test_an_interruption_at_any_moment_leaves_nothing(after_s: float, tmp_path: Path) -> None:
     """130, or death by the signal before Python is ready for it or after all is done; never half a result."""
     path, target = large_export(tmp_path / "a.sqlite"), tmp_path / "a.md"

@@ -29,7 +29,7 @@ from gpuledger.ledger.step_variation import variation
 from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message
 from gpuledger.messages.zh import TEMPLATES
-from gpuledger.read.ncu.reader import open_kernels
+from gpuledger.trace.kernel_report import KernelReport
 from gpuledger.units import share_text
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal
@@ -170,10 +170,10 @@ def test_every_word_for_a_missing_table_is_known() -> None:
     assert all(isinstance(means, Message) and means in TEMPLATES for means in MEANING.values())
 
 
-def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer_report: Path) -> None:
+def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer: KernelReport) -> None:
     path = unpacked("decode.sqlite")
     report = reported(path)
-    joined = build_report(report.trace, path.name, Wanted(), open_kernels([layer_report]))
+    joined = build_report(report.trace, path.name, Wanted(), layer)
     text = page_of(joined)
     page = parsed(text)
     (chart,) = page.one("roofline-chart").all("svg")[:1]

@@ -21,6 +21,7 @@ from gpuledger.present.views.diff.figures import signed_time
 from gpuledger.units import share_text, time_text
 from support.command import ROOT
 from support.html_pages import HOSTILE, named_export
+from support.ncu_answers import asked_once
 from support.page_browser import Browser, Page, kept_open, opened
 from support.thorough import IS_THOROUGH
 
@@ -54,7 +55,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, layer_re
     write(report, decode, "-o", made.path("decode"))
     write(report, decode, "--lang=zh", "-o", made.path("zh"))
     write(report, moe, "-o", made.path("moe"))
-    write(report, decode, f"--ncu={layer_report}", "-o", made.path("layer"))
+    with asked_once():
+        write(report, decode, f"--ncu={layer_report}", "-o", made.path("layer"))
     write(diff, moe, unpacked("moe_batched_gemm.sqlite"), "-o", made.path("diff"))
     write(align, unpacked("attn.sqlite"), decode, "-o", made.path("align"))
     spec = spec_from_file_location("gen_ranks", ROOT / "benchmarks" / "gen_ranks.py")

@@ -44,6 +44,7 @@ from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Kind, Rows
 from support.command import NAMES, PATIENCE_S, ROOT, gpuledger, gpuledger_process
+from support.thorough import tries
 
 WHOLE = wanted_columns(tuple(Table))
 STACKED = ("host_read_stacks", "numpy_samples")
@@ -372,7 +373,7 @@ def a_trace() -> Trace:
 
 
 @given(st.data())
-@settings(max_examples=500)
+@settings(max_examples=tries(150))
 def test_a_damaged_file_is_refused_or_makes_no_difference(data: st.DataObject) -> None:
     """Every byte but the padding is under a checksum."""
     whole = bytearray(small())

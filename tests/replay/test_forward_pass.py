@@ -13,6 +13,7 @@ from gpuledger.replay.forward_pass import replayed
 from gpuledger.replay.graph import Bound, DependencyGraph, Times
 from gpuledger.replay.native_passes import is_compiled
 from support.random_graphs import graph_of, random_graph
+from support.thorough import tries
 from support.trace_notation import trace
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="installed without a compiler")
@@ -26,7 +27,7 @@ def both(graph: DependencyGraph) -> tuple[Times, Times]:
 
 
 @compiled
-@settings(max_examples=300)
+@settings(max_examples=tries(100))
 @given(st.integers(0, 1 << 32))
 def test_the_compiled_pass_equals_the_plain_one(seed: int) -> None:
     fast, plain = both(random_graph(seed))

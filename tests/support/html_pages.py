@@ -47,10 +47,13 @@ class Element:
         return text.replace("\xa0", " ")
 
     def walk(self) -> Iterator[Element]:
-        for each in self.children:
+        """All elements inside it, in the order of the page."""
+        ahead: list[Element | str] = self.children[::-1]
+        while ahead:
+            each = ahead.pop()
             if isinstance(each, Element):
                 yield each
-                yield from each.walk()
+                ahead += each.children[::-1]
 
     def all(self, *tags: str) -> list[Element]:
         return [each for each in self.walk() if each.tag in tags]

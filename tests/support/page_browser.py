@@ -56,7 +56,8 @@ def opened(browser: Browser, url: str, *, width: int = 1280, scripts: bool = Tru
 @contextmanager
 def kept_open(browser: Browser, url: str, *, width: int = 1280) -> Iterator[Page]:
     """The same, loaded once for several tests: each leaves it as the others can take it, and a failed one for none."""
-    page, told = browser.kept.pop(url, None) or _loaded(browser, url, width=width, scripts=True)
+    is_open = url in browser.kept
+    page, told = browser.kept.pop(url) if is_open else _loaded(browser, url, width=width, scripts=True)
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(media="screen", color_scheme="light")
     yield page

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -17,8 +19,11 @@ from unittest.mock import patch
 from gpuledger import read
 from gpuledger.cli import table_verbs
 from gpuledger.findings import profiled_run
+from gpuledger.findings.rules import findings
+from gpuledger.ledger.device import analysed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
+from gpuledger.read.plain_window import plain_window_ns
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.trace.model import Trace
 
@@ -49,11 +54,18 @@ def _reading_once(opened: Callable[..., Trace]) -> Callable[..., Trace]:
         if not Path(path).is_file():
             return made()
         status = Path(path).stat()
-        key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns, frozenset(wanted.items()), limits, cache)
-        trace: Trace = _known(kept, key, made)
-        return trace
+        content = _digest(Path(path).resolve(), status.st_ino, status.st_size, status.st_mtime_ns)
+        trace: Trace = _known(kept, (str(path), content, frozenset(wanted.items()), limits, cache), made)
+        window_ns = plain_window_ns(Path(path))  # of a file beside it
+        return trace if trace.plain_window_ns == window_ns else replace(trace, plain_window_ns=window_ns)
 
     return once
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, *_status: int) -> bytes:
+    """Of the content: copies of a profile are that profile."""
+    return sha256(path.read_bytes()).digest()
 
 
 def _once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,6 +90,6 @@ def _known(kept: Kept, key: tuple[Any, ...], made: Callable[[], Any]) -> Any:
 
 
 _opened_once: Final = _reading_once(read._opened)
-_analysed_once: Final = _once(profiled_run.analysed)
-_found_once: Final = _once(profiled_run.findings)
+_analysed_once: Final = _once(analysed)
+_found_once: Final = _once(findings)
 _sampled_once: Final = _once(profiled_run._sampled)

@@ -8,9 +8,15 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
+THOROUGH_EXAMPLES = 1_000
 IS_THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 
 def some(items: Sequence[Item], one_in: int) -> Sequence[Item]:
     """One in so many, always the same ones; all of them in a thorough run."""
     return items if IS_THOROUGH else items[::one_in]
+
+
+def tries(usual: int) -> int:
+    """How many examples of a law that needs more than others; a thorough run tries as many as of any."""
+    return THOROUGH_EXAMPLES if IS_THOROUGH else usual
