@@ -44,7 +44,7 @@ class Element:
     def text(self) -> str:
         """With the spaces between numbers and units as they are in other outputs."""
         text = "".join(each if isinstance(each, str) else each.text for each in self.children)
-        return text.replace("\xa0", " ")
+        return text if self.tag == "script" else text.replace("\xa0", " ")
 
     def walk(self) -> Iterator[Element]:
         """All elements inside it, in the order of the page."""
