@@ -33,6 +33,9 @@ class Limits:
     event_depth: int = 900
     """Deepest nesting of one event of a JSON trace; a deeper one is left out and counted."""
 
+    snapshot_bytes: int = 16 << 30
+    """Largest memory snapshot of PyTorch; it is held in memory while it is read, with about twice as much beside."""
+
     export_seconds: float = 3600.0
     """Longest time that `nsys export` may take on a report."""
 

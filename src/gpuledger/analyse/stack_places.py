@@ -110,15 +110,19 @@ def _owners(row: Rows, lost: Sequence[ThreadTime]) -> list[ThreadTime]:
 def place(frames: list[str]) -> str | None:
     """What to call the place of a stack, the innermost frame first: the operator and the Python function around it."""
     operators = [match["name"] for frame in frames if (match := _OPERATOR.match(frame))]
-    python = [(frame, match["file"]) for frame in frames if (match := _PYTHON.match(frame))]
-    users = [frame for frame, file in python if "/" not in file and not file.startswith("<")]
-    others = [frame for frame, file in python if not _FRAMEWORK.match(file)]
-    own = next(iter((*users, *others, *(frame for frame, _ in python))), None)
+    own = next(iter(own_frames(frames)), None)
     if operators and own:
         return say("{operator} from {function}", operator=f"aten::{operators[-1]}", function=own)
     if operators:
         return f"aten::{operators[-1]}"
     return own or next((_bare(frame) for frame in frames if not _NO_PLACE.search(frame)), None)
+
+
+def own_frames(frames: Sequence[str]) -> list[str]:
+    """The user's own functions among these; where there are none, those of packages; else any of Python."""
+    python = [(frame, match["file"]) for frame in frames if (match := _PYTHON.match(frame))]
+    users = [frame for frame, file in python if "/" not in file and not file.startswith("<")]
+    return users or [frame for frame, file in python if not _FRAMEWORK.match(file)] or [frame for frame, _ in python]
 
 
 def _bare(frame: str) -> str:

@@ -7,6 +7,7 @@ It needs torch and Python's own library, nothing of gpuledger: the interpreter i
 match: with --active, that many steps after --wait and --warmup, where a step is an optimizer's step, or a range of the
 name --step-range; else, if the script opens a profiler range (torch.cuda.profiler.start), that range and nothing else;
 else the whole run. NVTX ranges of the script become annotations of the trace. The script's exit code is passed on.
+With --memory NAME.memory.pickle gets what torch's allocator did in the whole run, with Python's stacks.
 With --plain=FILE nothing is recorded: FILE gets the times between which it would be, see `WindowClock`.
 """
 
@@ -27,6 +28,9 @@ import time
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
+
+MOST_MEMORY_EVENTS = 1_000_000
+"""So many of the allocator's events are kept, the last ones; some 300 bytes of host memory each."""
 
 MARK = "recorded_by_gpuledger"
 """An attribute of torch.cuda.profiler: marks in the script reach us also where there is no CUDA device."""
@@ -120,8 +124,7 @@ class Recorder:
         profile.stop()
 
     def _write(self, profile: Any) -> None:
-        rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("SLURM_PROCID")
-        name = f"{self._wanted.out}{f'_{rank}' if rank else ''}"
+        name = output_name(self._wanted)
         partial = Path(f"{name}.partial-{os.getpid()}.json.gz")
         try:
             profile.export_chrome_trace(str(partial))
@@ -131,6 +134,44 @@ class Recorder:
             say(f"the trace could not be written: {error}")
         finally:
             partial.unlink(missing_ok=True)
+
+
+class MemoryHistory:
+    """What torch's allocator does from the first use of CUDA on, as a snapshot when the script has ended."""
+
+    def __init__(self, torch: Any, wanted: argparse.Namespace) -> None:
+        self._torch, self._wanted = torch, wanted
+
+    def begin(self) -> None:
+        """Before the script: CUDA is not started for it, as a script that forks must do that itself."""
+        if self._torch.cuda.is_available():
+            self._torch.cuda._lazy_call(self._record)
+
+    def _record(self) -> None:
+        try:
+            self._torch.cuda.memory._record_memory_history(max_entries=MOST_MEMORY_EVENTS, stacks="python")
+        except (AttributeError, RuntimeError, TypeError) as error:  # torch before 2.1 has no such history
+            say(f"the history of memory could not be recorded: {error}")
+
+    def end(self) -> None:
+        """After the script, however it ended: an out-of-memory is what one wants to see."""
+        if not (self._torch.cuda.is_available() and self._torch.cuda.is_initialized()):
+            return
+        target = Path(f"{output_name(self._wanted)}.memory.pickle")
+        partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
+        try:
+            self._torch.cuda.memory._dump_snapshot(str(partial))
+            partial.replace(target)
+        except (AttributeError, OSError, RuntimeError) as error:
+            say(f"the snapshot of memory could not be written: {error}")
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def output_name(wanted: argparse.Namespace) -> str:
+    """What files of this process are called, but for their endings: each rank has its own."""
+    rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("SLURM_PROCID")
+    return f"{wanted.out}{f'_{rank}' if rank else ''}"
 
 
 class WindowClock:
@@ -266,12 +307,17 @@ def main(argv: list[str]) -> int:
         return 1
     signal.signal(signal.SIGTERM, _ended)  # the default ends us at once, and the trace would be lost
     recorder = WindowClock(torch, wanted) if wanted.plain else Recorder(torch, wanted)
+    history = MemoryHistory(torch, wanted) if wanted.memory and not wanted.plain else None
     hook(torch, recorder, wanted.step_range)
+    if history is not None:
+        history.begin()
     recorder.begin()
     try:
         run(target)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not cut the trace in half
+        if history is not None:
+            history.end()  # first: it is what an out-of-memory is explained with
         recorder.end()
     return 0
 

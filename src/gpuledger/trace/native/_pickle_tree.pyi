@@ -1,0 +1,6 @@
+from typing import Any as Buffer
+
+def read_tree(
+    pickled: Buffer, /
+) -> tuple[int, int, int] | tuple[int, int, int, bytearray, bytearray, bytearray, bytearray]: ...
+def group_lists(first: Buffer, count: Buffer, children: Buffer, group: Buffer, member: Buffer, /) -> int: ...
