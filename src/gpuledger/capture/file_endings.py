@@ -11,7 +11,9 @@ REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz"}
 EXPORT: Final = ".sqlite"
 MANIFEST: Final = ".capture.json"
 MANIFEST_SCHEMA: Final = "gpuledger.capture/1"
-ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, ".json")
+MEMORY: Final = ".memory.pickle"
+"""What torch's allocator did, beside a trace of torch.profiler."""
+ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, ".json")
 
 
 def manifests_of(profile: Path) -> tuple[Path, ...]:

@@ -28,11 +28,13 @@ def question(
     of_tables: Callable[[RunSide], list[Sheet]] | None = None,
     *,
     reads_samples: bool = False,
+    of_snapshot: Callable[[Path, Limits, Output], bool] | None = None,
 ) -> click.Command:
     """A verb from a function that answers for a trace and one device of it; its name and docstring are the verb's.
 
     Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
-    from tables that `nsys stats` printed. Samples of GPUs are read only for an answer that `reads_samples`.
+    from tables that `nsys stats` printed; with `of_snapshot`, which says whether it did, from a memory snapshot. Samples
+    of GPUs are read only for an answer that `reads_samples`.
     """
 
     @functools.wraps(answer)
@@ -43,6 +45,8 @@ def question(
             printed = open_summaries(profile, limits=limits)
             sheets = of_tables(side_of_tables(printed, profile.name, wanted.families))
             output.show(tables_document(answer.__name__, profile.name, sheets, printed.health, 0))
+            return
+        if of_snapshot is not None and of_snapshot(profile, limits, output):
             return
         sampled = SAMPLES if reads_samples else {}
         trace = open_trace(profile, where_sampled=sampled, limits=limits, progress=output.progress)

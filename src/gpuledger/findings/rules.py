@@ -20,6 +20,7 @@ from gpuledger.findings import (
     kernels,
     loops,
     memory,
+    memory_snapshot,
     overlap,
     ranks,
     steps,
@@ -50,7 +51,7 @@ OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *clocks.RULES,
     *steps.RULES,
 )
-RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.FIRST, *capture.RULES, *ranks.RULES)
+RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.FIRST, *capture.RULES, *ranks.RULES, *memory_snapshot.RULES)
 """All there are."""
 
 REFUSALS: Final = ("CAPTURE-EMPTY",)

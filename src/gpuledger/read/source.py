@@ -38,6 +38,15 @@ _FOREIGN = (
         "a report of Nsight Compute, not a timeline",
         "see what it measured with `gpuledger kernels FILE`, or next to a timeline with `report PROFILE --ncu=FILE`",
     ),
+    *(
+        (
+            bytes((0x80, protocol)),
+            "a pickle, such as a memory snapshot of PyTorch, not a timeline",
+            "see what a snapshot holds with `gpuledger memory FILE`, or next to a timeline with `report PROFILE "
+            "--memory=FILE`",
+        )
+        for protocol in (2, 3, 4, 5)
+    ),
     (b"\x89HDF\r\n", "an HDF5 export", "export it again with `nsys export --type=sqlite`"),
     (b"PAR1", "one Parquet file of an export", "open the folder that holds it"),
     (b"\xff\xff\xff\xff", "one Arrow file of an export", "open the folder that holds it"),

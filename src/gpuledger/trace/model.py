@@ -91,6 +91,8 @@ class Origin:
     tool_version: str | None = None
     schema_version: str | None = None
     started_utc: str | None = None
+    wall_zero_ns: int | None = None
+    """The wall clock, in ns since 1970, at the instant 0 of the trace, where the profile says it to the microsecond."""
     driver_version: str | None = None
     cuda_version: str | None = None
     asked_for: tuple[str, ...] | None = None

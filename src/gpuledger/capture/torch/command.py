@@ -51,7 +51,7 @@ def torch_flags(schedule: Schedule) -> tuple[Flag, ...]:
     switches = (
         ("record-shapes", schedule.record_shapes, "the shapes of every operator's inputs: needed for TFLOP/s"),
         ("with-stack", schedule.with_stack, "Python's call stack at every operator: slow, but names the line"),
-        ("memory", schedule.memory, "allocations and releases of tensors"),
+        ("memory", schedule.memory, "allocations and releases of tensors, and the history of torch's allocator"),
     )
     return (*flags, *(Flag(name, "", why) for name, wanted, why in switches if wanted))
 

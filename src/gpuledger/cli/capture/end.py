@@ -12,6 +12,7 @@ import click
 
 from gpuledger.analyse.capture_checks import CaptureWishes, captured
 from gpuledger.capture import manifest as manifests
+from gpuledger.capture.file_endings import MEMORY, REPORTS
 from gpuledger.capture.manifest import FINISHED, INTERRUPTED, Manifest, PlainRun, RecordedCheck
 from gpuledger.capture.nsys.presets import Flag, value_of
 from gpuledger.capture.record import CaptureOutcome
@@ -91,7 +92,9 @@ def _reported(profiles: Sequence[Path]) -> None:
     from gpuledger.cli.verbs.report import report
 
     sys.stdout.flush()
-    click.get_current_context().invoke(report, profile=profiles[0], limits=DEFAULT_LIMITS)
+    snapshot = profiles[0].with_name(profiles[0].name.removesuffix(REPORTS["torch"]) + MEMORY)
+    beside = snapshot if snapshot != profiles[0] and snapshot.is_file() else None
+    click.get_current_context().invoke(report, profile=profiles[0], memory=beside, limits=DEFAULT_LIMITS)
     if len(profiles) > 1:
         folder = profiles[0].parent
         click.echo(f"this was {profiles[0].name}; all ranks: `gpuledger fleet {folder}`", err=True)

@@ -35,7 +35,7 @@ from gpuledger.errors import GpuledgerError
 @click.option("--step-range", metavar="NAME", help="With --active: a step is an NVTX range of this name.")
 @click.option("--record-shapes", is_flag=True, help="The shapes of operators' inputs: gives TFLOP/s.")
 @click.option("--with-stack", is_flag=True, help="Python's call stacks: slow, but names lines.")
-@click.option("--memory", is_flag=True, help="Allocations and releases of tensors.")
+@click.option("--memory", is_flag=True, help="Allocations and releases of tensors, and a snapshot of torch's allocator.")
 @VIA_OPTION
 @PLAIN_OPTION
 @capture_options
@@ -58,13 +58,15 @@ def torch(
     in the text of `bash -lc`; its Python needs torch, and nothing of gpuledger. With --active that many steps are
     recorded: a step is an optimizer's, or a range named --step-range. Without, the profiler range that the program
     opens (`gpuledger.window(NAME, profiler=True)`, or torch.cuda.profiler.start), and if it opens none, the whole run.
-    The trace is written whatever the program does.
+    The trace is written whatever the program does. With --memory, NAME.memory.pickle gets the history of torch's
+    allocator over the whole run, with Python's stacks, and the report shows both: also after an out-of-memory.
 
     \b
     Examples:
       gpuledger capture torch --wait=2 --warmup=2 --active=5 -- python train.py
       gpuledger capture torch -o decode -- python -m bench --cuda-profiler
       gpuledger capture torch -- torchrun --nproc-per-node=2 train.py
+      gpuledger capture torch --memory --active=5 -- python train.py
       gpuledger capture torch -- gpuledger bench moe --device=cpu
       gpuledger capture torch --via='kubectl exec POD --' -- python train.py
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuledger.cli.limits import limit_option
+from gpuledger.cli.memory_snapshot import analysed_snapshot, show_snapshot
 from gpuledger.cli.names import named, names_option
 from gpuledger.cli.output import (
     Output,
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Nsight Compute report (.ncu-rep or CSV) of the same program; may be given several times.",
 )
+@click.option(
+    "--memory",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Memory snapshot of PyTorch of the same run (`capture torch --memory` writes one).",
+)
 @click.option("--charts", is_flag=True, help="With a Markdown file: write its charts next to it, as PNG.")
 @click.option("--brief", is_flag=True, help="Only the answer and what to do (text and Markdown).")
 @step_options
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
 def report(
     profile: Path,
     ncu: tuple[Path, ...],
+    memory: Path | None,
     charts: bool,
     brief: bool,
     wanted: Wanted,
@@ -57,7 +65,7 @@ def report(
     Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and
     copies, and idle time by cause. The lines sum to the window. Then shows what to change, ranked by what it would
     save. With reports of Nsight Compute (--ncu), also shows what limits each kernel of the step, and what fixing it
-    would save.
+    would save. Of a memory snapshot of PyTorch it shows who holds the memory, see `gpuledger memory`.
 
     \b
     Examples:
@@ -69,6 +77,8 @@ def report(
       gpuledger report run.sqlite --lang=zh
       gpuledger report run.sqlite --ncu=layer.ncu-rep
       gpuledger report replay.json.gz --names-from=capture.json.gz
+      gpuledger report run.json.gz --memory=run.memory.pickle
+      gpuledger report snapshot.pickle -o memory.html
     """
     if charts and (output.format != "md" or output.path is None):
         raise click.UsageError(
@@ -76,13 +86,16 @@ def report(
         )
     if charts:
         need("vl_convert", "a picture")
+    if not (ncu or memory or charts) and show_snapshot(profile, limits, output, is_brief=brief):
+        return
     columns = columns_for(profiled=bool(ncu) or names_from is not None)
     trace = open_trace(profile, only=columns, where_sampled=WHERE_SAMPLED, limits=limits, progress=output.progress)
     trace = named(trace, profile.name, names_from, limits, output.progress)
     profiled = _profiled(ncu, limits, output.progress) if ncu else None
+    snapshot = None if memory is None else analysed_snapshot(memory, limits, output)
     made = diagnosed(trace, profile.name, wanted, profiled, stage=output.progress.stage)
     pictures = _written(made, output) if charts else []
-    output.show(report_document(made, pictures, is_brief=brief))
+    output.show(report_document(made, pictures, is_brief=brief, memory=snapshot))
 
 
 def _profiled(files: tuple[Path, ...], limits: Limits, tell: Progress) -> KernelReport:

@@ -163,18 +163,27 @@ def _heat_legend(of: str) -> tuple[tuple[str, str], ...]:
     return tuple((f"heat-{level}", text) for level, text in enumerate(("0", *bounds)))
 
 
-def memory_area(title: str, description: str, most_bytes: Ints, ends: tuple[str, str]) -> Picture:
-    """The memory in use, as an area."""
+def memory_area(
+    title: str, description: str, most_bytes: Ints, ends: tuple[str, str], line_bytes: Ints | None = None
+) -> Picture:
+    """The memory in use, as an area; what was reserved for it as a line, where it is known."""
     tall, head = 130, 16
-    peak = float(max(int(most_bytes.max()), 1))
+    peak = float(max(int(most_bytes.max()), 1 if line_bytes is None else int(line_bytes.max()), 1))
     marks = axis(ticks(peak, 1), peak, head, tall, bytes_text)
-    wide = 1 / len(most_bytes)
-    points = []
-    for at, value in enumerate(most_bytes.tolist()):
-        height = head + tall - max(value, 0) / peak * tall
-        points += [(at * wide, height), ((at + 1) * wide, height)]
-    marks.append(Trail("compute-attention", tuple(points), floor=head + tall))
+    marks.append(Trail("compute-attention", _level(most_bytes, peak, head, tall), floor=head + tall))
+    if line_bytes is not None:
+        marks.append(Trail("copy", _level(line_bytes, peak, head, tall)))
     marks.append(Rule(0, head + tall, 1, head + tall))
     marks.append(Words(0, head + tall + SIZE + 4, ends[0]))
     marks.append(Words(1, head + tall + SIZE + 4, ends[1], anchor="end"))
     return Picture(head + tall + SIZE + 10, title, description, tuple(marks))
+
+
+def _level(values: Ints, peak: float, head: int, tall: int) -> tuple[tuple[float, float], ...]:
+    """Steps from bin to bin."""
+    wide = 1 / len(values)
+    points = []
+    for at, value in enumerate(values.tolist()):
+        height = head + tall - max(value, 0) / peak * tall
+        points += [(at * wide, height), ((at + 1) * wide, height)]
+    return tuple(points)

@@ -27,6 +27,7 @@ from gpuledger.present.terminal import Terminal, bar, saving_style, tone_style
 from gpuledger.present.views.books import ledger_sheet
 from gpuledger.present.views.finding_head import finding_head
 from gpuledger.present.views.info import origin_line
+from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, TimelineClock, memory_blocks, snapshot_data
 from gpuledger.present.views.report_json import report_data
 from gpuledger.present.views.step_kernels import integrated_blocks
 from gpuledger.present.writers.markdown import escaped
@@ -44,9 +45,13 @@ _NUMBERS = 21
 
 
 def report_document(
-    report: ProfiledRun, pictures: Sequence[tuple[str, str]] = (), *, is_brief: bool = False
+    report: ProfiledRun,
+    pictures: Sequence[tuple[str, str]] = (),
+    *,
+    is_brief: bool = False,
+    memory: AnalysedSnapshot | None = None,
 ) -> Document:
-    """The report; `pictures` are titles and files that lie beside a Markdown document.
+    """The report; `pictures` are titles and files that lie beside a Markdown document, `memory` is of the same run.
 
     A brief one has the verdict and what to do, and no more. JSON is the document gpuledger.report/1.
     """
@@ -58,11 +63,12 @@ def report_document(
                 lambda terminal, tell: "\n".join(_finding_lines(report, terminal, tell, is_brief=is_brief)),
                 lambda tell: _findings_markdown(report, tell),
             ),
+            *(memory_blocks(memory, clock_of(report)) if memory is not None else ()),
             *([Remarks(tuple(_next(report)))] if is_brief else _details(report, pictures)),
         ),
-        data=lambda: report_data(report),
+        data=lambda: report_data(report) | ({} if memory is None else {"memory": snapshot_data(memory)}),
         sheets=lambda: tuple(ledger_sheet(device) for device in report.devices),
-        page=lambda reader: _page(report, reader),
+        page=lambda reader: _page(report, reader, memory),
     )
 
 
@@ -79,10 +85,16 @@ def _details(report: ProfiledRun, pictures: Sequence[tuple[str, str]]) -> list[B
     ]
 
 
-def _page(report: ProfiledRun, reader: Reader) -> Page:
+def _page(report: ProfiledRun, reader: Reader, memory: AnalysedSnapshot | None) -> Page:
     from gpuledger.present.views.page.report_page import report_page
 
-    return report_page(report, reader)
+    return report_page(report, reader, memory)
+
+
+def clock_of(report: ProfiledRun) -> TimelineClock | None:
+    """How a snapshot's instants are told on the report's timeline; None where it has no wall clock."""
+    wall_zero_ns = report.trace.origin.wall_zero_ns
+    return None if wall_zero_ns is None else TimelineClock(wall_zero_ns, report.zero_ns, report.window)
 
 
 def _ledger_markdown(device: Device, pictures: Sequence[tuple[str, str]], tell: Tell) -> str:

@@ -81,6 +81,7 @@ def describe(
         container=container,
         schema_version=None if schema is None else str(schema)[:20],
         started_utc=_started(metadata.get("baseTimeNanoseconds"), tables),
+        wall_zero_ns=_wall_zero(metadata.get("baseTimeNanoseconds"), tables),
         cuda_version=_version(metadata.get("cuda_runtime_version")),
         gpus=devices.gpus,
         processes=tuple(Process(pid, process_names.get(pid)) for pid in pids),
@@ -90,11 +91,21 @@ def describe(
     )
 
 
-def _started(base: object, tables: Mapping[Table, Rows]) -> str | None:
-    """When the first event began: times count from a base that the trace names, in older ones from 1970."""
+def _began_ns(base: object, tables: Mapping[Table, Rows]) -> int | None:
+    """When the first event began, in ns since 1970; None where the trace's clock is another one."""
     first = min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
     began = (_int(base) or 0) + first
-    if not _YEAR_2015_NS < began < _YEAR_2100_NS:
+    return began if _YEAR_2015_NS < began < _YEAR_2100_NS else None
+
+
+def _wall_zero(base: object, tables: Mapping[Table, Rows]) -> int | None:
+    return None if _began_ns(base, tables) is None else _int(base) or 0
+
+
+def _started(base: object, tables: Mapping[Table, Rows]) -> str | None:
+    """When the first event began: times count from a base that the trace names, in older ones from 1970."""
+    began = _began_ns(base, tables)
+    if began is None:
         return None
     return datetime.datetime.fromtimestamp(began // 1_000_000_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
 

@@ -10,6 +10,8 @@ from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.page.critical import critical_section
 from gpuledger.present.views.page.gaps import gaps_section
 from gpuledger.present.views.page.kernels import kernels_section, roofline_section
+from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
+from gpuledger.present.views.page.memory_snapshot import snapshot_section
 from gpuledger.present.views.page.over_time import launches_section, memory_section, use_section
 from gpuledger.present.views.page.provenance import communication_section, health_section
 from gpuledger.present.views.page.ranges import ranges_section
@@ -24,8 +26,8 @@ from gpuledger.present.writers.html.tables import cut
 from gpuledger.units import count_text, share_text, time_text
 
 
-def report_page(report: ProfiledRun, reader: Reader) -> Page:
-    """The page."""
+def report_page(report: ProfiledRun, reader: Reader, memory: AnalysedSnapshot | None = None) -> Page:
+    """The page; with what a memory snapshot of the same run says, where there is one."""
     about = contents(report.trace)
     scene, timeline = Scene(report, about, reader), ShownTimeline.of(report)
     room = reader.room
@@ -36,12 +38,12 @@ def report_page(report: ProfiledRun, reader: Reader) -> Page:
         headline=cut(scene.tell(origin_line(report.trace, about)), room.letters, scene.tell),
         verdict=cut(scene.tell(verdict(report)), room.letters, scene.tell),
         tiles=_tiles(scene),
-        sections=sections(scene, timeline),
+        sections=sections(scene, timeline, memory),
         opening=(Chart(ledger_picture(scene), name="ledger-chart"), *top_findings(scene, timeline)),
     )
 
 
-def sections(scene: Scene, timeline: ShownTimeline) -> tuple[Section, ...]:
+def sections(scene: Scene, timeline: ShownTimeline, memory: AnalysedSnapshot | None = None) -> tuple[Section, ...]:
     """All sections in their order; one with nothing to show says why."""
     return (
         timeline_section(scene, timeline),
@@ -55,6 +57,7 @@ def sections(scene: Scene, timeline: ShownTimeline) -> tuple[Section, ...]:
         use_section(scene),
         launches_section(scene),
         memory_section(scene),
+        *(() if memory is None else (snapshot_section(scene, memory),)),
         roofline_section(scene),
         communication_section(scene),
         health_section(scene),
