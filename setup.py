@@ -30,6 +30,13 @@ def _preloaded(name: str, source: str) -> Extension:
 setup(
     ext_modules=[
         _part("trace", "_btree", "btree.c", "btree_module.c", headers=("btree.h", "watched.h")),
+        _part(
+            "trace",
+            "_pickle_tree",
+            "pickle_tree.c",
+            "pickle_tree_module.c",
+            headers=("pickle_tree.h", "watched.h"),
+        ),
         _part("trace", "_sweep", "sweep.c", "sweep_module.c", headers=("sweep.h", "watched.h")),
         _part(
             "replay",

@@ -33,8 +33,8 @@ def question(
     """A verb from a function that answers for a trace and one device of it; its name and docstring are the verb's.
 
     Options of its own stand under this decorator, and are handed to the function. With `of_tables`, it also answers
-    from tables that `nsys stats` printed; with `of_snapshot`, which says whether it did, from a memory snapshot. Samples
-    of GPUs are read only for an answer that `reads_samples`.
+    from tables that `nsys stats` printed; with `of_snapshot`, which says whether it did, from a memory snapshot.
+    Samples of GPUs are read only for an answer that `reads_samples`.
     """
 
     @functools.wraps(answer)

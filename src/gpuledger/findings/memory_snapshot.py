@@ -55,9 +55,7 @@ def place_words(path: Sequence[str], deepest: int = 3) -> str:
         return say("no recorded stack")
     if len(path) == 1:
         return path[0]
-    return say(
-        "{function}, called from {callers}", function=path[0], callers=joined(" < ", [*path[1:deepest]])
-    )
+    return say("{function}, called from {callers}", function=path[0], callers=joined(" < ", [*path[1:deepest]]))
 
 
 def holder_words(holder: Holder) -> str:
@@ -71,7 +69,7 @@ def holder_words(holder: Holder) -> str:
     return place_words(holder.path) if holder.path else holder.place
 
 
-def _finding(  # noqa: PLR0913 - a finding has so many parts
+def _finding(
     subject: SnapshotOfGpu,
     code: str,
     claim: Message,
@@ -198,7 +196,9 @@ def _leak(subject: SnapshotOfGpu) -> Sequence[Finding]:
         )
         for leak in leaks.leaks[:NAMED]
     ]
-    fix = say("find who keeps these tensors (a list, a cache, a loss with its graph) and drop, detach or `.item()` them")
+    fix = say(
+        "find who keeps these tensors (a list, a cache, a loss with its graph) and drop, detach or `.item()` them"
+    )
     return [_finding(subject, "MEM-LEAK", claim, evidence, fix, "high" if leaks.step_name else "medium")]
 
 
@@ -231,9 +231,7 @@ def _fragmented(subject: SnapshotOfGpu) -> Sequence[Finding]:
         )
         for segment in worst.partly_used[:1]
     ]
-    fix = say(
-        "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate what stays before what comes and goes"
-    )
+    fix = say("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or allocate what stays before what comes and goes")
     return [_finding(subject, "MEM-FRAGMENTED", claim, evidence, fix)]
 
 

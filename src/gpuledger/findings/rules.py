@@ -51,7 +51,13 @@ OF_ONE_GPU: Final[tuple[Rule[OneGpu], ...]] = (
     *clocks.RULES,
     *steps.RULES,
 )
-RULES: Final[tuple[Rule[Any], ...]] = (*OF_ONE_GPU, *capture.FIRST, *capture.RULES, *ranks.RULES, *memory_snapshot.RULES)
+RULES: Final[tuple[Rule[Any], ...]] = (
+    *OF_ONE_GPU,
+    *capture.FIRST,
+    *capture.RULES,
+    *ranks.RULES,
+    *memory_snapshot.RULES,
+)
 """All there are."""
 
 REFUSALS: Final = ("CAPTURE-EMPTY",)

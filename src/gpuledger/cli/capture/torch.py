@@ -35,7 +35,9 @@ from gpuledger.errors import GpuledgerError
 @click.option("--step-range", metavar="NAME", help="With --active: a step is an NVTX range of this name.")
 @click.option("--record-shapes", is_flag=True, help="The shapes of operators' inputs: gives TFLOP/s.")
 @click.option("--with-stack", is_flag=True, help="Python's call stacks: slow, but names lines.")
-@click.option("--memory", is_flag=True, help="Allocations and releases of tensors, and a snapshot of torch's allocator.")
+@click.option(
+    "--memory", is_flag=True, help="Allocations and releases of tensors, and a snapshot of torch's allocator."
+)
 @VIA_OPTION
 @PLAIN_OPTION
 @capture_options

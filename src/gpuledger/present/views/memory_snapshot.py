@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.memory.snapshot.figures import SnapshotFigures, memory_curve
+from gpuledger.analyse.memory.snapshot.figures import MemoryCurve, SnapshotFigures, memory_curve, memory_curve_by_event
 from gpuledger.analyse.memory.snapshot.holders import Holder, NoPlace, with_rest
 from gpuledger.analyse.memory.snapshot.moment import MemoryMoment
 from gpuledger.findings.finding import Finding
@@ -31,7 +32,7 @@ from gpuledger.present.writers.json import health_json, tables_json
 from gpuledger.trace.health import Severity
 from gpuledger.trace.memory_snapshot import MemorySnapshot
 from gpuledger.trace.spans import Span
-from gpuledger.units import bytes_text, instant_text, share_text, time_text
+from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
 
 if TYPE_CHECKING:
     from gpuledger.present.charts.svg import Picture as Drawing
@@ -108,8 +109,10 @@ def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> Docu
         say("Note: {sentence}.", sentence=note.sentence)
         for note in snapshot.health
         if note.severity in (Severity.LOSS, Severity.WARNING)
-    ]
-    shown = [] if is_brief else [SheetBlock(sheet, SheetTitle.BARE, tells_hidden=True) for sheet in sheets if sheet.rows]
+    ] + [_unmatched(of_gpu) for of_gpu in figures if of_gpu.unmatched_events]
+    shown = (
+        [] if is_brief else [SheetBlock(sheet, SheetTitle.BARE, tells_hidden=True) for sheet in sheets if sheet.rows]
+    )
     return Document(
         blocks=lambda: (
             Conclusion(answers[0]),
@@ -174,7 +177,9 @@ def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> l
     for figures in made.figures:
         instant = figures.instant_ns(figures.peak.moment)
         if clock is None or instant is None:
-            answers.append(say("The profile does not say when it was on the wall clock, so the two are not on one time."))
+            answers.append(
+                say("The profile does not say when it was on the wall clock, so the two are not on one time.")
+            )
             break
         inside = clock.wall_window.start_ns <= instant <= clock.wall_window.end_ns
         told = instant_text(clock.told_ns(instant))
@@ -186,20 +191,27 @@ def answer_on_timeline(made: AnalysedSnapshot, clock: TimelineClock | None) -> l
     return answers
 
 
-def timeline_chart(
-    figures: SnapshotFigures, clock: TimelineClock, ends: tuple[str, str]
-) -> Callable[[Tell], Drawing]:
+def timeline_chart(figures: SnapshotFigures, clock: TimelineClock, ends: tuple[str, str]) -> Callable[[Tell], Drawing]:
     """The curve over the report's window."""
     window = clock.wall_window
     return lambda tell: _chart(figures, tell, window.start_ns, window.end_ns, ends)
 
 
 def sheet_blocks(sheets: Sequence[Sheet]) -> list[Block]:
+    """Tables with rows, each under its title."""
     return [block for sheet in sheets if sheet.rows for block in (Heading(sheet.title), SheetBlock(sheet))]
 
 
 def _nothing(snapshot: MemorySnapshot) -> Message:
     return say("{name}: the allocator held nothing, and no event was recorded.", name=snapshot.name)
+
+
+def _unmatched(figures: SnapshotFigures) -> Message:
+    return say(
+        "GPU {gpu}: {count} events of the allocator fit to no other; sums may be off by their bytes.",
+        gpu=figures.gpu,
+        count=count_text(figures.unmatched_events),
+    )
 
 
 def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
@@ -366,17 +378,16 @@ def _churn_sheet(figures: SnapshotFigures) -> Sheet:
 
 
 def picture_blocks(figures: Sequence[SnapshotFigures]) -> list[Block]:
-    """Memory over time, on a page."""
-    timed = [of_gpu for of_gpu in figures if of_gpu.start_ns is not None]
-    return [
-        block
-        for of_gpu in timed
-        for block in (Heading(say("Memory over time, GPU {gpu}", gpu=of_gpu.gpu)), _picture(of_gpu))
-    ]
-
-
-def _picture(figures: SnapshotFigures) -> Picture:
-    return Picture(f"memory-over-time-gpu{figures.gpu}", lambda tell: snapshot_chart(figures, tell))
+    """Memory over time and over events, on a page."""
+    blocks: list[Block] = []
+    for of_gpu in figures:
+        if of_gpu.start_ns is not None:
+            title = say("Memory over time, GPU {gpu}", gpu=of_gpu.gpu)
+            blocks += [Heading(title), Picture(f"memory-time-gpu{of_gpu.gpu}", partial(snapshot_chart, of_gpu))]
+        if of_gpu.has_history:
+            title = say("Memory event by event, GPU {gpu}", gpu=of_gpu.gpu)
+            blocks += [Heading(title), Picture(f"memory-events-gpu{of_gpu.gpu}", partial(_events_chart, of_gpu))]
+    return blocks
 
 
 def snapshot_chart(figures: SnapshotFigures, tell: Tell) -> Drawing:
@@ -385,10 +396,18 @@ def snapshot_chart(figures: SnapshotFigures, tell: Tell) -> Drawing:
     return _chart(figures, tell, start, end, ("0", time_text(end - start)))
 
 
+def _events_chart(figures: SnapshotFigures, tell: Tell) -> Drawing:
+    ends = "0", tell(say("{count} events", count=count_text(len(figures.memory.history))))
+    return _drawn(figures, memory_curve_by_event(figures), tell, ends)
+
+
 def _chart(figures: SnapshotFigures, tell: Tell, start_ns: int, end_ns: int, ends: tuple[str, str]) -> Drawing:
+    return _drawn(figures, memory_curve(figures, start_ns, end_ns), tell, ends)
+
+
+def _drawn(figures: SnapshotFigures, curve: MemoryCurve, tell: Tell, ends: tuple[str, str]) -> Drawing:
     from gpuledger.present.charts.over_time import memory_area
 
-    curve = memory_curve(figures, start_ns, end_ns)
     said = tell(
         say(
             "Peak {peak} allocated, {reserved} reserved",

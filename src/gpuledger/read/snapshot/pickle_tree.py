@@ -207,7 +207,7 @@ class _Reading:
 
     def long(self, width: int) -> None:
         size = self.number(width)
-        if size <= 8:  # noqa: PLR2004 - bytes of an int64
+        if size <= 8:  # bytes of an int64
             self.node(INT, self.number(size, signed=True))
         else:
             self.taken(size)
@@ -240,7 +240,7 @@ class _Reading:
         self.stack.append(self.stack[-1])
 
     def protocol(self) -> None:
-        if self.number(1) > 5:  # noqa: PLR2004 - the newest protocol
+        if self.number(1) > 5:  # the newest protocol
             raise _Refusal(UNKNOWN)
 
 

@@ -31,7 +31,6 @@ from gpuledger.trace.memory_snapshot import (
     MemorySegments,
     MemorySnapshot,
 )
-from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Strings
 from gpuledger.units import bytes_text
 
@@ -86,13 +85,11 @@ def _snapshot(name: str, tree: PickleTree, limits: Limits, progress: Progress) -
     is_dict = tree.kind[tree.root] == DICT
     segments = tree.get(tree.root, "segments") if is_dict else tree.root
     if segments is None or tree.kind[segments] != LIST:
-        raise UnreadableProfile(
-            f"{name}: a pickle, but not a memory snapshot of PyTorch",
-            found="it holds no list of the allocator's segments",
-            hint="write one with torch.cuda.memory._dump_snapshot(PATH)",
-        )
+        raise _other_pickle(name)
     reading = _SnapshotReading(name, tree, limits)
     held = reading.segments(listed(tree, segments))
+    if not is_dict and not held and len(listed(tree, segments)):
+        raise _other_pickle(name)
     traces = listed(tree, tree.get(tree.root, "device_traces") if is_dict else None)
     histories = {gpu: reading.history(listed(tree, node)) for gpu, node in enumerate(_few(name, traces, limits))}
     progress("snapshot", sum(map(len, histories.values())))
@@ -112,6 +109,14 @@ def _snapshot(name: str, tree: PickleTree, limits: Limits, progress: Progress) -
         ranges,
         reading.has_expandable_segments(tree.get(tree.root, "allocator_settings") if is_dict else None),
         tuple(reading.notes),
+    )
+
+
+def _other_pickle(name: str) -> UnreadableProfile:
+    return UnreadableProfile(
+        f"{name}: a pickle, but not a memory snapshot of PyTorch",
+        found="it holds no list of the allocator's segments",
+        hint="write one with torch.cuda.memory._dump_snapshot(PATH)",
     )
 
 
@@ -176,7 +181,7 @@ class _SnapshotReading:
         is_good = (size >= 0) & (size < _MOST_BYTES) & (address >= 0) & (gpu >= 0)
         bad = int(np.count_nonzero(~is_good))
         self._lost(bad, say("{count} segments have no size or address", count=bad))
-        held = {}
+        held: dict[int, tuple[MemorySegments, MemoryBlocks]] = {}
         for one in np.unique(gpu[is_good]).tolist():
             if len(held) > self._limits.gpus:
                 raise too_many_gpus(self._name, len(held), self._limits.gpus)

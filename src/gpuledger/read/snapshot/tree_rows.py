@@ -55,7 +55,7 @@ def _numbers(tree: PickleTree, names: Nodes, keys: Sequence[str]) -> NDArray[np.
     texts = {key: number for number, key in enumerate(keys)}
     by_node = np.full(len(tree.kind), -1, np.int8)
     for node in used_nodes(tree, names):
-        if tree.kind[node] == TEXT and tree.count[node] < 64:  # noqa: PLR2004 - no key is as long
+        if tree.kind[node] == TEXT and tree.count[node] < 64:  # no key is as long
             by_node[node] = texts.get(tree.text(node) or "", -1)
     return by_node[names]
 
@@ -78,7 +78,7 @@ def words(tree: PickleTree, nodes: NodeColumn, meanings: dict[str, int], other: 
     """What each text stands for; `other` for those that stand for nothing."""
     by_node = np.full(len(tree.kind) + 1, other, np.int8)  # -1 indexes the last
     for node in used_nodes(tree, nodes[nodes >= 0]):
-        if tree.count[node] < 64:  # noqa: PLR2004 - no word of torch's is as long
+        if tree.count[node] < 64:  # no word of torch's is as long
             by_node[node] = meanings.get(tree.text(node) or "", other)
     return by_node[nodes]
 

@@ -39,7 +39,9 @@ class SegmentChurn:
     """Who gave back the most."""
 
 
-def short_lived(snapshot: MemorySnapshot, memory: GpuMemory, lives: Lifetimes, most: int = 10) -> tuple[ShortLived, ...]:
+def short_lived(
+    snapshot: MemorySnapshot, memory: GpuMemory, lives: Lifetimes, most: int = 10
+) -> tuple[ShortLived, ...]:
     """By path, the most bytes first."""
     rows = np.flatnonzero((lives.born >= 0) & (lives.gone < lives.events))
     if not len(rows):

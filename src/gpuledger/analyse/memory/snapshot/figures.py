@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.analyse.memory.snapshot.churn import SegmentChurn, ShortLived, segment_churn, short_lived
 from gpuledger.analyse.memory.snapshot.holders import Holder, holders, holders_by_line
@@ -93,22 +94,30 @@ def _of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryCurve:
-    """The most that was allocated and reserved in each of some equal parts of the history."""
+    """The most that was allocated and reserved in each of some parts of the history."""
 
-    edges_ns: Ints
     allocated_bytes: Ints
     reserved_bytes: Ints
 
 
 def memory_curve(figures: SnapshotFigures, start_ns: int, end_ns: int, bins: int = 400) -> MemoryCurve:
-    """Between two instants; before the history, and after it, levels are those of its ends."""
+    """Parts of equal time between two instants; outside of the history, levels are those of its ends."""
     times = figures.memory.history.time_ns
     edges = np.linspace(start_ns, max(end_ns, start_ns + 1), bins + 1).astype(np.int64)
-    first = np.searchsorted(times, edges[:-1], side="right")
-    last = np.searchsorted(times, edges[1:], side="right")
+    return _curve(figures, np.searchsorted(times, edges, side="right"))
+
+
+def memory_curve_by_event(figures: SnapshotFigures, bins: int = 400) -> MemoryCurve:
+    """Parts with equally many events: what happens fast is as wide as what takes long."""
+    events = len(figures.memory.history)
+    return _curve(figures, np.linspace(0, events, min(bins, max(events, 1)) + 1).astype(np.int64))
+
+
+def _curve(figures: SnapshotFigures, edges: NDArray[np.integer]) -> MemoryCurve:
+    """The most between positions in the levels, each with those at its ends."""
 
     def most(level: Ints) -> Ints:
-        spans = zip(first.tolist(), last.tolist(), strict=True)
+        spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         return np.array([int(level[begin : end + 1].max()) for begin, end in spans], np.int64)
 
-    return MemoryCurve(edges, most(figures.levels.allocated_bytes), most(figures.levels.reserved_bytes))
+    return MemoryCurve(most(figures.levels.allocated_bytes), most(figures.levels.reserved_bytes))

@@ -52,7 +52,7 @@ def holders_by_line(snapshot: MemorySnapshot, lives: Lifetimes, rows: NDArray[np
 def with_rest(held: Sequence[Holder], most: int = MOST_STACKS) -> tuple[Holder, ...]:
     """The first ones, and the others as one line: the sum stays."""
     others = held[most:]
-    if len(others) < 2:  # noqa: PLR2004 - one line for one other saves none
+    if len(others) < 2:  # one line for one other saves none
         return tuple(held)
     rest = Holder(NoPlace.REST, (), sum(one.size_bytes for one in others), sum(one.allocations for one in others))
     return (*held[:most], rest)
@@ -68,7 +68,7 @@ def _grouped(
     made: dict[tuple[str | NoPlace, tuple[str, ...]], list[int]] = {}
     for stack, held, many in zip(stacks.tolist(), size.tolist(), count.tolist(), strict=True):
         path = user_path(snapshot, stack)
-        line = path[0] if path else NoPlace.EARLY if stack == -2 else NoPlace.NO_STACK  # noqa: PLR2004 - set above
+        line = path[0] if path else NoPlace.EARLY if stack == -2 else NoPlace.NO_STACK  # set above
         sums = made.setdefault((line, path if whole_path else ()), [0, 0])
         sums[0] += held
         sums[1] += many

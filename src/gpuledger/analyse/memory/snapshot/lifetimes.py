@@ -53,7 +53,8 @@ class Lifetimes:
     @property
     def is_early(self) -> NDArray[np.bool_]:
         """Which were allocated before the history began."""
-        return self.born == BEFORE
+        early: NDArray[np.bool_] = self.born == BEFORE
+        return early
 
 
 def lifetimes(memory: GpuMemory) -> Lifetimes:
@@ -75,7 +76,9 @@ def lifetimes(memory: GpuMemory) -> Lifetimes:
     freed = np.flatnonzero(what_after[ours] == MemoryAction.FREE_REQUESTED)
     done = gone.copy()
     done[freed] = after[ours[freed] + 1]
-    lost = int(np.count_nonzero((what_after[ours] == MemoryAction.ALLOC) | (what_after[ours] == MemoryAction.FREE_COMPLETED)))
+    lost = int(
+        np.count_nonzero((what_after[ours] == MemoryAction.ALLOC) | (what_after[ours] == MemoryAction.FREE_COMPLETED))
+    )
     orphans = int(np.count_nonzero(is_free & follows & ~frees_ours))
     kept = _kept_since_before(memory, rows[ours[gone == end]])
     blocks = memory.blocks

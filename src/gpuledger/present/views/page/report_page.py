@@ -7,10 +7,10 @@ from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
 from gpuledger.present.views.info import origin_line
+from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
 from gpuledger.present.views.page.critical import critical_section
 from gpuledger.present.views.page.gaps import gaps_section
 from gpuledger.present.views.page.kernels import kernels_section, roofline_section
-from gpuledger.present.views.memory_snapshot import AnalysedSnapshot
 from gpuledger.present.views.page.memory_snapshot import snapshot_section
 from gpuledger.present.views.page.over_time import launches_section, memory_section, use_section
 from gpuledger.present.views.page.provenance import communication_section, health_section

@@ -1,0 +1,91 @@
+"""Planted faults of memory, recorded on an H200 (captures/memory.py), are named; a steady program has none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuledger.analyse.memory.snapshot.figures import snapshot_figures
+from gpuledger.findings.finding import Finding
+from gpuledger.findings.memory_snapshot import snapshot_findings
+from gpuledger.read.snapshot.reader import open_snapshot
+from support.command import gpuledger
+from support.memory_snapshots import MIB, Program, unpacked_snapshots, written
+
+PLANTED = {
+    "steady": (),
+    "late": (),
+    "peak": (),
+    "model": (),
+    "expandable": (),
+    "leak": ("MEM-LEAK",),
+    "fragmented": ("MEM-FRAGMENTED",),
+    "churn": ("ALLOC-CHURN",),
+    "oom_held": ("MEM-OOM",),
+    "oom_fragmented": ("MEM-OOM", "MEM-FRAGMENTED"),
+}
+"""What each is found to have, besides who holds its peak."""
+
+
+def _found(path: Path) -> dict[str, Finding]:
+    snapshot = open_snapshot(path)
+    return {found.code: found for found in snapshot_findings(snapshot, snapshot_figures(snapshot))}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_named_and_nothing_else(name: str, tmp_path: Path) -> None:
+    [path] = unpacked_snapshots(tmp_path, [f"{name}.pickle"])
+    assert tuple(_found(path)) == (*PLANTED[name], "MEM-PEAK")
+
+
+def test_the_line_of_the_leak_is_named(tmp_path: Path) -> None:
+    [path] = unpacked_snapshots(tmp_path, ["leak.pickle"])
+    claim = _found(path)["MEM-LEAK"].claim
+    assert claim.startswith("memory grows by 8.39 MB per step: 176 MB allocated in 21 steps by remember (memory.py:66)")
+
+
+def test_the_line_of_the_peak_is_named(tmp_path: Path) -> None:
+    [path] = unpacked_snapshots(tmp_path, ["peak.pickle"])
+    claim = _found(path)["MEM-PEAK"].claim
+    assert claim.startswith("the peak is 689 MB; its largest part, 77.9 %: all_pairs (memory.py:79)")
+
+
+def test_what_would_have_helped_is_said(tmp_path: Path) -> None:
+    fragmented, held = unpacked_snapshots(tmp_path, ["oom_fragmented.pickle", "oom_held.pickle"])
+    assert "expandable_segments:True: 3.14 GB was free" in (_found(fragmented)["MEM-OOM"].fix or "")
+    out_of_memory = _found(held)["MEM-OOM"]
+    assert "hold up to 537 MB less" in (out_of_memory.fix or "")
+    assert out_of_memory.sentences[0].startswith("the GPU had 148 GB left: a limit of this process")
+    assert out_of_memory.sentences[1].startswith("1.61 GB (83.7 %): floats (memory.py:26), called from activations")
+
+
+def test_a_full_gpu_that_leaks_is_told_to_stop_the_leak(tmp_path: Path) -> None:
+    program = Program()
+    for _ in range(12):
+        temporary = program.alloc(8 * MIB, "forward (a.py:2)")
+        program.alloc(4 * MIB, "remember (a.py:7)")
+        program.free(temporary, gives_back=True)
+        program.step()
+    program.out_of_memory(8 * MIB, MIB, "forward (a.py:2)")
+    found = _found(written(tmp_path, program.snapshot()))
+    assert tuple(found) == ("MEM-OOM", "MEM-LEAK", "MEM-PEAK")
+    assert (found["MEM-OOM"].fix or "").startswith("stop the leak first")
+    assert found["MEM-OOM"].sentences[0] == "the GPU had 1.05 MB left"
+
+
+def test_the_verb_answers_first(tmp_path: Path) -> None:
+    [path] = unpacked_snapshots(tmp_path, ["oom_fragmented.pickle"])
+    shown = gpuledger("memory", path).stdout
+    assert shown.startswith("GPU 0: out of memory: 671 MB did not fit, asked for by floats (memory.py:26)")
+    assert "fix: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in shown
+    brief = gpuledger("report", path, "--brief").stdout
+    assert shown.startswith(brief.rstrip("\n"))
+    document = json.loads(gpuledger("memory", path, "--format=json").stdout)
+    tables = {table["table"]: table["rows"] for table in document["tables"]}
+    assert document["schema"] == "gpuledger.memory/1"
+    assert [row["code"] for row in tables["findings"]] == ["MEM-OOM", "MEM-FRAGMENTED", "MEM-PEAK"]
+    assert [row["moment"] for row in tables["reserved_gpu0"]] == ["peak", "out of memory", "end"]
+    parts = ("allocated_bytes", "awaiting_bytes", "stranded_bytes", "releasable_bytes")
+    assert all(row["reserved_bytes"] == sum(row[part] for part in parts) for row in tables["reserved_gpu0"])
