@@ -222,3 +222,51 @@ def test_the_runner_runs_where_gpuledger_is_not(fake: Tools) -> None:
     ran = subprocess.run(argv, cwd=fake.folder, capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 0, ran.stderr
     assert (fake.folder / "run.json.gz").exists()
+
+
+class _FakeCuda:
+    """So much of torch.cuda as the history of memory needs."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails, self.calls = fails, list[Any]()
+        self.memory = self
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def _lazy_call(self, call: Any) -> None:
+        call()
+
+    def _record_memory_history(self, **asked: Any) -> None:
+        self.calls.append(asked)
+
+    def _dump_snapshot(self, path: str) -> None:
+        if self.fails:
+            raise RuntimeError("disk full")
+        Path(path).write_bytes(b"\x80\x04N.")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_history_of_memory_is_written_whole_or_not_at_all(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import runpy
+    from types import SimpleNamespace
+
+    from gpuledger.capture.output_files import place_for
+
+    runner = runpy.run_path(str(RUNNER))
+    monkeypatch.setenv("RANK", "3")
+    cuda = _FakeCuda(fails=fails)
+    history = runner["MemoryHistory"](SimpleNamespace(cuda=cuda), SimpleNamespace(out=str(tmp_path / "run")))
+    history.begin()
+    history.end()
+    assert cuda.calls == [{"max_entries": runner["MOST_MEMORY_EVENTS"], "stacks": "python"}]
+    assert [path.name for path in tmp_path.iterdir()] == ([] if fails else ["run_3.memory.pickle"])
+    assert ("could not be written: disk full" in capfd.readouterr().err) is fails
+    if not fails:
+        place = place_for(str(tmp_path / "run"), ["python", "a.py"], "torch", force=True)
+        assert [path.name for path in place.files()] == ["run_3.memory.pickle"]

@@ -21,7 +21,7 @@ from typing import Final
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture.empty_report import NOT_STARTED, Attempt, why_nothing
 from gpuledger.capture.environment import EnvironmentWishes, commit_of, environment
-from gpuledger.capture.file_endings import EXPORT
+from gpuledger.capture.file_endings import EXPORT, MEMORY
 from gpuledger.capture.main_program import main_program
 from gpuledger.capture.manifest import FAILED, FINISHED, INTERRUPTED, Manifest, PlainRun, RecordedFile, utc
 from gpuledger.capture.nsys.command import Start, export_beside
@@ -242,7 +242,7 @@ def _brought(recording: Recording, ended: AttendedRun) -> tuple[SeenEnvironment 
             text = remote.environment_seen()
             seen = recording.witness.read(text) if recording.witness is not None and text is not None else None
             for name in () if seen is not None and seen.lost else remote.names():
-                if not re.fullmatch(rf"report(_\d+)?{re.escape(place.ending)}", name):
+                if not re.fullmatch(rf"report(_\d+)?({re.escape(place.ending)}|{re.escape(MEMORY)})", name):
                     continue
                 here = name.replace("report", place.name, 1)
                 remote.fetched(name, place.folder / here, again)

@@ -132,6 +132,9 @@ MEMORY: Final[dict[str, str]] = {
     "Device memory: allocated (area) and reserved (line)": "显存：已分配（面积）与预留（线）",
     "Who holds the memory": "内存在谁手里",
     "Memory over the report's window, GPU {gpu}": "报告时间窗内的内存，GPU {gpu}",
+    "The memory events of the trace count from its first one: what was allocated before is in the snapshot alone.": (
+        "trace 里的内存事件从第一个开始计；之前分配的只在快照里。"
+    ),
     "The profile does not say when it was on the wall clock, so the two are not on one time.": (
         "profile 没有记录墙上时钟，两者不在同一时间轴上。"
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gpuledger.messages import say
 from gpuledger.present.document import Block, Heading, Picture
 from gpuledger.present.views.memory_snapshot import (
@@ -18,6 +20,11 @@ from gpuledger.present.views.page.scene import Scene
 from gpuledger.present.views.report import clock_of
 from gpuledger.present.writers.html.blocks import block_parts
 from gpuledger.present.writers.html.parts import Part, Section, Text
+from gpuledger.trace.tables import Table
+
+EVENTS_OF_TRACE: Final = say(
+    "The memory events of the trace count from its first one: what was allocated before is in the snapshot alone."
+)
 
 
 def snapshot_section(scene: Scene, made: AnalysedSnapshot) -> Section:
@@ -35,4 +42,6 @@ def snapshot_section(scene: Scene, made: AnalysedSnapshot) -> Section:
     blocks += [finding_points(found) for found in made.findings]
     blocks += sheet_blocks([sheet for figures in made.figures for sheet in snapshot_sheets(figures)])
     parts: list[Part] = [Text(tell(answer), "lead") for answer in answers]
+    if len(scene.report.trace[Table.ALLOCS]):
+        parts.append(Text(tell(EVENTS_OF_TRACE), "note"))
     return Section("memory-snapshot", tell(say("Who holds the memory")), (*parts, *block_parts(blocks, scene.reader)))

@@ -1,0 +1,69 @@
+"""A memory snapshot on a page, in Chinese, and beside a timeline on one clock."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuledger.present.safe_text import display_width
+from support.command import gpuledger
+from support.memory_snapshots import MIB, Program, unpacked_snapshots, written
+from support.schemas import schema_of
+
+_ENGLISH = re.compile(r"(?<![\w.:/-])[A-Za-z]?[a-z]+(?: [a-z]+){2,}(?![\w:(])")
+
+
+@pytest.mark.parametrize("name", ["leak", "oom_fragmented", "churn", "late"])
+def test_a_snapshot_speaks_chinese_and_fits(name: str, tmp_path: Path) -> None:
+    [path] = unpacked_snapshots(tmp_path, [f"{name}.pickle"])
+    shown = gpuledger("memory", path, "--lang=zh", COLUMNS="80").stdout
+    assert re.search("[\u4e00-\u9fff]", shown)
+    assert _ENGLISH.findall(re.sub(r"`[^`]*`|gpuledger explain", "", shown)) == []
+    assert max(map(display_width, shown.splitlines())) <= 80
+
+
+def test_a_page_has_the_curve_and_the_tables(tmp_path: Path) -> None:
+    [path] = unpacked_snapshots(tmp_path, ["leak.pickle"])
+    page = tmp_path / "page.html"
+    assert gpuledger("report", path, "-o", page).exit_code == 0
+    text = page.read_text()
+    assert "Memory over time, GPU 0" in text and "Memory event by event, GPU 0" in text
+    assert "remember (memory.py:66)" in text and "MEM-LEAK" in text
+    assert text.count('id="part-') >= 6
+
+
+def test_beside_a_timeline_it_is_on_its_clock(tmp_path: Path) -> None:
+    """The peak is where torch.profiler noted it too: 26.6 ms after the GPU's first work."""
+    trace, snapshot = unpacked_snapshots(tmp_path, ["profiled.json.gz", "profiled.memory.pickle"])
+    shown = gpuledger("report", trace, f"--memory={snapshot}", "--no-cache").stdout
+    assert "GPU 0: the peak is at 0.026600252 s of this timeline." in shown
+    assert shown.index("What to do") < shown.index("Who holds the memory") < shown.index("Where the time went")
+    document = json.loads(gpuledger("report", trace, f"--memory={snapshot}", "--no-cache", "--format=json").stdout)
+    schema_of("report").validate(document)
+    assert document["memory"]["tables"][0]["rows"][0]["code"] == "MEM-PEAK"
+    page = tmp_path / "page.html"
+    assert gpuledger("report", trace, f"--memory={snapshot}", "--no-cache", "-o", page).exit_code == 0
+    assert 'id="memory-snapshot"' in page.read_text() and 'id="snapshot-gpu0"' in page.read_text()
+
+
+def test_without_a_wall_clock_that_is_said(tmp_path: Path) -> None:
+    program = Program()
+    program.alloc(3 * MIB, "f (a.py:1)")
+    trace = tmp_path / "trace.json"
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 30.5, "dur": 4.25}
+    kernel["args"] = {"device": 0, "context": 1, "stream": 7, "correlation": 5}
+    trace.write_text(json.dumps({"traceEvents": [kernel]}))
+    shown = gpuledger("report", trace, f"--memory={written(tmp_path, program.snapshot())}", "--no-cache").stdout
+    assert "so the two are not on one time" in shown
+
+
+def test_a_snapshot_without_history_says_how_to_get_one(tmp_path: Path) -> None:
+    program = Program()
+    program.alloc(3 * MIB, "f (a.py:1)")
+    ran = gpuledger("memory", written(tmp_path, program.snapshot(since=99)))
+    assert ran.stdout.startswith("GPU 0: 3.15 MB allocated of 3.15 MB reserved when the snapshot was taken; no history")
+    nothing = gpuledger("memory", written(tmp_path, Program().snapshot()))
+    assert nothing.exit_code == 0 and "the allocator held nothing" in nothing.stdout
