@@ -112,7 +112,8 @@ def test_the_rest_keeps_the_sum(tmp_path: Path) -> None:
         program.alloc(512 * line, f"f (a.py:{line})")
     figures = _figures(written(tmp_path, program.snapshot()))
     shown = with_rest(figures.peak_lines)
-    assert len(shown) == 11 and shown[-1].place is NoPlace.REST
+    assert len(shown) == 11
+    assert shown[-1].place is NoPlace.REST
     assert sum(holder.size_bytes for holder in shown) == figures.peak_bytes
 
 
@@ -140,7 +141,8 @@ def _steps(count: int, *, marked: bool, leaks: bool) -> Program:
 def test_what_each_step_leaves_behind_leaks(marked: bool, tmp_path: Path) -> None:
     leaks = _figures(written(tmp_path, _steps(20, marked=marked, leaks=True).snapshot())).leaks
     [leak] = leaks.leaks
-    assert leak.path == ("remember (a.py:7)", "step (a.py:9)") and bool(leaks.step_name) is marked
+    assert leak.path == ("remember (a.py:7)", "step (a.py:9)")
+    assert bool(leaks.step_name) is marked
     if marked:  # twenty steps end, the first two are warm-up: seventeen lie between the others
         assert (leaks.steps, leak.allocations, leak.size_bytes) == (17, 17, 34 * MIB)
         assert leaks.bytes_per_step == 2 * MIB
@@ -158,9 +160,11 @@ def test_an_out_of_memory_is_fragmented_where_enough_was_free(tmp_path: Path) ->
     fragmented = _captured(tmp_path, "oom_fragmented").out_of_memories[0]
     held = _captured(tmp_path, "oom_held").out_of_memories[0]
     assert (fragmented.kind, held.kind) == (OomKind.FRAGMENTED, OomKind.HELD)
-    assert fragmented.request_bytes == 640 * MIB and fragmented.layout.largest_free_bytes == 488 * MIB
+    assert fragmented.request_bytes == 640 * MIB
+    assert fragmented.layout.largest_free_bytes == 488 * MIB
     assert fragmented.layout.stranded_bytes == 6 * (512 - 13) * MIB
-    assert held.request_bytes == 512 * MIB and held.layout.stranded_bytes == 0
+    assert held.request_bytes == 512 * MIB
+    assert held.layout.stranded_bytes == 0
     assert sum(holder.size_bytes for holder in held.held) == (6 * 256 + 300) * MIB
     # torch's own message has the same sizes
     assert b"Tried to allocate 640.00 MiB" in captured()["oom_fragmented.txt"]

@@ -261,7 +261,7 @@ def test_the_history_of_memory_is_written_whole_or_not_at_all(
     runner = runpy.run_path(str(RUNNER))
     monkeypatch.setenv("RANK", "3")
     cuda = _FakeCuda(fails=fails)
-    history = runner["MemoryHistory"](SimpleNamespace(cuda=cuda), SimpleNamespace(out=str(tmp_path / "run")))
+    history = runner["AllocatorRecorder"](SimpleNamespace(cuda=cuda), SimpleNamespace(out=str(tmp_path / "run")))
     history.begin()
     history.end()
     assert cuda.calls == [{"max_entries": runner["MOST_MEMORY_EVENTS"], "stacks": "python"}]

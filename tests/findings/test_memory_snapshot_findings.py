@@ -13,6 +13,7 @@ from gpuledger.findings.memory_snapshot import snapshot_findings
 from gpuledger.read.snapshot.reader import open_snapshot
 from support.command import gpuledger
 from support.memory_snapshots import MIB, Program, unpacked_snapshots, written
+from support.schemas import schema_of
 
 PLANTED = {
     "steady": (),
@@ -20,6 +21,7 @@ PLANTED = {
     "peak": (),
     "model": (),
     "expandable": (),
+    "oom_fixed": (),  # what the fix of oom_fragmented does: no segment is stranded, and the request fits
     "leak": ("MEM-LEAK",),
     "fragmented": ("MEM-FRAGMENTED",),
     "churn": ("ALLOC-CHURN",),
@@ -84,6 +86,7 @@ def test_the_verb_answers_first(tmp_path: Path) -> None:
     assert shown.startswith(brief.rstrip("\n"))
     document = json.loads(gpuledger("memory", path, "--format=json").stdout)
     tables = {table["table"]: table["rows"] for table in document["tables"]}
+    schema_of("tables").validate(document)
     assert document["schema"] == "gpuledger.memory/1"
     assert [row["code"] for row in tables["findings"]] == ["MEM-OOM", "MEM-FRAGMENTED", "MEM-PEAK"]
     assert [row["moment"] for row in tables["reserved_gpu0"]] == ["peak", "out of memory", "end"]

@@ -76,7 +76,7 @@ def _within_64_bits(value: Any) -> Any:
 def test_a_tree_holds_what_pythons_own_unpickler_gives(value: Any, protocol: int) -> None:
     pickled = pickle.dumps(value, protocol)
     tree = read_tree("any", pickled)
-    assert _value(tree, tree.root) == _within_64_bits(pickle.loads(pickled))
+    assert _value(tree, tree.root) == _within_64_bits(pickle.loads(pickled))  # noqa: S301 - our own
 
 
 @given(plain, st.data())
@@ -102,7 +102,8 @@ def test_compiled_and_python_give_the_same(value: Any, data: st.DataObject) -> N
             )
             for columns in (arrays, plain_arrays)
         )
-        assert (compiled.kind == own.kind).all() and (compiled.count == own.count).all()
+        assert (compiled.kind == own.kind).all()
+        assert (compiled.count == own.count).all()
         nodes = np.flatnonzero((compiled.kind >= LIST) & (compiled.kind <= DICT)).tolist()
         assert all(compiled.of(node).tolist() == own.of(node).tolist() for node in nodes)
 
@@ -114,7 +115,8 @@ def test_lists_are_numbered_the_same_without_a_compiler(monkeypatch: pytest.Monk
     group, member = groups_of_lists(tree, lists)
     monkeypatch.setenv("GPULEDGER_NATIVE", "0")
     again, members = groups_of_lists(tree, lists)
-    assert group.tolist() == again.tolist() and member.tolist() == members.tolist()
+    assert group.tolist() == again.tolist()
+    assert member.tolist() == members.tolist()
     # the texts of a copied list are memoized, so it holds the same nodes
     assert group[0] == group[2] == group[4] != group[1]
 
@@ -142,12 +144,15 @@ def test_a_snapshot_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             *("SEGMENT_ALLOC", "ALLOC", "SEGMENT_ALLOC", "ALLOC"),
             *("FREE_REQUESTED", "FREE_COMPLETED", "SEGMENT_FREE", "OOM"),
         ]
-        assert history.device_free_bytes[-1] == 77 and history.address[-1] == -1
+        assert history.device_free_bytes[-1] == 77
+        assert history.address[-1] == -1
         assert snapshot.frames(int(history.stack[1])) == ("f (a.py:1)", "<module> (a.py:9)")
         assert history.time_ns[0] == 1_700_000_000_000_010_000
-        assert memory.blocks.address.tolist() == [kept] and memory.blocks.is_allocated.all()
+        assert memory.blocks.address.tolist() == [kept]
+        assert memory.blocks.is_allocated.all()
         assert [marked.name for marked in snapshot.ranges] == ["Optimizer.step#AdamW.step"]
-        assert snapshot.has_expandable_segments is False and snapshot.health == ()
+        assert snapshot.has_expandable_segments is False
+        assert snapshot.health == ()
 
 
 def test_what_a_version_lacks_is_not_needed(tmp_path: Path) -> None:
@@ -161,9 +166,11 @@ def test_what_a_version_lacks_is_not_needed(tmp_path: Path) -> None:
         del event["time_us"]
     del whole["segments"][0]["blocks"][0]["frames"], whole["external_annotations"], whole["allocator_settings"]
     [memory] = open_snapshot(written(tmp_path, whole)).gpus
-    assert memory.history.time_ns.tolist() == [-1, -1] and memory.blocks.stack.tolist() == [-1]
+    assert memory.history.time_ns.tolist() == [-1, -1]
+    assert memory.blocks.stack.tolist() == [-1]
     [alone] = open_snapshot(written(tmp_path, whole["segments"])).gpus
-    assert len(alone.history) == 0 and alone.blocks.size_bytes.tolist() == [1024]
+    assert len(alone.history) == 0
+    assert alone.blocks.size_bytes.tolist() == [1024]
 
 
 def test_events_that_are_not_known_are_counted(tmp_path: Path) -> None:
@@ -211,8 +218,10 @@ def test_a_hostile_pickle_is_one_sentence(
     path = tmp_path / "bad.pickle"
     path.write_bytes(HOSTILE[case])
     ran = gpuledger("memory", path)
-    assert ran.exit_code == 1 and ran.stdout == ""
-    assert ran.stderr.startswith("error: bad.pickle: ") and "Traceback" not in ran.stderr
+    assert ran.exit_code == 1
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("error: bad.pickle: ")
+    assert "Traceback" not in ran.stderr
     assert len(ran.stderr.splitlines()) <= 4
 
 
@@ -222,7 +231,8 @@ def test_wrong_shapes_break_nothing(key: str, wrong: object, tmp_path: Path) -> 
     program = Program()
     program.alloc(700, "f (a.py:1)")
     ran = gpuledger("memory", written(tmp_path, {**program.snapshot(), key: wrong}))
-    assert ran.exit_code in (0, 1) and "internal error" not in ran.stderr
+    assert ran.exit_code in (0, 1)
+    assert "internal error" not in ran.stderr
 
 
 @pytest.mark.parametrize("wrong", [None, -1, 2**62, 2**63, 2**80, 1.5, "x", [], [{"name": 1}], {}])
@@ -232,7 +242,8 @@ def test_wrong_values_break_nothing(key: str, wrong: object, tmp_path: Path) -> 
     program.free(program.alloc(700, "f (a.py:1)"))
     program.events[1][key] = wrong
     ran = gpuledger("memory", written(tmp_path, program.snapshot()))
-    assert ran.exit_code == 0 and "internal error" not in ran.stderr
+    assert ran.exit_code == 0
+    assert "internal error" not in ran.stderr
 
 
 def test_one_dictionary_in_a_million_places_is_refused(tmp_path: Path) -> None:
@@ -262,6 +273,7 @@ def test_other_files_are_told_what_they_are(tmp_path: Path) -> None:
     path = tmp_path / "leak.pickle"
     path.write_bytes(captured()["leak.pickle"])
     ran = gpuledger("gaps", path)
-    assert ran.exit_code == 1 and "gpuledger memory FILE" in ran.stderr
+    assert ran.exit_code == 1
+    assert "gpuledger memory FILE" in ran.stderr
     with pytest.raises(UnreadableProfile, match="not a memory snapshot"):
         open_snapshot(Path(sys.executable))

@@ -29,7 +29,7 @@ def frames(*texts: str) -> list[dict[str, Any]]:
     for text in texts:
         name, _, place = text.partition(" (")
         file, _, line = place.rstrip(")").rpartition(":")
-        made.append({"name": name, "filename": f"/home/me/{file}", "line": int(line)})
+        made.append({"name": name, "filename": f"/home/user/{file}", "line": int(line)})
     return made
 
 

@@ -83,7 +83,7 @@ MEMORY: Final[dict[str, str]] = {
     "Can be given back, MB": "可归还，MB",
     "Largest stranded": "最大的被困块",
     "Largest stranded, MB": "最大的被困块，MB",
-    "Segment": "segment",
+    "Segment": "内存段（segment）",
     "In use": "使用中",
     "In use, MB": "使用中，MB",
     "Free": "空闲",

@@ -136,7 +136,7 @@ class Recorder:
             partial.unlink(missing_ok=True)
 
 
-class MemoryHistory:
+class AllocatorRecorder:
     """What torch's allocator does from the first use of CUDA on, as a snapshot when the script has ended."""
 
     def __init__(self, torch: Any, wanted: argparse.Namespace) -> None:
@@ -307,7 +307,7 @@ def main(argv: list[str]) -> int:
         return 1
     signal.signal(signal.SIGTERM, _ended)  # the default ends us at once, and the trace would be lost
     recorder = WindowClock(torch, wanted) if wanted.plain else Recorder(torch, wanted)
-    history = MemoryHistory(torch, wanted) if wanted.memory and not wanted.plain else None
+    history = AllocatorRecorder(torch, wanted) if wanted.memory and not wanted.plain else None
     hook(torch, recorder, wanted.step_range)
     if history is not None:
         history.begin()

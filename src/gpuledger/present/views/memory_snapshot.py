@@ -37,6 +37,12 @@ from gpuledger.units import bytes_text, count_text, instant_text, share_text, ti
 if TYPE_CHECKING:
     from gpuledger.present.charts.svg import Picture as Drawing
 
+_VERB: Final = "memory"
+"""Whose document it is, also where `report` shows it."""
+
+_SHOWN: Final = 2
+"""Functions of a path that a table has room for."""
+
 _SIZE: Final = Column("bytes", "MB", Unit.MB, page_name=say("Size"))
 _WHERE: Final = Column("where", say("Allocated by"), Unit.TEXT)
 _HELD: Final = (
@@ -121,7 +127,7 @@ def snapshot_document(made: AnalysedSnapshot, *, is_brief: bool = False) -> Docu
             *shown,
             *([Remarks(tuple(notes))] if notes else []),
         ),
-        data=lambda: {"schema": "gpuledger.memory/1", **snapshot_data(made)},
+        data=lambda: {"schema": f"gpuledger.{_VERB}/1", **snapshot_data(made)},
         sheets=lambda: tuple(whole),
         remarks=tuple(notes),
         page=lambda reader: tables_page(
@@ -314,9 +320,12 @@ def _holder_cell(holder: Holder) -> Cell:
     return _path_cell(holder.path) if holder.path else holder.place
 
 
-def _path_cell(path: Sequence[str]) -> str:
-    """All of a path: the innermost function first."""
-    return " < ".join(path) if path else say("no recorded stack")
+def _path_cell(path: Sequence[str]) -> Cell:
+    """A path, the innermost function first: its beginning for people, all of it for programs."""
+    if not path:
+        return Term("no_stack", say("no recorded stack"))
+    whole = " < ".join(path)
+    return Term(whole, " < ".join((*path[:_SHOWN], "…"))) if len(path) > _SHOWN else whole
 
 
 def moments_sheet(figures: SnapshotFigures) -> Sheet:

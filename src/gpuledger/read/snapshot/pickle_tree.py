@@ -142,7 +142,7 @@ class _Refusal(Exception):
         self.status = status
 
 
-class _Reading:
+class _PickleReading:
     """The same in Python, one method per family of opcodes."""
 
     def __init__(self, pickled: bytes | bytearray) -> None:
@@ -244,7 +244,7 @@ class _Reading:
             raise _Refusal(UNKNOWN)
 
 
-_DONE_BY: Final[dict[int, Callable[[_Reading], object]]] = {
+_DONE_BY: Final[dict[int, Callable[[_PickleReading], object]]] = {
     ord("h"): lambda into: into.again(into.number(1)),
     ord("j"): lambda into: into.again(into.number(4)),
     0x94: lambda into: into.remember(len(into.memo)),
@@ -291,7 +291,7 @@ def python_tree(
     pickled: bytes | bytearray,
 ) -> tuple[int, int, int] | tuple[int, int, int, bytearray, bytearray, bytearray, bytearray]:
     """What native.read_tree gives, without it."""
-    into = _Reading(pickled)
+    into = _PickleReading(pickled)
     opcode_at = turn = 0
     try:
         while True:
