@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.snapshot import pickle_tree
 from gpuledger.read.snapshot.pickle_tree import (
     BOOL,
     BYTES,
@@ -82,12 +81,11 @@ def test_a_tree_holds_what_pythons_own_unpickler_gives(value: Any, protocol: int
 @given(plain, st.data())
 def test_compiled_and_python_give_the_same(value: Any, data: st.DataObject) -> None:
     """Also of damaged pickles: the same refusal at the same byte."""
-    if pickle_tree.native is None:
-        pytest.skip("not compiled")
+    native = pytest.importorskip("gpuledger.trace.native._pickle_tree")
     pickled = bytearray(pickle.dumps([value, value, [value]], 4))
     for place in data.draw(st.lists(st.integers(0, len(pickled) - 1), max_size=2)):
         pickled[place] = data.draw(st.integers(0, 255))
-    status, offset, root, *arrays = pickle_tree.native.read_tree(bytes(pickled))
+    status, offset, root, *arrays = native.read_tree(bytes(pickled))
     plain_status, plain_offset, plain_root, *plain_arrays = python_tree(bytes(pickled))
     assert (status, offset, root) == (plain_status, plain_offset, plain_root)
     if status == 0:
