@@ -10,6 +10,8 @@ import gzip
 import io
 import json
 import lzma
+import pickle
+import random
 import sqlite3
 import struct
 import tarfile
@@ -24,15 +26,22 @@ from typing import Any, Final
 import mutations
 from mutations import Change, as_bytes, sometimes
 
+from gpuledger.analyse.memory.snapshot.figures import snapshot_figures
 from gpuledger.api import build_report
 from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
+from gpuledger.errors import GpuledgerError
+from gpuledger.findings.memory_snapshot import snapshot_findings
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import DEFAULT_LIMITS
+from gpuledger.present.views.memory_snapshot import AnalysedSnapshot, snapshot_document
+from gpuledger.present.writers import write
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.blocks import MAGIC, _fields, walk
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.nsys import btree
+from gpuledger.read.snapshot.pickle_tree import DICT, LIST, TEXT, PickleTree, read_tree
+from gpuledger.read.snapshot.reader import open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.runbook.files import shipped, shipped_text
@@ -488,6 +497,88 @@ def _reported(read: Callable[[bytes, Path], Trace]) -> Callable[[bytes, Path], o
     return report
 
 
+# ---- PyTorch: memory snapshots ----
+
+
+def _snapshots() -> list[bytes]:
+    names = ("expandable", "fragmented", "oom_fixed", "oom_fragmented", "oom_held")
+    with tarfile.open(CAPTURES / "torch" / "memory.tar.xz") as archive:
+        return [archive.extractfile(f"{name}.pickle").read() for name in names]  # type: ignore[union-attr]
+
+
+def _read_snapshot(given: bytes, folder: Path) -> object:
+    path = folder / "snapshot.pickle"
+    path.write_bytes(given)
+    snapshot = open_snapshot(path)
+    figures = snapshot_figures(snapshot)
+    made = AnalysedSnapshot(snapshot, figures, snapshot_findings(snapshot, figures))
+    return write(snapshot_document(made), "text")
+
+
+_OPCODES: Final = tuple(bytes([opcode]) for opcode in b"(}])uesatldKMJGXCBN012hjqr.\x80\x85\x86\x8a\x8c\x8d\x94\x95")
+
+
+_ODD: Final = (
+    None,
+    -1,
+    0,
+    1,
+    2**40,
+    2**49,
+    2**63 - 1,
+    2**80,
+    1.5,
+    "",
+    "oom",
+    "segment_unmap",
+    "alloc",
+    [],
+    {},
+    [{}],
+    True,
+)
+
+
+def _plain_value(tree: PickleTree, node: int, depth: int = 0) -> object:
+    """A node's value without Python's unpickler, which would run what a changed pickle names."""
+    kind = int(tree.kind[node])
+    if kind in (LIST, DICT) and depth < 12:
+        items = [_plain_value(tree, child, depth + 1) for child in tree.of(node).tolist()]
+        if kind == LIST:
+            return items
+        return {str(key): item for key, item in zip(items[::2], items[1::2], strict=True)}
+    return tree.text(node) if kind == TEXT else int(tree.value[node])
+
+
+def _places(value: object, depth: int = 0) -> list[tuple[Any, Any]]:
+    """Every place in a value at which something else could stand."""
+    if depth > 12 or not isinstance(value, list | dict):
+        return []
+    keys = list(range(len(value))) if isinstance(value, list) else list(value)
+    return [(value, key) for key in keys] + [place for key in keys for place in _places(value[key], depth + 1)]
+
+
+def _snapshot_changed(content: bytes, chance: random.Random) -> bytes:
+    """A snapshot with values changed, events taken out or repeated."""
+    try:
+        tree = read_tree("seed", content)
+    except GpuledgerError:
+        return content
+    whole = _plain_value(tree, tree.root)
+    for _ in range(chance.randrange(1, 4)):
+        places = _places(whole)
+        if not places:
+            break
+        holder, key = chance.choice(places)
+        if isinstance(holder, list) and chance.random() < 0.3:
+            holder.insert(chance.randrange(len(holder)), holder[key])
+        elif chance.random() < 0.2:
+            del holder[key]
+        else:
+            holder[key] = chance.choice(_ODD)
+    return pickle.dumps(whole, 4)
+
+
 TARGETS: Final[dict[str, Target]] = {
     "sqlite": Target(_exports, _read_export, sometimes(mutations.sqlite_changed)),
     "torch": Target(_traces, _read_trace, sometimes(mutations.json_changed, _EVENT_WORDS), _EVENT_WORDS),
@@ -505,6 +596,7 @@ TARGETS: Final[dict[str, Target]] = {
     "report-torch": Target(
         _traces, _reported(_read_trace), sometimes(mutations.json_changed, _EVENT_WORDS), _EVENT_WORDS
     ),
+    "snapshot": Target(_snapshots, _read_snapshot, sometimes(_snapshot_changed, _OPCODES), _OPCODES),
     "config": Target(_settings, _read_settings, sometimes(mutations.yaml_changed, _TOML_WORDS), _TOML_WORDS),
     "runbook": Target(
         lambda: [min(map(shipped_text, shipped()), key=len), *_RUNBOOKS],

@@ -171,6 +171,22 @@ def test_what_a_version_lacks_is_not_needed(tmp_path: Path) -> None:
     assert alone.blocks.size_bytes.tolist() == [1024]
 
 
+def test_each_gpu_has_its_own(tmp_path: Path) -> None:
+    program, other = Program(), Program()
+    program.alloc(700, "f (a.py:1)")
+    other.alloc(5000, "g (a.py:2)")
+    both = other.snapshot()
+    both["segments"][0]["device"] = 2
+    both["segments"] += program.snapshot()["segments"]
+    both["device_traces"] = [program.events, [], other.events]
+    snapshot = open_snapshot(written(tmp_path, both))
+    assert [memory.gpu for memory in snapshot.gpus] == [0, 2]
+    assert [memory.blocks.size_bytes.tolist() for memory in snapshot.gpus] == [[1024], [5120]]
+    shown = gpuledger("memory", tmp_path / "snapshot.pickle").stdout
+    assert shown.startswith("GPU 0: peak 1.02 kB")
+    assert "GPU 2: peak 5.12 kB" in shown
+
+
 def test_events_that_are_not_known_are_counted(tmp_path: Path) -> None:
     program = Program()
     program.alloc(700, "f (a.py:1)")

@@ -64,12 +64,7 @@ class MemorySegments:
 
     address: Ints
     size_bytes: Ints
-    stream: Ints
     is_expandable: NDArray[np.bool_]
-    is_small: NDArray[np.bool_]
-    """Of the pool for tensors up to 1 MiB."""
-    is_private: NDArray[np.bool_]
-    """Of a pool that one CUDA graph, or one user of pools, has to itself."""
 
     def __len__(self) -> int:
         return len(self.address)

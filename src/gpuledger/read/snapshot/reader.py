@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -40,9 +39,6 @@ _SEGMENT_KEYS: Final = (
     "device",
     "address",
     "total_size",
-    "stream",
-    "segment_type",
-    "segment_pool_id",
     "is_expandable",
     "blocks",
 )
@@ -128,7 +124,7 @@ def _few(name: str, traces: Nodes, limits: Limits) -> list[int]:
 
 def _no_segments() -> tuple[MemorySegments, MemoryBlocks]:
     none, no = np.empty(0, np.int64), np.empty(0, np.bool_)
-    return MemorySegments(none, none, none, no, no, no), MemoryBlocks(none, none, none, no, no, none.astype(np.int32))
+    return MemorySegments(none, none, no), MemoryBlocks(none, none, none, no, no, none.astype(np.int32))
 
 
 class _SnapshotReading:
@@ -190,18 +186,10 @@ class _SnapshotReading:
             made = MemorySegments(
                 address[mine],
                 size[mine],
-                integers(tree, nodes["stream"], 0)[mine],
                 integers(tree, nodes["is_expandable"], 0)[mine] == 1,
-                words(tree, nodes["segment_type"], {"small": 1}, 0)[mine] == 1,
-                self._private(nodes["segment_pool_id"][mine]),
             )
             held[one] = made, self._blocks(nodes["blocks"][mine])
         return held
-
-    def _private(self, pools: NodeColumn) -> NDArray[np.bool_]:
-        """Whether a segment's pool is another than (0, 0), which everybody shares."""
-        tree = self._tree
-        return np.array([bool(tree.value[listed(tree, pool)].any()) if pool >= 0 else False for pool in pools.tolist()])
 
     def _blocks(self, lists: NodeColumn) -> MemoryBlocks:
         tree = self._tree
