@@ -68,8 +68,6 @@ def _lay_out(text: str, folder: Path) -> None:
     for packed in ROOT.glob("captures/serve/*.xz"):
         if f"serve/{packed.stem}" in text:
             shutil.copy(plain(packed), folder / "serve")
-def _put_snapshots(folder: Path, text: str) -> None:
-    """The memory snapshots that a page names, and the trace beside one."""
     for name, content in captured().items() if ".pickle" in text else ():
         if name in text:
             (folder / name).write_bytes(content)
@@ -80,14 +78,6 @@ def _put_snapshots(folder: Path, text: str) -> None:
 def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
     (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
     _lay_out(page.read_text(), tmp_path)
-    for packed in ROOT.glob("captures/n*/*.xz"):
-        if packed.stem in page.read_text():
-            shutil.copy(plain(packed), tmp_path)
-    (tmp_path / "serve").mkdir()
-    for packed in ROOT.glob("captures/serve/*.xz"):
-        if f"serve/{packed.stem}" in page.read_text():
-            shutil.copy(plain(packed), tmp_path / "serve")
-    _put_snapshots(tmp_path, page.read_text())
     for arguments, shown in sessions(page):
         ran = gpuledger(*arguments, cwd=tmp_path, COLUMNS="80")
         assert ran.exit_code == 0, arguments

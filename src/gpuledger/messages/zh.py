@@ -13,8 +13,8 @@ from gpuledger.messages.zh_diagnosis import DIAGNOSIS
 from gpuledger.messages.zh_first_fix import FIRST_FIX
 from gpuledger.messages.zh_html import HTML
 from gpuledger.messages.zh_kernels import KERNELS
-from gpuledger.messages.zh_names import NAMES
 from gpuledger.messages.zh_memory import MEMORY
+from gpuledger.messages.zh_names import NAMES
 from gpuledger.messages.zh_page import PAGE
 from gpuledger.messages.zh_phases import PHASES
 from gpuledger.messages.zh_programs import PROGRAMS
