@@ -16,6 +16,7 @@ from gpuledger.cli.main import VERBS, cli, verb_named
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
 from gpuledger.present.sheet import Digits
 from gpuledger.present.views.nvidia import nvidia_table
+from gpuledger.sql.tables import TABLES
 from gpuledger.trace.tables import Table
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -27,6 +28,7 @@ def pages() -> dict[str, str]:
     found = {f"{verb}.md": verb_page(verb) for verb in VERBS}
     found["commands.md"] = commands_page()
     found["trace-tables.md"] = trace_tables_page()
+    found["query-tables.md"] = query_tables_page()
     found["reports.md"] = reports_page()
     found["diagnosis-cases.md"] = diagnosis_cases_page()
     return found
@@ -96,6 +98,23 @@ def trace_tables_page() -> str:
             "|---|---|---|",
         ]
         parts += [f"| `{column.name}` | {column.kind.value} | {column.meaning} |" for column in table.schema.columns]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def query_tables_page() -> str:
+    """The tables of `gpuledger query`, column by column."""
+    parts = [
+        "# The tables of a query\n",
+        "What `gpuledger query` can be asked, and `gpuledger query --schema` prints. NULL stands for what was not",
+        "recorded, or does not apply. Columns with a * are worked out with the books; the others are as recorded.\n",
+    ]
+    for table in TABLES:
+        parts += [f"## `{table.name}`\n", f"A row is {table.row}.\n", "| column | type | meaning |", "|---|---|---|"]
+        parts += [
+            f"| `{column.name}`{' *' if column.is_booked else ''} | {column.type} | {column.meaning} |"
+            for column in table.columns
+        ]
         parts.append("")
     return "\n".join(parts)
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuledger.api import Report, align, build_report, compare
+    from gpuledger.api import Report, align, build_report, compare, query, report
     from gpuledger.capture.window import window
     from gpuledger.errors import (
         GpuledgerError,
         MissingPackage,
         NothingRecorded,
         OutputRefused,
+        QueryRefused,
         ToolFailed,
         UnreadableProfile,
     )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gpuledger.limits import Limits
     from gpuledger.read import open_trace
     from gpuledger.read.ncu.reader import open_kernels
+    from gpuledger.sql.answer import QueryAnswer
     from gpuledger.trace.health import Note, NotMeasured, Severity
     from gpuledger.trace.kernel_report import KernelReport
     from gpuledger.trace.model import Origin, Trace
@@ -39,6 +41,7 @@ _HOMES = {
     "MissingPackage": "errors",
     "NothingRecorded": "errors",
     "OutputRefused": "errors",
+    "QueryRefused": "errors",
     "ToolFailed": "errors",
     "UnreadableProfile": "errors",
     "Finding": "findings.finding",
@@ -46,6 +49,7 @@ _HOMES = {
     "Note": "trace.health",
     "NotMeasured": "trace.health",
     "Severity": "trace.health",
+    "QueryAnswer": "sql.answer",
     "KernelReport": "trace.kernel_report",
     "Rows": "trace.tables",
     "Table": "trace.tables",
@@ -56,6 +60,8 @@ _HOMES = {
     "align": "api",
     "build_report": "api",
     "compare": "api",
+    "query": "api",
+    "report": "api",
     "Report": "api",
     "Wanted": "ledger.steps",
     "window": "capture.window",
@@ -72,6 +78,8 @@ __all__ = [
     "NothingRecorded",
     "Origin",
     "OutputRefused",
+    "QueryAnswer",
+    "QueryRefused",
     "Report",
     "Rows",
     "Severity",
@@ -85,6 +93,8 @@ __all__ = [
     "compare",
     "open_kernels",
     "open_trace",
+    "query",
+    "report",
     "window",
 ]
 

@@ -35,6 +35,10 @@ class TooManyPairs(GpuledgerError):
     """Rows that pair up far more often than there are rows: no recording does so, and memory would not hold them."""
 
 
+class QueryRefused(GpuledgerError):
+    """A question in SQL that cannot be answered: it is no question, asks for what is not there, or for too much."""
+
+
 class OutputRefused(GpuledgerError):
     """The result cannot be written where it was asked for."""
 

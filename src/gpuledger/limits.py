@@ -45,5 +45,14 @@ class Limits:
     ncu_memory_bytes: int = 64 << 30
     """Most memory that NVIDIA's library may ask for to read a report of Nsight Compute."""
 
+    query_seconds: float = 60.0
+    """Longest time that a query in SQL may take, with the books that it names."""
+
+    query_memory_bytes: int = 4 << 30
+    """Most memory that a query may take beside the profile."""
+
+    query_rows: int = 100_000
+    """Most rows of an answer that are kept; that there were more is told."""
+
 
 DEFAULT_LIMITS = Limits()

@@ -33,6 +33,7 @@ VERBS = {
     "overlap": "Show how compute, communication and copies overlap in PROFILE, and what stays exposed.",
     "ops": "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
     "whatif": "Predict what changes to PROFILE would save, alone and together, and what is left to fix.",
+    "query": "Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.",
     "kernels": "Show what limits each kernel in NCU: memory, compute or latency, and what to try.",
     "ncu-plan": "Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.",
     "diff": "Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.",

@@ -205,9 +205,15 @@ def language_option(verb: Callable[..., None]) -> Callable[..., None]:
     return click.option("--lang", "language", type=click.Choice(LANGUAGES), default="en", help=said)(verb)
 
 
-def profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
+def profile_argument(verb: Callable[..., None], *, required: bool = True) -> Callable[..., None]:
     """PROFILE: whatever `open_trace` takes, or `-` for what arrives on standard input."""
-    return click.argument("profile", type=click.Path(path_type=Path), callback=_or_stdin)(cache_option(verb))
+    path = click.Path(path_type=Path)
+    return click.argument("profile", type=path, required=required, callback=_or_stdin)(cache_option(verb))
+
+
+def optional_profile_argument(verb: Callable[..., None]) -> Callable[..., None]:
+    """The same for a verb that also answers without one."""
+    return profile_argument(verb, required=False)
 
 
 def _or_stdin(context: click.Context, _: click.Parameter, profile: Path) -> Path:

@@ -90,7 +90,8 @@ def _window(devices: Sequence[Device]) -> Span:
     return Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
 
 
-def _sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
+def sampled(trace: Trace, devices: Sequence[Device]) -> dict[int, SampledUse]:
+    """What samples say of each GPU that was sampled; nothing where they, or the shapes of launches, were not read."""
     if Table.METRICS not in trace.tables or not all(shape in trace[Table.KERNELS] for shape in _SHAPES):
         return {}
     from gpuledger.analyse.use.stretches import use_of_device
@@ -117,7 +118,7 @@ def diagnosed(
     stage(BOOKS)
     made = analysed(trace, name, wanted)
     stage(FINDINGS)
-    use = _sampled(trace, made)
+    use = sampled(trace, made)
     if profiled is None:
         return ProfiledRun(name, trace, _window(made), made, findings(trace, made, use=use), use=use)
     from gpuledger.analyse.kernels.judgement import judged

@@ -37,3 +37,8 @@ def check() -> None:
     """Raise what the deadline's owner said, if it is over."""
     if time.monotonic() > _DEADLINE.at_s:
         raise _DEADLINE.refusal()
+
+
+def left_s() -> float:
+    """Seconds until the deadline; infinite where there is none, and negative once it is over."""
+    return _DEADLINE.at_s - time.monotonic()

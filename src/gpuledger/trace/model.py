@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from gpuledger.messages import say
 from gpuledger.trace.graph_places import GraphPlaces
 from gpuledger.trace.health import Note, NotMeasured
+from gpuledger.trace.notebook_table import html_table
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.trace.stacks import Stacks
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table, empty
+from gpuledger.trace.tables_by_name import TablesByName
+from gpuledger.visible_text import visible
 
 PID_BITS = 24
 """Bits of `pid` that hold the operating system's process id; the host's index is above them."""
@@ -118,15 +122,17 @@ class Origin:
 
 def _named(name: str) -> Table:
     """The table that is called so."""
-    try:
+    names = [table.value for table in Table]
+    if name in names:
         return Table(name)
-    except ValueError:
-        raise KeyError(f"no table {name!r}; there are {', '.join(table.value for table in Table)}") from None
+    near = get_close_matches(str(name).lower(), names, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    raise KeyError(f"no table {name!r}{meant} There are {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
-    """One profile: immutable tables on one clock."""
+class Trace(TablesByName):
+    """One profile: immutable tables on one clock. `trace["kernels"]` and `trace.kernels` are one of them."""
 
     origin: Origin
     health: tuple[Note, ...]
@@ -150,7 +156,24 @@ class Trace:
             return self.tables[table]
         if table in self.absent:
             return empty(table, self.strings)
-        raise KeyError(f"{table.value} was not read; open the trace with it")
+        raise KeyError(f"{table.value} was not read: open_trace(path, only=(Table.{table.name}, ...)) reads it")
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{len(rows):,} {table.value}" for table, rows in self.tables.items()) or "no tables"
+        return f"<Trace of {visible(self._tool)}: {held}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every table, how many rows it has, and why one is not there."""
+        rows: list[tuple[object, ...]] = [
+            (f"trace.{table.value}", len(held), table.schema.row) for table, held in self.tables.items()
+        ]
+        rows += ((f"trace.{table.value}", None, f"not recorded: {why.reason}") for table, why in self.absent.items())
+        gpus = ", ".join(gpu.name for gpu in self.origin.gpus if gpu.name)
+        return html_table(("table", "rows", "a row is"), rows, f"{self._tool} {gpus}".strip())
+
+    @property
+    def _tool(self) -> str:
+        return f"{self.origin.tool} {self.origin.tool_version or ''}".strip()
 
     def missing(self, *needed: Table) -> NotMeasured | None:
         """Why a question that needs these tables cannot be answered; None if it can."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gpuledger.messages import say
 from gpuledger.trace.columns import take
+from gpuledger.trace.notebook_table import FIRST_ROWS, html_table
 from gpuledger.trace.strings import Codes, Strings
 
 if TYPE_CHECKING:
@@ -292,6 +293,27 @@ class Rows:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} rows, each {self.schema.row}: {', '.join(self._columns)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows, names spelled out."""
+        first = self.between(slice(FIRST_ROWS))
+        columns = [first._shown(name) for name in first._columns]
+        rest = f", the first {FIRST_ROWS} shown" if len(self) > FIRST_ROWS else ""
+        said = f"{len(self):,} rows, each {self.schema.row}{rest}"
+        return html_table(list(self._columns), zip(*columns, strict=True), said)
+
+    def _shown(self, name: str) -> list[object]:
+        """A column's values for people: texts for codes, nothing for what was not recorded."""
+        kind, values = self.schema[name].kind, self[name].tolist()
+        if kind is Kind.TEXT:
+            return list(self.texts(name))
+        if kind is Kind.TRIPLE:
+            return [" x ".join(map(str, triple)) for triple in values]
+        is_time = name in ("start_ns", "end_ns")
+        return [None if value == NOT_RECORDED and not is_time else value for value in values]
 
     @property
     def duration_ns(self) -> NDArray[np.int64]:

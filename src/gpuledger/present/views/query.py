@@ -1,0 +1,135 @@
+"""The answer to a question in SQL as a document, and the tables that can be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from gpuledger.messages import Message, say
+from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.safe_text import visible
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.writers.json import health_json
+from gpuledger.sql.answer import QueryAnswer, Value
+from gpuledger.sql.tables import QueryTable
+from gpuledger.trace.health import Note
+from gpuledger.units import count_text
+
+SHOWN: Final = 50
+"""So many rows are shown to people; programs get all of them."""
+
+_NUMBERS: Final = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
+
+
+def query_document(profile: str, answer: QueryAnswer, notes: Iterable[Note]) -> Document:
+    """The rows, then what is not among them. JSON is the document gpuledger.query/1."""
+    told = tuple(_remarks(answer))
+    return Document(
+        blocks=lambda: (
+            SheetBlock(answer_sheet(answer, SHOWN, exact=False), tells_hidden=True),
+            *([Remarks(told)] if told else []),
+        ),
+        data=lambda: {
+            "schema": "gpuledger.query/1",
+            "profile": profile,
+            "sql": answer.sql,
+            "columns": [{"name": column.name, "type": column.type} for column in answer.columns],
+            "rows": [list(row) for row in answer.rows],
+            "is_cut": answer.is_cut,
+            "not_measured": list(answer.notes),
+            "health": health_json(notes),
+        },
+        sheets=lambda: (answer_sheet(answer, len(answer.rows), exact=True),),
+        remarks=tuple(answer.notes) + ((_cut(answer),) if answer.is_cut else ()),
+    )
+
+
+def answer_sheet(answer: QueryAnswer, most: int, *, exact: bool) -> Sheet:
+    """The first rows as a table; names may come from a profile too, where a query turns values into columns."""
+    columns = tuple(
+        Column(visible(column.name), visible(column.name), _unit(column.type), detail=0) for column in answer.columns
+    )
+    rows = tuple(tuple(_cell(value, exact=exact) for value in row) for row in answer.rows[:most])
+    return Sheet("query", say("answer"), columns, rows, rounded=False)
+
+
+def _unit(type_: str) -> Unit:
+    is_number = type_.startswith(_NUMBERS) or type_.endswith("INT") or type_ == "INTEGER"
+    return Unit.FIGURE if is_number else Unit.TEXT
+
+
+def _cell(value: Value, *, exact: bool) -> Cell:
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return repr(value) if exact else f"{value:.6g}" if abs(value) < 1e6 else f"{value:.1f}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _remarks(answer: QueryAnswer) -> list[str]:
+    told: list[str] = list(answer.notes)
+    if not answer.rows:
+        told.append(say("No rows."))
+    if len(answer.rows) > SHOWN:
+        told.append(
+            say(
+                "{shown} of {count} rows are shown; --format=csv or json has them all, WHERE and LIMIT ask for fewer.",
+                shown=SHOWN,
+                count=count_text(len(answer.rows)),
+            )
+        )
+    return [*told, _cut(answer)] if answer.is_cut else told
+
+
+def _cut(answer: QueryAnswer) -> Message:
+    return say(
+        "There are more rows than these {count}: WHERE asks for fewer, --limit=query-rows={more} keeps more.",
+        count=count_text(len(answer.rows)),
+        more=10 * max(len(answer.rows), 1),
+    )
+
+
+def schema_document(tables: Sequence[QueryTable]) -> Document:
+    """What can be asked: all tables, or the columns of one."""
+    sheets = (_columns_sheet(tables[0]),) if len(tables) == 1 else (_tables_sheet(tables),)
+    blocks: tuple[Block, ...] = tuple(SheetBlock(sheet, SheetTitle.BARE) for sheet in sheets)
+    more = Remarks((say("The columns of one: gpuledger query --schema {table}", table=tables[0].name),))
+    return Document(
+        blocks=lambda: blocks if len(tables) == 1 else (*blocks, more),
+        data=lambda: {"schema": "gpuledger.queryschema/1", "tables": [_table_json(table) for table in tables]},
+        sheets=lambda: sheets,
+    )
+
+
+def _tables_sheet(tables: Sequence[QueryTable]) -> Sheet:
+    columns = (Column("table", say("table"), Unit.TEXT), Column("row", say("a row is"), Unit.TEXT))
+    return Sheet("tables", say("Tables"), columns, tuple((table.name, table.row) for table in tables))
+
+
+def _columns_sheet(table: QueryTable) -> Sheet:
+    columns = (
+        Column("column", say("column"), Unit.TEXT),
+        Column("type", say("type"), Unit.TEXT),
+        Column("unit", say("unit"), Unit.TEXT),
+        Column("meaning", say("meaning"), Unit.TEXT),
+    )
+    rows = tuple((column.name, column.type, column.unit, column.meaning) for column in table.columns)
+    return Sheet(table.name, say("{table}: {row}", table=table.name, row=table.row), columns, rows)
+
+
+def _table_json(table: QueryTable) -> dict[str, object]:
+    return {
+        "table": table.name,
+        "row": str(table.row),
+        "columns": [
+            {"name": column.name, "type": column.type, "unit": column.unit, "meaning": column.meaning}
+            for column in table.columns
+        ],
+    }

@@ -1,0 +1,169 @@
+"""What a query answers: a trace and SQL in, typed columns and rows of plain values out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from gpuledger.findings.profiled_run import WHERE_SAMPLED
+from gpuledger.ledger.device import Device
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.messages import say
+from gpuledger.sql.booked import BOOKED
+from gpuledger.sql.column_values import TableValues
+from gpuledger.sql.engine import run, too_slow
+from gpuledger.sql.launched import call_values, launched_values
+from gpuledger.sql.recorded import columns_to_read, recorded_values
+from gpuledger.sql.statement import Statement, statement
+from gpuledger.sql.subject import QuerySubject
+from gpuledger.sql.tables import BY_NAME, QueryTable
+from gpuledger.trace.deadline import until
+from gpuledger.trace.model import Trace
+from gpuledger.trace.notebook_table import html_table
+from gpuledger.trace.tables import EVENTS, Table
+from gpuledger.visible_text import visible
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Value = int | float | str | bool | list[Any] | dict[str, Any] | None
+
+_SHOWN: Final = 50
+"""So many rows are shown in a notebook."""
+
+_FROM_SAMPLES: Final = ("use", "findings")
+"""Tables that say more where a GPU's counters were sampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerColumn:
+    """One column of an answer: what the query calls it, and DuckDB's type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """What a query answers. Values are plain: int, float, str, bool, None, and lists and dicts of those."""
+
+    sql: str
+    columns: tuple[AnswerColumn, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    is_cut: bool
+    """Whether there are more rows than the limit `query_rows` lets through."""
+    notes: tuple[str, ...] = ()
+    """Which of the tables that it names the profile does not hold, and why: their rows are not measured, not none."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        names = ", ".join(visible(column.name) for column in self.columns)
+        return f"<QueryAnswer: {len(self):,} rows{' and more' if self.is_cut else ''} of {names}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows, and what is not among them."""
+        more = f"the first {_SHOWN} of {len(self):,} rows" if len(self) > _SHOWN else ""
+        cut = f"there are more rows than these {len(self):,}" if self.is_cut else ""
+        names = [column.name for column in self.columns]
+        return html_table(names, self.rows[:_SHOWN], *self.notes, more, cut)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The answer for polars."""
+        import polars
+
+        names = [column.name for column in self.columns]
+        return polars.DataFrame(self.rows, schema=names, orient="row", infer_schema_length=None)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The answer for pandas."""
+        import pandas
+
+        return pandas.DataFrame(list(self.rows), columns=[column.name for column in self.columns])
+
+    def to_dicts(self) -> list[dict[str, Value]]:
+        """A dict for each row."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+
+def ask(trace: Trace, devices: Sequence[Device] | None, sql: str, *, limits: Limits = DEFAULT_LIMITS) -> QueryAnswer:
+    """Answer a question in SQL; `devices` are the trace's books, where they are made already."""
+    return answered(statement(sql), QuerySubject(trace, devices), limits)
+
+
+def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[Table, Collection[str]]]:
+    """What must be read of a profile for a question: columns of tables, and columns where its GPU was sampled."""
+    tables = {BY_NAME[name]: columns for name, columns in asked.asked.items()}
+    read: dict[Table, set[str]] = {}
+    if any(_needs_books(table, columns) for table, columns in tables.items()):
+        read = {table: {column.name for column in table.schema.columns} for table in EVENTS}
+    for table, columns in tables.items():
+        if table.recorded is not None:
+            read.setdefault(table.recorded, {"start_ns", "end_ns"}).update(columns_to_read(table, columns))
+    sampled = WHERE_SAMPLED if asked.asked.keys() & set(_FROM_SAMPLES) else {}
+    return read or {Table.KERNELS: {"start_ns", "end_ns"}}, sampled
+
+
+def _needs_books(table: QueryTable, columns: Collection[str]) -> bool:
+    return table.recorded is None or any(table[name].is_booked for name in columns)
+
+
+def answered(asked: Statement, subject: QuerySubject, limits: Limits) -> QueryAnswer:
+    """Make the tables that the question names, and ask."""
+    with until(time.monotonic() + limits.query_seconds, lambda: too_slow(limits)):
+        tables = {name: _values(subject, BY_NAME[name], columns) for name, columns in asked.asked.items()}
+        columns, rows, is_cut = run(asked.sql, tables, limits)
+    return QueryAnswer(
+        sql=asked.sql,
+        columns=tuple(AnswerColumn(*column) for column in columns),
+        rows=tuple(tuple(map(_plain, row)) for row in rows),
+        is_cut=is_cut,
+        notes=tuple(_not_measured(subject, asked)),
+    )
+
+
+def _values(subject: QuerySubject, table: QueryTable, columns: Collection[str]) -> TableValues:
+    if table.recorded is None:
+        return BOOKED[table.name](subject)
+    values = recorded_values(subject.trace, table, columns)
+    booked = [name for name in columns if table[name].is_booked]
+    if booked:
+        more = call_values(subject, booked) if table.recorded is Table.CALLS else None
+        values |= launched_values(subject, table.recorded, booked) if more is None else more
+    return values
+
+
+def _not_measured(subject: QuerySubject, asked: Statement) -> list[str]:
+    told: list[str] = []
+    for name in asked.asked:
+        table = BY_NAME[name].recorded
+        if table is not None and (missing := subject.trace.missing(table)) is not None:
+            told.append(
+                say("{table} is empty because it was not recorded: {reason}", table=name, reason=missing.reason)
+            )
+    if "use" in asked.asked and not subject.use:
+        told.append(say("use is empty because no GPU metrics were sampled"))
+    return told
+
+
+def _plain(value: Any) -> Value:
+    """A value of DuckDB's as JSON knows it; what it does not know (dates, blobs) as text, no number as None."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() | Decimal():
+            number = float(value)
+            return number if math.isfinite(number) else None
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case _:
+            return str(value)

@@ -1,0 +1,218 @@
+"""One question in SQL, before anything is read for it: is it one, and which tables and columns does it name?
+
+DuckDB itself takes the text apart (`json_serialize_sql`), so what we see is what it will run. Only a single SELECT
+passes, from tables of `tables` and its own, with functions that reach nothing outside.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from gpuledger.errors import MissingPackage, QueryRefused
+from gpuledger.sql.tables import BY_NAME, TABLES
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from duckdb import DuckDBPyConnection
+
+_TABLE_FUNCTIONS: Final = ("unnest", "range", "generate_series", "json_each", "json_tree")
+"""Functions that give rows, and read neither files nor settings."""
+
+_GROWING: Final = {"repeat": 1, "lpad": 1, "rpad": 1, "list_resize": 1, "array_resize": 1, "bitstring": 1, "bar": 3}
+"""Functions that make a value as long as one of their arguments says, in one go that no deadline interrupts."""
+_LONGEST: Final = 10_000
+
+_UNKNOWN_COLUMN: Final = re.compile(r'column(?: named)? "(?P<name>[^"]+)"', re.IGNORECASE)
+_SCHEMAS: Final = ("", "main")
+_LISTS_TABLES: Final = "`gpuledger query --schema` lists the tables and columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A SELECT that may be run."""
+
+    sql: str
+    asked: Mapping[str, tuple[str, ...]]
+    """Of each of our tables that it names, the columns that it may need, in their order."""
+
+
+def duckdb_package() -> ModuleType:
+    """DuckDB, or a sentence that says how to get it."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingPackage(
+            "a query needs the package duckdb, which is not installed",
+            hint="`pip install 'gpuledger[query]'` installs it",
+        ) from None
+    return duckdb
+
+
+def statement(sql: str) -> Statement:
+    """The question, if it is one that may be asked."""
+    duckdb = duckdb_package()
+    try:
+        with _parser().cursor() as connection:
+            kinds = [each.type.name for each in connection.extract_statements(sql)]
+            if kinds == ["SELECT"]:
+                [tree] = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+                return Statement(sql, _asked(json.loads(tree)))
+    except duckdb.Error as error:
+        raise refusal(error, ()) from None
+    except RecursionError:
+        raise QueryRefused("the query is nested too deeply") from None
+    if len(kinds) != 1:
+        told = f"it holds {len(kinds)} statements" if kinds else "it is empty"
+        raise QueryRefused(f"a query is one SELECT, and {told}", hint=_LISTS_TABLES)
+    raise QueryRefused(f"a query may only read: SELECT, not {kinds[0]}", hint=_LISTS_TABLES)
+
+
+@cache
+def _parser() -> DuckDBPyConnection:
+    """An empty database, for its parser: to open one takes longer than to parse with it."""
+    connection: DuckDBPyConnection = duckdb_package().connect(":memory:", config={"threads": 1})
+    return connection
+
+
+def refusal(error: Exception, tables: Iterable[str]) -> QueryRefused:
+    """What DuckDB says about a query of these tables, as our sentence: its message, where in the text, what is near."""
+    message, _, place = str(error).partition("\n\nLINE ")
+    claim = " ".join(message.split("\n\n")[0].split()).partition(" Candidate bindings:")[0]
+    columns = sorted({column.name for table in tables for column in BY_NAME[table].columns})
+    unknown = _UNKNOWN_COLUMN.search(claim)
+    if unknown and (near := get_close_matches(unknown["name"].lower(), columns, n=3)):
+        claim = f"{claim.rstrip('!')}; did you mean {' or '.join(near)}?"
+    return QueryRefused(
+        f"the query failed: {claim}", found=f"line {place.rstrip()}" if place else "", hint=_LISTS_TABLES
+    )
+
+
+class _Names:
+    """What a tree of a query names."""
+
+    def __init__(self) -> None:
+        self.tables: set[str] = set()
+        self.own_tables: set[str] = set()
+        """Those that the query makes itself, WITH ... AS."""
+        self.columns: set[str] = set()
+        self.whole: set[str] = set()
+        """Tables of which all columns may be needed."""
+
+
+def _asked(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    if tree.get("error"):
+        raise QueryRefused(f"the query failed: {tree.get('error_message', 'it cannot be taken apart')}")
+    names = _Names()
+    for node, scope in _nodes(tree):
+        _look_at(node, scope, names)
+    unknown = sorted(names.tables - names.own_tables - BY_NAME.keys())
+    if unknown:
+        raise no_table(unknown[0])
+    return {
+        name: tuple(
+            column.name for column in BY_NAME[name].columns if name in names.whole or column.name in names.columns
+        )
+        for name in sorted(names.tables & BY_NAME.keys())
+    }
+
+
+def _nodes(tree: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
+    """Every node, with the tables that its SELECT is from: their names by what it calls them."""
+    left: list[tuple[Any, Mapping[str, str]]] = [(tree, {})]
+    while left:
+        node, scope = left.pop()
+        if isinstance(node, list):
+            left += ((each, scope) for each in node)
+        elif isinstance(node, dict):
+            if "from_table" in node:
+                scope = dict(_from(node["from_table"]))
+            yield node, scope
+            left += ((each, scope) for each in node.values())
+
+
+def _from(source: Any) -> Iterator[tuple[str, str]]:
+    """The tables that a SELECT is from, subqueries left out: what it calls each, and its name."""
+    left = [source]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                name = str(node["table_name"]).lower()
+                yield str(node.get("alias") or name).lower(), name
+            elif node.get("type") in ("JOIN", "PIVOT"):
+                left += (node.get("left"), node.get("right"), node.get("source"))
+
+
+def _look_at(node: Mapping[str, Any], scope: Mapping[str, str], names: _Names) -> None:
+    match node.get("type"):
+        case "BASE_TABLE":
+            if str(node.get("schema_name", "")).lower() in _SCHEMAS:
+                names.tables.add(str(node["table_name"]).lower())
+        case "TABLE_FUNCTION":
+            _allow_rows_of(str(node["function"].get("function_name", "")).lower())
+        case "SHOW_REF" if node.get("query") is None:
+            raise QueryRefused("SHOW has nothing to show here", hint=_LISTS_TABLES)
+        case "FUNCTION" | "FUNCTION_EXPRESSION":
+            _allow_growth_of(node)
+        case "COLUMN_REF":
+            mentioned = [str(name).lower() for name in node["column_names"]]
+            names.columns.update(mentioned)
+            names.whole.update(scope[name] for name in mentioned[-1:] if name in scope)
+        case "STAR" | "PIVOT":
+            names.whole.update(scope.values())
+    if node.get("ref_type") == "NATURAL":
+        names.whole.update(scope.values())
+    names.columns.update(str(name).lower() for name in node.get("using_columns") or ())
+    if "cte_map" in node:
+        names.own_tables.update(str(each["key"]).lower() for each in node["cte_map"].get("map", ()))
+    if "cte_name" in node:
+        names.own_tables.add(str(node["cte_name"]).lower())
+
+
+def _allow_rows_of(function: str) -> None:
+    if function not in _TABLE_FUNCTIONS:
+        raise QueryRefused(
+            f"a query may not read from {function}()",
+            found=f"tables: {', '.join(table.name for table in TABLES)}",
+            hint=f"functions that give rows here: {', '.join(_TABLE_FUNCTIONS)}",
+        )
+
+
+def _allow_growth_of(node: Mapping[str, Any]) -> None:
+    function = str(node.get("function_name", "")).lower()
+    if function not in _GROWING:
+        return
+    arguments = [each.get("expression", each) for each in node.get("arguments") or node.get("children") or ()]
+    if len(arguments) <= _GROWING[function]:
+        return
+    if not _is_short(arguments[_GROWING[function]]):
+        raise QueryRefused(
+            f"{function}() takes a length here that is written as a number, of at most {_LONGEST:,}",
+            hint="a value as long as a column says could take all memory",
+        )
+
+
+def _is_short(argument: Mapping[str, Any]) -> bool:
+    """Whether a length is a small constant, however this version of DuckDB writes one down."""
+    if argument.get("class") != "CONSTANT":
+        return False
+    literal = argument.get("literal") or argument.get("value") or {}
+    text = str(literal.get("text", literal.get("value", "")))
+    return text.isdecimal() and int(text) <= _LONGEST
+
+
+def no_table(name: str) -> QueryRefused:
+    """That there is no such table, and which is meant."""
+    near = get_close_matches(name, BY_NAME, n=1)
+    return QueryRefused(
+        f"there is no table {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
+        found=f"tables: {', '.join(table.name for table in TABLES)}",
+        hint=_LISTS_TABLES,
+    )

@@ -1,0 +1,251 @@
+"""The tables that can be asked in SQL, with every column's type, unit and meaning: `TABLES`, a tuple that one can read.
+
+Those that the profile holds are the trace's own (`trace.tables`), the same for every format; the others are the books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpuledger.catalog.gpu_metrics import OF_KERNELS
+from gpuledger.messages import say
+from gpuledger.trace.tables import ColumnSchema, Kind, Table
+
+_TYPES: Final = {Kind.INT64: "BIGINT", Kind.INT32: "INTEGER", Kind.TEXT: "VARCHAR", Kind.FLAG: "BOOLEAN"}
+_UNITS: Final = {"ns": "ns", "bytes": "bytes", "percent": "%"}
+AXES: Final = ("x", "y", "z")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryColumn:
+    """One column. NULL stands for what was not recorded, or does not apply."""
+
+    name: str
+    type: str
+    """DuckDB's."""
+    meaning: str
+    is_booked: bool = False
+    """Whether it is worked out with the books; else the profile holds it."""
+
+    @property
+    def unit(self) -> str:
+        """What its numbers count; empty for names and plain numbers."""
+        return _UNITS.get(self.name.rpartition("_")[2], "")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable:
+    """One table: what a row stands for, and its columns."""
+
+    name: str
+    row: str
+    columns: tuple[QueryColumn, ...]
+    recorded: Table | None = None
+    """The trace's table that it is; None for a table of the books."""
+
+    def __getitem__(self, name: str) -> QueryColumn:
+        return next(column for column in self.columns if column.name == name)
+
+    def __contains__(self, name: str) -> bool:
+        return any(column.name == name for column in self.columns)
+
+
+def _columns_of(column: ColumnSchema) -> Iterator[QueryColumn]:
+    """The same column here; a launch shape is three."""
+    if column.kind is Kind.TRIPLE:
+        what = column.meaning.removesuffix(" in x, y, z")
+        yield from (QueryColumn(f"{column.name}_{axis}", "INTEGER", f"{what} in {axis}") for axis in AXES)
+    else:
+        yield QueryColumn(column.name, _TYPES[column.kind], column.meaning)
+
+
+_DURATION: Final = QueryColumn("duration_ns", "BIGINT", "end_ns minus start_ns")
+_STEP: Final = QueryColumn(
+    "step", "BIGINT", "the step that it begins in, from 0; NULL outside of steps", is_booked=True
+)
+_STEADY: Final = QueryColumn(
+    "is_steady", "BOOLEAN", "whether it begins in the steady steps, which reports are about", is_booked=True
+)
+_RANGES: Final = (
+    QueryColumn("range", "VARCHAR", "innermost NVTX range or annotation around the call", is_booked=True),
+    QueryColumn(
+        "range_path", "VARCHAR", "all ranges around the call, outermost first, with ' > ' between", is_booked=True
+    ),
+)
+_LAUNCHED: Final = (
+    _STEP,
+    _STEADY,
+    QueryColumn("launch_call", "VARCHAR", "the CUDA call that launched it, by its name in calls", is_booked=True),
+    QueryColumn("launch_start_ns", "BIGINT", "when that call began", is_booked=True),
+    QueryColumn("launch_end_ns", "BIGINT", "when that call returned", is_booked=True),
+    QueryColumn("launch_tid", "BIGINT", "the thread that made that call", is_booked=True),
+    *_RANGES,
+)
+_FAMILY: Final = QueryColumn("family", "VARCHAR", "kernel family: gemm, attention, communication, ...", is_booked=True)
+
+_ADDED: Final[dict[Table, tuple[QueryColumn, ...]]] = {
+    Table.KERNELS: (_FAMILY, *_LAUNCHED),
+    Table.COPIES: _LAUNCHED,
+    Table.GRAPHS: _LAUNCHED,
+    Table.CALLS: (
+        QueryColumn("short_name", "VARCHAR", "function, without its version"),
+        QueryColumn(
+            "call_kind",
+            "VARCHAR",
+            "of CUDA calls: sync, launch, alloc, copy_call, load, context or call",
+            is_booked=True,
+        ),
+        *_RANGES,
+    ),
+}
+"""What the trace's tables have here beside their own columns."""
+
+
+def _recorded(table: Table) -> QueryTable:
+    own = [ours for column in table.schema.columns for ours in _columns_of(column)]
+    times, others = own[:2], own[2:]
+    return QueryTable(
+        table.value, table.schema.row, (*times, _DURATION, *others, *_ADDED.get(table, ())), recorded=table
+    )
+
+
+def _booked(name: str, row: str, *columns: tuple[str, str, str]) -> QueryTable:
+    return QueryTable(name, row, tuple(QueryColumn(*column, is_booked=True) for column in columns))
+
+
+_GPU: Final = ("gpu", "INTEGER", "physical GPU")
+_START: Final = ("start_ns", "BIGINT", "when it began")
+_END: Final = ("end_ns", "BIGINT", "when it ended")
+_LENGTH: Final = ("duration_ns", "BIGINT", "how long it took")
+_OF_STEP: Final = ("step", "BIGINT", "the step that it begins in, from 0; NULL outside of steps")
+_IS_STEADY: Final = ("is_steady", "BOOLEAN", "whether it lies in the steady steps, which reports are about")
+
+TABLES: Final[tuple[QueryTable, ...]] = (
+    *map(_recorded, Table),
+    _booked(
+        "gpus",
+        say("one GPU at work: its window, and how much of it the GPU was busy"),
+        _GPU,
+        ("name", "VARCHAR", "what the GPU is called"),
+        ("zero_ns", "BIGINT", "the instant that `--time` and the other verbs count from, on the profile's clock"),
+        ("window_start_ns", "BIGINT", "where the books begin"),
+        ("window_end_ns", "BIGINT", "where they end"),
+        ("window_ns", "BIGINT", "how much time they hold"),
+        ("busy_ns", "BIGINT", "time in which anything ran: compute, communication or copies"),
+        ("idle_ns", "BIGINT", "the rest of the window; the gaps sum to it"),
+        ("steady_start_ns", "BIGINT", "where the steady steps begin: those without warm-up, else the window"),
+        ("steady_end_ns", "BIGINT", "where they end"),
+        ("steady_ns", "BIGINT", "how much time they hold"),
+        ("steady_steps", "BIGINT", "how many steady steps there are; NULL where no steps were found"),
+        ("step_source", "VARCHAR", "what steps were found by"),
+    ),
+    _booked(
+        "lines",
+        say("the time of one line of the books in one step, or beside the steps; the lines of a step sum to it"),
+        _GPU,
+        _OF_STEP,
+        _IS_STEADY,
+        _START,
+        _END,
+        ("line", "VARCHAR", "compute.FAMILY, comm, copy or idle.CAUSE"),
+        ("kind", "VARCHAR", "compute, comm, copy or idle"),
+        ("detail", "VARCHAR", "the family of compute, the cause of idle time; NULL for the others"),
+        ("line_ns", "BIGINT", "time that is booked to the line between start_ns and end_ns"),
+    ),
+    _booked(
+        "gaps",
+        say("one time in which nothing ran on a GPU"),
+        ("gap", "BIGINT", "its number, to join with gap_causes"),
+        _GPU,
+        _START,
+        _END,
+        _LENGTH,
+        ("trigger", "VARCHAR", "what set it off: what to fix"),
+        ("drained_by", "VARCHAR", "the call that let the queue run dry; NULL where none did"),
+        ("cause", "VARCHAR", "the cause with the most of its time"),
+        ("cause_ns", "BIGINT", "the time of that cause; gap_causes has them all"),
+        ("before", "VARCHAR", "the kernel or copy that ended last before it"),
+        ("after", "VARCHAR", "the kernel or copy that ended it"),
+        ("launch_call", "VARCHAR", "the CUDA call that launched the latter, by its name in calls"),
+        ("launch_tid", "BIGINT", "the thread that made that call"),
+        _OF_STEP,
+        ("is_steady", "BOOLEAN", "whether it begins in the steady steps, which reports are about"),
+    ),
+    _booked(
+        "gap_causes",
+        say("the time of one gap that is booked to one cause; the causes of a gap sum to it"),
+        ("gap", "BIGINT", "the gap's number"),
+        _GPU,
+        ("cause", "VARCHAR", "why the GPU was idle"),
+        ("cause_ns", "BIGINT", "the time of that cause"),
+    ),
+    _booked(
+        "steps",
+        say("one step of a GPU, warm-up included"),
+        _GPU,
+        ("step", "BIGINT", "its number, from 0"),
+        _START,
+        _END,
+        ("duration_ns", "BIGINT", "busy and idle time together"),
+        ("busy_ns", "BIGINT", "time in which anything ran on the GPU"),
+        ("idle_ns", "BIGINT", "time in which nothing did"),
+        ("kernels", "BIGINT", "kernels that begin in it; NULL where graphs were traced whole"),
+        ("largest_line", "VARCHAR", "the line with the most of its time"),
+        ("phase", "VARCHAR", "prefill or decode, where that is known"),
+        ("note", "VARCHAR", "warm-up or unusual; NULL for the others"),
+    ),
+    _booked(
+        "findings",
+        say("one finding of the report"),
+        ("rank", "BIGINT", "its place in the report, from 1"),
+        ("code", "VARCHAR", "what `gpuledger explain` takes"),
+        ("claim", "VARCHAR", "what is wrong"),
+        ("saving_ns", "BIGINT", "what fixing it would save in the steady steps, as profiled"),
+        ("saving_per_step_ns", "BIGINT", "the same for one step; NULL without steps"),
+        ("low_per_step_ns", "BIGINT", "the low end of that: of the run without the profiler"),
+        ("then_ns", "BIGINT", "what it would save once those before it are fixed; NULL where that cannot be told"),
+        ("plain_low_ns", "BIGINT", "what it would save without the profiler, at least"),
+        ("plain_high_ns", "BIGINT", "the same, at most"),
+        ("lost_ns", "BIGINT", "time that is lost to it and to nothing else"),
+        ("is_bound", "BOOLEAN", "whether the saving is the most that can be had, and less is usual"),
+        ("confidence", "VARCHAR", "high, medium or low"),
+        ("gpu", "INTEGER", "the GPU that it is about; NULL where it is about none alone"),
+        ("assumption", "VARCHAR", "what is changed to work out the saving"),
+        ("fix", "VARCHAR", "what to change, where that depends on more than the code"),
+    ),
+    _booked(
+        "use",
+        say("how well one kernel uses the GPU in the steady steps, from samples of the GPU's counters"),
+        _GPU,
+        ("name", "VARCHAR", "the kernel, shortened"),
+        ("full_name", "VARCHAR", "its name in kernels"),
+        *(
+            (f"{shape}_{axis}", "INTEGER", f"{what} in {axis}")
+            for shape, what in (("grid", "blocks"), ("block", "threads of a block"))
+            for axis in AXES
+        ),
+        ("launches", "BIGINT", "how often it was launched with this shape"),
+        ("total_ns", "BIGINT", "how long those took together"),
+        ("use_class", "VARCHAR", "compute_roof, memory_roof, under_filled, stalled or unknown"),
+        *(
+            (f"{metric}{end}_percent", "DOUBLE", f"{what}{bound}")
+            for metric, what in zip(
+                OF_KERNELS,
+                (
+                    "multiprocessors that have a warp",
+                    "issue slots that are used",
+                    "cycles of the tensor cores",
+                    "resident warps, of those there is room for",
+                    "read bandwidth of DRAM",
+                    "write bandwidth of DRAM",
+                ),
+                strict=True,
+            )
+            for end, bound in (("", ""), ("_low", ": low end of the 90 % interval"), ("_high", ": high end"))
+        ),
+    ),
+)
+
+BY_NAME: Final = {table.name: table for table in TABLES}
