@@ -87,6 +87,7 @@ def test_names_that_differ_in_the_middle_are_told_apart() -> None:
 NO_TABLE_OF_A_PROFILE = {
     "explain",
     "mcp",
+    "query",
     "whatif",
     "time",
     "diff",

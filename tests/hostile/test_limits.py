@@ -73,6 +73,7 @@ READS_NONE = {"time", "capture", "doctor", "bench", "run", "explain", "mcp"}
 PROFILE = "PROFILE"
 CALLS: dict[str, tuple[str, ...]] = {
     "whatif": (PROFILE, "--speedup=gemm=2"),
+    "query": (PROFILE, "SELECT count(*) FROM calls"),
     "diff": (PROFILE, PROFILE),
     "align": (PROFILE, PROFILE),
     "fleet": (PROFILE, "--workers=0"),

@@ -33,6 +33,7 @@ CASES = {
     "ranges": ("attn.sqlite",),
     "report": ("attn.sqlite",),
     "steps": ("attn.sqlite",),
+    "query": ("attn.sqlite", "SELECT start_ns FROM kernels"),
     "whatif": ("attn.sqlite", "--speedup=compute=2", "--fix=LAUNCH-BOUND", "--host=2"),
 }
 ELSEWHERE = {
@@ -55,7 +56,7 @@ def english(text: str) -> list[str]:
 
 def given(files: tuple[str, ...], unpacked: Callable[[str], Path]) -> list[str]:
     def path(name: str) -> str:
-        if name.startswith("--"):
+        if name.startswith(("--", "SELECT ")):
             return name
         return str(ROOT / "captures" / "torch" / name if name.endswith(".gz") else unpacked(name))
 

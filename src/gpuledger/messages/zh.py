@@ -18,6 +18,7 @@ from gpuledger.messages.zh_names import NAMES
 from gpuledger.messages.zh_page import PAGE
 from gpuledger.messages.zh_phases import PHASES
 from gpuledger.messages.zh_programs import PROGRAMS
+from gpuledger.messages.zh_query import QUERY
 from gpuledger.messages.zh_ranks import RANKS
 from gpuledger.messages.zh_tables import TABLES
 from gpuledger.messages.zh_use import USE
@@ -491,4 +492,5 @@ TEMPLATES: Final = {
     **DIAGNOSIS,
     **AGENTS,
     **MEMORY,
+    **QUERY,
 }

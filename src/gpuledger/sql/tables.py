@@ -126,7 +126,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
     *map(_recorded, Table),
     _booked(
         "gpus",
-        say("one GPU at work: its window, and how much of it the GPU was busy"),
+        say("one GPU that ran anything: its window, busy and idle time"),
         _GPU,
         ("name", "VARCHAR", "what the GPU is called"),
         ("zero_ns", "BIGINT", "the instant that `--time` and the other verbs count from, on the profile's clock"),
