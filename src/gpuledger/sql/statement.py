@@ -62,7 +62,7 @@ def statement(sql: str) -> Statement:
         with _parser().cursor() as connection:
             kinds = [each.type.name for each in connection.extract_statements(sql)]
             if kinds == ["SELECT"]:
-                [tree] = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+                [tree] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone() or ("{}",)
                 return Statement(sql, _asked(json.loads(tree)))
     except duckdb.Error as error:
         raise refusal(error, ()) from None
@@ -108,7 +108,7 @@ class _Names:
 
 def _asked(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     if tree.get("error"):
-        raise QueryRefused(f"the query failed: {tree.get('error_message', 'it cannot be taken apart')}")
+        raise QueryRefused(f"a query may only read: {tree.get('error_message', 'it cannot be taken apart')}")
     names = _Names()
     for node, scope in _nodes(tree):
         _look_at(node, scope, names)
