@@ -14,6 +14,7 @@ from gpuledger.findings.rules import codes
 from support.command import gpuledger
 
 FREE = {
+    "sql",
     "time",
     "over",
     "speedup",

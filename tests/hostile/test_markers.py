@@ -109,6 +109,11 @@ def test_no_marker_of_an_export_comes_out_raw(verb: tuple[str, ...], export: Pat
     assert re.search(r"\\(x|u00)1b\]0;own", "".join(shown.values()))
 
 
+def test_no_marker_in_an_answer_to_sql_comes_out_raw(export: Path, shown: Shown) -> None:
+    held(shown, "query", export, "SELECT k.name, r.name FROM kernels k, ranges r LIMIT 40")
+    assert re.search(r"\\(x|u00)1b\]0;own", "".join(shown.values()))
+
+
 def test_no_marker_of_two_exports_comes_out_raw(export: Path, tmp_path: Path, shown: Shown) -> None:
     held(shown, "diff", export, export)
     held(shown, "align", export, export)

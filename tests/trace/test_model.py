@@ -90,5 +90,5 @@ def test_a_text_is_asked_about_once_however_often_its_code_occurs() -> None:
 def test_a_table_is_found_by_its_name_too(decode: Path) -> None:
     opened = open_trace(decode)
     assert len(opened["kernels"]) == len(opened[Table.KERNELS]) > 0
-    with pytest.raises(KeyError, match="no table 'kernel'; there are kernels, copies"):
+    with pytest.raises(KeyError, match=r"no table 'kernel'; did you mean 'kernels'\? There are kernels, copies"):
         opened["kernel"]
