@@ -16,6 +16,7 @@ __all__ = [
     "cut_in_the_middle",
     "display_width",
     "padded",
+    "unbroken",
     "visible",
     "visible_json",
     "visible_lines",
