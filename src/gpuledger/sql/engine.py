@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_THREADS: Final = 8
 _FETCHED: Final = 10_000
+_AGAIN_S: Final = 0.05
 _GRACE_S: Final = 5.0
 """What a query that is interrupted has to notice it; what takes longer is left behind, within its memory."""
 _BESIDES: Final = 1 << 30
@@ -43,6 +45,7 @@ class _RunningQuery:
     """One query under way, and what came of it."""
 
     done: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     connection: DuckDBPyConnection | None = None
     columns: tuple[tuple[str, str], ...] = ()
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -51,10 +54,25 @@ class _RunningQuery:
     """Whether nobody waits for it any longer."""
 
     def stop(self) -> None:
+        """Interrupt it, again and again: an interrupt that comes just before it begins is not heard."""
         self.is_over = True
-        if self.connection is not None:
-            self.connection.interrupt()
-        self.done.wait(_GRACE_S)
+        for _ in range(round(_GRACE_S / _AGAIN_S)):
+            with self.lock:
+                if self.connection is not None:
+                    self.connection.interrupt()
+            if self.done.wait(_AGAIN_S):
+                return
+
+    @contextmanager
+    def held(self, connection: DuckDBPyConnection) -> Iterator[None]:
+        """What is done meanwhile can be interrupted; after it, the connection may be closed."""
+        with self.lock:
+            self.connection = connection
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.connection = None
 
 
 def run(
@@ -93,9 +111,9 @@ def _in_thread(sql: str, tables: Mapping[str, TableValues], limits: Limits, ran:
             _hand_over(connection, tables)
             for name, value in _settings(limits):
                 connection.execute(f"SET {name} = {value}")
-            ran.connection = connection
-            if not ran.is_over:
-                _fetch(connection.execute(sql), limits.query_rows + 1, ran)
+            with ran.held(connection):
+                if not ran.is_over:
+                    _fetch(connection.execute(sql), limits.query_rows + 1, ran)
     except BaseException as error:  # it is raised where somebody waits for it
         ran.error = error
     finally:
