@@ -53,6 +53,8 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "diff": ("diff", "experts_batched", "experts_grouped", "--fail-on=step>2%"),
     "align": ("align", "attn", "decode", "--range=attention"),
     "fleet": ("fleet", "two_gloo"),
+    "query": ("query", "attn", "SELECT step, duration_ns, note FROM steps ORDER BY step LIMIT 3"),
+    "queryschema": ("query", "--schema"),
 }
 """Each document by name, and what writes it: words without a dash or an ending are captures."""
 
