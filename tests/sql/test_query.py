@@ -220,7 +220,8 @@ def test_memory_beyond_a_bound_is_refused() -> None:
 def test_what_was_not_recorded_is_said() -> None:
     answer = ask(trace_of(DECODE), None, "SELECT count(*) FROM collectives")
     assert answer.rows == ((0,),)
-    assert answer.notes == ("collectives is empty because it was not recorded: nsys does not record collectives",)
+    reason = trace_of(DECODE).absent[Table.COLLECTIVES].reason
+    assert answer.notes == (f"collectives is empty because it was not recorded: {reason}",)
 
 
 def test_hostile_names_are_spelled_out_in_every_format() -> None:
