@@ -85,6 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ledger",
         "analyse",
         "findings",
+        "sql",
         "present",
     },
 }
