@@ -41,7 +41,7 @@ def read_once() -> Iterator[None]:
         patch.object(table_verbs, "analysed", _analysed_once),
         patch.object(profiled_run, "analysed", _analysed_once),
         patch.object(profiled_run, "findings", _found_once),
-        patch.object(profiled_run, "_sampled", _sampled_once),
+        patch.object(profiled_run, "sampled", _sampled_once),
     ):
         yield
 
@@ -92,4 +92,4 @@ def _known(kept: Kept, key: tuple[Any, ...], made: Callable[[], Any]) -> Any:
 _opened_once: Final = _reading_once(read._opened)
 _analysed_once: Final = _once(analysed)
 _found_once: Final = _once(findings)
-_sampled_once: Final = _once(profiled_run._sampled)
+_sampled_once: Final = _once(profiled_run.sampled)
