@@ -19,6 +19,7 @@ from gpuledger.capture import manifest as manifests
 from gpuledger.errors import OutputRefused, ToolFailed
 from gpuledger.system.interruption import Interruption, held_interrupts
 from gpuledger.system.processes import Patience, attended
+from gpuledger.version import own_version
 from support.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
 from support.command import PATIENCE_S, ROOT, gpuledger
 from support.thorough import some
@@ -53,7 +54,7 @@ def test_a_command_becomes_a_profile_checks_and_a_report(fake: Tools) -> None:
     assert export[0] == "export"
     manifest = valid(fake.manifest())
     assert (manifest["state"], manifest["exit_code"], manifest["presets"]) == ("finished", 0, ["launch"])
-    assert manifest["versions"] == {"gpuledger": "0.1.0", "nsys": "2025.3.2"}
+    assert manifest["versions"] == {"gpuledger": own_version(), "nsys": "2025.3.2"}
     assert manifest["files"] == [
         {"name": "run.nsys-rep", "bytes": 8},
         {"name": "run.sqlite", "bytes": (fake.folder / "run.sqlite").stat().st_size},

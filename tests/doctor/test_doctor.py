@@ -101,11 +101,10 @@ class Room:
         "pynvml",
         "ncu_report",
         "pyarrow",
-        "jinja2",
-        "markdown_it",
         "vl_convert",
         "viztracer",
         "distributed",
+        "mcp",
         "torch",
     )
     free: int | None = 500 * GB

@@ -25,7 +25,6 @@ from support.ncu_answers import asked_once
 from support.page_browser import Browser, Page, kept_open, opened
 from support.thorough import IS_THOROUGH
 
-pytest.importorskip("jinja2")
 PAGES = ("decode", "moe", "layer", "diff", "align", "ranks", "zh", "hostile")
 Unpacked = Callable[[str], Path]
 

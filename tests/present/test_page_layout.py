@@ -16,8 +16,6 @@ import pytest
 from support.html_pages import page_of, reported
 from support.page_browser import Browser, Page, opened
 
-pytest.importorskip("jinja2")
-
 WIDTHS = (390, 1024, 1600)
 Unpacked = Callable[[str], Path]
 

@@ -15,8 +15,6 @@ from support.html_pages import page_of, reported
 from support.page_browser import Browser, Page, kept_open, opened
 from support.trace_notation import of_tables, table
 
-pytest.importorskip("jinja2")
-
 EVENTS = 50_000
 FRAME_MS = 16.7
 Unpacked = Callable[[str], Path]

@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api import Report
-from gpuledger.trace.tables import Table
-
-pytest.importorskip("jinja2")
-
 from gpuledger.present.writers.html.packed import packed, steps_between
+from gpuledger.trace.tables import Table
 from support.html_pages import HOSTILE, named_export, page_of, parsed, reported
 
 

@@ -6,7 +6,6 @@ Results go to stdout or a file, everything else to stderr. Some verbs also write
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ from gpuledger.cli.completion import level_names
 from gpuledger.cli.progress import SILENT, ProgressLine, progress
 from gpuledger.cli.regex import regex_option
 from gpuledger.cli.terminal import columns, has_colours
-from gpuledger.errors import GpuledgerError, MissingPackage
+from gpuledger.errors import GpuledgerError
 from gpuledger.messages import LANGUAGES
 from gpuledger.present.formats import FORMATS, PAGE
 from gpuledger.system.atomic_files import refuse_existing, replacing
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from gpuledger.present.document import Document
 
 _BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json", ".html": PAGE, ".htm": PAGE}
-_PAGE_PACKAGES = ("jinja2", "markdown_it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +118,8 @@ def output_options(
         if path is not None and path.exists() and not force:
             raise refuse_existing(path)
         chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
-        if chosen == PAGE:
-            _need_pages(formats)
+        if chosen == PAGE and PAGE not in formats:
+            raise click.UsageError(f"this verb writes no page; it writes {', '.join(formats)}.")
         with progress(quiet=quiet) as line:
             line.begin(options.get("profile"))
             verb(*arguments, output=Output(chosen, path, force, quiet, language, raw, line), **options)
@@ -153,21 +151,6 @@ def page_options(verb: Callable[..., None]) -> Callable[..., None]:
 def english_options(verb: Callable[..., None]) -> Callable[..., None]:
     """The same for a verb whose words are others', or names of this machine: it has no other language."""
     return output_options(verb, languages=("en",))
-
-
-def _need_pages(formats: tuple[str, ...]) -> None:
-    """Refuse a page at once, before anything is read, where it cannot be written."""
-    if PAGE not in formats:
-        raise click.UsageError(f"this verb writes no page; it writes {', '.join(formats)}.")
-    for package in _PAGE_PACKAGES:
-        need(package, "a page")
-
-
-def need(package: str, what: str) -> None:
-    """Refuse at once where a package of the extra `html` is missing."""
-    if importlib.util.find_spec(package) is None:
-        claim = f"{what} needs the package {package}, which is not installed"
-        raise MissingPackage(claim, hint="`pip install 'gpuledger[html]'` installs it")
 
 
 def asked() -> str:

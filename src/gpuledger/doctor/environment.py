@@ -19,9 +19,10 @@ EXTRAS: Final = {
     "nvml": (("pynvml",), "clocks and power in `time`"),
     "ncu": (("ncu_report",), "`kernels` of a .ncu-rep"),
     "arrow": (("pyarrow",), "parquetdir and arrowdir profiles"),
-    "html": (("jinja2", "markdown_it", "vl_convert"), "`report` as HTML"),
+    "charts": (("vl_convert",), "PNG charts of `report --charts`"),
     "view": (("viztracer",), "`view`"),
     "fleet": (("distributed",), "`fleet` in parallel"),
+    "mcp": (("mcp",), "`mcp`"),
     "workloads": (("torch",), "`bench`, `time`"),
 }
 """What each extra of the package brings, by the names it is imported by, and what it opens."""

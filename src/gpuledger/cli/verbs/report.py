@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,11 @@ from gpuledger.cli.memory_snapshot import analysed_snapshot, show_snapshot
 from gpuledger.cli.names import named, names_option
 from gpuledger.cli.output import (
     Output,
-    need,
     page_options,
     profile_argument,
     step_options,
 )
+from gpuledger.errors import MissingPackage
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnosed
 from gpuledger.ledger.steps import Wanted
 from gpuledger.limits import Limits
@@ -84,8 +85,11 @@ def report(
         raise click.UsageError(
             "--charts goes with a Markdown file, e.g. -o report.md; a page (-o report.html) has them."
         )
-    if charts:
-        need("vl_convert", "a picture")
+    if charts and find_spec("vl_convert") is None:
+        raise MissingPackage(
+            "a chart as a PNG file needs vl-convert-python, which is not installed",
+            hint="`pip install 'gpuledger[charts]'`; a page (-o report.html) has the same charts without it",
+        )
     if not (ncu or memory or charts) and show_snapshot(profile, limits, output, is_brief=brief):
         return
     columns = columns_for(profiled=bool(ncu) or names_from is not None)
