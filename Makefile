@@ -6,20 +6,26 @@
 # make bench-quick    are we slower than before? fails if so
 # make torture    profiles broken in every way we know, for an hour; `make torture QUICK=--quick`: a minute
 # make audit    does anything that a release runs on have a known vulnerability? skips where the advisories cannot be reached
-# make release    dist/: the packages and their bill of materials, what they run on installed by hash; `make lock` renews that list
+# make wheels    dist/: the source archive, wheels for Linux on both processors, and one for everything else
+# make release    the same from a clean dist/, installed and tried without a compiler, and the bill of materials; see docs/releasing.md
+# make lock    writes again what a release runs on and is built with, by hash
+# make site    build/site: the documentation as a site, with a gallery of reports; a broken link is an error
 # make test-thorough    the suite with all inputs and a thousand examples of each law: takes an hour
 # make test-workloads    tests of the programs to profile; installs torch, which is large
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/decode.sqlite
+QUIET := --quiet --disable-pip-version-check
+BY_HASH := --require-hashes --only-binary=:all: --requirement
+BARE = env PATH=/nowhere build/bare/bin/python -m pip $(QUIET)
 
 WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runbook/test_runbook_shipped.py tests/capture/test_window.py
 
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite torture audit release lock test-thorough test-workloads docs bench bench-diagnosis bench-quick clean
+.PHONY: demo test lint types suite torture audit wheels release lock site test-thorough test-workloads docs bench bench-diagnosis bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -58,12 +64,29 @@ audit: $(VENV)/audit/bin/pip
 $(VENV)/audit/bin/pip: | $(VENV)/bin/pip
 	$(PYTHON) -m venv $(VENV)/audit
 
-release: | $(VENV)/bin/pip
-	$(PYTHON) -m venv --clear build/release
-	build/release/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: --requirement release/requirements.txt
-	build/release/bin/pip install --quiet --disable-pip-version-check build
-	build/release/bin/python -m build --outdir dist
-	build/release/bin/python release/sbom.py > dist/gpuledger.cdx.json
+wheels: build/tools/installed
+	build/tools/bin/python release/wheels.py dist
+
+# what users do, where nothing can be compiled: no program is on the path
+release:
+	rm -rf dist
+	$(MAKE) --no-print-directory wheels
+	$(PYTHON) -m venv --clear build/bare
+	$(BARE) install $(BY_HASH) release/requirements.txt
+	$(BARE) install --no-deps --no-index --only-binary=:all: --pre --find-links dist gpuledger
+	env PATH=/nowhere build/bare/bin/python release/try_installed.py
+	build/bare/bin/python release/sbom.py > dist/gpuledger.cdx.json
+	$(BARE) install --no-deps --no-index --force-reinstall dist/*-none-any.whl
+	env PATH=/nowhere build/bare/bin/python release/try_installed.py --pure
+
+build/tools/installed: release/requirements-build.txt
+	$(PYTHON) -m venv --clear build/tools
+	build/tools/bin/python -m pip install $(QUIET) $(BY_HASH) $<
+	touch $@
+
+site: $(VENV)/installed-dev
+	$(BIN)/pip install $(QUIET) --editable '.[docs]'
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 lock: | $(VENV)/bin/pip
 	$(BIN)/python release/lock.py

@@ -1,6 +1,23 @@
-"""The parts of the package that are compiled. Where there is no compiler the install goes on without them."""
+"""The parts of the package that are compiled. Where there is no compiler the install goes on without them.
+
+`GPULEDGER_PURE=1` leaves them out on purpose: the wheel for machines that no other wheel is for.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
+
+HOME = "https://github.com/gpuledger/gpuledger"
+
+
+def _readme() -> str:
+    """README.md with links that also lead somewhere from the page of an index of packages."""
+    text = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r'src="(?!https:)([^"]+)"', rf'src="{HOME}/raw/main/\1"', text)
+    return re.sub(r"\]\((?!https:|#)([^)]+)\)", rf"]({HOME}/blob/main/\1)", text)
 
 
 def _part(part: str, name: str, *sources: str, headers: tuple[str, ...]) -> Extension:
@@ -27,8 +44,8 @@ def _preloaded(name: str, source: str) -> Extension:
     )
 
 
-setup(
-    ext_modules=[
+def _compiled() -> list[Extension]:
+    parts = [
         _part("trace", "_btree", "btree.c", "btree_module.c", headers=("btree.h", "watched.h")),
         _part(
             "trace",
@@ -46,7 +63,14 @@ setup(
             "replay_module.c",
             headers=("replay.h", "prepare.h", "../../trace/native/watched.h"),
         ),
-        _preloaded("_plain_window", "plain_window.c"),
-    ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
-)
+    ]
+    if sys.platform == "linux":  # nothing is captured elsewhere
+        parts.append(_preloaded("_plain_window", "plain_window.c"))
+    return parts
+
+
+readme = {"long_description": _readme(), "long_description_content_type": "text/markdown"}
+if os.environ.get("GPULEDGER_PURE") == "1":
+    setup(**readme)
+else:
+    setup(ext_modules=_compiled(), options={"bdist_wheel": {"py_limited_api": "cp311"}}, **readme)

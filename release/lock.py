@@ -1,10 +1,11 @@
-"""Writes requirements.txt: every package that a release runs on, by version and by the hashes of its files.
+"""Writes requirements.txt and requirements-build.txt: what a release runs on, and what it is built with.
 
     python release/lock.py
 
-In: the dependencies and extras of pyproject.toml, but for those of development and of the programs to profile. Out:
-what pip chooses for them today, with what that needs in turn. The hashes are those of all files that PyPI has of a
-version, so that the list holds for every platform. `pip install --require-hashes` takes nothing else.
+In: the dependencies and extras of pyproject.toml, but for those of development, of the documentation and of the
+programs to profile; and its group `release`. Out: what pip chooses for them today, with what that needs in turn, each
+by version and by the hashes of its files. The hashes are those of all files that PyPI has of a version, so that the
+lists hold for every platform. `pip install --require-hashes` takes nothing else.
 """
 
 from __future__ import annotations
@@ -18,22 +19,27 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LOCK = ROOT / "release" / "requirements.txt"
-LEFT_OUT = ("all", "dev", "workloads")
-HEAD = "# What a release runs on, written by release/lock.py. Install: pip install --require-hashes -r THIS\n"
+LEFT_OUT = ("all", "dev", "docs", "workloads")
+HEAD = "# What a release {does}, written by release/lock.py. Install: pip install --require-hashes -r THIS\n"
+
+
+def tools() -> list[str]:
+    """What a release is built with."""
+    found: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["release"]
+    return found
 
 
 def wanted() -> list[str]:
-    """The requirements that a release has."""
+    """What a release runs on."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     return [*project["dependencies"], *(each for name in extras if name not in LEFT_OUT for each in extras[name])]
 
 
-def chosen() -> dict[str, str]:
+def chosen(requirements: list[str]) -> dict[str, str]:
     """The version of each package that pip would install."""
     words = ("install", "--dry-run", "--ignore-installed", "--quiet", "--only-binary=:all:", "--report=-")
-    report = subprocess.run([sys.executable, "-m", "pip", *words, *wanted()], stdout=subprocess.PIPE, check=True)
+    report = subprocess.run([sys.executable, "-m", "pip", *words, *requirements], stdout=subprocess.PIPE, check=True)
     found = [each["metadata"] for each in json.loads(report.stdout)["install"]]
     return {each["name"].lower().replace("_", "-"): each["version"] for each in found}
 
@@ -49,13 +55,20 @@ def hashes(name: str, version: str) -> list[str]:
     return found
 
 
-def main() -> None:
-    """Write the list."""
+def listed(requirements: list[str]) -> str:
+    """The lines of a list."""
     entries = [
         " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in hashes(name, version))])
-        for name, version in sorted(chosen().items())
+        for name, version in sorted(chosen(requirements).items())
     ]
-    LOCK.write_text(HEAD + "\n".join(entries) + "\n")
+    return "\n".join(entries) + "\n"
+
+
+def main() -> None:
+    """Write both lists."""
+    folder = ROOT / "release"
+    (folder / "requirements.txt").write_text(HEAD.format(does="runs on") + listed(wanted()))
+    (folder / "requirements-build.txt").write_text(HEAD.format(does="is built with") + listed(tools()))
 
 
 if __name__ == "__main__":

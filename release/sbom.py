@@ -2,8 +2,8 @@
 
     python release/sbom.py > dist/gpuledger.cdx.json
 
-In: requirements.txt beside this, and what the installed packages say of themselves. The licence of one that is not
-installed here is left out.
+In: requirements.txt beside this, and what the installed packages say of themselves: gpuledger must be one of them, for
+its version. The licence of one that is not installed here is left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def locked(text: str) -> dict[str, tuple[str, list[str]]]:
 def bill(text: str) -> dict[str, Any]:
     """The document."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = {"type": "application", "name": project["name"], "version": project["version"]}
+    own = {"type": "application", "name": project["name"], "version": metadata.version(project["name"])}
     own["purl"] = own["bom-ref"] = f"pkg:pypi/{own['name']}@{own['version']}"
     components = [_component(name, version, digests) for name, (version, digests) in locked(text).items()]
     return {
