@@ -84,9 +84,8 @@ build/tools/installed: release/requirements-build.txt
 	build/tools/bin/python -m pip install $(QUIET) $(BY_HASH) $<
 	touch $@
 
-site: $(VENV)/installed-dev
-	$(BIN)/pip install $(QUIET) --editable '.[docs]'
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+site: $(VENV)/installed-dev  # never --quiet: mkdocs counts no warning that it does not show
+	$(BIN)/mkdocs build --strict --site-dir build/site
 
 lock: | $(VENV)/bin/pip
 	$(BIN)/python release/lock.py

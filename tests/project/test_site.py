@@ -1,0 +1,114 @@
+"""The documentation as a site: it is built here, every page is in it, and every link in it leads somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.command import PATIENCE_S, ROOT
+
+pytestmark = pytest.mark.skipif(not (ROOT / "mkdocs.yml").is_file(), reason="not part of what was unpacked")
+SITE: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "site.py"), run_name="site") if pytestmark else {}
+_TARGET = re.compile(r'(?:href|src)="?([^">\s]+)')
+_PLACE = re.compile(r'\bid="?([^">\s]+)')
+
+
+def places(nav: Any) -> list[str]:
+    """The pages of a navigation, in order."""
+    if isinstance(nav, str):
+        return [nav]
+    inner = nav.values() if isinstance(nav, dict) else nav
+    return [place for each in inner for place in places(each)]
+
+
+def test_the_site_is_built_and_no_link_is_broken(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT,
+        env=os.environ | {"GPULEDGER_GALLERY": "0", "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert ran.returncode == 0, ran.stderr
+    pages = {path: path.read_text() for path in tmp_path.rglob("*.html") if path.name != "404.html"}
+    ids = {path: {unquote(each) for each in _PLACE.findall(text)} for path, text in pages.items()}
+    broken = set()
+    for path, text in pages.items():
+        assert "fonts.g" not in text, "a page fetches nothing from others"
+        for target in _TARGET.findall(text):
+            name, _, anchor = unquote(target).partition("#")
+            if re.match(r"[a-z]+:", name):
+                continue
+            file = (path.parent / name).resolve() if name else path
+            if not file.exists() or (anchor and file in ids and anchor not in ids[file]):
+                broken.add((str(path.relative_to(tmp_path)), target))
+    assert broken == set()
+    searched = json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]
+    assert {"findings/HOST-SYNC.html", "zh/findings/HOST-SYNC.html", "guides/tutorial.zh.html"} <= {
+        each["location"] for each in searched
+    }
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = places(SITE["nav"]((ROOT / "docs" / "README.md").read_text(), SITE["codes"]()))
+    assert len(listed) == len(set(listed))
+    written = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+    made = {*SITE["pages"](), "gallery/index.md"}
+    assert set(listed) == written | made, "docs/README.md lists every page under docs/"
+
+
+def test_the_gallery_shows_captures_that_are_there() -> None:
+    names = [name for _, _, captures, _, _ in SITE["GALLERY"] for name in captures.split()]
+    assert all(len([*(ROOT / "captures").glob(f"*/{name}*")]) == 1 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("place", "markdown", "expected"),
+    [
+        ("guides/capture.md", "[a](../concepts/use.md#b)", "[a](../concepts/use.md#b)"),
+        ("architecture.md", "[a](../CONTRIBUTING.md)", "[a](contributing.md)"),
+        ("contributing.md", "[a](docs/architecture.md) [b](CHANGELOG.md)", "[a](architecture.md) [b](changelog.md)"),
+        (
+            "zh/index.md",
+            "[a](README.md) [b](docs/guides/tutorial.zh.md)",
+            "[a](../index.md) [b](../guides/tutorial.zh.md)",
+        ),
+        ("index.md", '<img src="docs/screenshots/layer.png">', '<img src="screenshots/layer.png">'),
+        ("questions.md", "[a](../Makefile) [b](https://x.y/z) [c](#d)", "[a]({}/Makefile) [b](https://x.y/z) [c](#d)"),
+        ("findings/CAST.md", "[a](HOST-SYNC.md)", "[a](HOST-SYNC.md)"),
+        ("guides/capture.md", "[a](no-such-page.md)", "[a](no-such-page.md)"),
+    ],
+)
+def test_links_lead_where_a_page_is_in_the_site(place: str, markdown: str, expected: str) -> None:
+    assert SITE["relinked"](markdown, place) == expected.replace(
+        "{}", "https://github.com/gpuledger/gpuledger/blob/main"
+    )
+
+
+def test_what_belongs_to_an_item_is_indented_by_four() -> None:
+    written = "Steps:\n1. **One**\n   more\n\n   ```sh\n   ls\n     deep\n   ```\n2. Two\n\nAfter\n\n- a\n  b\n"
+    expected = (
+        "Steps:\n\n1. **One**\n    more\n\n    ```sh\n    ls\n      deep\n    ```\n2. Two\n\nAfter\n\n- a\n    b\n"
+    )
+    assert SITE["nested"](written) == expected
+    fenced = "```text\n- a\n  b\n```\n"
+    assert SITE["nested"](fenced) == fenced
+
+
+@given(st.lists(st.sampled_from(["- a", "1. b", "  c", "   d", "", "e", "```", "| f |"]), max_size=12))
+def test_only_white_space_changes(lines: list[str]) -> None:
+    written = "\n".join(lines)
+    assert SITE["nested"](written).split() == written.split()
