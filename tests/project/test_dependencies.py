@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from gpuledger.doctor.environment import EXTRAS
-from support.command import PATIENCE_S, ROOT, clean_environment
+from support.command import PATIENCE_S, ROOT, clean_environment, gpuledger
 from support.opened import plain
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -114,3 +114,10 @@ def test_everything_that_is_shipped_is_listed() -> None:
     left_out = {".py", ".pyc", ".so", ".c", ".h"}
     kept = {path for path in package.rglob("*") if path.is_file() and path.suffix not in left_out}
     assert kept - taken == set()
+
+
+def test_without_compiled_parts_the_report_is_the_same() -> None:
+    """What the wheel for all other platforms gives; each part has its own test beside it."""
+    profile = plain(ROOT / "captures/nsys/attn.sqlite.xz")
+    ran = gpuledger("report", profile, "--no-cache", COLUMNS="80", GPULEDGER_NATIVE="0")
+    assert ran.stdout == (ROOT / "tests" / "golden" / "attn.txt").read_text()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,15 +21,21 @@ def script(name: str) -> dict[str, Any]:
     return runpy.run_path(str(RELEASE / f"{name}.py"), run_name="release")
 
 
-def locked() -> dict[str, tuple[str, list[str]]]:
-    found: dict[str, tuple[str, list[str]]] = script("sbom")["locked"]((RELEASE / "requirements.txt").read_text())
+def locked(name: str = "requirements.txt") -> dict[str, tuple[str, list[str]]]:
+    found: dict[str, tuple[str, list[str]]] = script("sbom")["locked"]((RELEASE / name).read_text())
     return found
 
 
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[<>=!~\[ ;]", each)[0].lower() for each in requirements}
+
+
 def test_every_dependency_is_locked_by_hash() -> None:
-    wanted = {re.split(r"[<>=!~\[ ;]", each)[0].lower() for each in script("lock")["wanted"]()}
+    wanted = names(script("lock")["wanted"]())
     assert {"click", "numpy", "distributed", "jinja2"} <= wanted <= locked().keys()
-    assert all(digests for _, digests in locked().values())
+    tools = names(script("lock")["tools"]())
+    assert {"setuptools", "setuptools-scm", "ziglang"} <= tools <= locked("requirements-build.txt").keys()
+    assert all(digests for _, digests in (*locked().values(), *locked("requirements-build.txt").values()))
 
 
 def test_the_bill_of_materials_names_each_with_its_hashes() -> None:
@@ -40,6 +48,41 @@ def test_the_bill_of_materials_names_each_with_its_hashes() -> None:
     assert listed == locked()
     assert {each["purl"] for each in bill["components"]} == set(bill["dependencies"][0]["dependsOn"])
     json.dumps(bill)
+
+
+def test_wheels_hold_the_parts_that_setup_compiles() -> None:
+    setup = (ROOT / "setup.py").read_text()
+    parts = {
+        f"gpuledger/{part}/native/{name}.abi3.so" for part, name in re.findall(r'_part\(\s*"(\w+)",\s*"(\w+)"', setup)
+    }
+    parts |= {f"gpuledger/capture/native/{name}.abi3.so" for name in re.findall(r'_preloaded\("(\w+)"', setup)}
+    assert script("wheels")["PARTS"] == parts
+    assert len(parts) == 4
+
+
+@pytest.mark.parametrize(
+    ("files", "zig", "wrong"),
+    [
+        (["gpuledger/py.typed"], "", None),
+        (["gpuledger/trace/native/_btree.abi3.so"], "", "has ['gpuledger/trace/native/_btree.abi3.so'], not []"),
+        (["gpuledger/trace/native/btree.c"], "", "btree.c"),
+        (["gpuledger/py.typed"], "x86_64-linux-gnu.2.17", "has [], not ['gpuledger/capture/native/_plain_window"),
+        (None, "x86_64-linux-gnu.2.17", "was not built; there are other.whl"),
+    ],
+)
+def test_a_wheel_that_is_not_whole_is_refused(
+    files: list[str] | None, zig: str, wrong: str | None, tmp_path: Path
+) -> None:
+    module = script("wheels")
+    made = tmp_path / "made.whl"
+    with zipfile.ZipFile(tmp_path / "other.whl" if files is None else made, "w") as archive:
+        for name in files or ():
+            archive.writestr(name, b"")
+    if wrong is None:
+        module["check"](made, module["Target"]("any", zig))
+        return
+    with pytest.raises(module["WheelIsWrong"], match=re.escape(wrong)):
+        module["check"](made, module["Target"]("manylinux_2_17_x86_64", zig))
 
 
 FLAW = {"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2"]}]}

@@ -47,7 +47,7 @@ def nsys_plain(
     elif wishes.delay is not None or wishes.duration is not None:
         reason = "--delay and --duration cut the window by time, in which a plain run gets further"
     elif library is None:
-        reason = "gpuledger was installed without a C compiler, so it has no library that sees windows"
+        reason = "gpuledger was installed without its compiled parts, so it has no library that sees windows"
     elif re.search(r"[\s:]", str(library)):
         reason = f"no library can be loaded into a program from a path with a blank or a colon: {library}"
     else:
