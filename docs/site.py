@@ -64,7 +64,7 @@ def nav(questions: str, findings: list[str]) -> list[dict[str, Any]]:
     sections = re.split(r"^## (.+)$", questions, flags=re.MULTILINE)
     linked = {
         title: [
-            {text: _site_path(posixpath.normpath(f"docs/{target}"))}
+            {text: _place(posixpath.normpath(f"docs/{target}"))}
             for text, target in re.findall(r"\[([^\]]+)\]\(([^)#]+\.md)\)", body)
         ]
         for title, body in zip(sections[1::2], sections[2::2], strict=True)
@@ -156,20 +156,24 @@ def relinked(markdown: str, place: str) -> str:
         target = posixpath.normpath(posixpath.join(home, match[2]))
         if not (ROOT / target).exists() or target.startswith(("gallery/", "findings/")):
             return match[0]  # of a page that is made here; or broken, which mkdocs says
-        within = _site_path(target)
-        return match[1] + (posixpath.relpath(within, here or ".") if within else f"{REPOSITORY}/blob/main/{target}")
+        place = _place(target)
+        return match[1] + (place if place.startswith("https:") else posixpath.relpath(place, here or "."))
 
     return _LINK.sub(link, markdown)
 
 
-def _site_path(target: str) -> str:
-    """Where a file of the repository is in the site; '' where it is not."""
+def _place(target: str) -> str:
+    """Where a file of the repository is in the site; its address at GitHub where it is not, or is a folder."""
+    if (ROOT / target).is_dir():
+        return f"{REPOSITORY}/tree/main/{target}"
     if target in MOVED:
         return MOVED[target]
     if target.startswith(f"{FINDINGS}/"):
         name = target.removeprefix(f"{FINDINGS}/")
         return f"zh/findings/{name.removeprefix('zh/')}" if name.startswith("zh/") else f"findings/{name}"
-    return target.removeprefix("docs/") if target.startswith("docs/") and not target.endswith(".py") else ""
+    if target.startswith("docs/") and not target.endswith(".py"):
+        return target.removeprefix("docs/")
+    return f"{REPOSITORY}/blob/main/{target}"
 
 
 def _repository_path(place: str) -> str:

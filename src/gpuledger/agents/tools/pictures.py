@@ -37,7 +37,7 @@ def timeline_picture(
     except ModuleNotFoundError:
         raise MissingPackage(
             "a picture needs the package vl-convert-python, which is not installed",
-            hint="`pip install 'gpuledger[html]'` installs it",
+            hint="`pip install 'gpuledger[charts]'` installs it",
         ) from None
     zero_ns = opened.run.zero_ns
     ends = [instant_text(end - zero_ns).replace(" ", "") for end in span]
