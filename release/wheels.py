@@ -28,6 +28,7 @@ PARTS = frozenset(
         "capture/native/_plain_window",
         "replay/native/_replay",
         "trace/native/_btree",
+        "trace/native/_pickle_tree",
         "trace/native/_sweep",
     )
 )

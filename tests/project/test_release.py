@@ -57,7 +57,6 @@ def test_wheels_hold_the_parts_that_setup_compiles() -> None:
     }
     parts |= {f"gpuledger/capture/native/{name}.abi3.so" for name in re.findall(r'_preloaded\("(\w+)"', setup)}
     assert script("wheels")["PARTS"] == parts
-    assert len(parts) == 4
 
 
 @pytest.mark.parametrize(
