@@ -105,6 +105,7 @@ class Room:
         "viztracer",
         "distributed",
         "mcp",
+        "duckdb",
         "torch",
     )
     free: int | None = 500 * GB

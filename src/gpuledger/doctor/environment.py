@@ -23,6 +23,7 @@ EXTRAS: Final = {
     "view": (("viztracer",), "`view`"),
     "fleet": (("distributed",), "`fleet` in parallel"),
     "mcp": (("mcp",), "`mcp`"),
+    "query": (("duckdb",), "`query`"),
     "workloads": (("torch",), "`bench`, `time`"),
 }
 """What each extra of the package brings, by the names it is imported by, and what it opens."""
