@@ -318,7 +318,10 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
         changed(f"ALTER TABLE {KERNELS} RENAME COLUMN start TO began"),
         read("table-unusable", "work-not-recorded", report=NO_GPU_WORK),
     ),
-    "renamed column that can be missed": (changed(f"ALTER TABLE {KERNELS} RENAME COLUMN gridX TO x"), EXPORT),
+    "renamed column that can be missed": (
+        changed(f"ALTER TABLE {KERNELS} RENAME COLUMN gridX TO x"),
+        read("links-missing"),
+    ),
     "missing column": (changed("ALTER TABLE NVTX_EVENTS DROP COLUMN eventType"), read("table-unusable")),
     "extra columns": (
         changed(*(f"ALTER TABLE {KERNELS} ADD COLUMN \"c{n}\x1b[0m\" TEXT DEFAULT 'x'" for n in range(99))),
@@ -374,7 +377,7 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
             "start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName",
             "NULLIF(start, 30), end, deviceId, streamId, correlationId, globalPid, demangledName, shortName",
         ),
-        read("rows-dropped"),
+        read("links-missing", "rows-dropped"),
     ),
     "text for a stream": (changed(f"UPDATE {KERNELS} SET streamId = 'seven'"), read("values-unusable")),
     "NULL correlations and processes": (
@@ -387,13 +390,19 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
     ),
     "a name of a blob": (changed("UPDATE StringIds SET value = x'6b' WHERE id = 1"), EXPORT),
     "a name of a number": (changed("UPDATE StringIds SET value = 7 WHERE id = 1"), read()),
-    "a name of NULL": (databases.names("id INTEGER PRIMARY KEY, value TEXT", "id, NULL"), read()),
-    "names as keys of text": (databases.names("id TEXT, value TEXT", "'x' || id, value"), read("names-missing")),
+    "a name of NULL": (
+        databases.names("id INTEGER PRIMARY KEY, value TEXT", "id, NULL"),
+        read("launches-not-recorded"),
+    ),
+    "names as keys of text": (
+        databases.names("id TEXT, value TEXT", "'x' || id, value"),
+        read("launches-not-recorded", "names-missing"),
+    ),
     "names twice": (
         databases.names("id INTEGER, value TEXT", "id, value FROM old UNION ALL SELECT id, 'second'"),
         EXPORT,
     ),
-    "names that point nowhere": (changed("DELETE FROM StringIds"), read("names-missing")),
+    "names that point nowhere": (changed("DELETE FROM StringIds"), read("launches-not-recorded", "names-missing")),
     "names with negative numbers": (
         changed(f"UPDATE {KERNELS} SET demangledName = -5, shortName = {-FAR}"),
         read("names-missing"),
@@ -408,7 +417,7 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
             "UPDATE StringIds SET value = 'k' || substr(printf('%.*c', 99999, ' '), 99999)",
             "UPDATE NVTX_EVENTS SET jsonText = printf('%.*c', 99999, 'j')",
         ),
-        read(),
+        read("launches-not-recorded"),
     ),
     "more rows than allowed": (databases.many_rows(2000), refused("has more than 1,000 rows", "--limit")),
     "correlation ids twice": (changed("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET correlationId = 1"), read()),
@@ -417,7 +426,7 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
             "start INTEGER PRIMARY KEY, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName",
             databases.FEW,
         ),
-        EXPORT,
+        read("links-missing"),
     ),
     "no row ids": (
         databases.rewritten(
@@ -425,7 +434,7 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
             databases.FEW,
             " WITHOUT ROWID",
         ),
-        EXPORT,
+        read("links-missing"),
     ),
     "short records": (databases.short_records(""), read("links-missing")),
     "short records with a default": (databases.short_records("DEFAULT 1"), read()),
@@ -435,14 +444,14 @@ _SQLITE: dict[str, tuple[Make, Must]] = {
         changed("UPDATE NVTX_EVENTS SET jsonText = '{{{[', eventType = 34", "CREATE TABLE NVTX_PAYLOAD_SCHEMAS (x)"),
         read(),
     ),
-    "GPU described by nonsense": (changed(*databases.GPU_NONSENSE), read()),
+    "GPU described by nonsense": (changed(*databases.GPU_NONSENSE), read("gpu-figures-not-recorded")),
     "2,000 columns": (
         databases.rewritten(
             "start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName, "
             + ", ".join(f"c{n}" for n in range(1990)),
             databases.FEW + ", NULL" * 1990,
         ),
-        EXPORT,
+        read("links-missing"),
     ),
     "500 tables": (changed(*(f"CREATE TABLE t{n} (x)" for n in range(500))), EXPORT),
 }
@@ -762,8 +771,11 @@ _MEANING: dict[str, tuple[Make, Must]] = {
         read(),
     ),
     "launched after it ran": (nsys(KERNEL=[kernel(10, 20)], RUNTIME=[call(30, 40)]), read()),
-    "call that never ends": (nsys(KERNEL=[kernel(10, 20)], RUNTIME=[call(1, FAR)]), read("rows-dropped")),
-    "cut inside a kernel": (meanings.cut_inside_a_kernel, read("rows-dropped")),
+    "call that never ends": (
+        nsys(KERNEL=[kernel(10, 20)], RUNTIME=[call(1, FAR)]),
+        read("launches-not-recorded", "rows-dropped"),
+    ),
+    "cut inside a kernel": (meanings.cut_inside_a_kernel, read("links-missing", "rows-dropped")),
     "graph nodes without a launch": (meanings.graph_nodes, read()),
     "no kernels, but copies": (meanings.only_copies, read("work-not-recorded")),
     "no steps": (kernels(*[(n * n, n * n + 3) for n in range(1, 40)]), read()),

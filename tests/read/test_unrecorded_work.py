@@ -63,7 +63,7 @@ def export(folder: Path, *statements: str) -> Path:
             ("UPDATE StringIds SET value = 'cudaGraphLaunch_v10000' WHERE id = 4",) + LAUNCHED,
             ["graph-nodes-not-recorded"],
         ),
-        (GPU_WITHOUT_SMS, ["sms-not-recorded"]),
+        (GPU_WITHOUT_SMS, ["gpu-figures-not-recorded"]),
         (("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET returnValue = 1", f"DELETE FROM {KERNELS}"), []),
         (
             (f"DELETE FROM {KERNELS}", "INSERT INTO StringIds VALUES (5, 'cudaStreamBeginCapture_v10000')")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def snapshot_of(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot | None:
     """What a snapshot says; None where the file is something else."""
-    if not profile.is_file() or not is_snapshot(look_at(profile)):
+    if not is_snapshot(look_at(profile)):
         return None
     return analysed_snapshot(profile, limits, output)
 

@@ -325,9 +325,12 @@ _REPORT: Final[dict[str, str]] = {
     "{count} counters of GPU_METRICS have no name in the export: what they measure is not known": (
         "GPU_METRICS 的 {count} 个计数器在导出文件中没有名称：无法得知它们测量什么"
     ),
-    "the export does not say how many SMs its GPUs have: how much of them a kernel fills is not known": (
-        "导出文件没有说明 GPU 有多少个 SM：无法得知一个 kernel 能占满 GPU 的多少"
+    "the export does not say {figure} its GPUs have: how well kernels use them is judged without": (
+        "导出文件没有说明 GPU 的{figure}：判断 kernel 对 GPU 的利用时不考虑它"
     ),
+    "how many SMs": " SM 数",
+    "what clock": "时钟频率",
+    "what memory bandwidth": "显存带宽",
     "{count} calls put {table} on the GPU, and the profile holds none: their time looks idle": (
         "{count} 个调用向 GPU 提交了 {table}，而分析文件中没有任何记录：它们的时间看起来像空闲"
     ),

@@ -15,7 +15,6 @@ from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.memory.memory_figures import memory_figures
 from gpuledger.analyse.operators.operator_costs import operator_costs
-from gpuledger.analyse.overlap import overlap
 from gpuledger.analyse.use.stretches import SampledUse, use_of_device
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device
@@ -26,8 +25,7 @@ from gpuledger.present.views.kernel_use import kernels_use_json, use_answer
 from gpuledger.present.views.launches import launches_sheets
 from gpuledger.present.views.memory import sheets_of_memory
 from gpuledger.present.views.operators import ops_sheets
-from gpuledger.present.views.overlap import overlap_sheet
-from gpuledger.present.views.questions import ranges_of, steps_of
+from gpuledger.present.views.questions import overlap_of, ranges_of, steps_of
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline_kernels import step_kernels_sheet
 from gpuledger.present.writers.json import tables_json
@@ -168,9 +166,8 @@ def _ranges(opened: OpenedProfile, device: Device) -> TableAnswer:
     return ranges_of(opened.run.trace, device)
 
 
-def _overlap(_: OpenedProfile, device: Device) -> TableAnswer:
-    work = overlap(device)
-    return TableAnswer(answers.overlap_answer(work), (overlap_sheet(work),))
+def _overlap(opened: OpenedProfile, device: Device) -> TableAnswer:
+    return overlap_of(opened.run.trace, device)
 
 
 def _ops(opened: OpenedProfile, device: Device) -> TableAnswer:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.overlap import overlap as overlap_of
-from gpuledger.analyse.stream_overlap import stream_overlap
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import overlap_answer, stream_overlap_answer
-from gpuledger.present.views.overlap import overlap_sheet, stream_overlap_sheet
+from gpuledger.present.views.questions import overlap_of
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
@@ -24,7 +21,4 @@ def overlap(trace: Trace, device: Device) -> TableAnswer:
       gpuledger overlap run.sqlite
       gpuledger overlap run.sqlite --format=json
     """
-    work, on_streams = overlap_of(device), stream_overlap(trace, device)
-    sentences = (*overlap_answer(work), *stream_overlap_answer(on_streams, device))
-    sheets = (overlap_sheet(work), stream_overlap_sheet(on_streams))
-    return TableAnswer(sentences, sheets, sheets if on_streams.kernels else sheets[:1])
+    return overlap_of(trace, device)

@@ -1,4 +1,4 @@
-"""Questions whose answer has more where GPUs were sampled: a trace and a device in, sentences and tables out.
+"""Questions that take more than one analysis to answer: a trace and a device in, sentences and tables out.
 
 The command line asks them, and so do agents: both are told the same.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuledger.analyse.overlap import overlap
 from gpuledger.analyse.range_tree import range_tree
+from gpuledger.analyse.stream_overlap import stream_overlap
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import range_answer, step_answer
+from gpuledger.present.views.answers import overlap_answer, range_answer, step_answer, stream_overlap_answer
+from gpuledger.present.views.overlap import overlap_sheet, stream_overlap_sheet
 from gpuledger.present.views.ranges import ranges_sheet
 from gpuledger.present.views.steps import step_sheets
 from gpuledger.present.views.tables import TableAnswer
@@ -39,6 +42,14 @@ def ranges_of(trace: Trace, device: Device) -> TableAnswer:
     """Host and GPU time by range; with what the kernels of each use of the GPU, where it was sampled."""
     tree = range_tree(trace, device, _use(trace, device))
     return TableAnswer(range_answer(tree), (ranges_sheet(tree),))
+
+
+def overlap_of(trace: Trace, device: Device) -> TableAnswer:
+    """What runs beside what, and kernels that overlap on one stream."""
+    work, on_streams = overlap(device), stream_overlap(trace, device)
+    sentences = (*overlap_answer(work), *stream_overlap_answer(on_streams, device))
+    sheets = (overlap_sheet(work), stream_overlap_sheet(on_streams))
+    return TableAnswer(sentences, sheets, sheets if on_streams.kernels else sheets[:1])
 
 
 def _use(trace: Trace, device: Device) -> UseOfKernels | None:

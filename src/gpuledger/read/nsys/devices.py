@@ -11,6 +11,7 @@ What none of these tells is an unknown GPU, and the trace's health says what was
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,8 @@ class NsysDevices:
         self._gpus.append(Gpu(UNKNOWN))
         return len(self._gpus) - 1
 
-    def notes(self) -> tuple[Note, ...]:
+    def notes(self, *, is_sampled: bool) -> tuple[Note, ...]:
+        """What was assumed, and what is not known; `is_sampled`: there are samples, which are held against peaks."""
         notes = []
         for gpu, count in sorted((+self._assumed).items()):
             sentence = say(
@@ -151,11 +153,7 @@ class NsysDevices:
             )
             notes.append(Note(Severity.INFO, "gpus-by-place", sentence, len(self._by_place)))
         described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
-        if without := sum(gpu.sm_count is None for gpu in described):
-            sentence = say(
-                "the export does not say how many SMs its GPUs have: how much of them a kernel fills is not known"
-            )
-            notes.append(Note(Severity.INFO, "sms-not-recorded", sentence, without))
+        notes += _lacking_figures(described, is_sampled=is_sampled)
         if described and (unknown := len(self._gpus) - len(described)):
             sentence = say(
                 "work ran on {count} GPUs that the export does not match to the ones it describes",
@@ -163,6 +161,26 @@ class NsysDevices:
             )
             notes.append(Note(Severity.WARNING, "gpus-unknown", sentence, unknown))
         return tuple(notes)
+
+
+def _lacking_figures(described: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
+    """What an export does not say of its GPUs and kernels are judged by."""
+    asked = {"sm_count": say("how many SMs")}
+    if is_sampled:
+        asked |= {"clock_hz": say("what clock"), "bandwidth_bytes_per_s": say("what memory bandwidth")}
+    return [
+        Note(
+            Severity.INFO,
+            "gpu-figures-not-recorded",
+            say(
+                "the export does not say {figure} its GPUs have: how well kernels use them is judged without",
+                figure=figure,
+            ),
+            count,
+        )
+        for name, figure in asked.items()
+        if (count := sum(getattr(gpu, name) is None for gpu in described))
+    ]
 
 
 def _ordinals(rows: list[dict[str, Any]]) -> dict[int, int]:

@@ -63,7 +63,13 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     if len(finish.devices.gpus) > limits.gpus:
         raise too_many_gpus(name, len(finish.devices.gpus), limits.gpus)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
-    notes = (*reading.notes, *coding.notes, *finish.devices.notes(), *_doubts(tables), *diagnostics(export))
+    notes = (
+        *reading.notes,
+        *coding.notes,
+        *finish.devices.notes(is_sampled=bool(len(tables.get(Table.METRICS, ())))),
+        *_doubts(tables),
+        *diagnostics(export),
+    )
     notes += unrecorded_work(tables, frozenset(wanted))
     origin = describe(export, tables, finish.devices.gpus)
     return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
