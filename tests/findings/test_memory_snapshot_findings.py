@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,20 @@ def test_a_full_gpu_that_leaks_is_told_to_stop_the_leak(tmp_path: Path) -> None:
     assert tuple(found) == ("MEM-OOM", "MEM-LEAK", "MEM-PEAK")
     assert (found["MEM-OOM"].fix or "").startswith("stop the leak first")
     assert found["MEM-OOM"].sentences[0] == "the GPU had 1.05 MB left"
+
+
+def test_fragments_smaller_than_a_leak_are_not_what_to_fix(tmp_path: Path) -> None:
+    """Filling them would let some steps more pass, and no more."""
+    fragmented, leaking = unpacked_snapshots(tmp_path, ["oom_fragmented.pickle", "leak.pickle"])
+    snapshot = open_snapshot(fragmented)
+    [whole] = snapshot_figures(snapshot)
+    [leaks] = snapshot_figures(open_snapshot(leaking))
+    [failed] = whole.out_of_memories
+    little = replace(failed, request_bytes=MIB, layout=replace(failed.layout, stranded_bytes=2 * MIB))
+    for ran_out, fix in ((failed, "set PYTORCH_CUDA_ALLOC_CONF"), (little, "stop the leak first: 176 MB")):
+        figures = replace(whole, leaks=leaks.leaks, out_of_memories=(ran_out,))
+        [found] = [found for found in snapshot_findings(snapshot, [figures]) if found.code == "MEM-OOM"]
+        assert (found.fix or "").startswith(fix)
 
 
 def test_the_verb_answers_first(tmp_path: Path) -> None:

@@ -144,15 +144,15 @@ def _room(failed: OutOfMemory) -> Message:
 
 
 def _what_helps(subject: SnapshotOfGpu, failed: OutOfMemory) -> Message:
-    if failed.kind is OomKind.FRAGMENTED and not subject.snapshot.has_expandable_segments:
+    """The larger of what a leak holds and what fragments lose; filling those would only put a large leak off."""
+    leaked, stranded = subject.figures.leaks.size_bytes, failed.layout.stranded_bytes
+    is_fragmented = failed.kind is OomKind.FRAGMENTED and not subject.snapshot.has_expandable_segments
+    if subject.figures.leaks.leaks and not (is_fragmented and stranded >= leaked):
+        return say("stop the leak first: {size} of what was held is never freed (MEM-LEAK)", size=bytes_text(leaked))
+    if is_fragmented:
         return say(
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {free} was free, more than was asked for",
-            free=bytes_text(failed.layout.stranded_bytes),
-        )
-    if subject.figures.leaks.leaks:
-        return say(
-            "stop the leak first: {size} of what was held is never freed (MEM-LEAK)",
-            size=bytes_text(subject.figures.leaks.size_bytes),
+            free=bytes_text(stranded),
         )
     short = bytes_text(failed.short_bytes or failed.request_bytes)
     if failed.is_limited:  # how much room the limit left is not recorded
