@@ -29,6 +29,7 @@ from gpuledger.ledger.steps import Wanted
 from gpuledger.messages import Message
 from gpuledger.messages.zh import TEMPLATES
 from gpuledger.present.document import Document
+from gpuledger.present.palette import TONES
 from gpuledger.present.views.page import critical
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
@@ -422,3 +423,9 @@ def test_an_empty_database_is_refused_as_ever(tmp_path: Path) -> None:
     ran = gpuledger("report", path, "-o", tmp_path / "x.html")
     assert (ran.exit_code, ran.stderr[:7]) == (1, "error: ")
     assert not (tmp_path / "x.html").exists()
+
+
+def test_every_tone_can_be_an_area_and_a_line(drawn: Drawn) -> None:
+    """A line in a tone that the style sheet had no stroke for came out as a black area."""
+    page = drawn("decode.sqlite")[1]
+    assert [tone for tone in TONES if f".s-{tone} {{" not in page or f".f-{tone} {{" not in page] == []
