@@ -107,7 +107,7 @@ def test_both_readmes_show_the_same_commands() -> None:
         return [line for line in bare if re.match(r"(\$ )?(make|pip|nsys|gpuledger) ", line)]
 
     assert commands("README.md") == commands("README.zh.md")
-    assert len(commands("README.md")) == 11
+    assert len(commands("README.md")) == 13
 
 
 def test_the_readme_fits_a_screen() -> None:
