@@ -83,13 +83,17 @@ def run(
     ran = _RunningQuery()
     if not _ONE_AT_A_TIME.acquire(timeout=_seconds(limits)):
         raise too_slow(limits)
-    threading.Thread(target=_in_thread, args=(sql, tables, limits, ran), daemon=True, name="query").start()
+    worker = threading.Thread(target=_in_thread, args=(sql, tables, limits, ran), daemon=True, name="query")
+    worker.start()
     try:
         if not ran.done.wait(_seconds(limits)):
             raise too_slow(limits)
     except BaseException:  # also Ctrl-C
         ran.stop()
         raise
+    finally:
+        if ran.done.is_set():  # what it held is let go of before the interpreter may end, or DuckDB's glue crashes
+            worker.join(_GRACE_S)
     if isinstance(ran.error, duckdb.OutOfMemoryException | MemoryError):
         raise _too_large(limits)
     if isinstance(ran.error, duckdb.Error):
