@@ -235,7 +235,7 @@ def test_the_mark_and_the_card_stand_at_the_example() -> None:
     assert finding.example.start_ns % (STEP * US) == 1_000 * US
     assert finding_mark(finding, report.devices[0]).at_ns == finding.example.start_ns
     start, end = (instant_text(instant - report.devices[0].zero_ns) for instant in finding.example)
-    assert f"{start} to {end}" in report.to_html()
+    assert f"{start} to {end}" in report.to_html().replace("\xa0", " ")
 
 
 def test_evidence_of_little_weight_is_told_by_no_finding(unpacked: Callable[[str], Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def snapshot_of(profile: Path, limits: Limits, output: Output) -> AnalysedSnapshot | None:
     """What a snapshot says; None where the file is something else."""
-    if not is_snapshot(look_at(profile)):
+    if not os.path.isfile(profile) or not is_snapshot(look_at(profile)):  # noqa: PTH113 - also of names no file can have
         return None
     return analysed_snapshot(profile, limits, output)
 
