@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
@@ -15,9 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.cli import main
 from gpuledger.cli.main import VERBS, sentence
 from gpuledger.errors import UnreadableProfile
 from gpuledger.present.safe_text import cut_apart, visible_lines
+from gpuledger.system.interruption import noted_interrupts
 from support.command import gpuledger, gpuledger_process
 from support.nsys_exports import kernel, minimal, push
 from support.schemas import schema_of
@@ -332,3 +336,24 @@ def test_an_error_is_a_sentence_however_long_the_names_of_a_file_are() -> None:
     assert "table xxx" in said
     assert "xxx is bad" in said
     assert said.endswith("hint: export it again")
+
+
+def test_what_fails_after_ctrl_c_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pandas swallows a KeyboardInterrupt while it is imported, and then has no such attribute."""
+
+    def swallows(**_: object) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise AttributeError("partially initialized module")
+
+    monkeypatch.setattr(main.cli, "main", swallows)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with noted_interrupts() as interrupts:
+            assert main._run(interrupts) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "interrupted\n"

@@ -79,6 +79,17 @@ def test_bytes_that_are_no_payload_say_nothing(ranks: Path, tmp_path: Path, blob
     assert len(open_trace(path)[Table.COLLECTIVES]) == 0
 
 
+@pytest.mark.parametrize("column", ["name", "offset", "type"])
+def test_layouts_without_a_column_describe_nothing(ranks: Path, tmp_path: Path, column: str) -> None:
+    path = tmp_path / "odd.sqlite"
+    path.write_bytes((ranks / "rank1.sqlite").read_bytes())
+    with sqlite3.connect(path) as export:
+        export.execute("UPDATE NVTX_EVENTS SET jsonText = NULL")
+        export.execute(f"ALTER TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES RENAME COLUMN {column} TO other")
+    export.close()
+    assert Table.COLLECTIVES not in open_trace(path).tables or not len(open_trace(path)[Table.COLLECTIVES])
+
+
 def test_bus_bandwidth_needs_no_torch(ranks: Path) -> None:
     files = ranks / "rank0.sqlite", ranks / "rank1.sqlite"
     ran = json.loads(gpuledger("fleet", *files, "--workers=1", "--format=json").stdout)

@@ -397,3 +397,14 @@ def test_times_are_those_of_the_text() -> None:
         listed = json.loads(file.read(), parse_float=str)["traceEvents"]
     expected = sorted(int(Decimal(each["ts"]) * 1000) for each in listed if each.get("cat") == "cuda_runtime")
     assert np.array_equal(np.sort(trace[Table.CALLS]["start_ns"]), np.array(expected))
+
+
+@pytest.mark.parametrize("named", [(), (2, 2, 5)])
+def test_work_that_names_no_gpu_is_put_where_most_work_is(named: tuple[int, ...], tmp_path: Path) -> None:
+    """It made a GPU -1 of its own."""
+    lost = KERNEL | {"args": {key: value for key, value in KERNEL_ARGS.items() if key != "device"}}
+    kernels = [KERNEL | {"args": KERNEL_ARGS | {"device": number}} for number in named]
+    trace = open_trace(saved(tmp_path / "a.json", [OP, CALL, lost, *kernels]))
+    assert sorted(trace[Table.KERNELS]["gpu"].tolist()) == sorted([*named, 2 if named else 0])
+    assert [note.code for note in trace.health] == ["gpu-not-recorded"]
+    assert min(device.gpu for device in analysed(trace)) >= 0

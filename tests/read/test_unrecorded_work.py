@@ -64,6 +64,8 @@ def export(folder: Path, *statements: str) -> Path:
             ["graph-nodes-not-recorded"],
         ),
         (GPU_WITHOUT_SMS, ["gpu-figures-not-recorded"]),
+        (("CREATE TABLE TARGET_INFO_GPU (id INT)",), ["table-unusable"]),
+        (("CREATE VIEW TARGET_INFO_GPU AS SELECT 0 AS id, 'x' AS name",), ["table-unusable"]),
         (("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET returnValue = 1", f"DELETE FROM {KERNELS}"), []),
         (
             (f"DELETE FROM {KERNELS}", "INSERT INTO StringIds VALUES (5, 'cudaStreamBeginCapture_v10000')")
@@ -82,6 +84,8 @@ def export(folder: Path, *statements: str) -> Path:
             "no launches",
             "no nodes",
             "no SMs",
+            "GPUs without names",
+            "GPUs in a view",
             "failed",
             "captured",
         ),

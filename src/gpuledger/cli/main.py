@@ -7,7 +7,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NoReturn, TextIO
 
@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from gpuledger.cli.terminal import has_colours, help_width
 from gpuledger.errors import GpuledgerError, OutputRefused
+from gpuledger.system.interruption import noted_interrupts
 from gpuledger.system.kept_memory import keep_freed_memory
 from gpuledger.system.patient_file import patient_writer
 
@@ -144,7 +145,8 @@ def main() -> NoReturn:
     """Run the command and end the process: 0 done, 1 could not, 2 usage, 130 interrupted."""
     keep_freed_memory()
     _prepare_streams()
-    code = _run()
+    with noted_interrupts() as interrupts:
+        code = _run(interrupts)
     try:
         sys.stdout.flush()  # whatever it still holds: at exit it would be too late for a sentence
     except (OutputRefused, ReaderGone) as error:
@@ -213,7 +215,8 @@ def _discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _run() -> int:
+def _run(interrupts: Sequence[int] = ()) -> int:
+    """Run the command; what fails after one of the `interrupts` failed because of it."""
     try:
         cli.main(prog_name="gpuledger", standalone_mode=False, terminal_width=help_width(sys.stdout))
     except click.ClickException as error:
@@ -236,6 +239,9 @@ def _run() -> int:
     except Exception as error:
         if os.environ.get("GPULEDGER_DEBUG") == "1":
             raise
+        if interrupts:
+            _tell("interrupted")
+            return 130
         _tell(_coloured(sentence(_unexpected(error))))
         return 1
     return 0

@@ -319,8 +319,8 @@ _REPORT: Final[dict[str, str]] = {
     "the GPU ran {count} operations, and the profile holds no call that launched any: why it was idle is not known": (
         "GPU 执行了 {count} 个操作，而分析文件里没有一个启动它们的调用：无法得知 GPU 为何空闲"
     ),
-    "{count} kernels of CUDA graphs do not say which node they are: gaps between them look like the host's": (
-        "CUDA graph 的 {count} 个 kernel 没有说明自己是哪个节点：它们之间的空隙看起来像是主机造成的"
+    "{count} kernels or copies of CUDA graphs do not say which node they are: gaps between them look like the host's": (
+        "CUDA graph 的 {count} 个 kernel 或拷贝没有说明自己是哪个节点：它们之间的空隙看起来像是主机造成的"
     ),
     "{count} counters of GPU_METRICS have no name in the export: what they measure is not known": (
         "GPU_METRICS 的 {count} 个计数器在导出文件中没有名称：无法得知它们测量什么"

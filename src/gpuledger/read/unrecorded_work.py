@@ -8,7 +8,7 @@ graph that do not say which node they are look as if the host had launched them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -85,23 +85,40 @@ def _captured(calls: Rows, operation: NDArray[np.int8]) -> NDArray[np.bool_]:
 
 
 def _without_nodes(tables: Mapping[Table, Rows], calls: Rows) -> tuple[Note, ...]:
-    """Kernels that launches of graphs started, not one of which says which node it is."""
-    kernels = tables.get(Table.KERNELS)
-    if kernels is None or "graph_node" not in kernels or "correlation" not in kernels or "correlation" not in calls:
+    """Work that launches of graphs started, and of which some kind does not say which node it is."""
+    if "correlation" not in calls:
         return ()
     launches = calls.strings.each(calls.codes("name"), _launches_graph, np.int8) > 0
-    if not launches.any() or (kernels["graph_node"] != NOT_RECORDED).any():
+    if not launches.any():
         return ()
-    launched = np.isin(kernels["correlation"], calls["correlation"][launches]) & (
-        kernels["correlation"] != NOT_RECORDED
-    )
-    if not (count := int(np.count_nonzero(launched))):
+    by_graphs = calls["correlation"][launches]
+    count = sum(_nodes_lacking(rows, by_graphs) for rows in _by_kind(tables))
+    if not count:
         return ()
     sentence = say(
-        "{count} kernels of CUDA graphs do not say which node they are: gaps between them look like the host's",
+        "{count} kernels or copies of CUDA graphs do not say which node they are: gaps between them look like the "
+        "host's",
         count=count_text(count),
     )
     return (Note(Severity.LOSS, "graph-nodes-not-recorded", sentence, count),)
+
+
+def _by_kind(tables: Mapping[Table, Rows]) -> Iterator[Rows]:
+    """What graphs start: kernels, copies and memsets, each by itself, as each is recorded by itself."""
+    if (kernels := tables.get(Table.KERNELS)) is not None:
+        yield kernels
+    if (copies := tables.get(Table.COPIES)) is not None and "kind" in copies:
+        is_memset = copies.codes("kind") == copies.strings.code("Memset")
+        yield copies.where(is_memset)
+        yield copies.where(~is_memset)
+
+
+def _nodes_lacking(rows: Rows, by_graphs: NDArray[np.int64]) -> int:
+    """How many of these were started by launches of graphs, where not one says which node it is."""
+    if "graph_node" not in rows or "correlation" not in rows or (rows["graph_node"] != NOT_RECORDED).any():
+        return 0
+    own = rows["correlation"]
+    return int(np.count_nonzero(np.isin(own, by_graphs) & (own != NOT_RECORDED)))
 
 
 def _recorded(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> tuple[bool, bool, bool]:

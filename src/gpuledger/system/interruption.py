@@ -1,9 +1,10 @@
 """Ctrl-C and its like while something is under way that must not be left half done.
 
 `Interruption` counts SIGINT, SIGTERM and SIGHUP instead of letting them end us: whoever waits looks at `count`.
-`held_interrupts` puts Ctrl-C off for a moment. At the end the old handling comes back. A signal that was ignored when
-we were started stays ignored: that is how a script keeps Ctrl-C from what it runs in the background, and `nohup` the
-end of a session. What we start to end it ourselves must not inherit that: see `interruptible_children`.
+`held_interrupts` puts Ctrl-C off for a moment, `noted_interrupts` remembers it. At the end the old handling comes back.
+A signal that was ignored when we were started stays ignored: that is how a script keeps Ctrl-C from what it runs in the
+background, and `nohup` the end of a session. What we start to end it ourselves must not inherit that: see
+`interruptible_children`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,25 @@ class Interruption:
     def __bool__(self) -> bool:
         """Whether somebody asked us to end."""
         return self.count > 0
+
+
+@contextlib.contextmanager
+def noted_interrupts() -> Iterator[list[int]]:
+    """Ctrl-C is a KeyboardInterrupt as ever, and is noted: libraries swallow one at times, and then fail otherwise."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield came
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager

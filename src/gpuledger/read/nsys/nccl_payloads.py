@@ -94,7 +94,11 @@ def may_have_payloads(export: NsysExport) -> bool:
 
 def has_layouts(export: NsysExport) -> bool:
     """Whether NCCL recorded payloads, even if the export left their values out."""
-    return _ENTRIES in export.tables and _MESSAGE.encode() in export.texts(_ENTRIES, "name").distinct
+    return _describes_layouts(export) and _MESSAGE.encode() in export.texts(_ENTRIES, "name").distinct
+
+
+def _describes_layouts(export: NsysExport) -> bool:
+    return export.tables.get(_ENTRIES, frozenset()) >= {"name", "schemaId", "offset", "type"}
 
 
 def _names(export: NsysExport, ids: Ints) -> dict[int, str]:
@@ -109,7 +113,7 @@ def _payloads(export: NsysExport, table: str, rows: Ints) -> tuple[dict[int, dic
 
     As JSON where the export has it, else as the bytes that NCCL wrote, of which the export has the layouts.
     """
-    layouts = _layouts(export) if "binaryData" in export.tables[table] and _ENTRIES in export.tables else {}
+    layouts = _layouts(export) if "binaryData" in export.tables[table] and _describes_layouts(export) else {}
     ways: tuple[tuple[str, Callable[[bytes], dict[str, Any] | None]], ...] = (
         ("jsonText", _parsed),
         ("binaryData", lambda blob: _unpacked(blob, layouts)),

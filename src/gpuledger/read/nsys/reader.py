@@ -6,7 +6,7 @@ Rows that cannot be used are left out, counted, and named in the trace's health.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
             hint="export it again with another version of nsys",
         )
     reading = _ExportReading(export)
+    reading.tell_views(("TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_GPU_METRICS"))
+    reading.tell_lacking("TARGET_INFO_GPU", ("id", "name"))
     asked = [(table, wanted[table]) for table in Table if table in wanted]
     raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
@@ -121,13 +123,10 @@ class _ExportReading:
         check()
         name = schema.actual_name(feed.name, self.export.tables)
         if name is None:
-            self._tell_if_view(feed)
+            self.tell_views((feed.name,))
             return None
         have = self.export.tables[name]
-        if lacking := [column for column in feed.required.values() if column not in have]:
-            reason = say("table {table} has no column {column}", table=name, column=lacking[0])
-            self._unusable[feed.name] = reason
-            self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+        if self.tell_lacking(feed.name, feed.required.values()):
             return None
         optional = {ours: theirs for ours, theirs in feed.optional.items() if ours in needed}
         wanted = {**feed.required} | {ours: theirs for ours, theirs in optional.items() if theirs in have}
@@ -175,13 +174,25 @@ class _ExportReading:
                 )
                 self._note(Severity.LOSS, "links-missing", sentence, 1)
 
-    def _tell_if_view(self, feed: schema.NsysTable) -> None:
+    def tell_lacking(self, table: str, needed: Iterable[str]) -> bool:
+        """Whether a table that is there cannot be used, which is told."""
+        name = schema.actual_name(table, self.export.tables)
+        lacking = () if name is None else [column for column in needed if column not in self.export.tables[name]]
+        if not lacking:
+            return False
+        reason = say("table {table} has no column {column}", table=name, column=lacking[0])
+        self._unusable[table] = reason
+        self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+        return True
+
+    def tell_views(self, names: Iterable[str]) -> None:
         """nsys writes tables alone; a view could be a query without end, and is not read."""
-        view = schema.actual_name(feed.name, self.export.views)
-        if view is not None and feed.name not in self._unusable:
-            reason = say("{table} is a view, not a table", table=view)
-            self._unusable[feed.name] = reason
-            self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
+        for name in names:
+            view = schema.actual_name(name, self.export.views)
+            if view is not None and name not in self._unusable:
+                reason = say("{table} is a view, not a table", table=view)
+                self._unusable[name] = reason
+                self._note(Severity.LOSS, "table-unusable", say("{reason}; it was left out", reason=reason), 1)
 
     def _note(self, severity: Severity, code: str, sentence: str, count: int) -> None:
         note = Note(severity, code, sentence, count)

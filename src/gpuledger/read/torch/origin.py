@@ -9,9 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.messages import say
+from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Origin, Process
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.units import count_text
 
 _YEAR_2015_NS: Final = 1_420_070_400 * 1_000_000_000
 _YEAR_2100_NS: Final = 4_102_444_800 * 1_000_000_000
@@ -37,6 +39,34 @@ class TorchDevices:
             self.gpus = tuple(described.get(number, Gpu(NOT_DESCRIBED)) for number in range(int(numbers[-1]) + 1))
         else:
             self.gpus = tuple(described.values())
+
+        self._assumed = 0
+        """Rows of work that do not say where they ran."""
+        self._likely = 0
+
+    def resolve_work(self, device: Ints) -> Ints:
+        """The same for what ran on some GPU, also where its event does not say on which: the one with most work."""
+        gpus = self.resolve(device)
+        lacking = gpus == NOT_RECORDED
+        if not lacking.any():
+            return gpus
+        if not self.gpus:
+            self.gpus = (Gpu(NOT_DESCRIBED),)
+        if not lacking.all():
+            self._likely = int(np.bincount(gpus[~lacking]).argmax())
+        self._assumed += int(lacking.sum())
+        return np.where(lacking, self._likely, gpus)
+
+    def notes(self) -> tuple[Note, ...]:
+        """What was assumed."""
+        if not self._assumed:
+            return ()
+        sentence = say(
+            "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
+            count=count_text(self._assumed),
+            gpu=f"GPU {self._likely}",
+        )
+        return (Note(Severity.LOSS, "gpu-not-recorded", sentence, self._assumed),)
 
     def resolve(self, device: Ints) -> Ints:
         """Number of the GPU; NOT_RECORDED where the event names none."""

@@ -120,7 +120,7 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
     origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
     return Trace(
         origin,
-        (*whole.notes, *_doubts(whole, tables), *unrecorded_work(tables, frozenset(wanted))),
+        (*whole.notes, *_doubts(whole, tables), *devices.notes(), *unrecorded_work(tables, frozenset(wanted))),
         strings,
         tables,
         absent,
@@ -168,14 +168,16 @@ def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows]) -> list[Note]:
     return found
 
 
-_ON_GPU: Final = (Table.KERNELS, Table.COPIES, Table.SYNCS, Table.ALLOCS)
+_WORK: Final = (Table.KERNELS, Table.COPIES)
+_ON_GPU: Final = (*_WORK, Table.SYNCS, Table.ALLOCS)
 
 
 def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -> None:
     """Fill in what Kineto does not say: which GPU, which process, and columns that it never records."""
     count = len(columns["start_ns"])
     if "device" in columns:
-        columns["gpu"] = devices.resolve(columns["device"])
+        resolve = devices.resolve_work if table in _WORK else devices.resolve
+        columns["gpu"] = resolve(columns["device"])
     columns["pid"] = (
         np.where(columns["pid"] == NOT_RECORDED, pid, columns["pid"]) if "pid" in columns else (np.full(count, pid))
     )
