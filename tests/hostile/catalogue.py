@@ -563,7 +563,7 @@ _JSON: dict[str, tuple[Make, Must]] = {
     "grid null": (jsons.kernel_args(grid=None), read()),
     "device of 2^40": (jsons.kernel_args(device=2**40), read()),
     "device negative": (jsons.kernel_args(device=-7), read()),
-    "device a text": (jsons.kernel_args(device="cuda:0"), read("events-odd")),
+    "device a text": (jsons.kernel_args(device="cuda:0"), read("events-odd", "gpu-not-recorded")),
     "10,000 devices": (
         events(*(KERNEL | {"ts": 50 + n, "args": {"device": n}} for n in range(10_000))),
         refused("names 10,000 GPUs", "--limit=gpus=10000"),
@@ -805,8 +805,11 @@ _MEANING: dict[str, tuple[Make, Must]] = {
     "torch: end before start": (torch((30, -5)), read("times-backward", report=NO_TIME)),
     "torch: the clock jumps": (torch((30, 5), (4e15, 5)), read()),
     "torch: from end to end of 62 bits": (torch((-4.6e15, 5), (4.6e15, 5)), read()),
-    "torch: no device": (torch((30, 5), device=-1), read()),
-    "torch: kernels alone": (text(b'{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "dur": 1}]}'), read()),
+    "torch: no device": (torch((30, 5), device=-1), read("gpu-not-recorded")),
+    "torch: kernels alone": (
+        text(b'{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "dur": 1}]}'),
+        read("gpu-not-recorded"),
+    ),
 }
 
 _JOB: dict[str, tuple[Make, Must]] = {
