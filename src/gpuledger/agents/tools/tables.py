@@ -10,26 +10,27 @@ from typing import Any, Final
 from gpuledger.agents.answers import MOST_LETTERS, AgentAnswer, paged
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.agents.tools.tool import DEVICE, HANDLE, LIMIT, OFFSET, AgentTool
-from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.memory.memory_figures import memory_figures
-from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.analyse.use.stretches import SampledUse, use_of_device
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views import answers
-from gpuledger.present.views.gaps import gap_sheets
 from gpuledger.present.views.kernel_use import kernels_use_json, use_answer
-from gpuledger.present.views.launches import launches_sheets
-from gpuledger.present.views.memory import sheets_of_memory
-from gpuledger.present.views.operators import ops_sheets
-from gpuledger.present.views.questions import overlap_of, ranges_of, steps_of
+from gpuledger.present.views.questions import (
+    gaps_of,
+    launches_of,
+    memory_of,
+    operators_of,
+    overlap_of,
+    ranges_of,
+    steps_of,
+)
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.timeline_kernels import step_kernels_sheet
 from gpuledger.present.writers.json import tables_json
 from gpuledger.trace.health import NotMeasured
+from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 
 _FEW: Final = 5
@@ -38,7 +39,7 @@ _FEW: Final = 5
 _USUAL: Final = 20
 """Rows of a table that is named."""
 
-Question = Callable[[OpenedProfile, Device], TableAnswer]
+Question = Callable[[Trace, Device], TableAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
     """
-    return _answer(profiles.of(handle), _steps, AskedPart(**part))
+    return _answer(profiles.of(handle), steps_of, AskedPart(**part))
 
 
 def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
@@ -64,7 +65,7 @@ def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
     """
-    return _answer(profiles.of(handle), _gaps, AskedPart(**part))
+    return _answer(profiles.of(handle), gaps_of, AskedPart(**part))
 
 
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
@@ -113,7 +114,7 @@ def _use(opened: OpenedProfile, device: Device) -> SampledUse | None:
 
 def _answer(opened: OpenedProfile, question: Question, part: AskedPart) -> AgentAnswer:
     device = opened.device(part.device)
-    told = question(opened, device)
+    told = question(opened.run.trace, device)
     return AgentAnswer(
         {**_about(opened, device), "answer": list(told.sentences), "tables": _tables(told.sheets, part, MOST_LETTERS)}
     )
@@ -142,45 +143,12 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-def _steps(opened: OpenedProfile, device: Device) -> TableAnswer:
-    return steps_of(opened.run.trace, device)
-
-
-def _gaps(opened: OpenedProfile, device: Device) -> TableAnswer:
-    summary = gap_summary(opened.run.trace, device, None)
-    return TableAnswer(answers.gap_answer(summary, device), tuple(gap_sheets(summary)))
-
-
-def _launches(opened: OpenedProfile, device: Device) -> TableAnswer:
-    costs = launch_costs(opened.run.trace, device)
-    return TableAnswer(answers.launch_answer(costs, device), tuple(launches_sheets(costs)))
-
-
-def _memory(opened: OpenedProfile, device: Device) -> TableAnswer:
-    figures = memory_figures(opened.run.trace, device)
-    sheets = sheets_of_memory(device, figures)
-    return TableAnswer(answers.memory_answer(device, figures), (sheets.copies, sheets.allocation_calls, sheets.in_use))
-
-
-def _ranges(opened: OpenedProfile, device: Device) -> TableAnswer:
-    return ranges_of(opened.run.trace, device)
-
-
-def _overlap(opened: OpenedProfile, device: Device) -> TableAnswer:
-    return overlap_of(opened.run.trace, device)
-
-
-def _ops(opened: OpenedProfile, device: Device) -> TableAnswer:
-    costs = operator_costs(opened.run.trace, device)
-    return TableAnswer(answers.operator_answer(costs, device), tuple(ops_sheets(costs)))
-
-
 _OTHERS: Final[Mapping[str, Question]] = {
-    "launches": _launches,
-    "memory": _memory,
-    "ranges": _ranges,
-    "overlap": _overlap,
-    "ops": _ops,
+    "launches": launches_of,
+    "memory": memory_of,
+    "ranges": ranges_of,
+    "overlap": overlap_of,
+    "ops": operators_of,
 }
 
 _PART: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import gap_answer
-from gpuledger.present.views.gaps import gap_sheets
+from gpuledger.present.views.questions import gaps_of
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 from gpuledger.units import parse_instant
@@ -47,5 +45,4 @@ def gaps(trace: Trace, device: Device, over: int | None) -> TableAnswer:
       gpuledger gaps run.sqlite --over=1ms
       gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
     """
-    summary = gap_summary(trace, device, over)
-    return TableAnswer(gap_answer(summary, device), tuple(gap_sheets(summary)))
+    return gaps_of(trace, device, over)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import launch_answer
-from gpuledger.present.views.launches import launches_sheets
+from gpuledger.present.views.questions import launches_of
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
@@ -23,6 +21,4 @@ def launches(trace: Trace, device: Device) -> TableAnswer:
       gpuledger launches run.sqlite
       gpuledger launches run.sqlite --format=json
     """
-    costs = launch_costs(trace, device)
-    shown = launches_sheets(costs, with_units=True)
-    return TableAnswer(launch_answer(costs, device), tuple(launches_sheets(costs)), tuple(shown))
+    return launches_of(trace, device)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuledger.analyse.memory.memory_figures import memory_figures
 from gpuledger.cli.memory_snapshot import show_snapshot
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import memory_answer
-from gpuledger.present.views.memory import sheets_of_memory
+from gpuledger.present.views.questions import memory_of
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
@@ -32,6 +30,4 @@ def memory(trace: Trace, device: Device) -> TableAnswer:
       gpuledger memory run.sqlite --format=json
       gpuledger memory snapshot.pickle
     """
-    figures = memory_figures(trace, device)
-    sheets = sheets_of_memory(device, figures)
-    return TableAnswer(memory_answer(device, figures), (sheets.copies, sheets.allocation_calls, sheets.in_use))
+    return memory_of(trace, device)

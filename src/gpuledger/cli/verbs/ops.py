@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.cli.table_verbs import question
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import operator_answer
-from gpuledger.present.views.operators import ops_sheets
+from gpuledger.present.views.questions import operators_of
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import Trace
 
@@ -26,6 +24,4 @@ def ops(trace: Trace, device: Device) -> TableAnswer:
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
-    costs = operator_costs(trace, device)
-    shown = ops_sheets(costs, with_units=True)
-    return TableAnswer(operator_answer(costs, device), tuple(ops_sheets(costs)), tuple(shown))
+    return operators_of(trace, device)

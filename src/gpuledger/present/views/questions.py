@@ -1,4 +1,4 @@
-"""Questions that take more than one analysis to answer: a trace and a device in, sentences and tables out.
+"""The questions that verbs ask about one GPU: a trace and a device in, sentences and tables out.
 
 The command line asks them, and so do agents: both are told the same.
 """
@@ -7,11 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuledger.analyse.gap_summary import gap_summary
+from gpuledger.analyse.launch_costs import launch_costs
+from gpuledger.analyse.memory.memory_figures import memory_figures
+from gpuledger.analyse.operators.operator_costs import operator_costs
 from gpuledger.analyse.overlap import overlap
 from gpuledger.analyse.range_tree import range_tree
 from gpuledger.analyse.stream_overlap import stream_overlap
 from gpuledger.ledger.device import Device
-from gpuledger.present.views.answers import overlap_answer, range_answer, step_answer, stream_overlap_answer
+from gpuledger.present.views.answers import (
+    gap_answer,
+    launch_answer,
+    memory_answer,
+    operator_answer,
+    overlap_answer,
+    range_answer,
+    step_answer,
+    stream_overlap_answer,
+)
+from gpuledger.present.views.gaps import gap_sheets
+from gpuledger.present.views.launches import launches_sheets
+from gpuledger.present.views.memory import sheets_of_memory
+from gpuledger.present.views.operators import ops_sheets
 from gpuledger.present.views.overlap import overlap_sheet, stream_overlap_sheet
 from gpuledger.present.views.ranges import ranges_sheet
 from gpuledger.present.views.steps import step_sheets
@@ -36,6 +53,33 @@ def steps_of(trace: Trace, device: Device) -> TableAnswer:
     if isinstance(use, NotMeasured):
         return TableAnswer(sentences, sheets)
     return TableAnswer(sentences, (*sheets, step_use_sheet(use, device.zero_ns)))
+
+
+def gaps_of(trace: Trace, device: Device, least_ns: int | None = None) -> TableAnswer:
+    """Why the GPU was idle; the longest gaps, or all from `least_ns` on."""
+    summary = gap_summary(trace, device, least_ns)
+    return TableAnswer(gap_answer(summary, device), tuple(gap_sheets(summary)))
+
+
+def launches_of(trace: Trace, device: Device) -> TableAnswer:
+    """What launches cost, and how far the host runs ahead."""
+    costs = launch_costs(trace, device)
+    shown = launches_sheets(costs, with_units=True)
+    return TableAnswer(launch_answer(costs, device), tuple(launches_sheets(costs)), tuple(shown))
+
+
+def memory_of(trace: Trace, device: Device) -> TableAnswer:
+    """What is copied and allocated."""
+    figures = memory_figures(trace, device)
+    sheets = sheets_of_memory(device, figures)
+    return TableAnswer(memory_answer(device, figures), (sheets.copies, sheets.allocation_calls, sheets.in_use))
+
+
+def operators_of(trace: Trace, device: Device) -> TableAnswer:
+    """Host and GPU time by operator."""
+    costs = operator_costs(trace, device)
+    shown = ops_sheets(costs, with_units=True)
+    return TableAnswer(operator_answer(costs, device), tuple(ops_sheets(costs)), tuple(shown))
 
 
 def ranges_of(trace: Trace, device: Device) -> TableAnswer:
