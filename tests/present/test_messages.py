@@ -78,6 +78,18 @@ def test_every_template_has_its_chinese() -> None:
     assert missing == {}
 
 
+def test_a_template_means_one_thing() -> None:
+    """The catalogues are put together: of two translations of one text, one would be lost without a word."""
+    meant: dict[str, set[str]] = {}
+    for path in (ROOT / "src" / "gpuledger" / "messages").glob("zh*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for text, translation in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+                if isinstance(text, ast.Constant) and isinstance(translation, ast.Constant):
+                    meant.setdefault(str(text.value), set()).add(str(translation.value))
+    assert len(meant) > 1_000
+    assert [text for text, translations in meant.items() if len(translations) > 1] == []
+
+
 def test_no_chinese_is_left_over() -> None:
     assert TEMPLATES.keys() - {template(call) for _, call in said()} == set()
 

@@ -62,7 +62,7 @@ def test_the_kernels_of_a_step_in_the_page_are_the_traces(decode: Path) -> None:
     for stretch in document["stretches"]:
         begin, finish = stretch["span"]
         expected = kernels.where((start < finish) & (end > begin))
-        shown = sorted((at, length) for kind, at, length in events_of(document, stretch) if kind == "kernel")
+        shown = sorted((at, length) for kind, at, length in events_of(document, stretch) if kind == "GPU kernel")
         assert shown == sorted(
             zip((expected["start_ns"] - report.zero_ns).tolist(), expected.duration_ns.tolist(), strict=True)
         )

@@ -47,3 +47,11 @@ def test_sampled_kernels_stand_under_their_roofs(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.stderr
     page = parsed((tmp_path / "page.html").read_text())
     assert len(page.one("charts").all("circle")) > 10
+
+
+def test_a_table_without_rows_says_why_in_every_format(decode: Path, tmp_path: Path) -> None:
+    for name in ("ops.txt", "ops.md", "ops.html"):
+        assert gpuledger("ops", decode, "-o", tmp_path / name).exit_code == 0
+        text = (tmp_path / name).read_text()
+        assert text.count("no operators were recorded") >= 3, name
+        assert "No data" not in text

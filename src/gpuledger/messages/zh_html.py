@@ -196,7 +196,7 @@ HTML: Final[dict[str, str]] = {
     "Median": "中位数",
     "Drift": "漂移",
     "Line that grew most": "增长最多的账目",
-    "By": "增加",
+    "Grew by": "增加",
     "Phase": "阶段",
     "Where": "位置",
     "Total": "总计",

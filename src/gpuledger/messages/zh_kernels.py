@@ -98,7 +98,7 @@ KERNELS: Final[dict[str, str]] = {
     "only {known} is known, at {share} of its peak": "只采集到{known}的吞吐量，为峰值的 {share}",
     "{unit} runs at {share} of its peak": "{unit}的吞吐量达到峰值的 {share}",
     "L2 hit rate {share}: data that is read once cannot hit": "L2 命中率 {share}：仅被读取一次的数据不可能命中",
-    "DRAM": "显存",
+    "DRAM": "显存带宽",
     "the L2 cache": "L2 缓存",
     "L1 and shared memory": "L1 与共享内存",
     "the tensor pipeline": "Tensor Core 流水线",

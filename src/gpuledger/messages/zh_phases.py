@@ -16,7 +16,6 @@ PHASES: Final[dict[str, str]] = {
     "Idle, all steps": "空闲，全部步",
     "Other work, all steps": "其他工作，全部步",
     "Layer": "层",
-    "Whole": "整层",
     "Collectives": "集合通信",
     "Matched": "已匹配",
     "Waiting": "等待",

@@ -39,7 +39,7 @@ TABLES: Final[dict[str, str]] = {
     "no {table} were recorded": "没有记录到 {table}",
     # present/writers
     "{table}: {reason}": "{table}：{reason}",
-    "No data.": "没有数据。",
+    "{reason}.": "{reason}。",
     "{term}: {sentence}": "{term}：{sentence}",
     "Commands": "命令",
     # present/views: headings that several tables have

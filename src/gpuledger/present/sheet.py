@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from gpuledger.messages import translated
+from gpuledger.messages import say, translated
 
 
 class Digits(Enum):
@@ -113,6 +113,11 @@ class Sheet:
     """Whether text and Markdown show numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""
     why_empty: str = ""
     """Why there are no rows where the profile does not say; without it, there are none of what it lists."""
+
+    @property
+    def why_no_rows(self) -> str:
+        """What stands in the place of rows where there are none."""
+        return self.why_empty or say("none")
 
     @property
     def all_rows(self) -> tuple[tuple[Cell, ...], ...]:

@@ -38,7 +38,7 @@ _OUTLIERS: Final = (
     Column("step", say("Step"), Unit.ID),
     Column("length_ns", say("Length"), Unit.NS),
     Column("line", say("Line that grew most"), Unit.TEXT),
-    Column("excess_ns", say("By"), Unit.NS),
+    Column("excess_ns", say("Grew by"), Unit.NS),
 )
 _EVERY_STEP: Final = (
     Column("step", say("Step"), Unit.ID),

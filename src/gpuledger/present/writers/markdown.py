@@ -97,7 +97,7 @@ class MarkdownWriter:
         """A table, under a heading and its name in JSON where nothing else names it."""
         title = f"## {sheet.title}\n\n`{sheet.name}`\n\n" if named else ""
         if named and not sheet.all_rows:
-            return f"{title}{self._said(say('No data.'))}"
+            return f"{title}{self._said(say('{reason}.', reason=sheet.why_no_rows))}"
         return title + table_markdown(sheet, raw=self._raw).rstrip("\n")
 
 

@@ -106,7 +106,7 @@ class TextWriter:
         named = block.title is SheetTitle.NAMED
         title = visible(f"{sheet.title} ({sheet.name})" if named else sheet.title)
         if named and not sheet.all_rows:
-            nothing = say("{table}: {reason}", table=title, reason=sheet.why_empty or say("none"))
+            nothing = say("{table}: {reason}", table=title, reason=sheet.why_no_rows)
             return wrapped(visible(self._tell(nothing)), self._width, 2), [], 0
         longest_name = None if block.tells_hidden else LONGEST_NAME
         lines, hidden, width_of_all = sheet_lines(sheet, self._terminal, longest_name, raw=self._raw)

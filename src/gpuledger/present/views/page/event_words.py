@@ -29,14 +29,14 @@ def event_words(finder: EventFinder, source: EventSource, text: str | None, kind
     if source is EventSource.CUDA_CALL:
         return shortened(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
     if source is EventSource.OTHER_CALL:
-        return text or "?", "idle-os", say("call")
+        return text or "?", "idle-os", say("host call")
     if kind < 0:
         return text or "?", "copy", say("copy")
     family = finder.work.families[kind]
     if text is None:
         return "CUDA graph", line_tone(Line.of_family(family)), say("graph")
     line = COMM if family == COMMUNICATION else Line.of_family(family)
-    return label(text), line_tone(line), say("kernel")
+    return label(text), line_tone(line), say("GPU kernel")
 
 
 def track_words(report: ProfiledRun, track: EventTrack) -> Message:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from gpuledger.messages import say
 from gpuledger.present.document import Block, Heading, Medium, Only, Paragraph, Picture, Points, SheetBlock
 from gpuledger.present.writers.html import parts as page
 from gpuledger.present.writers.html.parts import Part, Reader, Section
@@ -27,6 +28,8 @@ def block_parts(blocks: Iterable[Block], reader: Reader) -> list[Part]:
             case Points(title, items):
                 lines = tuple(cut(tell(item), letters, tell) for item in items)
                 made.append(page.Listing(cut(tell(title), letters, tell), lines))
+            case SheetBlock(sheet) if not sheet.all_rows:
+                made.append(page.Unknown(tell(say("{reason}.", reason=sheet.why_no_rows))))
             case SheetBlock(sheet):
                 above = made[-1].text if made and isinstance(made[-1], page.Heading) else ""
                 quiet = bool(above)
