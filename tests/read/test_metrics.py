@@ -57,6 +57,24 @@ def test_samples_have_their_names_and_gpus(tmp_path: Path) -> None:
     assert trace.span == (100, 200)  # a GPU is sampled for longer than the program runs
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE GPU_METRICS",
+        "DELETE FROM GPU_METRICS",
+        "ALTER TABLE GPU_METRICS RENAME TO v; CREATE VIEW GPU_METRICS AS SELECT * FROM v",
+    ],
+)
+def test_samples_that_are_gone_while_their_counters_are_named_are_told(tmp_path: Path, change: str) -> None:
+    path = export(tmp_path / "a.sqlite", [(0, 0, H200, 3, 97)])
+    assert "samples-lost" not in {note.code for note in opened(path).health}
+    with sqlite3.connect(path) as database:
+        database.executescript(change)
+    database.close()
+    [told] = [note for note in opened(path).health if note.code == "samples-lost"]
+    assert told.sentence.startswith("2 GPU counters were sampled, but GPU_METRICS holds no sample")
+
+
 def test_nobody_reads_them_who_does_not_ask(tmp_path: Path) -> None:
     trace = open_trace(export(tmp_path / "a.sqlite", [(0, 0, H200, 3, 5)]))
     assert Table.METRICS not in EVENTS

@@ -322,6 +322,9 @@ _REPORT: Final[dict[str, str]] = {
     "{count} kernels or copies of CUDA graphs do not say which node they are: gaps between them look like the host's": (
         "CUDA graph 的 {count} 个 kernel 或拷贝没有说明自己是哪个节点：它们之间的空隙看起来像是主机造成的"
     ),
+    "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU is not known": (
+        "采样了 GPU 的 {count} 个计数器，但 GPU_METRICS 中没有样本：无法得知 kernel 对 GPU 的利用程度"
+    ),
     "{count} counters of GPU_METRICS have no name in the export: what they measure is not known": (
         "GPU_METRICS 的 {count} 个计数器在导出文件中没有名称：无法得知它们测量什么"
     ),

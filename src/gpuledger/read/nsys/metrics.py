@@ -10,12 +10,16 @@ from typing import Final
 
 import numpy as np
 
+from gpuledger.messages import say
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.nsys.finish import Raw
 from gpuledger.read.nsys.origin import text_rows
+from gpuledger.read.nsys.schema import actual_name
 from gpuledger.read.nsys.strings import TextCoder
 from gpuledger.trace.columns import by_row
+from gpuledger.trace.health import Note, Severity
 from gpuledger.trace.keys import group
+from gpuledger.units import count_text
 
 MOST_COUNTERS: Final = 100_000
 """GPUs times counters of an export that can be real; of one with more, none has a name."""
@@ -42,6 +46,19 @@ def metric_columns(export: NsysExport, coder: TextCoder, raw: Raw) -> tuple[Raw,
         name = by_row(lambda *place: codes[place], hardware, counter)
     gpu = by_row(lambda ids: np.where(ids == NULL, NULL, ids & _GPU_BITS), raw["hardware"])
     return raw | {"end_ns": raw["start_ns"], "name": name, "hardware": gpu}, unnamed
+
+
+def lost_samples(export: NsysExport) -> tuple[Note, ...]:
+    """Counters that have names, which nsys writes where it samples them, and no sample."""
+    samples = actual_name("GPU_METRICS", export.tables)
+    counters = 0 if samples is not None and export.count(samples) else len(set(_names(export).values()))
+    if not counters:
+        return ()
+    sentence = say(
+        "{count} GPU counters were sampled, but GPU_METRICS holds no sample: how well kernels use the GPU is not known",
+        count=count_text(counters),
+    )
+    return (Note(Severity.LOSS, "samples-lost", sentence, counters),)
 
 
 def _names(export: NsysExport) -> dict[tuple[int, int], str]:

@@ -18,7 +18,7 @@ from gpuledger.read.nsys import schema as schema
 from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.devices import NsysDevices
 from gpuledger.read.nsys.finish import Raw, TableFinisher, hosts, ordinals
-from gpuledger.read.nsys.metrics import metric_columns
+from gpuledger.read.nsys.metrics import lost_samples, metric_columns
 from gpuledger.read.nsys.nccl_payloads import collective_columns, has_layouts, may_have_payloads
 from gpuledger.read.nsys.origin import describe, diagnostics, text_rows
 from gpuledger.read.nsys.stacks import StackReader
@@ -70,6 +70,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
         *coding.notes,
         *finish.devices.notes(is_sampled=bool(len(tables.get(Table.METRICS, ())))),
         *_doubts(tables),
+        *lost_samples(export),
         *diagnostics(export),
     )
     notes += unrecorded_work(tables, frozenset(wanted))
