@@ -241,6 +241,21 @@ def test_copies_take_nvidias_labels_or_the_built_in_ones(tmp_path: Path) -> None
     assert codes(trace) == {"copy-kind-unknown": 1, "links-missing": 1}
 
 
+@pytest.mark.parametrize(
+    ("row", "kind"), [((1, "H2D"), "H2D"), ((1, None), "Host-to-Device"), ((2, "D2H"), "Host-to-Device")]
+)
+def test_a_label_that_the_export_leaves_out_is_the_built_in_one(
+    tmp_path: Path, row: tuple[int, str | None], kind: str
+) -> None:
+    copy = {"start": 1, "end": 2, "bytes": 64, "copyKind": 1, "srcKind": 0, "dstKind": 2, "globalPid": PID}
+    path = minimal(tmp_path / "a.sqlite", MEMCPY=[copy])
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE ENUM_CUDA_MEMCPY_OPER (id INTEGER, name TEXT, label TEXT)")
+        database.execute("INSERT INTO ENUM_CUDA_MEMCPY_OPER VALUES (?, 'x', ?)", row)
+    database.close()
+    assert open_trace(path)[Table.COPIES].texts("kind") == [kind]
+
+
 def test_ranges_nest_per_thread(tmp_path: Path) -> None:
     rows = [
         push(0, 100, "a"),

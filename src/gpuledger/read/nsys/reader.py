@@ -202,10 +202,9 @@ class _ExportReading:
 
     def _labels(self, enum: str) -> dict[int, str]:
         """The labels of one of nsys's enumerations; the built-in ones where the export brings none."""
-        if enum not in self.export.tables:
-            return dict(enumerate(schema.LABELS[enum]))
         rows = text_rows(self.export, enum, ("label",), integers=("id",))
-        return {row["id"]: row["label"] for row in rows if row["id"] is not None}
+        brought = {row["id"]: row["label"] for row in rows if row["id"] is not None and row["label"]}
+        return dict(enumerate(schema.LABELS[enum])) | brought
 
     # One method per table of nsys: give it the columns that our table has.
 
