@@ -89,7 +89,8 @@ def trace_tables_page() -> str:
         "# The tables of a trace\n",
         f"{(Table.__doc__ or '').strip()} Text columns hold codes into `trace.strings`.",
     ]
-    parts.append("Where a profile did not record a value, the column holds -1.\n")
+    parts.append("Where a profile did not record a value, the column holds -1;")
+    parts.append("in Arrow, pandas, polars and Parquet it is null.\n")
     for table in Table:
         parts += [
             f"## {table.value}\n",

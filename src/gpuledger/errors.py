@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class GpuledgerError(Exception):
     """Something the user can act on: what, where, what was found, and what to do.
@@ -29,6 +32,19 @@ class NothingRecorded(GpuledgerError):
 
 class MissingPackage(GpuledgerError):
     """An optional package is needed for this input."""
+
+
+@contextmanager
+def needing(package: str, what: str, install: str) -> Iterator[None]:
+    """Around an import of a package that not everybody has: a sentence where it is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise MissingPackage(
+            f"{what} needs the package {package}, which is not installed", hint=f"`pip install {install}` installs it"
+        ) from None
 
 
 class TooManyPairs(GpuledgerError):

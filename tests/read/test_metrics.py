@@ -75,6 +75,16 @@ def test_samples_that_are_gone_while_their_counters_are_named_are_told(tmp_path:
     assert told.sentence.startswith("2 GPU counters were sampled, but GPU_METRICS holds no sample")
 
 
+def test_samples_of_a_gpu_that_is_not_described_are_judged_without_its_figures_which_is_told(tmp_path: Path) -> None:
+    trace = opened(export(tmp_path / "a.sqlite", [(0, 0, H200, 3, 97)], gpus=()))
+    told = [note.sentence for note in trace.health if note.code == "gpu-figures-not-recorded"]
+    assert [sentence.split(" its GPUs")[0].split(" say ")[1] for sentence in told] == [
+        "how many SMs",
+        "what clock",
+        "what memory bandwidth",
+    ]
+
+
 def test_nobody_reads_them_who_does_not_ask(tmp_path: Path) -> None:
     trace = open_trace(export(tmp_path / "a.sqlite", [(0, 0, H200, 3, 5)]))
     assert Table.METRICS not in EVENTS

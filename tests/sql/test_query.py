@@ -265,6 +265,12 @@ def test_long_answers_are_cut_for_people_and_told() -> None:
     assert gpuledger("query", profile, "SELECT 1 WHERE false").stdout.rstrip().endswith("No rows.")
 
 
+def test_what_a_table_means_is_shown_whole_however_narrow_the_terminal_is() -> None:
+    shown = gpuledger("query", "--schema", "ranges", COLUMNS="60").stdout
+    assert max(map(len, shown.splitlines())) <= 60
+    assert "an operator's or annotation's inputs, as recorded: shapes, then types, as JSON" in " ".join(shown.split())
+
+
 def test_the_schema_needs_no_profile_and_nothing_else_goes_without() -> None:
     listed = json.loads(gpuledger("query", "--schema", "--format=json").stdout)
     assert [table["table"] for table in listed["tables"]] == [table.name for table in TABLES]
@@ -300,7 +306,7 @@ def test_python_takes_a_path_or_a_trace() -> None:
     assert answer == public.query(trace_of(DECODE), sql)
     assert answer.rows == ((2446,),)
     assert answer.to_polars()["kernels"].to_list() == answer.to_pandas()["kernels"].tolist() == [2446]
-    assert repr(answer) == "<QueryAnswer: 1 rows of kernels>"
+    assert repr(answer) == "<QueryAnswer: 1 row of kernels>"
     part = public.open_trace(plain(DECODE), only=(Table.KERNELS,))
     with pytest.raises(QueryRefused, match="calls was not read with this trace"):
         public.query(part, "SELECT count(*) FROM calls")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpuledger import NotMeasured, Table, open_trace
+from gpuledger import MissingPackage, NotMeasured, Table, open_trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import NO_TEXT, Strings
 from gpuledger.trace.tables import Rows, empty
@@ -72,6 +73,31 @@ def test_tables_leave_for_arrow_pandas_and_polars(decode: Path) -> None:
 def test_texts_that_were_not_recorded_are_null_in_arrow() -> None:
     calls = table(Table.CALLS, Strings(["a"]), 2, name=["a", "missing"])
     assert calls.to_arrow().column("name").to_pylist() == ["a", None]
+
+
+def test_numbers_that_were_not_recorded_are_null_and_times_below_0_are_times() -> None:
+    kernels = table(Table.KERNELS, Strings(["a"]), 2, start_ns=[-1, 5], end_ns=[7, 9], registers=[-1, 32])
+    assert kernels.to_arrow().column("start_ns").to_pylist() == [-1, 5]
+    assert kernels.to_arrow().column("registers").to_pylist() == [None, 32]
+    assert kernels.to_polars()["registers"].mean() == 32
+    pandas = kernels.to_pandas()
+    assert (pandas["registers"].sum(), str(pandas["registers"].dtype)) == (32, "Int32")
+    assert pandas["start_ns"].tolist() == [-1, 5]
+
+
+def test_a_shape_that_was_not_recorded_is_null() -> None:
+    shapes = np.array([[-1, -1, -1], [8, 1, 1]], np.int32)
+    kernels = table(Table.KERNELS, Strings(["a"]), 2).replaced("grid", shapes)
+    assert kernels.to_arrow().column("grid").to_pylist() == [[None] * 3, [8, 1, 1]]
+    assert "-1" not in kernels.only("grid")._repr_html_()
+
+
+@pytest.mark.parametrize(("package", "install"), [("pyarrow", "'gpuledger[arrow]'"), ("polars", "polars")])
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, package: str, install: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPackage, match=f"needs the package {package}, which is not installed") as caught:
+        table(Table.KERNELS, Strings(["a"]), 2).to_polars()
+    assert caught.value.hint == f"`pip install {install}` installs it"
 
 
 def test_a_text_is_asked_about_once_however_often_its_code_occurs() -> None:

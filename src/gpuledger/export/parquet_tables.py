@@ -1,7 +1,7 @@
 """The tables of a trace as Parquet: one file for each table that the profile holds.
 
 Columns are those of the trace, with their units in their names; text is dictionary-coded. What a profile did not record
-is -1 in a number and null in a text.
+is null.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuledger.errors import MissingPackage
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 
@@ -27,12 +26,5 @@ def write_tables(trace: Trace, folder: Path) -> Iterator[Path]:
         if table not in trace.tables:
             continue
         path = folder / f"{table.value}{ENDING}"
-        try:
-            trace[table].to_parquet(path)
-        except ImportError as error:
-            raise MissingPackage(
-                "writing Parquet needs pyarrow, which is not installed",
-                found=str(error),
-                hint="`pip install 'gpuledger[arrow]'`",
-            ) from error
+        trace[table].to_parquet(path)
         yield path

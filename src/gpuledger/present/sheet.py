@@ -74,7 +74,7 @@ class Column:
     """One column. `key` names it in JSON.
 
     Where a terminal is narrow, columns with the highest `detail` go first, and a text that is too long is passed
-    through `shorten`.
+    through `shorten`, or goes on in the next line where it is a sentence.
     """
 
     key: str
@@ -83,6 +83,7 @@ class Column:
     unit: Unit
     detail: int = 0
     shorten: Callable[[str], str] | None = None
+    is_prose: bool = False
     page_name: str = ""
     """What a page calls it, where that is something else."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from gpuledger.errors import needing
 from gpuledger.findings.profiled_run import WHERE_SAMPLED
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -23,7 +24,7 @@ from gpuledger.sql.subject import QuerySubject
 from gpuledger.sql.tables import BY_NAME, QueryTable
 from gpuledger.trace.deadline import until
 from gpuledger.trace.model import Trace
-from gpuledger.trace.notebook_table import html_table
+from gpuledger.trace.notebook_table import html_table, rows_text
 from gpuledger.trace.tables import EVENTS, Table
 from gpuledger.visible_text import visible
 
@@ -65,25 +66,27 @@ class QueryAnswer:
 
     def __repr__(self) -> str:
         names = ", ".join(visible(column.name) for column in self.columns)
-        return f"<QueryAnswer: {len(self):,} rows{' and more' if self.is_cut else ''} of {names}>"
+        return f"<QueryAnswer: {rows_text(len(self))}{' and more' if self.is_cut else ''} of {names}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows, and what is not among them."""
-        more = f"the first {_SHOWN} of {len(self):,} rows" if len(self) > _SHOWN else ""
+        more = f"the first {_SHOWN} of {rows_text(len(self))}" if len(self) > _SHOWN else ""
         cut = f"there are more rows than these {len(self):,}" if self.is_cut else ""
         names = [column.name for column in self.columns]
         return html_table(names, self.rows[:_SHOWN], *self.notes, more, cut)
 
     def to_polars(self) -> polars.DataFrame:
         """The answer for polars."""
-        import polars
+        with needing("polars", "to_polars()", "polars"):
+            import polars
 
         names = [column.name for column in self.columns]
         return polars.DataFrame(self.rows, schema=names, orient="row", infer_schema_length=None)
 
     def to_pandas(self) -> pandas.DataFrame:
         """The answer for pandas."""
-        import pandas
+        with needing("pandas", "to_pandas()", "pandas"):
+            import pandas
 
         return pandas.DataFrame(list(self.rows), columns=[column.name for column in self.columns])
 

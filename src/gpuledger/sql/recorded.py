@@ -9,9 +9,7 @@ from gpuledger.ledger.calls import short_names
 from gpuledger.sql.column_values import ColumnValues, TableValues, instants
 from gpuledger.sql.tables import AXES, QueryTable
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import Kind, Rows, Table
-
-_TIMES = ("start_ns", "end_ns")
+from gpuledger.trace.tables import ALWAYS, Kind, Rows, Table
 
 
 def columns_to_read(table: QueryTable, asked: Collection[str]) -> set[str]:
@@ -38,9 +36,9 @@ def recorded_values(trace: Trace, table: QueryTable, asked: Collection[str]) -> 
     if table.recorded is None:
         raise ValueError(f"{table.name} is a table of the books")
     rows = _rows(trace, table.recorded, columns_to_read(table, asked))
-    values: TableValues = {name: instants(rows[name]) for name in _TIMES}
+    values: TableValues = {name: instants(rows[name]) for name in ALWAYS}
     for name in asked:
-        if name not in _TIMES and not table[name].is_booked:
+        if name not in ALWAYS and not table[name].is_booked:
             values[name] = _column(rows, table, name)
     return values
 
@@ -70,7 +68,7 @@ def _column(rows: Rows, table: QueryTable, name: str) -> ColumnValues | str:
     shape, _, axis = name.rpartition("_")
     if axis in AXES and _is_shape(table, shape):
         return ColumnValues(rows[shape][:, AXES.index(axis)])
-    kind = rows.schema[name].kind
-    if kind is Kind.TEXT:
+    column = rows.schema[name]
+    if column.kind is Kind.TEXT:
         return ColumnValues(rows.codes(name), rows.strings)
-    return ColumnValues(rows[name], missing=None if kind is Kind.FLAG else -1)
+    return ColumnValues(rows[name], missing=column.missing)

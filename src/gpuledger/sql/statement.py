@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.errors import MissingPackage, QueryRefused
+from gpuledger.errors import QueryRefused, needing
 from gpuledger.sql.tables import BY_NAME, TABLES
 
 if TYPE_CHECKING:
@@ -45,13 +45,8 @@ class Statement:
 
 def duckdb_package() -> ModuleType:
     """DuckDB, or a sentence that says how to get it."""
-    try:
+    with needing("duckdb", "a query", "'gpuledger[query]'"):
         import duckdb
-    except ImportError:
-        raise MissingPackage(
-            "a query needs the package duckdb, which is not installed",
-            hint="`pip install 'gpuledger[query]'` installs it",
-        ) from None
     return duckdb
 
 

@@ -21,6 +21,11 @@ def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *said:
     return f"<div>{above}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
+def rows_text(count: int) -> str:
+    """How many rows there are."""
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
 def html_text(text: str) -> str:
     """A text from anywhere as HTML."""
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.errors import needing
 from gpuledger.messages import say
 from gpuledger.trace.columns import take
-from gpuledger.trace.notebook_table import FIRST_ROWS, html_table
+from gpuledger.trace.notebook_table import FIRST_ROWS, html_table, rows_text
 from gpuledger.trace.strings import Codes, Strings
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 NOT_RECORDED: Final = -1
 """Stands in an integer column for a value that the profile does not hold."""
+
+ALWAYS: Final = ("start_ns", "end_ns")
+"""What every row has: it is none without, and a clock may be below 0."""
 
 
 class Kind(Enum):
@@ -53,6 +57,11 @@ class ColumnSchema:
     name: str
     kind: Kind
     meaning: str
+
+    @property
+    def missing(self) -> int | None:
+        """The number that stands for a value that was not recorded; None: there is always one, and any number is."""
+        return None if self.kind is Kind.FLAG or self.name in ALWAYS else NOT_RECORDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,25 +304,24 @@ class Rows:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} rows, each {self.schema.row}: {', '.join(self._columns)}>"
+        return f"<{rows_text(len(self))}, each {self.schema.row}: {', '.join(self._columns)}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows, names spelled out."""
         first = self.between(slice(FIRST_ROWS))
         columns = [first._shown(name) for name in first._columns]
         rest = f", the first {FIRST_ROWS} shown" if len(self) > FIRST_ROWS else ""
-        said = f"{len(self):,} rows, each {self.schema.row}{rest}"
+        said = f"{rows_text(len(self))}, each {self.schema.row}{rest}"
         return html_table(list(self._columns), zip(*columns, strict=True), said)
 
     def _shown(self, name: str) -> list[object]:
         """A column's values for people: texts for codes, nothing for what was not recorded."""
-        kind, values = self.schema[name].kind, self[name].tolist()
-        if kind is Kind.TEXT:
+        column, values = self.schema[name], self[name].tolist()
+        if column.kind is Kind.TEXT:
             return list(self.texts(name))
-        if kind is Kind.TRIPLE:
-            return [" x ".join(map(str, triple)) for triple in values]
-        is_time = name in ("start_ns", "end_ns")
-        return [None if value == NOT_RECORDED and not is_time else value for value in values]
+        if column.kind is Kind.TRIPLE:
+            return [None if NOT_RECORDED in triple else " x ".join(map(str, triple)) for triple in values]
+        return [None if value == column.missing else value for value in values]
 
     @property
     def duration_ns(self) -> NDArray[np.int64]:
@@ -356,34 +364,47 @@ class Rows:
         return Rows(self.schema, self._columns | {name: values}, self.strings)
 
     def to_arrow(self) -> pyarrow.Table:
-        """This table for pyarrow, text spelled out as dictionary columns, triples as lists of three."""
-        import pyarrow as pa
+        """This table for pyarrow: text in dictionary columns, triples as lists of three, null where not recorded."""
+        with needing("pyarrow", "to_arrow()", "'gpuledger[arrow]'"):
+            import pyarrow as pa
 
         def converted(column: ColumnSchema, values: NDArray[Any]) -> pyarrow.Array:
+            if column.missing is None:
+                return pa.array(values)
+            flat = values.reshape(-1)
+            known = pa.array(flat, mask=flat < 0 if column.kind is Kind.TEXT else flat == column.missing)
             if column.kind is Kind.TRIPLE:
-                return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 3)
+                return pa.FixedSizeListArray.from_arrays(known, 3)
             if column.kind is Kind.TEXT:
-                codes = pa.array(values, mask=values < 0)
-                return pa.DictionaryArray.from_arrays(codes, pa.array(self.strings.as_unicode(), pa.string()))
-            return pa.array(values)
+                return pa.DictionaryArray.from_arrays(known, pa.array(self.strings.as_unicode(), pa.string()))
+            return known
 
         return pa.table({name: converted(self.schema[name], values) for name, values in self._columns.items()})
 
     def to_parquet(self, path: Path) -> None:
         """Write this table to a Parquet file."""
+        table = self.to_arrow()
         import pyarrow.parquet
 
-        pyarrow.parquet.write_table(self.to_arrow(), path, compression="zstd")
+        pyarrow.parquet.write_table(table, path, compression="zstd")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """This table for pandas."""
-        return self.to_arrow().to_pandas()
+        """This table for pandas: whole numbers stay whole where some were not recorded, which are NA."""
+        table = self.to_arrow()
+        with needing("pandas", "to_pandas()", "pandas"):
+            import pandas
+        import pyarrow as pa
+
+        whole = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype()}
+        return table.to_pandas(types_mapper=whole.get)
 
     def to_polars(self) -> polars.DataFrame:
         """This table for polars."""
-        import polars
+        table = self.to_arrow()
+        with needing("polars", "to_polars()", "polars"):
+            import polars
 
-        frame = polars.from_arrow(self.to_arrow())
+        frame = polars.from_arrow(table)
         if not isinstance(frame, polars.DataFrame):
             raise TypeError(f"polars made a {type(frame).__name__} of a table")
         return frame

@@ -109,7 +109,7 @@ def schema_document(tables: Sequence[QueryTable]) -> Document:
 
 
 def _tables_sheet(tables: Sequence[QueryTable]) -> Sheet:
-    columns = (Column("table", say("table"), Unit.TEXT), Column("row", say("a row is"), Unit.TEXT))
+    columns = (Column("table", say("table"), Unit.TEXT), Column("row", say("a row is"), Unit.TEXT, is_prose=True))
     return Sheet("tables", say("Tables"), columns, tuple((table.name, table.row) for table in tables))
 
 
@@ -118,7 +118,7 @@ def _columns_sheet(table: QueryTable) -> Sheet:
         Column("column", say("column"), Unit.TEXT),
         Column("type", say("type"), Unit.TEXT),
         Column("unit", say("unit"), Unit.TEXT),
-        Column("meaning", say("meaning"), Unit.TEXT),
+        Column("meaning", say("meaning"), Unit.TEXT, is_prose=True),
     )
     rows = tuple((column.name, column.type, column.unit, column.meaning) for column in table.columns)
     return Sheet(table.name, say("{table}: {row}", table=table.name, row=table.row), columns, rows)

@@ -1,15 +1,15 @@
-"""Sheets as aligned text. At a given width, details go first, then long names are cut in the middle.
+"""Sheets as aligned text. At a given width, details go first, then names are cut in the middle, and sentences wrapped.
 
 Where the terminal has colours, the first column of shares has a bar beside it, if there is room to spare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpuledger.present.digits import shown_text
-from gpuledger.present.safe_text import cut_apart, cut_in_the_middle, display_width, visible
+from gpuledger.present.safe_text import cut_apart, cut_in_the_middle, display_width, visible, wrapped
 from gpuledger.present.sheet import Cell, Column, Digits, Sheet, Term, Unit
 from gpuledger.present.terminal import BADGES, Style, Terminal, bar, tone_style
 
@@ -124,21 +124,30 @@ def _lines(columns: Sequence[_TextColumn], terminal: Terminal, longest_name: int
         ]
     if terminal.width is not None:
         _share_out(columns, widths, terminal.width)
-    drawn = []
-    for entry, room in zip(columns, widths, strict=True):
-        texts = [
-            cut_in_the_middle(entry.heading, room),
-            "-" * (room if entry.column is not _BAR_COLUMN else 0),
-            *cut_apart(entry.cells, room, entry.column.shorten),
-        ]
-        styles: list[tuple[Style, ...]] = [("bold",), ("dim",), *entry.styles]
-        drawn.append(
-            [
-                _aligned(text, room, terminal, style, to_left=entry.is_text)
-                for text, style in zip(texts, styles, strict=True)
-            ]
+    rows = zip(*(_blocks(entry, room, terminal) for entry, room in zip(columns, widths, strict=True)), strict=True)
+    return [_GAP.join(line).rstrip() for row in rows for line in _side_by_side(row, widths)]
+
+
+def _blocks(entry: _TextColumn, room: int, terminal: Terminal) -> list[list[str]]:
+    """The lines of each cell: one, but for sentences; the heading and the rule under it first."""
+    if entry.column.is_prose:
+        cells = [wrapped(cell, room).splitlines() or [""] for cell in entry.cells]
+    else:
+        cells = [[cell] for cell in cut_apart(entry.cells, room, entry.column.shorten)]
+    rule = "-" * (room if entry.column is not _BAR_COLUMN else 0)
+    styles: list[tuple[Style, ...]] = [("bold",), ("dim",), *entry.styles]
+    return [
+        [_aligned(line, room, terminal, style, to_left=entry.is_text) for line in lines]
+        for lines, style in zip([[cut_in_the_middle(entry.heading, room)], [rule], *cells], styles, strict=True)
+    ]
+
+
+def _side_by_side(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
+    """The lines of one row: as many as its longest cell has."""
+    for number in range(max(map(len, cells))):
+        yield tuple(
+            lines[number] if number < len(lines) else " " * room for lines, room in zip(cells, widths, strict=True)
         )
-    return [_GAP.join(line).rstrip() for line in zip(*drawn, strict=True)]
 
 
 def _aligned(text: str, room: int, terminal: Terminal, styles: tuple[Style, ...], *, to_left: bool) -> str:

@@ -153,7 +153,7 @@ class NsysDevices:
             )
             notes.append(Note(Severity.INFO, "gpus-by-place", sentence, len(self._by_place)))
         described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
-        notes += _lacking_figures(described, is_sampled=is_sampled)
+        notes += _lacking_figures(self._gpus if is_sampled else described, is_sampled=is_sampled)
         if described and (unknown := len(self._gpus) - len(described)):
             sentence = say(
                 "work ran on {count} GPUs that the export does not match to the ones it describes",
@@ -163,7 +163,7 @@ class NsysDevices:
         return tuple(notes)
 
 
-def _lacking_figures(described: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
+def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
     """What an export does not say of its GPUs and kernels are judged by."""
     asked = {"sm_count": say("how many SMs")}
     if is_sampled:
@@ -179,7 +179,7 @@ def _lacking_figures(described: Sequence[Gpu], *, is_sampled: bool) -> list[Note
             count,
         )
         for name, figure in asked.items()
-        if (count := sum(getattr(gpu, name) is None for gpu in described))
+        if (count := sum(getattr(gpu, name) is None for gpu in gpus))
     ]
 
 
