@@ -55,6 +55,45 @@ def test_the_line_of_the_peak_is_named(tmp_path: Path) -> None:
     assert claim.startswith("the peak is 689 MB; its largest part, 77.9 %: all_pairs (memory.py:79)")
 
 
+def _in_backward(tmp_path: Path, *other: str) -> Finding:
+    """The peak of a program whose loss makes large logits, and whose backward, without stacks, their gradient."""
+    program = Program()
+    logits = [program.alloc(90 * MIB, "loss (a.py:9)"), program.alloc(90 * MIB, "loss (a.py:10)")]
+    for place in other:
+        program.free(program.alloc(90 * MIB, place))
+    gradients = [program.alloc(90 * MIB) for _ in range(3)]
+    for block in (*gradients, *logits):
+        program.free(block)
+    return _found(written(tmp_path, program.snapshot()))["MEM-PEAK"]
+
+
+def test_a_peak_in_backward_names_what_its_gradients_are_of(tmp_path: Path) -> None:
+    found = _in_backward(tmp_path)
+    assert found.claim == "the peak is 472 MB; the largest part of it that has a stack, 20.0 %: loss (a.py:10)"
+    assert found.sentences[1:] == (
+        "283 MB (60.0 %): no recorded stack (autograd's threads have none)",
+        "94.4 MB (20.0 %): loss (a.py:9)",
+        "283 MB of what has no stack may be gradients: of the size of what loss (a.py:9) allocates, and nothing else",
+    )
+
+
+def test_a_size_that_several_functions_allocate_says_nothing_of_gradients(tmp_path: Path) -> None:
+    assert not [sentence for sentence in _in_backward(tmp_path, "norm (b.py:3)").sentences if "gradients" in sentence]
+
+
+def test_of_several_leaks_the_sum_and_the_largest_are_told_apart(tmp_path: Path) -> None:
+    program = Program()
+    for _ in range(12):
+        temporary = program.alloc(8 * MIB, "forward (a.py:2)")
+        program.alloc(3 * MIB, "keep (a.py:5)")
+        program.alloc(1 * MIB, "log (a.py:7)")
+        program.free(temporary)
+        program.step()
+    claim = _found(written(tmp_path, program.snapshot()))["MEM-LEAK"].claim
+    assert claim.startswith("memory grows by 4.19 MB per step: ")
+    assert claim.endswith(" is never freed, 28.3 MB of it by keep (a.py:5)")
+
+
 def test_what_would_have_helped_is_said(tmp_path: Path) -> None:
     fragmented, held = unpacked_snapshots(tmp_path, ["oom_fragmented.pickle", "oom_held.pickle"])
     assert "expandable_segments:True: 3.14 GB was free" in (_found(fragmented)["MEM-OOM"].fix or "")

@@ -11,6 +11,7 @@ from typing import Final
 
 from gpuledger.analyse.memory.snapshot.figures import SnapshotFigures
 from gpuledger.analyse.memory.snapshot.holders import Holder, NoPlace
+from gpuledger.analyse.memory.snapshot.leaks import Leak, Leaks
 from gpuledger.analyse.memory.snapshot.moment import MemoryMoment
 from gpuledger.analyse.memory.snapshot.oom import OomKind, OutOfMemory
 from gpuledger.findings.evidence import Evidence
@@ -173,38 +174,49 @@ def _leak(subject: SnapshotOfGpu) -> Sequence[Finding]:
     if leaks.size_bytes < max(LEAST_LEAK_BYTES, LEAST_LEAK_SHARE * subject.figures.peak_bytes):
         return ()
     first = leaks.leaks[0]
-    told = {
-        "size": bytes_text(leaks.size_bytes),
-        "place": place_words(first.path),
-        "steps": count_text(leaks.steps),
-    }
-    claim = say("{size} allocated by {place} in the second half of the history is never freed", **_without(told))
-    if leaks.step_name:
-        claim = say(
-            "memory grows by {step} per step: {size} allocated in {steps} steps by {place} is never freed",
-            **told,
-            step=bytes_text(leaks.bytes_per_step),
-        )
-    evidence = [
-        say(
-            "{size} in {count} allocations, in {steps} of {whole} steps: {place}",
-            size=bytes_text(leak.size_bytes),
-            count=count_text(leak.allocations),
-            steps=count_text(leak.steps),
-            whole=count_text(leaks.steps),
-            place=place_words(leak.path),
-        )
-        for leak in leaks.leaks[:NAMED]
-    ]
+    told = {"size": bytes_text(leaks.size_bytes), "place": place_words(first.path)}
+    grows = {"step": bytes_text(leaks.bytes_per_step), "steps": count_text(leaks.steps)}
+    match bool(leaks.step_name), len(leaks.leaks) > 1:
+        case True, False:
+            claim = say(
+                "memory grows by {step} per step: {size} allocated in {steps} steps by {place} is never freed",
+                **told,
+                **grows,
+            )
+        case True, True:
+            claim = say(
+                "memory grows by {step} per step: {size} allocated in {steps} steps is never freed, {most} of it by "
+                "{place}",
+                **told,
+                **grows,
+                most=bytes_text(first.size_bytes),
+            )
+        case False, False:
+            claim = say("{size} allocated by {place} in the second half of the history is never freed", **told)
+        case _:
+            claim = say(
+                "{size} allocated in the second half of the history is never freed, {most} of it by {place}",
+                **told,
+                most=bytes_text(first.size_bytes),
+            )
+    evidence = [_leaking(leak, leaks) for leak in leaks.leaks[:NAMED]]
     fix = say(
         "find who keeps these tensors (a list, a cache, a loss with its graph) and drop, detach or `.item()` them"
     )
     return [_finding(subject, "MEM-LEAK", claim, evidence, fix, "high" if leaks.step_name else "medium")]
 
 
-def _without(told: dict[str, str]) -> dict[str, str]:
-    """What a sentence without steps needs."""
-    return {name: words for name, words in told.items() if name != "steps"}
+def _leaking(leak: Leak, leaks: Leaks) -> Message:
+    told = {
+        "size": bytes_text(leak.size_bytes),
+        "count": count_text(leak.allocations),
+        "steps": count_text(leak.steps),
+        "whole": count_text(leaks.steps),
+        "place": place_words(leak.path),
+    }
+    if leaks.step_name:
+        return say("{size} in {count} allocations, in {steps} of {whole} steps: {place}", **told)
+    return say("{size} in {count} allocations, in {steps} of {whole} parts of the history: {place}", **told)
 
 
 def _fragmented(subject: SnapshotOfGpu) -> Sequence[Finding]:
@@ -247,15 +259,34 @@ def _peak(subject: SnapshotOfGpu) -> Sequence[Finding]:
     figures = subject.figures
     if not figures.peak_bytes:
         return ()
-    first = figures.peak_stacks[0]
+    first, named = figures.peak_stacks[0], figures.peak_named
     claim = say(
         "the peak is {peak}; its largest part, {share}: {place}",
         peak=bytes_text(figures.peak_bytes),
         share=share_text(first.size_bytes / figures.peak_bytes),
         place=holder_words(first),
     )
-    others = _held(figures.peak_stacks, figures.peak_bytes)[1:]
-    return [_finding(subject, "MEM-PEAK", claim, [_when(figures, figures.peak), *others], None)]
+    if named is not None and named is not first:
+        claim = say(
+            "the peak is {peak}; the largest part of it that has a stack, {share}: {place}",
+            peak=bytes_text(figures.peak_bytes),
+            share=share_text(named.size_bytes / figures.peak_bytes),
+            place=holder_words(named),
+        )
+    others = [holder for holder in figures.peak_stacks if holder is not (named or first)]
+    evidence = [
+        _when(figures, figures.peak),
+        *_held(others[: NAMED - 1], figures.peak_bytes),
+        *(
+            say(
+                "{size} of what has no stack may be gradients: of the size of what {place} allocates, and nothing else",
+                size=bytes_text(holder.size_bytes),
+                place=place_words(holder.path),
+            )
+            for holder in figures.peak_gradients[:1]
+        ),
+    ]
+    return [_finding(subject, "MEM-PEAK", claim, evidence, None)]
 
 
 def _segments_churn(subject: SnapshotOfGpu) -> Sequence[Finding]:

@@ -45,6 +45,15 @@ MEMORY: Final[dict[str, str]] = {
     "{size} in {count} allocations, in {steps} of {whole} steps: {place}": (
         "{count} 次分配共 {size}，出现在 {whole} 步中的 {steps} 步：{place}"
     ),
+    "{size} in {count} allocations, in {steps} of {whole} parts of the history: {place}": (
+        "{count} 次分配共 {size}，出现在历史 {whole} 段中的 {steps} 段：{place}"
+    ),
+    "memory grows by {step} per step: {size} allocated in {steps} steps is never freed, {most} of it by {place}": (
+        "内存每步增长 {step}：{steps} 步中分配的 {size} 从未释放，其中 {most} 来自 {place}"
+    ),
+    "{size} allocated in the second half of the history is never freed, {most} of it by {place}": (
+        "历史的后一半里分配的 {size} 从未释放，其中 {most} 来自 {place}"
+    ),
     "find who keeps these tensors (a list, a cache, a loss with its graph) and drop, detach or `.item()` them": (
         "找出谁留住了这些张量（列表、缓存、带着计算图的 loss），丢弃、detach 或改用 `.item()`"
     ),
@@ -61,6 +70,12 @@ MEMORY: Final[dict[str, str]] = {
     "at the end of the history": "在历史结束时",
     "{time} after the history began": "历史开始后 {time}",
     "the peak is {peak}; its largest part, {share}: {place}": "峰值 {peak}，最大的一部分（{share}）：{place}",
+    "the peak is {peak}; the largest part of it that has a stack, {share}: {place}": (
+        "峰值 {peak}，有调用栈的部分中最大的（{share}）：{place}"
+    ),
+    "{size} of what has no stack may be gradients: of the size of what {place} allocates, and nothing else": (
+        "没有调用栈的部分中有 {size} 可能是梯度：大小与 {place} 分配的相同，而别处没有这种大小"
+    ),
     "torch gives memory back to CUDA and takes it again: {count} segments of {size} together in the second half of "
     "the history": "torch 把内存还给 CUDA 又重新申请：历史的后一半里有 {count} 个 segment，共 {size}",
     "given back by {place}": "归还者：{place}",
@@ -111,6 +126,9 @@ MEMORY: Final[dict[str, str]] = {
     ),
     "time not recorded": "时间未记录",
     "{time} into the history": "历史开始后 {time}",
+    "Most of the peak, of what has a stack: {size} ({share}), {place}.": (
+        "峰值中有调用栈的部分，最多的是：{size}（{share}），{place}。"
+    ),
     "Most of the peak: {size} ({share}), {place}.": "峰值中最多的是：{size}（{share}），{place}。",
     "{size} was allocated before the history began; record from the start to see by whom.": (
         "有 {size} 在历史开始之前分配；从一开始就记录才能看到由谁分配。"

@@ -222,7 +222,7 @@ def _unmatched(figures: SnapshotFigures) -> Message:
 
 def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
     """One GPU's answer: why memory ran out, or the peak; then what was there before the history."""
-    first = figures.peak_stacks[0] if figures.peak_stacks else None
+    named = figures.peak_named
     since = figures.since_start_ns(figures.peak.moment)
     if not figures.has_history:
         told = say(
@@ -241,14 +241,17 @@ def snapshot_answer(figures: SnapshotFigures) -> list[Message]:
             reserved=bytes_text(figures.reserved_peak_bytes),
         )
     ]
-    if first is not None:
+    if named is not None:
+        held = {
+            "size": bytes_text(named.size_bytes),
+            "share": share_text(named.size_bytes / max(figures.peak_bytes, 1)),
+            "place": holder_words(named),
+        }
+        is_most = named is figures.peak_stacks[0]
         answer.append(
-            say(
-                "Most of the peak: {size} ({share}), {place}.",
-                size=bytes_text(first.size_bytes),
-                share=share_text(first.size_bytes / max(figures.peak_bytes, 1)),
-                place=holder_words(first),
-            )
+            say("Most of the peak: {size} ({share}), {place}.", **held)
+            if is_most
+            else say("Most of the peak, of what has a stack: {size} ({share}), {place}.", **held)
         )
     if figures.early_bytes:
         answer.append(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.memory.snapshot.churn import SegmentChurn, ShortLived, segment_churn, short_lived
+from gpuledger.analyse.memory.snapshot.gradients import likely_gradients
 from gpuledger.analyse.memory.snapshot.holders import Holder, holders, holders_by_line
 from gpuledger.analyse.memory.snapshot.leaks import Leaks, leaks
 from gpuledger.analyse.memory.snapshot.lifetimes import MemoryLevels, lifetimes, memory_levels
@@ -29,6 +30,8 @@ class SnapshotFigures:
     peak_stacks: tuple[Holder, ...]
     peak_lines: tuple[Holder, ...]
     """The same bytes by the line alone. Both sum to the peak."""
+    peak_gradients: tuple[Holder, ...]
+    """Of what has no stack at the peak, the part that may be gradients of what some path allocates."""
     early_bytes: int
     """Allocated before the history began."""
     leaks: Leaks
@@ -45,6 +48,11 @@ class SnapshotFigures:
     @property
     def peak_bytes(self) -> int:
         return self.peak.allocated_bytes
+
+    @property
+    def peak_named(self) -> Holder | None:
+        """The path that holds the most of the peak; None where no path is known."""
+        return next((holder for holder in self.peak_stacks if holder.path), None)
 
     @property
     def reserved_peak_bytes(self) -> int:
@@ -83,6 +91,7 @@ def _of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigures:
         memory_moment(memory, lives, end_moment(memory)),
         holders(snapshot, lives, at_peak),
         holders_by_line(snapshot, lives, at_peak),
+        likely_gradients(snapshot, lives, at_peak),
         int(lives.size_bytes[lives.is_early].sum()),
         leaks(snapshot, memory, lives),
         short_lived(snapshot, memory, lives),
