@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import lzma
 import shutil
@@ -153,6 +154,25 @@ def test_profiles_are_found_and_opened(profiles: AgentProfiles, folder: Path) ->
     assert opened["headline"] in " ".join(gpuledger("report", folder / "decode.sqlite", "--brief").stdout.split())
     assert told(profiles, "open_profile", path=str(folder / "decode.sqlite"))["handle"] == opened["handle"]
     assert handle(profiles, "decode", level="layer#") != opened["handle"]
+
+
+def test_what_is_no_profile_is_not_listed(tmp_path: Path) -> None:
+    trace = {"schemaVersion": 1, "traceEvents": []}
+    for name, content in {
+        "package.json": b'{"name": "x"}',
+        "run.json": json.dumps(trace).encode(),
+        "run.json.gz": gzip.compress(json.dumps({"padding": "x" * 5000} | trace).encode()),
+        "log.gz": gzip.compress(b"[2026-11-17] started"),
+        "page.html": b"{% extends %}",
+        ".cache/run.json": json.dumps(trace).encode(),
+        "env/site-packages/run.json": json.dumps(trace).encode(),
+        "deep/er/run.json": json.dumps(trace).encode(),
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    listed = told(AgentProfiles(AllowedFolders([tmp_path]), DEFAULT_LIMITS), "list_profiles")
+    assert [found["path"] for found in listed["profiles"]] == ["run.json", "run.json.gz", "deep/er/run.json"]
 
 
 @pytest.mark.parametrize("name", ["decode", "named"])

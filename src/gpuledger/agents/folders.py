@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.errors import GpuledgerError, UnreadableProfile
+from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import SEPARATOR, look_at
+from gpuledger.read.torch.reader import TorchReader, says_it_is_a_trace
 
 _MOST_ENTRIES: Final = 5_000
 """So many entries of folders are looked at for profiles; an agent that looks for more should be told where."""
+
+_OTHERS: Final = ("node_modules", "site-packages")
+"""Folders of packages: thousands of files, and none that somebody recorded."""
 
 
 class AllowedFolders:
@@ -37,7 +42,7 @@ class AllowedFolders:
         left = _MOST_ENTRIES
         for folder in self.folders:
             for place, names, files in os.walk(folder):
-                names.sort()
+                names[:] = sorted(name for name in names if not name.startswith(".") and name not in _OTHERS)
                 for name in sorted([*names, *files])[:left]:
                     left -= 1
                     path = Path(place, name)
@@ -51,7 +56,11 @@ class AllowedFolders:
     def _is_profile(self, path: Path) -> bool:
         try:
             self._with_its_files(path.resolve(), path.name)
-            return reader_of(look_at(path)) is not None
+            source = look_at(path)
+            reader = reader_of(source)
+            return reader is not None and (
+                not isinstance(reader, TorchReader) or says_it_is_a_trace(source, DEFAULT_LIMITS)
+            )
         except (GpuledgerError, OSError, RuntimeError):
             return False  # whatever is wrong with it is said when somebody opens it
 

@@ -7,6 +7,7 @@ that launched the file's calls.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -42,9 +43,21 @@ _DEEPEST: Final = 5000
 """No deeper than a thread's stack allows."""
 
 
+_LOOKED_AT_BYTES: Final = 64 << 10
+_KEYS_OF_A_TRACE: Final = re.compile(rb'"(?:traceEvents|deviceProperties|distributedInfo|ph)"\s*:')
+
+
 def looks_like_json(head: bytes) -> bool:
     """Whether something that begins so may be a trace."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") and bool(head)
+
+
+def says_it_is_a_trace(source: Source, limits: Limits) -> bool:
+    """Whether the first bytes of a JSON file, plain or gzipped, have keys of a trace: most JSON files are none."""
+    with opened(source) as file:
+        head, stream = unpacked(PlainFile(file), source.name, limits)
+        stream.read(len(head))
+        return _KEYS_OF_A_TRACE.search(head + stream.read(_LOOKED_AT_BYTES)) is not None
 
 
 class TorchReader:
