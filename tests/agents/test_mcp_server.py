@@ -418,7 +418,7 @@ def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     assert "hint: `pip install 'gpuledger[mcp]'` installs it" in ran.stderr
 
 
-def test_a_program_talks_to_it_over_stdin_and_stdout(folder: Path) -> None:
+def test_a_program_talks_to_it_over_stdin_and_stdout(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Once as agents start it: a process, with nothing but the protocol on its stdout."""
     strange: list[object] = []
 
@@ -435,8 +435,11 @@ def test_a_program_talks_to_it_over_stdin_and_stdout(folder: Path) -> None:
             opened = await client.call_tool("open_profile", {"path": "decode.sqlite"})
             said = await client.call_tool("report", {"handle": opened.structured_content["handle"]})
             assert said.structured_content["findings"][0]["code"] == "HOST-LOAD"
+            asked = {"handle": opened.structured_content["handle"], "sql": "SELECT count(*) FROM kernels"}
+            assert (await client.call_tool("query", asked)).structured_content["rows"] == [[2446]]
             wrong = await client.call_tool("open_profile", {"path": "/etc/passwd"})
             assert wrong.is_error
 
     anyio.run(talk)
     assert strange == []
+    assert capfd.readouterr().err == ""  # DuckDB's glue would list there what it thinks is leaked

@@ -6,6 +6,8 @@ passes, from tables of `tables` and its own, with functions that reach nothing o
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,10 +45,12 @@ class Statement:
     """Of each of our tables that it names, the columns that it may need, in their order."""
 
 
+@cache
 def duckdb_package() -> ModuleType:
     """DuckDB, or a sentence that says how to get it."""
     with needing("duckdb", "a query", "'gpuledger[query]'"):
         import duckdb
+    atexit.register(gc.unfreeze)  # its glue complains about whatever is not collected at the end
     return duckdb
 
 

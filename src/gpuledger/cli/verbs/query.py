@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import sys
 from pathlib import Path
 
@@ -62,7 +60,6 @@ def query(
         return
     if profile is None or sql is None:
         raise click.UsageError("name a profile and a question, e.g. `gpuledger query run.sqlite 'SELECT ...'`.")
-    atexit.register(gc.unfreeze)  # DuckDB's glue complains about whatever is not collected at the end
     asked = statement(sys.stdin.read() if sql == "-" else sql)
     read, where_sampled = to_read(asked)
     trace = open_trace(profile, only=read, where_sampled=where_sampled, limits=limits, progress=output.progress)
