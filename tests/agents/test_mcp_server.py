@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ImageContent, Implementation, TextContent, Tool
 
 from gpuledger.agents.answers import AgentAnswer, cleaned
@@ -418,9 +419,10 @@ def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     assert "hint: `pip install 'gpuledger[mcp]'` installs it" in ran.stderr
 
 
-def test_a_program_talks_to_it_over_stdin_and_stdout(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_talks_to_it_over_stdin_and_stdout(folder: Path, tmp_path: Path) -> None:
     """Once as agents start it: a process, with nothing but the protocol on its stdout."""
     strange: list[object] = []
+    complaints = tmp_path / "stderr"
 
     async def note(message: object) -> None:
         if isinstance(message, Exception):  # a line that is no message
@@ -431,7 +433,7 @@ def test_a_program_talks_to_it_over_stdin_and_stdout(folder: Path, capfd: pytest
         server = StdioServerParameters(
             command=sys.executable, args=["-m", "gpuledger", "mcp", str(folder)], env=environment
         )
-        async with Client(server, message_handler=note) as client:
+        async with Client(stdio_client(server, errlog), message_handler=note) as client:
             opened = await client.call_tool("open_profile", {"path": "decode.sqlite"})
             said = await client.call_tool("report", {"handle": opened.structured_content["handle"]})
             assert said.structured_content["findings"][0]["code"] == "HOST-LOAD"
@@ -440,6 +442,7 @@ def test_a_program_talks_to_it_over_stdin_and_stdout(folder: Path, capfd: pytest
             wrong = await client.call_tool("open_profile", {"path": "/etc/passwd"})
             assert wrong.is_error
 
-    anyio.run(talk)
+    with complaints.open("w") as errlog:
+        anyio.run(talk)
     assert strange == []
-    assert capfd.readouterr().err == ""  # DuckDB's glue would list there what it thinks is leaked
+    assert complaints.read_text() == ""  # DuckDB's glue would list there what it thinks is leaked
