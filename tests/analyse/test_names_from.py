@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuledger import GpuledgerError, NothingRecorded, Table, Trace, open_trace
 from gpuledger.analyse.flame_trees import flame_trees
 from gpuledger.analyse.operators.equal_runs import in_order
-from gpuledger.analyse.operators.graph_names import graph_names
+from gpuledger.analyse.operators.graph_names import GraphNames, GraphWork, graph_names
 from gpuledger.analyse.operators.names_from import named_by_nodes, named_by_trace
 from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.ledger.device import Device, analysed
@@ -272,3 +272,32 @@ def test_the_verbs_take_the_option() -> None:
     assert report["graph_names"]["named"] == 2320
     refused = gpuledger("ranges", str(TORCH / "graph.json.gz"), f"--names-from={TORCH / 'attn.json.gz'}")
     assert refused.stderr.startswith("error: attn.json.gz does not name the graphs of graph.json.gz")
+
+
+def test_equal_layers_are_told_as_one_place() -> None:
+    def work(layer: int, time_ns: int, where: str) -> GraphWork:
+        path = ("decode 3", f"nn.Module: Qwen3Layer_{layer}", f"nn.Module: Linear_{2 * layer}", "aiter::gemm_a16w16")
+        return GraphWork(path, "capture", where, 2, time_ns)
+
+    head = GraphWork(("nn.Module: Head_0", "aten::mm"), "capture", None, 1, 90)
+    unknown = GraphWork(None, None, None, 1, 5)
+    names = GraphNames(1, (work(0, 100, "a.py:1"), head, work(1, 60, "b.py:2"), unknown))
+    together = names.layers_together
+    assert together == (
+        GraphWork(
+            ("decode #", "nn.Module: Qwen3Layer_#", "nn.Module: Linear_#", "aiter::gemm_a16w16"),
+            "capture",
+            "a.py:1",
+            4,
+            160,
+        ),
+        head,
+        unknown,
+    )
+    assert sum(place.device_ns for place in together) == names.device_ns
+
+
+def test_where_most_runs_in_graphs_the_answer_is_about_what_runs_there() -> None:
+    """Not about the warm-up beside them, whose operators have less of the GPU's time."""
+    said = gpuledger("ops", ROOT / "captures/torch/graph_warm.json.gz").stdout
+    assert said.startswith("GPU 0: inside graphs, operators with the most GPU self time: aten::mm 69.8 %")

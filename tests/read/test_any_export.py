@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpuledger import GpuledgerError, open_trace
@@ -14,7 +15,7 @@ from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.overlap import overlap
 from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.api import Report, build_report
-from gpuledger.ledger.steps import Wanted
+from gpuledger.ledger.steps import Steps, Wanted
 from gpuledger.present.views.books import ledger_sheet
 from gpuledger.present.views.gaps import gap_sheets
 from gpuledger.present.views.launches import launches_sheets
@@ -68,6 +69,18 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
             assert broken_laws(report) == []
             assert ways[number % 3](report)
     assert answered > 10
+
+
+def test_a_range_that_is_open_much_longer_than_the_steps_is_no_share_of_them(tmp_path: Path) -> None:
+    """As in a server's trace: the host waits in a range for a hundred times as long as the step that it marks takes."""
+    nvtx = [push(0, 1000, "step"), push(912, 970, "model")]
+    calls = [call(10, 12, correlationId=1), call(913, 914, correlationId=2)]
+    kernels = [kernel(900, 910, correlationId=1), kernel(915, 980, correlationId=2)]
+    trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))
+    [device] = build_report(trace, "a", Wanted()).devices
+    on = replace(device, steps=Steps(0, "marked by a range", np.array([900, 980]), 0))
+    shares = {node.name: node.steady_share for node in range_tree(trace, on).nodes}
+    assert shares == {"step": None, "model": pytest.approx(58 / 80)}
 
 
 def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,10 @@ from gpuledger.trace.tables import Rows
 
 if TYPE_CHECKING:
     from gpuledger.analyse.use.kernel_use import UseOfKernels
+
+
+_LONGEST_OPEN: Final = 2
+"""Times the steady steps' time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +155,14 @@ def _with_parents(above: Positions, chosen: NDArray[np.bool_]) -> NDArray[np.boo
 
 
 def _steady_ns(trace: Trace, device: Device, ranges: Rows) -> Ints:
-    """How long each range is open that began while the host worked on the steady steps; 0 for the others."""
+    """How long each range is open that began while the host worked on the steady steps; 0 for the others.
+
+    One that is open for much longer than the steps take is no share of them: the host did something else meanwhile.
+    """
     stretch = host_stretch(trace, device)
     counts = begins_in(stretch, ranges) & of_this_gpu(device, ranges) & ~ranges["open"]
     open_ns: Ints = np.minimum(ranges["end_ns"], stretch.end_ns) - ranges["start_ns"]
-    return np.where(counts, open_ns, 0)
+    return np.where(counts & (open_ns <= _LONGEST_OPEN * device.steady_ns), open_ns, 0)
 
 
 def _nodes(tree: _PathAmounts, steady_ns: int, used: NDArray[np.float64] | None) -> tuple[RangeNode, ...]:

@@ -345,7 +345,7 @@ def _exposed(what: Message, work: Exposure, code: str, window_ns: int) -> Messag
 def operator_answer(costs: OperatorCosts, device: Device) -> Sentences:
     """Which operators take the most GPU time, and how much of its peak the GPU gives."""
     operators, mfu = costs.operators, costs.work.mfu
-    if not operators.by_name and costs.graphs.named_ns:
+    if 2 * costs.graphs.named_ns > operators.device_ns or (not operators.by_name and costs.graphs.named_ns):
         return (_operators_in_graphs(costs, device),)
     if not operators.by_name:
         return (
@@ -378,7 +378,7 @@ def operator_answer(costs: OperatorCosts, device: Device) -> Sentences:
 
 
 def _operators_in_graphs(costs: OperatorCosts, device: Device) -> Message:
-    """Where all of a program runs in graphs, what is innermost there."""
+    """Where most of a program runs in graphs, what is innermost there."""
     sums: dict[str, int] = {}
     for work in costs.graphs.work:
         if work.path:

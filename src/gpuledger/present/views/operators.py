@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
+from gpuledger.analyse.operators.graph_names import MODULE
 from gpuledger.analyse.operators.operator_costs import OperatorCosts
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
@@ -14,6 +15,16 @@ from gpuledger.trace.health import NotMeasured
 
 MOST_SHAPES: Final = 50
 MOST_PLACES: Final = 50
+
+_INSIDE: Final = " > "
+
+
+def _innermost(place: str) -> str:
+    """The inner modules and the operator, of a place too long to show whole: `Mlp_# > Linear_# > aten::mm`."""
+    names = place.split(_INSIDE)
+    modules = [name.removeprefix(MODULE) for name in names if name.startswith(MODULE)]
+    return _INSIDE.join((*modules[-2:], names[-1])) if modules else _INSIDE.join(names[-2:])
+
 
 _COUNT = Column("count", say("Count"), Unit.COUNT)
 _OPERATORS = (
@@ -61,7 +72,7 @@ _FIGURES = (
 )
 _FIGURES_WITH_UNITS = (_FIGURES[0], Column("value", say("Value"), Unit.FIGURE), _FIGURES[3])
 _GRAPHS = (
-    Column("place", say("Place"), Unit.TEXT),
+    Column("place", say("Place"), Unit.TEXT, shorten=_innermost),
     Column("known_by", say("How known"), Unit.TEXT, detail=1),
     Column("where", say("Where"), Unit.TEXT, detail=3),
     Column("count", say("Executions"), Unit.COUNT),
@@ -95,7 +106,7 @@ def ops_sheets(costs: OperatorCosts, *, with_units: bool = False) -> list[Sheet]
 
 def _graph_columns(costs: OperatorCosts, *, for_people: bool) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
     """The work inside graphs; for people without the column of lines of code where none is known."""
-    rows = _in_graphs(costs)
+    rows = _in_graphs(costs, for_people=for_people)
     if not for_people or any(work.where for work in costs.graphs.work):
         return _GRAPHS, rows
     at = [column.key for column in _GRAPHS].index("where")
@@ -243,11 +254,12 @@ def _against(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
     ]
 
 
-def _in_graphs(costs: OperatorCosts) -> list[tuple[Cell, ...]]:
-    """The places with the most GPU time, the others in one row."""
-    shown, rest = costs.graphs.work[:MOST_PLACES], costs.graphs.work[MOST_PLACES:]
+def _in_graphs(costs: OperatorCosts, *, for_people: bool) -> list[tuple[Cell, ...]]:
+    """The places with the most GPU time, the others in one row; for people equal layers together."""
+    work = costs.graphs.layers_together if for_people else costs.graphs.work
+    shown, rest = work[:MOST_PLACES], work[MOST_PLACES:]
     places = [
-        (joined(" > ", work.path or (say("(unknown)"),)), work.source, work.where, work.count, work.device_ns)
+        (joined(_INSIDE, work.path or (say("(unknown)"),)), work.source, work.where, work.count, work.device_ns)
         for work in shown
     ]
     if rest:
