@@ -57,16 +57,16 @@ _CAUSE: Final = {
 }
 _COLLECTIVE: Final = (
     Column("kind", say("Collective"), Unit.TEXT),
-    Column("group", say("Group"), Unit.TEXT),
-    Column("ranks", say("Ranks"), Unit.COUNT, detail=1),
-    Column("matched", say("Matched"), Unit.COUNT),
-    Column("seen", say("of"), Unit.COUNT, detail=4),
-    Column("bytes", say("Bytes each"), Unit.BYTES, detail=2),
+    Column("group", say("Group"), Unit.TEXT, detail=3),
+    Column("ranks", say("Ranks"), Unit.COUNT, detail=4),
+    Column("matched", say("Matched"), Unit.COUNT, detail=2),
+    Column("seen", say("of"), Unit.COUNT, detail=2),
+    Column("bytes", say("Bytes each"), Unit.BYTES),
     Column("transfer_ns", say("Transfer"), Unit.NS),
     Column("wait_ns", say("Wait per rank"), Unit.NS),
     Column("late_rank", say("Waited for most"), Unit.TEXT),
-    Column("late_percent", say("of the wait"), Unit.SHARE_PERCENT, detail=3),
-    Column("bus_gb_per_s", say("Bus"), Unit.GB_PER_S, detail=1),
+    Column("late_percent", say("of the wait"), Unit.SHARE_PERCENT, detail=1),
+    Column("bus_gb_per_s", say("Bus"), Unit.GB_PER_S),
 )
 _SINGLE: Final = (
     Column("at_ns", say("At"), Unit.INSTANT_NS, detail=1),

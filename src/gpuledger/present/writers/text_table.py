@@ -99,7 +99,7 @@ def _that_fit(columns: Sequence[_TextColumn], width: int) -> list[_TextColumn]:
         details = [entry for entry in shown if entry.column.detail]
         if not details:
             break
-        shown.remove(max(details, key=lambda entry: entry.column.detail))
+        shown.remove(max(reversed(details), key=lambda entry: entry.column.detail))  # `of` goes before what it is of
     name = next((entry for entry in shown if entry.is_text), None)
     while _least_width(shown, _NARROWEST) > width:
         others = [entry for entry in shown[1:] if entry is not name]
