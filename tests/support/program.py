@@ -54,13 +54,20 @@ class Program:
 
     def read(self, us: int = 2, *, stream: int = 7) -> None:
         """A small result is copied to the host, which waits for it."""
+        self._copy("Device-to-Host", us, stream)
+
+    def write(self, us: int = 2, *, stream: int = 7) -> None:
+        """A few numbers are copied from the host, which waits for that."""
+        self._copy("Host-to-Device", us, stream)
+
+    def _copy(self, kind: str, us: int, stream: int) -> None:
         began = self.now_us
         self.now_us += LAUNCH_US
         start, end = self._run(stream, us)
         self.now_us = began
         call = self._call("cudaMemcpyAsync", end + LATENCY_US - began)
         if self._recording:
-            self._copies.append((start, end, stream, "Device-to-Host", call))
+            self._copies.append((start, end, stream, kind, call))
 
     def wait(self) -> None:
         """The host waits for all that it launched."""

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.analyse.lost_time import waits_behind
+from gpuledger.analyse.memory.copy_flows import TO_DEVICE
 from gpuledger.findings.finding import Finding, counted, finding, often, per_step, worth_telling
 from gpuledger.findings.fixes import OCCUPATIONS, SMALL_COPY_NS
 from gpuledger.findings.host_evidence import gap_evidence
@@ -31,6 +32,13 @@ MORE_THAN_GAPS: Final = 1.1
 
 _WAITED: Final = (QueueTrigger.DRAINED, Cause.SYNC)
 """Triggers of gaps that a wait of the host leaves behind."""
+
+
+_UPLOADED: Final = say(
+    "make what is copied to the GPU there (`device='cuda'`), or copy it once before the loop; else copy it from pinned "
+    "memory with `non_blocking=True`"
+)
+"""Where the host waits for copies to the device."""
 
 
 def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
@@ -93,7 +101,19 @@ def _host_waited(subject: OneGpu) -> Sequence[Finding]:
     claim = _with_what_follows(device, claim, time, saving)
     assumption = say("no syncs: they go away, with the small copies and the code around them")
     evidence = gap_evidence(subject, QueueTrigger.DRAINED)
-    return [finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)]
+    told = finding(device, "HOST-SYNC", claim, evidence, saving, assumption, explains=max(time, saving), edit=edit)
+    return [replace(told, fix=_UPLOADED) if _waits_for_uploads(subject) else told]
+
+
+def _waits_for_uploads(subject: OneGpu) -> bool:
+    """Whether most of the time is lost after copies to the device: then nothing is read back."""
+    device = subject.device
+    gaps, work, drained = device.ledger.gaps, device.work, device.gaps_of(QueueTrigger.DRAINED)
+    before = gaps.before[drained]
+    upload = [subject.trace.strings.code(label) for label in TO_DEVICE]
+    is_upload = (before >= 0) & (work.state[before] == State.COPY) & np.isin(work.name[before], upload)
+    lost_ns = gaps.length_ns[drained]
+    return bool(2 * lost_ns[is_upload].sum() > lost_ns.sum())
 
 
 def _behind_ns(device: Device) -> int:

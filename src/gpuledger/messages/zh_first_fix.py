@@ -41,6 +41,11 @@ FIRST_FIX: Final[dict[str, str]] = {
         "保持形状稳定（填充到固定档位），并在测量之前把每种形状都跑一次"
     ),
     "move reads, writes and sleeps off the launching thread": "把读、写和休眠移出启动线程",
+    "make what is copied to the GPU there (`device='cuda'`), or copy it once before the loop; else copy it from pinned "
+    "memory with `non_blocking=True`": (
+        "要拷到 GPU 的张量直接在 GPU 上生成（`device='cuda'`），或在循环之前只拷一次；"
+        "否则从锁页内存以 `non_blocking=True` 拷贝"
+    ),
     "do not read results back in the step: no `.item()`, `.cpu()` or `nonzero`; read one step later": (
         "步内不要读回结果：不用 `.item()`、`.cpu()` 或 `nonzero`；推迟一步再读"
     ),
