@@ -47,6 +47,9 @@ NORM, GROUP_NORM = (
 )
 CAT = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 3, 64, 64>"
 COPY = "void at::native::elementwise_kernel<128, 4, gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda> >"
+SORT = "void cub::detail::radix_sort::DeviceSegmentedRadixSortKernel<policy_hub<float, long>::Policy1000, false>"
+SORT_OF_FEW = "void at::native::radixSortKVInPlace<2, -1, 32, 4, float, long, unsigned int>"
+TOP_K = "void at::native::mbtopk::gatherTopK<float, unsigned int, 2>"
 CAST = "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda>"
 ADAM = [
     *(MUL, torch_kernel("lerp_scalar_kernel", 3), MUL, torch_kernel("addcmul_kernel", 4), torch_kernel("sqrt", 2)),
@@ -84,6 +87,7 @@ FAULTS: dict[str, tuple[str, Steps, float]] = {
     "a concatenation": ("DEVICE-COPY", [(CAT, 90), (NARROW, 200)], 90),
     "a copy for a product": ("DEVICE-COPY", [(COPY, 90), (NARROW, 200)], 90),
     "a copy for a kernel by element": ("DEVICE-COPY", [(COPY, 200, 2000), (MUL, 80, 1000), (NARROW, 200)], 200 - 140),
+    "a sort": ("FULL-SORT", [(SORT, 400), (SORT, 300), (NARROW, 500)], 0.8 * 700),
     "a chain": ("UNFUSED-CHAIN", [(NARROW, 300), (ADD, 60), (MUL, 50), (CAST, 60), (ADD, 60)], 60 + 50 + 60),
     "a chain with two sums": (
         "UNFUSED-CHAIN",
@@ -136,6 +140,10 @@ def products(blocks: int, us: int) -> Steps:
         pytest.param([(LAYOUT, 40), (NARROW, 300), (GROUP_NORM, 40)], id="group norms want the channels first"),
         pytest.param([(NORM, 100), (NARROW, 300)], id="a batch norm where no layout changes"),
         pytest.param([(CAT, 10), (NARROW, 200)], id="a small copy"),
+        pytest.param([(TOP_K, 400), (NARROW, 500)], id="the largest are picked"),
+        pytest.param([*[(SORT, 15)] * 20, (NARROW, 500)], id="sorts of few values"),
+        pytest.param([(SORT_OF_FEW, 300), (NARROW, 500)], id="a sort of what was picked"),
+        pytest.param([(SORT, 100), (NARROW, 900)], id="a sort that takes little of the time"),
         pytest.param([(NARROW, 100), *[(ADD, 20)] * (FEWEST - 1)], id="a short chain"),
         pytest.param([(NARROW, 100), *[(ADD, 4)] * 10], id="a chain of tiny kernels"),
         pytest.param([(ADD, 20), (NARROW, 100), (ADD, 20), (MUL, 20)], id="a chain only from step to step"),

@@ -34,6 +34,9 @@ _LAYOUT: Final = re.compile(
 _COPIES: Final = re.compile(
     r"CatArrayBatchedCopy|direct_copy_kernel(?!.*WithCast)|copy_device_to_device", re.IGNORECASE
 )
+_SORTS: Final = re.compile(
+    r"(?:Radix|Merge|Segmented)Sort(?!KVInPlace)|radix_sort::|merge_sort::|thrust.*stable_sort", re.IGNORECASE
+)
 _CASTS: Final = re.compile(r"(b?float16|float8\w*)_copy_kernel|direct_copy_kernel.*WithCast|_cast_kernel|^cast_")
 _CHANNELS_FIRST: Final = re.compile(r"RowwiseMoments|GroupNormKernel")
 _MULTI_TENSOR: Final = re.compile(r"multi_?tensor_?apply", re.IGNORECASE)
@@ -77,6 +80,11 @@ def changes_type(name: str) -> bool:
 def copies_tensor(name: str) -> bool:
     """Whether a kernel only copies a tensor within the GPU, or puts several together; those that cast do more."""
     return _COPIES.search(name) is not None
+
+
+def sorts_values(name: str) -> bool:
+    """Whether a kernel is a part of a whole sort, not of picking the largest."""
+    return _SORTS.search(name) is not None
 
 
 def only_moves(name: str) -> bool:

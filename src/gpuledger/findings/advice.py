@@ -40,6 +40,11 @@ ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
         Framework.JAX: say("`jax.lax.dynamic_update_slice` with donated buffers (`donate_argnums`)"),
         Framework.CUDA: say("write results where they are read"),
     },
+    "FULL-SORT": {
+        Framework.TORCH: say("`torch.topk` for the few largest; a sampler that needs no sort (FlashInfer's) for top-p"),
+        Framework.JAX: say("`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest"),
+        Framework.CUDA: say("a selection of the few largest (RAFT's `select_k`), or a sort of fewer values"),
+    },
     "UNFUSED-CHAIN": {
         Framework.TORCH: say("`torch.compile`, or one operator for it: `F.rms_norm`, `F.layer_norm`, `F.gelu`"),
         Framework.JAX: say("call it inside one `jax.jit`, which fuses it"),

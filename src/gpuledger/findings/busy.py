@@ -32,6 +32,9 @@ LEAST: Final = 0.03
 LEAST_COPIED: Final = 0.1
 """So much may be copied within the GPU: what is written into a cache is a copy as well."""
 
+LEAST_SORTED: Final = 0.1
+"""So much may be sorted: whether all of it is needed cannot be seen."""
+
 MOST_NAMES: Final = 3
 
 
@@ -143,6 +146,12 @@ RULES: Final = (
         say("device-to-device tensor copies"),
         say("tensors are written in place or used as views: these kernels go away"),
         LEAST_COPIED,
+    ),
+    _rule(
+        "FULL-SORT",
+        say("whole tensors are sorted"),
+        say("only the largest values are needed: picking them takes a fifth of a sort"),
+        LEAST_SORTED,
     ),
     _rule(
         "UNFUSED-CHAIN",

@@ -19,6 +19,7 @@ from gpuledger.analyse.busy.filling import batched, spread
 from gpuledger.analyse.busy.layout import one_layout
 from gpuledger.analyse.busy.optimizer import fused_updates
 from gpuledger.analyse.busy.precision import narrower
+from gpuledger.analyse.busy.sorting import picked
 from gpuledger.analyse.busy.steady import Shortened, SteadyKernels
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
 from gpuledger.analyse.memory.copy_flows import NS_PER_S, PAGEABLE, CopyFlow
@@ -393,6 +394,7 @@ SHORTENED: Final[Mapping[str, Callable[[SteadyKernels], Shortened]]] = {
     "ATTENTION-UNFUSED": between_products,
     "LAYOUT": one_layout,
     "DEVICE-COPY": views,
+    "FULL-SORT": picked,
     "UNFUSED-CHAIN": fused,
     "OPTIMIZER-UNFUSED": fused_updates,
     "GEMM-LOOP": batched,

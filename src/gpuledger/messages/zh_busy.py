@@ -30,6 +30,19 @@ BUSY: Final[dict[str, str]] = {
         "始终用一种布局：这些 kernel 不再运行，batch norm 读取相邻的数据"
     ),
     "device-to-device tensor copies": "张量在 GPU 内部被复制",
+    "whole tensors are sorted": "对整个张量排序",
+    "only the largest values are needed: picking them takes a fifth of a sort": (
+        "只需要最大的那些值：选出它们只用排序的五分之一时间"
+    ),
+    "`torch.topk` for the few largest; a sampler that needs no sort (FlashInfer's) for top-p": (
+        "只要最大的几个时用 `torch.topk`；top-p 用不需要排序的采样器（FlashInfer 的）"
+    ),
+    "`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest": (
+        "只要最大的几个时用 `jax.lax.top_k` 或 `jax.lax.approx_max_k`"
+    ),
+    "a selection of the few largest (RAFT's `select_k`), or a sort of fewer values": (
+        "只选最大的几个（RAFT 的 `select_k`），或减少排序的数量"
+    ),
     "tensors are written in place or used as views: these kernels go away": "就地写入，或用视图：这些 kernel 不再运行",
     "chains of elementwise kernels, each reading what the last one wrote": (
         "elementwise kernel 一个接一个，每个都读回上一个写出的内容"
