@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report
 from gpuledger.analyse.memory.copy_flows import TO_DEVICE, copy_flows
+from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
 from gpuledger.ledger.device import Device, analysed
@@ -112,6 +113,15 @@ def test_copies_that_nothing_makes_faster_still_come_first() -> None:
     [bound] = build_report(_program([Copy(0, 9, 440 * MB), Copy(9, 10, 44 * MB)])).findings
     assert (bound.code, bound.saving_ns, bound.explains_ns) == ("COPY-BOUND", 0, 10 * MS)
     assert bound.assumption == "the copies run at full speed: only fewer bytes help"
+
+
+def test_compute_that_hides_copies_already_hides_no_others() -> None:
+    """Weights streamed from the host beside the layer before: the link is the bound, and nothing is left to overlap."""
+    copies = [Copy(start, start + 10, 480 * MB) for start in range(0, 40, 10)]
+    beside = [(start + 1, start + 4) for start in range(0, 40, 10)]
+    for alone, free_ms in (([], 0), ([(40, 43)], 3)):
+        device = _device(_program(copies, [*beside, *alone]))
+        assert could_be_hidden_ns(device, device.exposed_ns(LineKind.COPY)) == free_ms * MS
 
 
 @pytest.mark.parametrize("compute_ms", [0.02, 0.5])

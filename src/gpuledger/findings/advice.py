@@ -41,7 +41,9 @@ ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
         Framework.CUDA: say("write results where they are read"),
     },
     "FULL-SORT": {
-        Framework.TORCH: say("`torch.topk` for the few largest; a sampler that needs no sort (FlashInfer's) for top-p"),
+        Framework.TORCH: say(
+            "`torch.topk` for the few largest, `torch.bincount` to count; for top-p a sampler without a sort (FlashInfer's)"
+        ),
         Framework.JAX: say("`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest"),
         Framework.CUDA: say("a selection of the few largest (RAFT's `select_k`), or a sort of fewer values"),
     },

@@ -26,6 +26,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.lines import COMM, LineKind
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import say
+from gpuledger.trace.spans import clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 WAYS: Final[Mapping[str, str]] = {
@@ -81,7 +82,7 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     if not exposed or _is_bound(device, flows):
         return ()
     # copies of pageable memory cannot overlap at all: that is another finding's
-    lost = _could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows))
+    lost = could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows))
     if lost < LEAST_EXPOSED * device.steady_ns:
         return ()
     edit = subject.edit("COPY-EXPOSED")
@@ -92,9 +93,17 @@ def _exposed(subject: OneGpu) -> Sequence[Finding]:
     return [finding(device, "COPY-EXPOSED", claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
-def _could_be_hidden_ns(device: Device, exposed: int) -> int:
-    """How much of exposed copies compute can cover; not what lost work may have hidden."""
-    return min(max(exposed - device.exposed_beside_lost_ns(LineKind.COPY), 0), device.compute_ns)
+def could_be_hidden_ns(device: Device, exposed: int) -> int:
+    """How much of exposed copies compute can cover that hides none yet; not what lost work may have hidden."""
+    free = max(device.compute_ns - _hidden_ns(device), 0)
+    return min(max(exposed - device.exposed_beside_lost_ns(LineKind.COPY), 0), free)
+
+
+def _hidden_ns(device: Device) -> int:
+    """Copies in the steady stretch that something hid."""
+    work = device.work.of(device.gpu)
+    copies = work.where(work.state == State.COPY)
+    return total(clip(union(copies.start_ns, copies.end_ns), device.steady)) - device.exposed_ns(LineKind.COPY)
 
 
 def _bound(subject: OneGpu) -> Sequence[Finding]:
@@ -103,7 +112,7 @@ def _bound(subject: OneGpu) -> Sequence[Finding]:
     if not _is_bound(device, flows):
         return ()
     exposed, slow = _exposed_ns(flows), sum(flow.slow_ns for flow in flows if not flow.is_pageable)
-    hidden = _could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows) - slow)
+    hidden = could_be_hidden_ns(device, exposed - _pageable_loss_ns(flows) - slow)
     edit = subject.fixes.fast_and_hidden()
     saving = subject.saved_ns(edit, slow + hidden)
     most, share = flows[0], share_text(exposed / device.steady_ns)

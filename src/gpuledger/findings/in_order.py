@@ -35,6 +35,7 @@ def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple
         if not worth_telling(subject.device, max(found.saving_ns, then or 0)):
             continue
         if found.gpu == main:
+            then = then if mended else found.saving_ns  # nothing is mended before it
             mended.append(found.edit)
             saved = together
         told.append(_told(found, then, plain[found.gpu]))
