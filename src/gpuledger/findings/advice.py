@@ -42,7 +42,7 @@ ADVICE: Final[Mapping[str, Mapping[Framework, Message]]] = {
     },
     "FULL-SORT": {
         Framework.TORCH: say(
-            "`torch.topk` for the few largest, `torch.bincount` to count; for top-p a sampler without a sort (FlashInfer's)"
+            "`torch.topk` for the few largest, `torch.bincount` to count; a sampler without a sort for top-p"
         ),
         Framework.JAX: say("`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest"),
         Framework.CUDA: say("a selection of the few largest (RAFT's `select_k`), or a sort of fewer values"),

@@ -34,8 +34,8 @@ BUSY: Final[dict[str, str]] = {
     "only the largest values are needed: picking them takes a fifth of a sort": (
         "只需要最大的那些值：选出它们只用排序的五分之一时间"
     ),
-    "`torch.topk` for the few largest, `torch.bincount` to count; for top-p a sampler without a sort (FlashInfer's)": (
-        "只要最大的几个时用 `torch.topk`，计数用 `torch.bincount`；top-p 用不排序的采样器（FlashInfer 的）"
+    "`torch.topk` for the few largest, `torch.bincount` to count; a sampler without a sort for top-p": (
+        "只要最大的几个时用 `torch.topk`，计数用 `torch.bincount`；top-p 用不排序的采样器"
     ),
     "`jax.lax.top_k`, or `jax.lax.approx_max_k`, for the few largest": (
         "只要最大的几个时用 `jax.lax.top_k` 或 `jax.lax.approx_max_k`"
