@@ -101,7 +101,7 @@ ANSWERS: Final[dict[str, str]] = {
     ),
     "GPU {gpu}: no GPU work in the steady steps.": "GPU {gpu}：稳定步内没有 GPU 工作。",
     "GPU {gpu}: operators with the most GPU self time: {largest}, of {time}.": (
-        "GPU {gpu}：自身 GPU 时间最多的算子：{largest}，共 {time}。"
+        "GPU {gpu}：自身 GPU 时间最多的算子：{largest}，总时间：{time}。"
     ),
     "MFU at most {share} of the dense peak of {gpu}.": "MFU 至多为 {gpu} 稠密峰值的 {share}。",
     "MFU {share} of the dense peak of {gpu}.": "MFU 为 {gpu} 稠密峰值的 {share}。",

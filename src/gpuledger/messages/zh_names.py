@@ -15,7 +15,7 @@ NAMES: Final[dict[str, str]] = {
     ),
     # present/views/answers
     "GPU {gpu}: inside graphs, operators with the most GPU self time: {largest}, of {time}.": (
-        "GPU {gpu}：graph 内 GPU 自身时间最多的算子：{largest}，共 {time}。"
+        "GPU {gpu}：graph 内 GPU 自身时间最多的算子：{largest}，总时间：{time}。"
     ),
     "programmatic dependent launch": "programmatic dependent launch（PDL）",
     "programmatic dependent launch, or branches of a graph on one stream": (
