@@ -163,20 +163,31 @@ def _heat_legend(of: str) -> tuple[tuple[str, str], ...]:
     return tuple((f"heat-{level}", text) for level, text in enumerate(("0", *bounds)))
 
 
+_AREA: Final = "compute-attention"
+_LINE: Final = "copy"
+"""Tones of memory in use, and of memory reserved."""
+
+
 def memory_area(
-    title: str, description: str, most_bytes: Ints, ends: tuple[str, str], line_bytes: Ints | None = None
+    title: str,
+    description: str,
+    most_bytes: Ints,
+    ends: tuple[str, str],
+    line_bytes: Ints | None = None,
+    names: tuple[str, str] | None = None,
 ) -> Picture:
-    """The memory in use, as an area; what was reserved for it as a line, where it is known."""
+    """The memory in use, as an area; what was reserved for it as a line, where it is known. `names` are of the two."""
     tall, head = 130, 16
     peak = float(max(int(most_bytes.max()), 1 if line_bytes is None else int(line_bytes.max()), 1))
     marks = axis(ticks(peak, 1), peak, head, tall, bytes_text)
-    marks.append(Trail("compute-attention", _level(most_bytes, peak, head, tall), floor=head + tall))
+    marks.append(Trail(_AREA, _level(most_bytes, peak, head, tall), floor=head + tall))
     if line_bytes is not None:
-        marks.append(Trail("copy", _level(line_bytes, peak, head, tall)))
+        marks.append(Trail(_LINE, _level(line_bytes, peak, head, tall)))
     marks.append(Rule(0, head + tall, 1, head + tall))
     marks.append(Words(0, head + tall + SIZE + 4, ends[0]))
     marks.append(Words(1, head + tall + SIZE + 4, ends[1], anchor="end"))
-    return Picture(head + tall + SIZE + 10, title, description, tuple(marks))
+    legend = () if names is None else tuple(zip((_AREA, _LINE), names, strict=True))
+    return Picture(head + tall + SIZE + 10, title, description, tuple(marks), legend)
 
 
 def _level(values: Ints, peak: float, head: int, tall: int) -> tuple[tuple[float, float], ...]:

@@ -428,4 +428,5 @@ def _drawn(figures: SnapshotFigures, curve: MemoryCurve, tell: Tell, ends: tuple
         )
     )
     title = tell(say("Device memory: allocated (area) and reserved (line)"))
-    return memory_area(title, said, curve.allocated_bytes, ends, curve.reserved_bytes)
+    names = tell(say("Allocated")), tell(say("Reserved"))
+    return memory_area(title, said, curve.allocated_bytes, ends, curve.reserved_bytes, names)
