@@ -105,6 +105,13 @@ ANSWERS: Final[dict[str, str]] = {
     ),
     "MFU at most {share} of the dense peak of {gpu}.": "MFU 至多为 {gpu} 稠密峰值的 {share}。",
     "MFU {share} of the dense peak of {gpu}.": "MFU 为 {gpu} 稠密峰值的 {share}。",
+    # present/views/report
+    "perhaps only {low} without the profiler, which slows the host down": (
+        "不用 profiler 时也许只能省 {low}：profiler 会拖慢主机"
+    ),
+    "perhaps only {low} per step without the profiler, which slows the host down": (
+        "不用 profiler 时也许每步只能省 {low}：profiler 会拖慢主机"
+    ),
     # kernels
     "GPU {gpu}: no kernels in the steady steps.": "GPU {gpu}：稳定步内没有 kernel。",
     "GPU {gpu}: kernels take {time} ({share} of the time): {count}; {part} of that in {kernel}.": (

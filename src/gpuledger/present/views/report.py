@@ -38,6 +38,9 @@ from gpuledger.units import count_text, share_text, time_text
 if TYPE_CHECKING:
     from gpuledger.present.writers.html.parts import Page, Reader
 
+_UNSURE = 4
+"""Where a saving may be so many times less without the profiler, that is said beside it."""
+
 _WIDEST_BAR = 24
 _NAMES = 28
 _NUMBERS = 21
@@ -115,8 +118,9 @@ def _findings_markdown(report: ProfiledRun, tell: Tell) -> str:
         what = say("{claim}.", claim=found.claim)
         if found.saving_ns:
             saving = saving_words(found)
-            if then := then_words(found):
-                saving = say("{saving}; {then}", saving=saving, then=then)
+            for more in (unsure_words(found), then_words(found)):
+                if more is not None:
+                    saving = say("{saving}; {then}", saving=saving, then=more)
             what = say("{claim}. {saving}.", claim=found.claim, saving=capitalised(saving))
         lines.append(f"{number}. {tell(say('**{code}**: {what}', code=found.code, what=escaped(tell(what))))}")
         fix = first_fix(found)
@@ -327,6 +331,17 @@ def then_words(found: Finding) -> Message | None:
     return say("saves {time} per step once those above are fixed", time=time)
 
 
+def unsure_words(found: Finding) -> Message | None:
+    """How little it may save without the profiler, where most of the saving may be the profiler's own."""
+    plain = found.plain
+    if plain is None or plain.ns is not None or _UNSURE * plain.low_ns >= found.saving_ns:
+        return None
+    low = time_text(plain.low_ns // found.steps)
+    if found.saving_ns_per_step is None:
+        return say("perhaps only {low} without the profiler, which slows the host down", low=low)
+    return say("perhaps only {low} per step without the profiler, which slows the host down", low=low)
+
+
 def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell, *, is_brief: bool) -> list[str]:
     if not report.findings:
         return []
@@ -341,6 +356,8 @@ def _finding_lines(report: ProfiledRun, terminal: Terminal, tell: Tell, *, is_br
         fix = first_fix(found)
         if fix is not None:
             lines.append(terminal.painted(wrapped(f"     {tell(fix_words(fix))}", width, 10), "green"))
+        if unsure := unsure_words(found):
+            lines.append(wrapped(f"     {tell(unsure)}", width, 7))
         if is_brief:
             continue
         if then := then_words(found):
