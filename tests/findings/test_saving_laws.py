@@ -54,3 +54,20 @@ def test_more_than_all_idle_time_in_order_is_seen(report: Report) -> None:
     steady = report.main_device.steady_ns
     broken = broken_laws(claiming(report, "HOST-SYNC", then_ns=steady, explains_ns=steady))
     assert any(text.startswith(f"of idle time {steady}") for text in broken), broken
+
+
+def test_a_saving_that_may_be_the_profilers_own_comes_after_a_surer_one() -> None:
+    """The host is a little late under the profiler, and would be early enough without it; casts stay."""
+    run = Program()
+    for _ in range(12):
+        with run.range("step"):
+            for _ in range(40):
+                run.host(8)
+                run.kernel("gemm_tn", 10)
+            run.kernel("void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda>", 30)
+    report = build_report(run.trace())
+    found = {finding.code: finding for finding in report.findings}
+    assert next(iter(found)) == "CAST"
+    assert found["CAST"].saving_ns < found["LAUNCH-BOUND"].saving_ns
+    assert (found["CAST"].is_unsure, found["LAUNCH-BOUND"].is_unsure) == (False, True)
+    assert "perhaps nothing without the profiler" in " ".join(report.to_text().split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isqrt
 from typing import Final
 
 from gpuledger.findings.evidence import LEAST_SHARE, Evidence
@@ -15,6 +16,12 @@ from gpuledger.units import count_text, time_text
 
 WORTH_TELLING: Final = 0.005
 """Findings that would save less than this share of the steady stretch are left out."""
+
+UNSURE: Final = 4
+"""Where a saving may be so many times less without the profiler, it is unsure."""
+
+SLOWED: Final = frozenset({"LAUNCH-BOUND", "TINY-KERNELS", "HOST-CODE"})
+"""Losses that a profiler adds to: a call that allocates or waits takes as long without it."""
 
 MANY_A_STEP: Final = 10
 """From so many a step on, the mean is told as a whole number, though steps may differ by a few."""
@@ -69,6 +76,20 @@ class Finding:
         """Evidence that holds too little of its whole proves nothing: here, so that no finding can tell it."""
         shown = tuple(piece for piece in self.evidence if piece.share is None or piece.share >= LEAST_SHARE)
         object.__setattr__(self, "evidence", shown)
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether most of the saving may be the profiler's own, which slows down what the host does to launch."""
+        if self.plain is None or self.plain.ns is not None or self.code not in SLOWED:
+            return False
+        return UNSURE * self.plain.low_ns < self.saving_ns
+
+    @property
+    def expected_ns(self) -> int:
+        """What to rank it by: the saving, or where that is unsure the middle of its range, on a scale of factors."""
+        if self.plain is None or not self.is_unsure:
+            return self.saving_ns
+        return isqrt(self.plain.low_ns * self.plain.high_ns)
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -16,10 +16,28 @@ from gpuledger.findings.rule import OneGpu
 from gpuledger.replay.edits import Edit
 
 
+def plainly(told: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
+    """The findings with what they save without the profiler."""
+    hosts: dict[int, PlainHost] = {}
+    return [
+        found
+        if found.edit is None
+        else _plainly(found, hosts.setdefault(found.gpu, PlainHost(subjects[found.gpu].scenario)))
+        for found in told
+    ]
+
+
+def _plainly(found: Finding, host: PlainHost) -> Finding:
+    if found.edit is None:
+        return found
+    plain = host.saving(found.edit, found.saving_ns, found.explains_ns)
+    low = None if found.saving_ns_per_step is None else plain.low_ns // found.steps
+    return replace(found, plain=plain, saving_low_ns_per_step=low)
+
+
 def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple[Finding, ...]:
     """The findings with what they save in this order; what saves next to nothing alone and after others is left out."""
     main = next((found.gpu for found in ranked if found.edit is not None), -1)
-    plain = {gpu: PlainHost(subject.scenario) for gpu, subject in subjects.items() if _replays(ranked, gpu)}
     told: list[Finding] = []
     mended: list[Edit] = []
     saved = 0
@@ -38,17 +56,5 @@ def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple
             then = then if mended else found.saving_ns  # nothing is mended before it
             mended.append(found.edit)
             saved = together
-        told.append(_told(found, then, plain[found.gpu]))
+        told.append(replace(found, then_ns=then))
     return tuple(told)
-
-
-def _replays(ranked: Sequence[Finding], gpu: int) -> bool:
-    return any(found.gpu == gpu and found.edit is not None for found in ranked)
-
-
-def _told(found: Finding, then: int | None, plain: PlainHost) -> Finding:
-    if found.edit is None:
-        return found
-    without = plain.saving(found.edit, found.saving_ns, found.explains_ns)
-    low = None if found.saving_ns_per_step is None else without.low_ns // found.steps
-    return replace(found, then_ns=then, plain=without, saving_low_ns_per_step=low)

@@ -28,7 +28,7 @@ from gpuledger.findings import (
 )
 from gpuledger.findings.cold_start import believed
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.in_order import in_order
+from gpuledger.findings.in_order import in_order, plainly
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.ledger.device import Device
 from gpuledger.trace.model import Trace
@@ -106,7 +106,7 @@ def findings(
                 best[key] = found
     whole = Capture(trace, devices)
     first, last = ([found for rule in rules for found in rule.find(whole)] for rules in (capture.FIRST, capture.RULES))
-    return (*first, *in_order(_ranked(list(best.values())), subjects), *last)
+    return (*first, *in_order(_ranked(plainly(list(best.values()), subjects)), subjects), *last)
 
 
 def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
@@ -114,18 +114,18 @@ def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:
 
 
 def _ranked(found: list[Finding]) -> list[Finding]:
-    """By saving; of neighbours that save about the same, the one that explains more idle time itself comes first, and
-    what goes before what would be faster by an estimate.
+    """By what they may be expected to save; of neighbours that save about the same, the one that explains more idle
+    time itself comes first, and what goes before what would be faster by an estimate.
 
     What is left of another's time comes after that, and a bound after what can be had of it. A symptom comes after the
     causes that explain half of it, and before what explains less.
     """
-    found = sorted(found, key=lambda finding: (-finding.saving_ns, finding.code))
+    found = sorted(found, key=lambda finding: (-finding.expected_ns, finding.code))
     ranked = [finding for finding in found if not RULE_OF[finding.code].is_symptom]
     for position, (first, second) in enumerate(pairwise(list(ranked))):
-        alike = second.saving_ns > (1 - ALIKE) * first.saving_ns
-        is_near = second.saving_ns > (1 - ESTIMATED) * first.saving_ns
-        is_surer = RULE_OF[first.code].is_estimate and not RULE_OF[second.code].is_estimate
+        alike = second.expected_ns > (1 - ALIKE) * first.expected_ns
+        is_near = second.expected_ns > (1 - ESTIMATED) * first.expected_ns
+        is_surer = RULE_OF[first.code].is_estimate and not (RULE_OF[second.code].is_estimate or second.is_unsure)
         explains_more = first.explains_ns < min(second.explains_ns, first.saving_ns / 2)
         if (alike and explains_more) or (is_near and is_surer):
             ranked[position], ranked[position + 1] = ranked[position + 1], ranked[position]

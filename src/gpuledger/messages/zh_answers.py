@@ -106,6 +106,9 @@ ANSWERS: Final[dict[str, str]] = {
     "MFU at most {share} of the dense peak of {gpu}.": "MFU 至多为 {gpu} 稠密峰值的 {share}。",
     "MFU {share} of the dense peak of {gpu}.": "MFU 为 {gpu} 稠密峰值的 {share}。",
     # present/views/report
+    "perhaps nothing without the profiler, which slows the host down": (
+        "不用 profiler 时也许省不了什么：profiler 会拖慢主机"
+    ),
     "perhaps only {low} without the profiler, which slows the host down": (
         "不用 profiler 时也许只能省 {low}：profiler 会拖慢主机"
     ),

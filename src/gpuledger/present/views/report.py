@@ -38,9 +38,6 @@ from gpuledger.units import count_text, share_text, time_text
 if TYPE_CHECKING:
     from gpuledger.present.writers.html.parts import Page, Reader
 
-_UNSURE = 4
-"""Where a saving may be so many times less without the profiler, that is said beside it."""
-
 _WIDEST_BAR = 24
 _NAMES = 28
 _NUMBERS = 21
@@ -333,10 +330,11 @@ def then_words(found: Finding) -> Message | None:
 
 def unsure_words(found: Finding) -> Message | None:
     """How little it may save without the profiler, where most of the saving may be the profiler's own."""
-    plain = found.plain
-    if plain is None or plain.ns is not None or _UNSURE * plain.low_ns >= found.saving_ns:
+    if found.plain is None or not found.is_unsure:
         return None
-    low = time_text(plain.low_ns // found.steps)
+    if 100 * found.plain.low_ns < found.saving_ns:
+        return say("perhaps nothing without the profiler, which slows the host down")
+    low = time_text(found.plain.low_ns // found.steps)
     if found.saving_ns_per_step is None:
         return say("perhaps only {low} without the profiler, which slows the host down", low=low)
     return say("perhaps only {low} per step without the profiler, which slows the host down", low=low)
