@@ -71,3 +71,21 @@ def test_a_saving_that_may_be_the_profilers_own_comes_after_a_surer_one() -> Non
     assert found["CAST"].saving_ns < found["LAUNCH-BOUND"].saving_ns
     assert (found["CAST"].is_unsure, found["LAUNCH-BOUND"].is_unsure) == (False, True)
     assert "perhaps nothing without the profiler" in " ".join(report.to_text().split())
+
+
+def test_a_profiler_of_operators_slows_a_host_more_than_one_of_calls() -> None:
+    """So the least that faster launches save without it is less."""
+    run = Program()
+    for _ in range(12):
+        with run.range("step"):
+            for _ in range(40):
+                run.host(20)
+                run.kernel("gemm_tn", 10)
+    trace = run.trace()
+    low = {}
+    for tool in ("nsys", "torch.profiler"):
+        seen = replace(trace, origin=replace(trace.origin, tool=tool))
+        [found] = [found for found in build_report(seen).findings if found.code == "LAUNCH-BOUND"]
+        assert found.plain is not None
+        low[tool] = found.plain.low_ns
+    assert 0 <= low["torch.profiler"] < low["nsys"] / 2
