@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger import build_report
+from gpuledger import Trace, build_report
 from gpuledger.api import Report
 from support.program import Program
 from support.saving_laws import broken_laws, waits_with_their_gaps_ns
@@ -56,16 +56,23 @@ def test_more_than_all_idle_time_in_order_is_seen(report: Report) -> None:
     assert any(text.startswith(f"of idle time {steady}") for text in broken), broken
 
 
-def test_a_saving_that_may_be_the_profilers_own_comes_after_a_surer_one() -> None:
-    """The host is a little late under the profiler, and would be early enough without it; casts stay."""
+def launching(host_us: int, *last: str) -> Trace:
+    """Steps of 40 kernels of 10 us, before each of which the host takes its time; and a few longer ones."""
     run = Program()
     for _ in range(12):
         with run.range("step"):
             for _ in range(40):
-                run.host(8)
+                run.host(host_us)
                 run.kernel("gemm_tn", 10)
-            run.kernel("void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda>", 30)
-    report = build_report(run.trace())
+            for name in last:
+                run.kernel(name, 30)
+    return run.trace()
+
+
+def test_a_saving_that_may_be_the_profilers_own_comes_after_a_surer_one() -> None:
+    """The host is a little late under the profiler, and would be early enough without it; casts stay."""
+    cast = "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda>"
+    report = build_report(launching(8, cast))
     found = {finding.code: finding for finding in report.findings}
     assert next(iter(found)) == "CAST"
     assert found["CAST"].saving_ns < found["LAUNCH-BOUND"].saving_ns
@@ -75,14 +82,7 @@ def test_a_saving_that_may_be_the_profilers_own_comes_after_a_surer_one() -> Non
 
 def test_a_profiler_of_operators_slows_a_host_more_than_one_of_calls() -> None:
     """So the least that faster launches save without it is less."""
-    run = Program()
-    for _ in range(12):
-        with run.range("step"):
-            for _ in range(40):
-                run.host(20)
-                run.kernel("gemm_tn", 10)
-    trace = run.trace()
-    low = {}
+    trace, low = launching(20), {}
     for tool in ("nsys", "torch.profiler"):
         seen = replace(trace, origin=replace(trace.origin, tool=tool))
         [found] = [found for found in build_report(seen).findings if found.code == "LAUNCH-BOUND"]

@@ -1,4 +1,4 @@
-"""What findings save together: each alone, each after those before it, and without the profiler.
+"""What findings save together: each alone, and each after those before it.
 
 Savings do not add: a gap that a wait leaves behind may be filled by launching faster, and two faults may hide one
 another so that mending either alone saves nothing. So the findings of the GPU that is told first are replayed one after
@@ -11,28 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpuledger.findings.finding import Finding, worth_telling
-from gpuledger.findings.plain import PlainHost
 from gpuledger.findings.rule import OneGpu
 from gpuledger.replay.edits import Edit
-
-
-def plainly(told: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
-    """The findings with what they save without the profiler."""
-    hosts: dict[int, PlainHost] = {}
-    return [
-        found
-        if found.edit is None
-        else _plainly(found, hosts.setdefault(found.gpu, PlainHost(subjects[found.gpu].scenario)))
-        for found in told
-    ]
-
-
-def _plainly(found: Finding, host: PlainHost) -> Finding:
-    if found.edit is None:
-        return found
-    plain = host.saving(found.edit, found.saving_ns, found.explains_ns)
-    low = None if found.saving_ns_per_step is None else plain.low_ns // found.steps
-    return replace(found, plain=plain, saving_low_ns_per_step=low)
 
 
 def in_order(ranked: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> tuple[Finding, ...]:

@@ -8,10 +8,13 @@ and that at the most that tracing was seen to slow hosts down.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from gpuledger.findings.finding import PlainSaving
+from gpuledger.findings.finding import Finding, PlainSaving
+from gpuledger.findings.rule import OneGpu
 from gpuledger.replay.edits import Edit, host_scaled
 from gpuledger.replay.scenario import Scenario
 from gpuledger.trace.health import NotMeasured
@@ -28,11 +31,24 @@ EITHER_WAY: Final = 0.2
 _HALVINGS: Final = 12
 
 
+def with_plain_savings(told: Sequence[Finding], subjects: Mapping[int, OneGpu]) -> list[Finding]:
+    """The findings with what they save without the profiler, where that can be replayed."""
+    replayed = {found.gpu for found in told if found.edit is not None}
+    hosts = {gpu: PlainHost(subjects[gpu].scenario) for gpu in replayed}
+    return [found if found.edit is None else hosts[found.gpu].plainly(found, found.edit) for found in told]
+
+
 class PlainHost:
     """The host of a scenario, without the profiler."""
 
     def __init__(self, scene: Scenario) -> None:
         self.scene = scene
+
+    def plainly(self, found: Finding, edit: Edit) -> Finding:
+        """A finding with what it saves on this host."""
+        plain = self.saving(edit, found.saving_ns, found.explains_ns)
+        low = None if found.saving_ns_per_step is None else plain.low_ns // found.steps
+        return replace(found, plain=plain, saving_low_ns_per_step=low)
 
     @cached_property
     def steady_ns(self) -> int | None:

@@ -28,7 +28,8 @@ from gpuledger.findings import (
 )
 from gpuledger.findings.cold_start import believed
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.in_order import in_order, plainly
+from gpuledger.findings.in_order import in_order
+from gpuledger.findings.plain import with_plain_savings
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.ledger.device import Device
 from gpuledger.trace.model import Trace
@@ -106,7 +107,7 @@ def findings(
                 best[key] = found
     whole = Capture(trace, devices)
     first, last = ([found for rule in rules for found in rule.find(whole)] for rules in (capture.FIRST, capture.RULES))
-    return (*first, *in_order(_ranked(plainly(list(best.values()), subjects)), subjects), *last)
+    return (*first, *in_order(_ranked(with_plain_savings(list(best.values()), subjects)), subjects), *last)
 
 
 def _told(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:

@@ -9,7 +9,7 @@ from gpuledger.ledger.calls import short_names
 from gpuledger.sql.column_values import ColumnValues, TableValues, instants
 from gpuledger.sql.tables import AXES, QueryTable
 from gpuledger.trace.model import Trace
-from gpuledger.trace.tables import ALWAYS, Kind, Rows, Table
+from gpuledger.trace.tables import TIMES, Kind, Rows, Table
 
 
 def columns_to_read(table: QueryTable, asked: Collection[str]) -> set[str]:
@@ -36,9 +36,9 @@ def recorded_values(trace: Trace, table: QueryTable, asked: Collection[str]) -> 
     if table.recorded is None:
         raise ValueError(f"{table.name} is a table of the books")
     rows = _rows(trace, table.recorded, columns_to_read(table, asked))
-    values: TableValues = {name: instants(rows[name]) for name in ALWAYS}
+    values: TableValues = {name: instants(rows[name]) for name in TIMES}
     for name in asked:
-        if name not in ALWAYS and not table[name].is_booked:
+        if name not in TIMES and not table[name].is_booked:
             values[name] = _column(rows, table, name)
     return values
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NOT_RECORDED: Final = -1
 """Stands in an integer column for a value that the profile does not hold."""
 
-ALWAYS: Final = ("start_ns", "end_ns")
+TIMES: Final = ("start_ns", "end_ns")
 """What every row has: it is none without, and a clock may be below 0."""
 
 
@@ -61,7 +61,7 @@ class ColumnSchema:
     @property
     def missing(self) -> int | None:
         """The number that stands for a value that was not recorded; None: there is always one, and any number is."""
-        return None if self.kind is Kind.FLAG or self.name in ALWAYS else NOT_RECORDED
+        return None if self.kind is Kind.FLAG or self.name in TIMES else NOT_RECORDED
 
 
 @dataclass(frozen=True, slots=True)
