@@ -26,7 +26,7 @@ HTML: Final[dict[str, str]] = {
     "P10 {low}, P90 {high}": "八成的步在 {low} 到 {high} 之间",
     "Median step": "单步中位数",
     "{count} unusual": "{count} 步异常",
-    "Largest saving": "最大收益",
+    "Fix first": "优先解决",
     # present/views/page/time_breakdown
     "GPU {gpu}": "{gpu} 号 GPU",
     "The busy {share}, full width": "工作的 {share}，放大到整个宽度",

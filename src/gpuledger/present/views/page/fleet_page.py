@@ -46,7 +46,7 @@ def _tiles(merged: Merged) -> tuple[Tile, ...]:
     top = merged.findings[0] if merged.findings else None
     if top is not None and top.saving_ns:
         each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
-        tiles.append(Tile(say("Largest saving"), time_text(each), joined(" · ", (say("per step"), top.code))))
+        tiles.append(Tile(say("Fix first"), time_text(each), joined(" · ", (say("per step"), top.code))))
     return tuple(tiles)
 
 

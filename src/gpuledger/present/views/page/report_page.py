@@ -84,5 +84,5 @@ def _tiles(scene: Scene) -> tuple[Tile, ...]:
     if top is not None:
         each = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
         share = share_text(top.saving_ns / device.steady_ns)
-        tiles.append(Tile(tell(say("Largest saving")), time_text(each), f"{share} · {top.code}"))
+        tiles.append(Tile(tell(say("Fix first")), time_text(each), f"{share} · {top.code}"))
     return tuple(tiles)
